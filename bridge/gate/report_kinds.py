@@ -41,6 +41,9 @@ INTERLEAVED: Final = having("interleaved")
 DRAWN: Final = having("drawn")
 """Kinds whose one launch meets its prompts in a drawn order, each on every arm."""
 
+OWN_BASELINE: Final = having("own_baseline")
+"""Kinds whose baseline is not the library's own decoding: nothing of the host's is a reference for it."""
+
 MARKED: Final = having("marked")
 """Kinds whose samples are announced on the sample pipe."""
 

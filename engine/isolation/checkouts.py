@@ -44,6 +44,7 @@ class Side:
         self.arm, self.checkout = arm, checkout
         self._child = ChildProcess(f"{arm} ({checkout.name})", _WORKER, [str(checkout)])
         self._allocator: int | None = None
+        self._begun = 0
         try:
             self._child.ask(
                 "open",
@@ -60,18 +61,22 @@ class Side:
             raise
 
     def start(self, ids: tuple[int, ...], budget: int, stop_ids: frozenset[int]) -> Running:
-        """Begin decoding; nothing is asked until the first step is wanted."""
+        """Begin decoding; nothing is asked until a step is wanted: the first one, then all the others at once."""
         held: dict[str, Any] = {}
+        self._begun += 1
+        number = self._begun
 
         def steps() -> Iterator[Step]:
-            self._child.ask("decode", ids=list(ids), budget=budget, stop_ids=sorted(stop_ids))
+            self._child.ask("begin", number=number, ids=list(ids), budget=budget, stop_ids=sorted(stop_ids))
             first = self._child.answer()
             held["kv_bytes"] = first["kv_bytes"]
             yield _step(first["step"])
-            for row in self._child.answer()["steps"]:
-                yield _step(row)
+            self._child.ask("go_on", number=number)
+            rows = self._child.answer()["steps"]
             held.update(self._child.answer())
             self._allocator = held["allocator_active_bytes"]
+            for row in rows:
+                yield _step(row)
 
         return Running(
             steps=steps(),

@@ -27,6 +27,7 @@ class Worker:
         self._engine: Any = None
         self._settings: Any = None
         self._fields: tuple[str, ...] = ()
+        self._begun: dict[int, tuple[Any, Any]] = {}
 
     def open(self, ask: dict[str, Any]) -> None:
         """Load the models and say what was loaded, with the code of the checkout."""
@@ -56,20 +57,23 @@ class Worker:
             }
         )
 
-    def decode(self, ask: dict[str, Any]) -> None:
-        """Decode a prompt: answer at the first token, at the last one, and then with the bytes that are held."""
+    def begin(self, ask: dict[str, Any]) -> None:
+        """Forward a prompt and answer with its first token; the rest waits, under the number that was given."""
         from engine.measurement import arms
         from engine.stopping import Stopping
 
         stopping = Stopping(budget_tokens=ask["budget"], stop_ids=frozenset(ask["stop_ids"]))
         running = arms.start(self._engine, ARM, self._settings, tuple(ask["ids"]), stopping)
-        steps: list[Any] = []
-        for step in running.steps:
-            if step.prefill:
-                self._answer({"step": self._plain(step), "kv_bytes": running.kv_bytes()})
-            else:
-                steps.append(step)
-        self._answer({"steps": [self._plain(step) for step in steps]})
+        steps = iter(running.steps)
+        first = next(steps)
+        self._begun[ask["number"]] = running, steps
+        self._answer({"step": self._plain(first), "kv_bytes": running.kv_bytes()})
+
+    def go_on(self, ask: dict[str, Any]) -> None:
+        """Decode what waits to its end: answer at the last token, and then with the bytes that are held."""
+        running, steps = self._begun.pop(ask["number"])
+        came = list(steps)
+        self._answer({"steps": [self._plain(step) for step in came]})
         self._answer(
             {
                 "kv_bytes": running.kv_bytes(),

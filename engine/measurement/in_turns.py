@@ -63,7 +63,6 @@ class TurnsPlan:
     seed: str
     max_new_tokens: int
     stop_ids: frozenset[int]
-    settings: ArmSettings
     prompts_per_sample: int | None = None
 
     def block(self, launch: TurnsOfLaunch) -> list[Prompt]:
@@ -90,11 +89,13 @@ class ArmInTurns:
         begin: Starts decoding a prompt on it.
         sample: Its prompts in progress; empty between samples.
         finished: Everything that came to its end, in order.
+        whole: Whether a prompt that was begun is decoded to its end: another process does, and cannot be stopped.
     """
 
     begin: Callable[[Prompt], HeldSample]
     sample: list[tuple[Prompt, HeldSample]] = field(default_factory=list)
     finished: list[tuple[Prompt, HeldSample]] = field(default_factory=list)
+    whole: bool = False
 
     def take(self, prompts: Sequence[Prompt], tokens: int | None) -> tuple[int, bool]:
         """Go on to the next multiple of ``tokens`` tokens of the sample; return how many came, and whether it ended."""
@@ -122,16 +123,20 @@ class ArmInTurns:
                 held = self.begin(prompt)
                 held.prefill()
                 while not held.over:
-                    if time.monotonic() - began >= seconds:
+                    if not self.whole and time.monotonic() - began >= seconds:
                         return tokens + held.tokens
-                    held.decode(held.tokens + _SOLO_TOKENS)
+                    held.decode(None if self.whole else held.tokens + _SOLO_TOKENS)
                 tokens += held.tokens
+                if time.monotonic() - began >= seconds:
+                    return tokens
 
     def _have(self) -> int:
         return sum(held.tokens for _, held in self.sample)
 
 
-def arms_in_turns(engine: Engine, plan: TurnsPlan, instruments: Instruments) -> dict[str, ArmInTurns]:
+def arms_in_turns(
+    engine: Engine, plan: TurnsPlan, settings: ArmSettings, instruments: Instruments
+) -> dict[str, ArmInTurns]:
     """Return the plan's arms, cold.
 
     Raises:
@@ -143,7 +148,7 @@ def arms_in_turns(engine: Engine, plan: TurnsPlan, instruments: Instruments) -> 
     def begin(arm: str) -> Callable[[Prompt], HeldSample]:
         def start(prompt: Prompt) -> HeldSample:
             stopping = Stopping(budget_tokens=plan.max_new_tokens, stop_ids=plan.stop_ids)
-            return HeldSample(arms.start(engine, arm, plan.settings, prompt.ids, stopping), prompt, instruments)
+            return HeldSample(arms.start(engine, arm, settings, prompt.ids, stopping), prompt, instruments)
 
         return start
 
@@ -192,9 +197,11 @@ def take_turns(
     return launch
 
 
-def decode_alone(turns: Turns, engine: Engine, plan: TurnsPlan, instruments: Instruments) -> None:
+def decode_alone(
+    turns: Turns, engine: Engine, plan: TurnsPlan, settings: ArmSettings, instruments: Instruments
+) -> None:
     """Be the reference of a launch: the library's own loop over the launch's prompts, alone, as long as is asked."""
-    found = arms_in_turns(engine, plan, instruments)
+    found = arms_in_turns(engine, plan, settings, instruments)
     for arm in found.values():
         _whole(arm, plan.warmups[0])
     launch = turns.ready(1)
@@ -219,17 +226,17 @@ def part_in_turns(
     """Measure one launch; return its part and its number, 0 for the launch that calibrates and leaves no part."""
     clock, plan = engine.backend.clock, _plan(engine, workload, context)
     started_at, began_ns = utc_now(), clock.host_ns()
-    found = arms_in_turns(engine, plan, Instruments.of(engine.backend, Tokenizer(engine.folder)))
+    found = arms_in_turns(engine, plan, workload.settings, Instruments.of(engine.backend, Tokenizer(engine.folder)))
     size = warmed_up(found, plan)
     calibration: dict[str, object] = {"prompts_per_sample": size, "depth": workload.depth.get("tokens")}
     plan = plan if plan.prompts_per_sample else replace(plan, prompts_per_sample=size)
     launch = take_turns(turns, found, plan, calibration, heard)
     if launch.number == 0:
-        _write_calibration(context.out, calibration)
+        write_calibration(context.out, calibration)
     known = {prompt.id: prompt for prompt in (*plan.prompts, *plan.warmups)}
-    finished = list(_placed(plan, found, max(0, launch.number - 1)))
+    finished = list(placed(plan, found, max(0, launch.number - 1)))
     prompts = {name: prompt.ids for name, prompt in known.items()}
-    samples = with_margins(finished, prompts, plan.arms[0], lambda ids: top2_margin(engine, ids, plan.settings))
+    samples = with_margins(finished, prompts, plan.arms[0], lambda ids: top2_margin(engine, ids, workload.settings))
     made = tuple(arm_of(arm, arms.code_path(engine, arm), samples) for arm in plan.arms)
     return Report(
         kind=workload.kind,
@@ -246,7 +253,7 @@ def part_in_turns(
 def be_reference(turns: Turns, engine: Engine, workload: LaunchWorkload, context: RunContext) -> None:
     """Decode the prompts of a launch with the library's own loop, alone, in a process of its own."""
     plan = _plan(engine, workload, context)
-    decode_alone(turns, engine, plan, Instruments.of(engine.backend, Tokenizer(engine.folder)))
+    decode_alone(turns, engine, plan, workload.settings, Instruments.of(engine.backend, Tokenizer(engine.folder)))
 
 
 def _plan(engine: Engine, workload: LaunchWorkload, context: RunContext) -> TurnsPlan:
@@ -260,13 +267,12 @@ def _plan(engine: Engine, workload: LaunchWorkload, context: RunContext) -> Turn
         seed=context.nonce,
         max_new_tokens=profile.max_new_tokens,
         stop_ids=frozenset(engine.target.info.stop_ids if workload.stop == "natural" else ()),
-        settings=workload.settings,
         prompts_per_sample=known["prompts_per_sample"] if known else None,
     )
 
 
-def _placed(plan: TurnsPlan, found: Mapping[str, ArmInTurns], number: int) -> Iterator[Measured]:
-    """Yield the samples prompt by prompt, each on every arm, warm-ups first."""
+def placed(plan: TurnsPlan, found: Mapping[str, ArmInTurns], number: int) -> Iterator[Measured]:
+    """Yield the samples of a launch, counted from 0, prompt by prompt, each on every arm, warm-ups first."""
     rows = zip(*(found[arm].finished for arm in plan.arms), strict=True)
     index = 0
     for place, row in enumerate(rows):
@@ -281,6 +287,7 @@ def read_calibration(out: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def _write_calibration(out: Path, found: Mapping[str, object]) -> None:
+def write_calibration(out: Path, found: Mapping[str, object]) -> None:
+    """Write down what launch 0 found, for those that follow."""
     (out / CALIBRATION).parent.mkdir(parents=True, exist_ok=True)
     (out / CALIBRATION).write_text(json.dumps(found), encoding="utf-8")

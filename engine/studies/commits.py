@@ -1,9 +1,12 @@
-"""Two commits on one machine: every prompt on both codes in drawn order, and a second pass before "slower" is said.
+"""Two commits on one machine: by turns that a supervisor hands out, or in drawn order with a second pass.
 
 A launch is a process that decodes nothing: it asks one child per arm, each with one checkout's code, and takes all
-times itself, so that nothing of the measured code holds the clock. Base and base again are two children of the same
-checkout: what a start of its own changes is in the noise floor. The second pass repeats the first one's launches with
-the same prompts in other orders, and only when the first found the head slower by more than the margin.
+times itself, so that nothing of the measured code holds the clock.
+
+Where turns are handed out a child decodes a whole prompt in its turn, and launches are as many as their rule says.
+Otherwise base and base again are two children of the same checkout: what a start of its own changes is in the noise
+floor. The second pass repeats the first one's launches with the same prompts in other orders, and only when the first
+found the head slower by more than the margin.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +25,19 @@ from engine.errors import ModelMismatchError, UsageError
 from engine.isolation.checkouts import Opening, Side
 from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD
+from engine.measurement.in_turns import (
+    ArmInTurns,
+    TurnsPlan,
+    placed,
+    read_calibration,
+    take_turns,
+    warmed_up,
+    write_calibration,
+)
 from engine.measurement.launch import arm_of, fallbacks, sequence, with_margins
-from engine.measurement.measure import HostClock, Instruments, Measured, SamplePlace, measure_sample
+from engine.measurement.measure import HeldSample, HostClock, Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.ratio import paired_ratio
-from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.schedule import PROFILES, Profile, in_turns
 from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.options import (
     DEFAULT_DEPTH,
@@ -42,6 +55,7 @@ from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
 from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
+from engine.turns import Turns
 from engine.types import TargetInfo
 
 KIND = "commit_comparison"
@@ -121,18 +135,11 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
     """
     check(commits)
     clock, profile = HostClock(), work.profile
-    started_at, began_ns = utc_now(), clock.host_ns()
+    began = utc_now(), clock.host_ns()
     measured, warmups = work.prompts.select(turn.share, turn.launches, profile.prompts_per_launch, profile.warmups)
     with ExitStack() as stack:
-        sides = {}
-        for arm in profile.arms:
-            sides[arm] = Side(arm, commits.checkout(arm), work.opening)
-            stack.callback(sides[arm].close)
-        facts = _agreed(sides)
+        sides, facts = _opened(stack, commits, work, (*warmups, *measured))
         stop_ids = frozenset(facts["target"]["stop_ids"])
-        known = _target_info(facts["target"])
-        if known is not None:
-            check_prompts((prompt.ids for prompt in (*warmups, *measured)), known, profile.max_new_tokens)
         plan = sequence(profile.arms, measured, warmups, context.nonce, turn.number)
         decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
         doors = _Doors(clock, SamplePipe(context.pipe_fd), work.tokenizer, turn.heard)
@@ -141,24 +148,97 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
             _measure(decode, doors, prompt, SamplePlace(turn.number, index, arm, is_warmup))
             for index, (prompt, arm, is_warmup) in enumerate(plan)
         ]
-        prompts = {prompt.id: prompt.ids for prompt in (*measured, *warmups)}
-        samples = with_margins(finished, prompts, BASE, sides[BASE].margin)
-        trees = {arm: _tree(commits, sides[arm]) for arm in (BASE, HEAD)}
+        return _part(
+            commits, work, sides, prompts=(*measured, *warmups), finished=finished, began=began, launches=turn.launches
+        )
+
+
+def part_in_turns(
+    turns: Turns,
+    commits: Commits,
+    work: ComparedWork,
+    context: RunContext,
+    heard: Callable[[str], None] = lambda _: None,
+) -> tuple[Report, int]:
+    """Measure one launch whose turns are handed out; return its part and its number, 0 for the one that calibrates.
+
+    Raises:
+        UsageError, PromptError, ChildError, ModelMismatchError: As of `run_launch`.
+    """
+    check(commits)
+    began, profile, known = (utc_now(), HostClock().host_ns()), work.profile, read_calibration(context.out)
+    whole, warmups = work.prompts.select(0, 1, profile.prompts_per_launch * profile.blocks, profile.warmups)
+    with ExitStack() as stack:
+        sides, facts = _opened(stack, commits, work, (*warmups, *whole))
+        plan = TurnsPlan(
+            arms=profile.arms,
+            prompts=whole,
+            warmups=warmups,
+            per_launch=profile.prompts_per_launch,
+            seed=context.nonce,
+            max_new_tokens=profile.max_new_tokens,
+            stop_ids=frozenset(facts["target"]["stop_ids"]),
+            prompts_per_sample=known["prompts_per_sample"] if known else None,
+        )
+        found = {arm: ArmInTurns(_starting(sides[arm], plan, work.tokenizer), whole=True) for arm in plan.arms}
+        size = warmed_up(found, plan)
+        plan = replace(plan, prompts_per_sample=plan.prompts_per_sample or size)
+        calibration: dict[str, object] = {"prompts_per_sample": size}
+        launch = take_turns(turns, found, plan, calibration, heard)
+        if launch.number == 0:
+            write_calibration(context.out, calibration)
+        finished = list(placed(plan, found, max(0, launch.number - 1)))
+        return _part(commits, work, sides, prompts=(*whole, *warmups), finished=finished, began=began), launch.number
+
+
+def _starting(side: Side, plan: TurnsPlan, tokenizer: Tokenizer) -> Callable[[Prompt], HeldSample]:
+    instruments = Instruments(HostClock(), SamplePipe(None), side.allocator_active_bytes, tokenizer.decode)
+
+    def start(prompt: Prompt) -> HeldSample:
+        return HeldSample(side.start(prompt.ids, plan.max_new_tokens, plan.stop_ids), prompt, instruments)
+
+    return start
+
+
+def _opened(
+    stack: ExitStack, commits: Commits, work: ComparedWork, prompts: Sequence[Prompt]
+) -> tuple[dict[str, Side], Mapping[str, Any]]:
+    """Start every side until the stack ends; return them and what all say of models and device."""
+    sides = {}
+    for arm in work.profile.arms:
+        sides[arm] = Side(arm, commits.checkout(arm), work.opening)
+        stack.callback(sides[arm].close)
+    facts = _agreed(sides)
+    known = _target_info(facts["target"])
+    if known is not None:
+        check_prompts((prompt.ids for prompt in prompts), known, work.profile.max_new_tokens)
+    return sides, facts
+
+
+def _part(
+    commits: Commits,
+    work: ComparedWork,
+    sides: Mapping[str, Side],
+    *,
+    prompts: Sequence[Prompt],
+    finished: Sequence[Measured],
+    began: tuple[str, int],
+    **rows: Any,
+) -> Report:
+    """Return what a launch measured that began at this moment, by wall and host clock."""
+    facts = sides[BASE].facts
+    samples = with_margins(list(finished), {prompt.id: prompt.ids for prompt in prompts}, BASE, sides[BASE].margin)
+    config = {"base_commit": commits.base, "head_commit": commits.head, "slower_margin": commits.margin}
     return Report(
         kind=KIND,
-        config={
-            **_config(facts, work),
-            "base_commit": commits.base,
-            "head_commit": commits.head,
-            "slower_margin": commits.margin,
-        },
+        config=_config(facts, work) | config,
         environment=_environment(facts),
-        started_at=started_at,
+        started_at=began[0],
         ended_at=utc_now(),
-        wall_s=(clock.host_ns() - began_ns) / 1e9,
-        arms=tuple(arm_of(arm, sides[arm].facts["code_path"], samples) for arm in profile.arms),
-        fallbacks=tuple(fallbacks(finished)),
-        rows={"launches": turn.launches, "trees": trees},
+        wall_s=(HostClock().host_ns() - began[1]) / 1e9,
+        arms=tuple(arm_of(arm, sides[arm].facts["code_path"], samples) for arm in work.profile.arms),
+        fallbacks=tuple(fallbacks(list(finished))),
+        rows={"trees": {arm: _tree(commits, sides[arm]) for arm in (BASE, HEAD)}} | rows,
     )
 
 
@@ -301,12 +381,14 @@ def measure(options: argparse.Namespace) -> None:
     Raises:
         UsageError: If the commits, the margin or the launch cannot be used.
     """
-    check_launch(options)
+    turns = Turns.open()
+    if turns is None:
+        check_launch(options)
     context = RunContext.current(out=options.out, profile=options.profile)
     commits = Commits(options.base, options.head, options.folder.resolve(), options.margin)
     check(commits)
     number = options.launch
-    if options.confirm:
+    if options.confirm and turns is None:
         first = read_parts(context.out, {KIND})[: options.launches]
         if not is_first_pass_slow(first, options.margin):
             print(f"launch {options.launch + 1} of {options.launches}: the first pass is not slow, nothing to confirm")
@@ -318,11 +400,17 @@ def measure(options: argparse.Namespace) -> None:
     opening = Opening(options.backend, str(target), drafter, options.depth, options.prefill_chunk)
     tokenizer = Tokenizer(target)
     profile = profile_of(context.profile, options.max_new)
+    profile = profile if turns is None else in_turns(profile)
     prompts = load_prompts(options.set, tokenizer, target.name).lasting(profile.max_new_tokens)
+    work = ComparedWork(opening, prompts, profile, tokenizer)
+    if turns is not None:
+        part, number = part_in_turns(turns, commits, work, context, partial(print, flush=True))
+        if number > 0:
+            write_report(part, context, part_name(number - 1))
+        return
     word = "second pass, launch" if options.confirm else "launch"
     print(f"{word} {options.launch + 1} of {options.launches}: {commits.base[:12]} and {commits.head[:12]}", flush=True)
     turn = CommitLaunch(number, options.launch, options.launches, show)
-    work = ComparedWork(opening, prompts, profile, tokenizer)
     part = run_launch(commits, work, context, turn)
     write_report(part, context, part_name(number))
 
@@ -346,13 +434,16 @@ def assemble(options: argparse.Namespace) -> tuple[Summary, int]:
         raise UsageError(
             "launches of one run differ in the code they ran; expected the same two checkouts in all of them"
         )
-    first = parts[0]["rows"]
-    rows = {"passes": passes(first["launches"], len(parts)), "trees": first["trees"]}
-    joined = replace(merge(parts), rows=rows)
+    first, stamped = parts[0]["rows"], read_calibration(context.out) is not None
+    every = sorted({sample["launch"] for part in parts for arm in part["arms"] for sample in arm["samples"]})
+    counted = [every] if stamped else passes(first["launches"], len(parts))
+    joined = replace(merge(parts), rows={"passes": counted, "trees": first["trees"]})
     summary = summarise(joined)
-    write_report(replace(joined, claims=claims(joined, summary)), context, options.report)
+    # The ratio of turns is the runner's, over launches: the report says nothing of it.
+    stated = () if stamped else claims(joined, summary)
+    write_report(replace(joined, claims=stated), context, options.report)
     remove_parts(context.out)
-    return summary, len(rows["passes"])
+    return summary, len(counted)
 
 
 def report(found: tuple[Summary, int]) -> None:
@@ -365,8 +456,8 @@ def report(found: tuple[Summary, int]) -> None:
 
 
 LAUNCH = StudyCommand(
-    "Measure one launch: every prompt with the code of both checkouts, interleaved in an order drawn from the request "
-    "digest; this process asks and takes the times, a child per arm decodes.",
+    "Measure one launch: every prompt with the code of both checkouts, by turns that a supervisor hands out or in an "
+    "order drawn from the run's nonce; this process asks and takes the times, a child per arm decodes.",
     options,
     measure,
 )

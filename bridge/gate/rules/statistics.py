@@ -48,12 +48,15 @@ def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
         return
     if report.kind not in (*INTERLEAVED, ACCEPTANCE):
         return
-    if report.kind == COMMIT_COMPARISON:  # a pass is a whole design; the second one repeats the first
+    series = series_of(report, evidence)
+    if (
+        report.kind == COMMIT_COMPARISON and series is None
+    ):  # a pass is a whole design; the second one repeats the first
         for launches in report.body["rows"]["passes"]:
             yield from _paired_design(within(arms, set(launches)), profile, report.kind)
     elif report.kind == ACCEPTANCE:
         yield from (Violation(message, "/arms") for message in _acceptance_design(arms, profile))
-    elif series_of(report, evidence) is not None:  # how many launches there have to be is said by G5-LAUNCHES
+    elif series is not None:  # how many launches there have to be is said by G5-LAUNCHES
         yield from (Violation(message, "/arms") for message in _series_design(arms, profile))
     else:
         yield from _paired_design(arms, profile, report.kind or "")

@@ -11,7 +11,7 @@ from bridge.gate.facts.launch_series import Series, references, series_of
 from bridge.gate.facts.peer_isolation import made_by_runner
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import PAIRED, SAMPLED, STUDIES
+from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, SAMPLED, STUDIES
 from bridge.gate.rule import report_rule
 from bridge.launches.checks import HANDICAP_MOST, handicap
 from bridge.records import LaunchRecord, Turn
@@ -128,7 +128,7 @@ def _sizes(sample: Sample) -> list[int]:
     "G5-REFERENCE",
     "times",
     severity="violation",
-    kinds=PAIRED,
+    kinds=tuple(kind for kind in PAIRED if kind not in OWN_BASELINE),
     remedy="Use a preset whose series names a reference; do not slow the baseline down.",
 )
 def compare_with_reference(report: Report, evidence: Evidence) -> Iterator[Violation]:

@@ -27,16 +27,17 @@ REFERENCE = ["/opt/kakeya/bin/python", "-I", "-m", "engine.cli", "eval", "code",
 Row = dict[str, Any]
 
 
-def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS) -> Case:
+def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, report: Row | None = None) -> Case:
     """Return the run: ten launches of five blocks of twelve prompts.
 
     Args:
         seed: of the noise.
         faster: than the machine of the corpus; samples are as many prompts, and turns as many tokens, as last there.
         names: of its arms.
+        report: with samples of these arms; None for one of decoding speed.
     """
     size_of_sample = math.ceil(SAMPLE_LEAST_S * faster / 0.4)
-    rng, report = random.Random(seed), code_throughput().report
+    rng, report = random.Random(seed), code_throughput().report if report is None else report
     arms = {arm["name"]: arm for arm in report["arms"] if arm["name"] in names}
     known = {(name, row["prompt_id"]): row for name in names for row in arms[name]["samples"]}
     warm = sorted({prompt for (_, prompt), row in known.items() if row["is_warmup"]})
@@ -143,7 +144,7 @@ def _run(
         "ended_at": moment(ended - 0.5),
         "wall_s": round(ended - 30.0, 6),
     }
-    drafts = "speculative" in names
+    drafts = "autoregressive_again" not in names
     primary = "decode_speedup" if drafts else "baseline_tokens_per_s"
     if not drafts:
         value["config"] = value["config"] | {"drafter": None, "block_size": None, "depth": None}

@@ -7,16 +7,70 @@ from dataclasses import replace
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
 from bridge.gate.claims.speed import noise_floor, time_ratio
+from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
 from bridge.gate.facts.samples import Arms, arms_of, within
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import COMMIT_COMPARISON
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import Ratio
+from bridge.launches import wording
+from bridge.launches.attempts import ShownInterval
 from bridge.records import Premise
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
-    """Yield base over head: below 1 the head is slower; slower is said only when every pass says it."""
+    """Yield base over head: below 1 the head is slower, and slower is said only by more than the margin.
+
+    Where turns were handed out their stamps decide, over launches; otherwise every pass has to say it.
+    """
+    series = series_ratio(report, evidence)
+    yield from _over_passes(report, evidence) if series is None else [_over_launches(report, evidence, series)]
+    yield from generation.identity(report, evidence)
+
+
+def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> ClaimDraft:
+    """Return the ratio of the turns that the supervisor stamped."""
+    arms, own, bounds, pooled = arms_of(report, evidence), series_of(report, evidence), found.shown, found.pooled
+    margin, stated = float(report.body["config"]["slower_margin"]), time_ratio(arms, "decode_s")
+    slower = bounds.high < 1.0 - margin
+    said = f"head is slower than base by more than {margin * 100:.0f} %" if slower else _not_slower(bounds, margin)
+    shown = wording.shown(bounds, pooled.launches, looks=found.looks)
+    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    return ClaimDraft(
+        id="decode_speedup",
+        role="primary",
+        value=bounds.value,
+        interval=(bounds.low, bounds.high),
+        confidence=CONFIDENCE,
+        unit="ratio",
+        n=pooled.launches,
+        wording=f"{said}: {shown}, both as identified",
+        stated=None if stated is None else stated.value,
+        baseline=report.body["config"]["base_commit"][:12],
+        arms=() if own is None else own.plan.arms[::-1],
+        detail={
+            "slower": slower,
+            "effect": "slower" if slower else wording.effect(bounds),
+            "over": "launches",
+            "attempts": pooled.sittings,
+            "looks": found.looks,
+            "half_width": bounds.half_width,
+            "same_code": _same_code(report),
+            "summary": f"{said}: {shown}",
+        },
+    )
+
+
+def _not_slower(bounds: ShownInterval, margin: float) -> str:
+    """Return the words for an interval that does not lie below the margin."""
+    if bounds.low >= 1.0 - margin and bounds.high <= 1.0 + margin:
+        return f"head and base are equivalent within {margin * 100:.0f} %"
+    if bounds.low >= 1.0 - margin:
+        return f"head is not slower than base ({margin * 100:.0f} % margin)"
+    return wording.NO_DIFFERENCE
+
+
+def _over_passes(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     arms, passes = arms_of(report, evidence), report.body["rows"]["passes"]
     margin = float(report.body["config"]["slower_margin"])
     ratio = time_ratio(arms, "decode_s")
@@ -54,7 +108,6 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             "summary": f"{said}: {ratio.value:.3f}x [{low:.3f}, {high:.3f}] 95 %",
         },
     )
-    yield from generation.identity(report, evidence)
 
 
 def _earlier(evidence: Evidence) -> dict[Premise, str]:
@@ -117,20 +170,25 @@ def compare_checkouts(report: Report, evidence: Evidence) -> Iterator[Violation]
     remedy="Run a second pass of the same launches when the first is slow.",
 )
 def require_second_pass(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """A commit is called slower only after a second pass on other launches said so too.
+    """Where no turns were handed out, a commit is called slower only after a second pass said so too.
 
-    Gates that fail on one noisy pass get switched off; of six reruns of one pull request no two alerts agreed.
+    The rule over launches has its error rates by itself. Gates that fail on one noisy pass get switched off; of six
+    reruns of one pull request no two alerts agreed.
     """
+    if report.body["config"]["base_commit"] == report.body["config"]["head_commit"]:
+        yield Violation("base and head are the same commit", "/config/head_commit")
     arms, passes = arms_of(report, evidence), report.body["rows"]["passes"]
     listed = [launch for launches in passes for launch in launches]
     launches = sorted({sample["launch"] for arm in arms.all for sample in arm.measured})
     if sorted(listed) != launches:
         yield Violation(f"passes list launches {listed}, the samples have {launches}", "/rows/passes")
         return
+    if series_of(report, evidence) is not None:
+        if len(passes) > 1:
+            yield Violation("two passes of launches whose turns were handed out", "/rows/passes")
+        return
     if len(passes) == 2 and len(passes[0]) != len(passes[1]):
         yield Violation("the passes have different numbers of launches", "/rows/passes")
-    if report.body["config"]["base_commit"] == report.body["config"]["head_commit"]:
-        yield Violation("base and head are the same commit", "/config/head_commit")
     first = ratio_of(arms, set(passes[0]))
     margin = float(report.body["config"]["slower_margin"])
     slow = first is not None and first.interval(CONFIDENCE)[1] < 1.0 - margin

@@ -11,6 +11,7 @@ from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.generations import COMMITS, Plan, code_throughput
 from tests.corpus.gate.studies import commit_comparison
+from tests.corpus.gate.turned import in_turns
 
 RUN = "decode_speedup"
 
@@ -104,6 +105,51 @@ def test_a_second_attempt_at_the_same_commits_is_not_citable():
     case.record["attempt"] = {"number": 2, "earlier": [earlier], "key": case.record["attempt"]["key"]}
     verdict = judged(case, earlier={earlier: case.files()})
     assert any("earlier attempts at these commits" in why for why in claim(verdict).why)
+    assert not claim(verdict).citable
+
+
+def taking_turns(slower=1.0):
+    """Return a comparison whose turns were handed out; the head takes so many times as long."""
+    one = commit_comparison()
+    case = in_turns(names=("base", "head"), report=one.report)
+    for part in ("base", "code", "trust_class", "tree", "params"):
+        case.spec[part] = one.spec[part]
+    case.report["run"]["params"] = one.spec["params"]
+    case.record["code"].update(one.record["code"])
+    case.record["imported"] = one.record["imported"]
+    case.report["rows"] = {**one.report["rows"], "passes": [list(range(10))]}
+    case.spec["commands"][0]["reference"] = None
+    for launch in case.record["launches"]:
+        launch["reference"] = None
+        for stamp in (*launch["turns"], *launch["solos"]):
+            if stamp["arm"] == "head":
+                longer = (slower - 1.0) * (stamp["done_s"] - stamp["go_s"])
+                stamp["done_s"] += longer
+                if "cpu_s" in stamp:
+                    stamp["cpu_s"] += longer
+    return case.seal()
+
+
+@pytest.mark.parametrize(
+    ("slower", "said"), [(1.2, "head is slower than base by more than 5 %"), (1.0, "head and base are equivalent")]
+)
+def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(slower, said):
+    verdict = judged(taking_turns(slower))
+    found = claim(verdict)
+    assert found.decision == "evidence", found.why
+    assert found.wording.startswith(said)
+    assert found.wording.endswith("both as identified")
+    assert (found.detail["slower"], found.n) == (slower > 1.1, 10)
+
+
+def test_too_few_launches_of_two_commits_carry_no_claim():
+    case = taking_turns(1.2)
+    case.record["launches"] = case.record["launches"][:6]
+    for arm in case.report["arms"]:
+        arm["samples"] = [sample for sample in arm["samples"] if sample["launch"] < 5]
+    case.report["rows"]["passes"] = [list(range(5))]
+    verdict = judged(case.seal())
+    assert "G5-LAUNCHES" in codes(verdict)
     assert not claim(verdict).citable
 
 

@@ -25,17 +25,16 @@ def ask(**params):
 
 
 @pytest.mark.parametrize("profile", ["smoke", "claim"])
-def test_the_hosts_own_engine_measures_and_confirms_before_the_launches_are_joined(profile):
+def test_the_hosts_own_engine_measures_by_turns_before_the_launches_are_joined(profile):
     request = make_request("bus", "commit-comparison", now=NOW, workload=CODE, params={"base": BASE}, profile=profile)
     spec = resolve(request, PRESET, FACTS, Trust())
     assert (spec.code, spec.trust_class, spec.tree, spec.base) == ("request", "untrusted", CODE.tree, BASE)
     assert all(command.argv[:4] == HOST for command in spec.commands)
-    launches = 1 if profile == "smoke" else 5
-    first, second = spec.commands[:launches], spec.commands[launches:-2]
-    for one, other in zip(first, second, strict=True):
-        assert other.argv == (*one.argv, "--confirm")
-        assert one.argv[one.argv.index("--base") + 1] == BASE
-        assert one.argv[one.argv.index("--head") + 1] == HEAD
+    (launch,) = spec.commands[:-2]
+    assert launch.argv[launch.argv.index("--base") + 1] == BASE
+    assert launch.argv[launch.argv.index("--head") + 1] == HEAD
+    assert (launch.launches.arms, launch.launches.unit) == (("base", "head"), "samples")
+    assert launch.launches.rule.least == (2 if profile == "smoke" else 10)
     assert spec.commands[-2].argv[4:6] == ("eval", "commits-assemble")
     assert (spec.commands[-1].argv[4:], spec.commands[-1].confirms) == (("eval", "recompute"), True)
 

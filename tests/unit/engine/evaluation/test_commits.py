@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import math
+import os
+import threading
 from itertools import permutations
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from engine.measurement.selection import Prompt, PromptSet
 from engine.reports import RunContext, token_digest
 from engine.studies import commits as comparison
 from engine.studies.commits import CommitLaunch, Commits, ComparedWork
+from engine.turns import Turns
 from tests.fakes.checkout_engine import write_checkout
 
 BASE, HEAD = "a" * 40, "b" * 40
@@ -107,6 +110,36 @@ def test_a_slow_head_is_seen_by_the_parents_clock_and_its_tokens_stay_the_same(f
     assert comparison.is_first_pass_slow([part], 0.05)
     assert {s.token_digest for arm in report.arms for s in arm.samples} == {token_digest([7] * 6)}
     assert all(s.top2_margin_at_divergence is None for arm in report.arms for s in arm.samples)
+
+
+def test_where_turns_are_handed_out_both_sides_hold_their_prompts_between_them(folder):
+    orders, answers, came = os.pipe(), os.pipe(), []
+
+    def supervise():
+        with os.fdopen(answers[0], "rb") as heard, os.fdopen(orders[1], "wb", 0) as says:
+            assert json.loads(heard.readline())["samples"] == 1  # toys are so fast that a sample is a whole block
+            says.write(b'{"event":"launch","protocol":1,"number":1,"block":0,"nonce":"n","calibration":{}}\n')
+            turns = [{"tokens": tokens, "arm": arm} for tokens in (1, None) for arm in ("head", "base")]
+            for number, one in enumerate([*turns, {"tokens": None, "arm": "head", "seconds": 0.01}]):
+                says.write(
+                    json.dumps({"event": "go", "turn": number, "sample": 0, "seconds": None} | one).encode() + b"\n"
+                )
+                came.append(json.loads(heard.readline()))
+            says.write(b'{"event":"end"}\n')
+
+    supervisor = threading.Thread(target=supervise)
+    supervisor.start()
+    context = RunContext("0" * 26, DIGEST, "manual", {}, "smoke", folder / "out", None, nonce=NONCE)
+    work = ComparedWork(Opening("mlx", "toy", None, 3, 512), prompts(7), profile(), Words())
+    turns = Turns(orders[0], answers[1])
+    part, number = comparison.part_in_turns(turns, Commits(BASE, HEAD, folder, 0.05), work, context)
+    supervisor.join()
+    os.close(answers[1])
+    assert number == 1
+    assert [(one["tokens"], one["over"]) for one in came[:4]] == [(6, False)] * 2 + [(30, True)] * 2
+    assert came[4]["tokens"] % 6 == 0  # alone, too, a prompt that was begun is decoded to its end
+    assert {arm.name: sum(not s.is_warmup for s in arm.samples) for arm in part.arms} == {"base": 6, "head": 6}
+    assert part.rows["trees"]["head"]["commit"] == HEAD
 
 
 def test_other_tokens_carry_the_margin_of_the_base(folder):

@@ -11,13 +11,12 @@ import pytest
 
 from bridge.gate.rules.turns import expected_turns
 from engine.errors import UsageError
-from engine.measurement.arms import ArmSettings, Running
+from engine.measurement.arms import Running
 from engine.measurement.in_turns import ArmInTurns, TurnsPlan, take_turns
 from engine.measurement.measure import HeldSample, Instruments, SamplePlace
 from engine.measurement.schedule import drawn
 from engine.measurement.selection import Prompt
 from engine.reports import SamplePipe, token_digest
-from engine.structure.layout import CacheLayout
 from engine.turns import Turns, TurnsOfLaunch
 from engine.types import StopReason
 from tests.unit.engine.evaluation.test_measure import TickingClock, step
@@ -99,7 +98,6 @@ def plan(prompts: int = 6, per_launch: int = 2) -> TurnsPlan:
         seed="run",
         max_new_tokens=BUDGET,
         stop_ids=frozenset(),
-        settings=ArmSettings(CacheLayout.NATIVE, lambda: None, 512),  # type: ignore[arg-type, return-value]
     )
 
 
