@@ -1,0 +1,57 @@
+"""What a requester calls."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from bridge.bus.interface.shared import SharedBus
+from bridge.bus.views import (
+    LogChunk,
+    RunView,
+    Submission,
+)
+from bridge.records import Workload
+from bridge.trust.judgement import TrustAnswer
+
+
+class RequesterBus(SharedBus, Protocol):
+    """What a requester calls: it writes request and cancel branches, and follows its runs."""
+
+    def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
+        """Push a request branch, created and never overwritten; the user's repository stays as it is."""
+        ...
+
+    def ask_cancel(self, run_id: str, data: bytes, signature: bytes | None = None) -> None:
+        """Push the cancel branch of a run; idempotent."""
+        ...
+
+    def probe(self, ref: str) -> str | None:
+        """Push a branch in the request namespace that no runner acts on, and delete it; return its name if it stayed.
+
+        Args:
+            ref: full name of a request branch that was never sent; its cancel branch is what is pushed.
+
+        Raises:
+            RemoteError: the remote refuses it.
+        """
+        ...
+
+    def remember(self, run_id: str, ref: str) -> None:
+        """Note the request branch of a run, so that it is listed by its exact names, also on a full bus."""
+        ...
+
+    def view(self, run_id: str) -> RunView:
+        """Return what is known of a run."""
+        ...
+
+    def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
+        """Return log chunks after a sequence number, in order, without gaps.
+
+        Raises:
+            UntrustedLogError: the log on the bus is not its runner's.
+        """
+        ...
+
+    def log_signature(self, run_id: str) -> TrustAnswer:
+        """Return the state of the signature of the log last read."""
+        ...

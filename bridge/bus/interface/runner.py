@@ -1,0 +1,214 @@
+"""What a runner calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from bridge.bus.content.large_files import Handling
+from bridge.bus.interface.history import History
+from bridge.bus.interface.shared import SharedBus
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.views import (
+    BadRef,
+    ClaimView,
+    HeldClaim,
+    LogChunk,
+    ReadRequests,
+    RequestRef,
+    Tree,
+)
+from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
+
+
+class RunnerBus(SharedBus, Protocol):
+    """What a runner calls: it writes the bus record, claims, logs, beacons and results.
+
+    It keeps this order for a run: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance
+    and publish is one compare-and-swap on the run's claim ref; `FencedError` means that another writer moved the ref
+    and that nothing was written.
+    """
+
+    @property
+    def history(self) -> History:
+        """The commits and cancel branches that a decision about trust reads."""
+        ...
+
+    def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
+        """Return what is pushed at many branches, in few fetches; a bad one costs only itself.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def cancelled(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these runs have a cancel branch, listing no more than that."""
+        ...
+
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """Give calls of this object up soon after `asked` returns True: they raise `bridge.errors.GivenUpError`."""
+        ...
+
+    def beside(self) -> RunnerBus:
+        """Return the same bus for work that goes on beside: its calls wait for no others; `stop_when` is its own."""
+        ...
+
+    def bad_claim(self, oid: str) -> str | None:
+        """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
+        ...
+
+    def create(self, record: BusRecord) -> None:
+        """Write the bus record on a remote that carries none."""
+        ...
+
+    def update(self, record: BusRecord) -> None:
+        """Replace the bus record by a newer one of the same bus, by compare-and-swap; BusError when it moved."""
+        ...
+
+    def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
+        """Delete claim, log and beacon refs that can never be read, each where it was seen; yield each of them.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
+        ...
+
+    def archive(
+        self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
+    ) -> Iterator[str]:
+        """Fold runs that ended into archives, by runner and day, and drop what that makes needless; yield each ref.
+
+        Only days that are over are folded. Logs of archived runs go, and claims whose request branch is gone.
+
+        Args:
+            runner: who archives: what it ended, and what runners ended that have been silent for long.
+            budget: what may be spent on reading.
+            drop_after_s: the age from which request branches and claims of archived runs go as well; None: never.
+            dry_run: only yield what would be written and deleted.
+
+        Raises:
+            FencedError: another process archives in this runner's name.
+            RemoteError: the bus did not answer.
+        """
+        ...
+
+    def write_root(self, files: Mapping[str, bytes], over: str | None) -> bool:
+        """Replace the root's files; return whether that landed.
+
+        Args:
+            files: the whole root.
+            over: the tip that is replaced, None where there is none; at another tip nothing is written.
+        """
+        ...
+
+    def push_wait_s(self) -> float:
+        """Return the seconds after which a push that can wait should go; 0 means now. Shared by a host's runners."""
+        ...
+
+    def take_push_turn(self) -> bool:
+        """Count the next push beforehand if it may go now, so that no other runner of the host takes the same turn."""
+        ...
+
+    def claim(self, claim: Claim, over: str | None = None) -> HeldClaim:
+        """Create the claim ref, one winner.
+
+        Args:
+            claim: the first of its chain.
+            over: the tip of a claim that was not accepted, replaced at exactly this commit.
+
+        Raises:
+            FencedError: it exists already.
+        """
+        ...
+
+    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
+        """Replace an expired claim at exactly the tip that was seen.
+
+        Raises:
+            FencedError: the tip moved.
+        """
+        ...
+
+    def advance(
+        self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
+    ) -> HeldClaim:
+        """Move the claim on (also to renew its lease), sending a log chunk and a beacon in the same push.
+
+        Only the claim's own acknowledgement counts: a lost log chunk is sent again by the next call.
+
+        Raises:
+            FencedError: the tip moved.
+        """
+        ...
+
+    def resume_log(self, run_id: str) -> LogHead | None:
+        """Go on behind the log chunks that an earlier process of this runner sent; return the head of the last.
+
+        None where there are none, or none of ours: the log begins anew.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        ...
+
+    def build_result(self, tree: Tree, run_id: str) -> str:
+        """Store a result tree as a root commit, locally, and return its oid; the same input gives the same oid."""
+        ...
+
+    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
+        """End the run: one compare-and-swap to a terminal claim whose parents are the last claim and the result.
+
+        The end of the log goes along in the same push; only the claim's own acknowledgement counts.
+
+        Raises:
+            FencedError: the tip moved.
+        """
+        ...
+
+    def forget(self, run_id: str) -> None:
+        """Let go of what is kept here of a run that is not this runner's any more: its result, its unsent log."""
+        ...
+
+    def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
+        """Append the result below `.mac-bridge/result/` on the request branch if it is still where it was."""
+        ...
+
+    def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
+        r"""Return (raw commit object, claim JSON bytes) of each commit of a chain, for the result tree.
+
+        The raw object is what git hashes: sha1 of ``commit <length>\0`` and these bytes is the commit's id.
+        """
+        ...
+
+    def beacon(self, beacon: Beacon) -> None:
+        """Write this runner's beacon."""
+        ...
+
+    def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
+        """Check a workload tree out into an empty directory, bounded before and while it happens.
+
+        Raises:
+            RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold.
+            PolicyRefusedError: it holds git-lfs pointers and `large_files` is ``refuse``.
+            InfrastructureError: a large file could not be fetched.
+        """
+        ...
+
+    def fetch_pair(
+        self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
+    ) -> None:
+        """Check two trees out into an empty directory, as `head` and `base`, within the bounds of one.
+
+        Args:
+            ref: the request.
+            tree: its workload tree.
+            base: a commit of the history that was pushed with it.
+            into: the directory.
+            large_files: as for `fetch_workload`.
+
+        Raises:
+            RequestRejectedError: as for `fetch_workload`, or the commit is not in that history.
+        """
+        ...

@@ -1,0 +1,66 @@
+"""What a requester calls, over a store: `RequesterBus` of the interface."""
+
+from __future__ import annotations
+
+from bridge.bus.refs import names
+from bridge.bus.sides.shared import SharedRefBus
+from bridge.bus.views import (
+    LogChunk,
+    RequestRef,
+    RunView,
+    Submission,
+)
+from bridge.errors import BusError, RunNotFoundError
+from bridge.records import Workload
+from bridge.request import cancel_branch, run_id_of
+from bridge.trust.judgement import TrustAnswer
+
+
+class RequesterRefBus(SharedRefBus):
+    """The requester's side of a bus over a store."""
+
+    def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
+        """Push a request branch, created and never overwritten; see the interface."""
+        record = self.identity()
+        run_id = run_id_of(ref)
+        if run_id is None or not names.accepts(record.request_branches, ref):
+            raise BusError(
+                f"{self.route} accepts requests on {', '.join(record.request_branches)}; got {ref}",
+                remedy="set branch_template in kakeya.toml",
+            )
+        if workload is None and record.request_form == "workload":
+            raise BusError(
+                f"{self.route} is woken by the pushed tree and needs requests that carry a work tree",
+                remedy="run it inside a clone of the repository",
+            )
+        submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature)
+        self._runs.remember(run_id, ref)
+        return submission
+
+    def ask_cancel(self, run_id: str, data: bytes, signature: bytes | None = None) -> None:
+        """Push the cancel branch of a run; idempotent."""
+        ref = self._runs.request_ref(self.identity(), run_id)
+        if ref is None:
+            raise RunNotFoundError(f"no request branch of run {run_id} on {self.route}", remedy="kakeya-mac ls")
+        self._requests.cancel(run_id, ref, data, signature, int(self._clock.now().timestamp()))
+
+    def probe(self, ref: str) -> str | None:
+        """Push and delete the cancel branch of a request that was never sent; see the interface."""
+        self.identity()
+        return self._requests.probe(cancel_branch(ref), int(self._clock.now().timestamp()))
+
+    def remember(self, run_id: str, ref: str) -> None:
+        """Note the request branch of a run that was sent from here; see the interface."""
+        self._runs.remember(run_id, ref)
+
+    def view(self, run_id: str) -> RunView:
+        """Return what is known of a run."""
+        return self._runs.view(self.identity(), run_id, self.read_claim, self._read_archived)
+
+    def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
+        """Return log chunks after a sequence number, in order, without gaps."""
+        return self._logs.read(run_id, after_seq)
+
+    def log_signature(self, run_id: str) -> TrustAnswer:
+        """Return the state of the signature of the log last read."""
+        return self._logs.signature(run_id)

@@ -1,0 +1,211 @@
+"""What a runner calls, over a store: `RunnerBus` of the interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from bridge.bus.archive.folding import ArchiveOrder, Folding
+from bridge.bus.archive.keeping import keep
+from bridge.bus.content import commits
+from bridge.bus.content.checkout import CheckoutBounds, check_out
+from bridge.bus.content.large_files import Handling
+from bridge.bus.refs import names
+from bridge.bus.refs.history import StoreHistory
+from bridge.bus.refs.repair import bad_refs
+from bridge.bus.refs.repair import delete as delete_bad
+from bridge.bus.refs.requests import base_name
+from bridge.bus.refs.snapshots import cancels_in
+from bridge.bus.refs.windows import cancel_prefixes
+from bridge.bus.sides.shared import SharedRefBus
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.store.interface import RefStore
+from bridge.bus.store.swap import swap
+from bridge.bus.views import (
+    BadRef,
+    ClaimView,
+    HeldClaim,
+    LogChunk,
+    ReadRequests,
+    RequestRef,
+    Tree,
+)
+from bridge.errors import BusError
+from bridge.limits import BEACON_DEAD_S
+from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
+from bridge.system.clock import rfc3339
+
+
+class RunnerRefBus(SharedRefBus):
+    """The runner's side of a bus over a store, but for `beside`."""
+
+    @property
+    def history(self) -> StoreHistory:
+        """The commits and cancels that a decision about trust reads; see the interface."""
+        return StoreHistory(self._store, self.identity(), self._quarantine)
+
+    def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
+        """Return what is pushed at many branches, as far as the budget goes; see the interface."""
+        found = self._requests.read_many(refs, budget)
+        self._done |= found.done
+        return found
+
+    def bad_claim(self, oid: str) -> str | None:
+        """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
+        return self._claims.bad(oid)
+
+    def stop_when(self, asked: Callable[[], bool]) -> None:
+        """Give calls up soon after the program is asked to end; see the interface."""
+        self._store.stop_when(asked)
+
+    def cancelled(self, run_ids: Sequence[str]) -> frozenset[str]:
+        """Return which of these runs have a cancel branch."""
+        record = self.identity()
+        prefixes = [prefix for run_id in run_ids for prefix in cancel_prefixes(record, run_id)]
+        listing = self._store.list(prefixes)
+        return cancels_in(record, listing.refs) & frozenset(run_ids)
+
+    def create(self, record: BusRecord) -> None:
+        """Write the bus record on a remote that carries none."""
+        self._identity.create(record)
+
+    def update(self, record: BusRecord) -> None:
+        """Replace the bus record by a newer one of the same bus; see the interface."""
+        self._identity.update(record, rfc3339(self._clock.now()))
+
+    def write_root(self, files: Mapping[str, bytes], over: str | None) -> bool:
+        """Replace the root at exactly this tip; see the interface."""
+        self._pacer.pushed()
+        return self._identity.write_root(files, rfc3339(self._clock.now()), over)
+
+    def push_wait_s(self) -> float:
+        """Return the seconds after which a push that can wait should go; 0 means now."""
+        return self._pacer.wait_s()
+
+    def take_push_turn(self) -> bool:
+        """Count the next push beforehand if it may go now; see the interface."""
+        return self._pacer.take_turn()
+
+    def claim(self, claim: Claim, over: str | None = None) -> HeldClaim:
+        """Create the claim ref, one winner; see the interface."""
+        self._pacer.pushed()
+        return self._claims.create(claim, over)
+
+    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
+        """Replace an expired claim at exactly the tip that was seen; see the interface."""
+        self._pacer.pushed()
+        return self._claims.take_over(seen, claim)
+
+    def advance(
+        self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
+    ) -> HeldClaim:
+        """Move the claim on, sending a log chunk and a beacon in the same push; see the interface."""
+        self._pacer.pushed()
+        if log is not None:
+            self._logs.append(log, commits.unix_s(claim.time), claim.runner)
+        along = self._logs.pending(claim.id)
+        # Two runs of this runner would build two beacons on the same tip; a claim does not wait for a beacon's push.
+        alone = beacon is not None and self._lock.acquire(blocking=False)
+        try:
+            sign = self._beacons.prepare(beacon) if beacon is not None and alone else None
+            moved, others = self._claims.advance(held, claim, along if sign is None else [*along, sign])
+            for update in along:
+                self._logs.acknowledge(claim.id, others.get(update.ref))
+            if sign is not None:
+                self._beacons.acknowledge(sign, others.get(sign.ref))
+        finally:
+            if alone:
+                self._lock.release()
+        return moved
+
+    def resume_log(self, run_id: str) -> LogHead | None:
+        """Go on behind the log chunks that an earlier process of this runner sent; see the interface."""
+        return self._logs.resume(run_id)
+
+    def build_result(self, tree: Tree, run_id: str) -> str:
+        """Store a result tree as a root commit, locally and durably, and return its oid."""
+        return self._results.build(tree, run_id)
+
+    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
+        """End the run: one compare-and-swap to a terminal claim; see the interface."""
+        if claim.state != "terminal":
+            raise BusError(f"only a terminal claim ends a run; got {claim.state}")
+        self._pacer.pushed()
+        if log is not None:
+            self._logs.append(log, commits.unix_s(claim.time), claim.runner)
+        moved, _ = self._claims.advance(held, claim, self._logs.pending(claim.id), result_oid=claim.result_oid)
+        self._logs.forget(claim.id)
+        return moved
+
+    def forget(self, run_id: str) -> None:
+        """Let go of what is kept here of a run; see the interface."""
+        self._store.drop(run_id)
+        self._store.keep(run_id, None)
+        self._logs.forget(run_id)
+
+    def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
+        """Append the result on the request branch if it is still where it was."""
+        self.identity()
+        self._pacer.pushed()
+        delivery = self._requests.copy_result(ref, result_oid)
+        self.forget(ref.id)
+        return delivery
+
+    def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
+        """Return (raw commit object, claim JSON bytes) of each commit of a chain."""
+        return self._claims.raw(chain)
+
+    def beacon(self, beacon: Beacon) -> None:
+        """Write this runner's beacon."""
+        self._pacer.pushed()
+        with self._lock:
+            update = self._beacons.prepare(beacon)
+            self._beacons.acknowledge(update, swap(self._store, [update], authority=update.ref)[update.ref])
+
+    def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
+        """Check a workload tree out into an empty directory; see the interface."""
+        self._check_out(self._requests.workload(ref, tree), into, large_files)
+
+    def fetch_pair(
+        self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
+    ) -> None:
+        """Check a workload tree and a commit of its history out, as `head` and `base`; see the interface."""
+        try:
+            left: CheckoutBounds | None = None
+            found = {"head": self._requests.workload(ref, tree), "base": self._requests.base(ref, base)}
+            for name, one in found.items():
+                (into / name).mkdir(mode=0o700)
+                left = self._check_out(one, into / name, large_files, left)
+        finally:
+            self._store.drop(base_name(ref.id))
+
+    def archive(
+        self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
+    ) -> Iterator[str]:
+        """Fold what a runner ended, and drop what may go; see the interface."""
+        record, now = self.identity(), self._clock.now()
+        dead = {ref for ref, _ in self._beacons.silent_for(BEACON_DEAD_S, now)}
+        live = [one.runner for _, one in self.read_beacons() if names.beacon_ref(record.prefix, one.runner) not in dead]
+        order = ArchiveOrder(runner, now, live, drop_after_s, dry_run)
+        for ref in keep(self._store, record, self._folding, order, budget):
+            self._pacer.pushed()
+            yield ref
+
+    def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
+        """Delete refs below the prefix that can never be read; see the interface."""
+        prefix = self.identity().prefix
+        for bad in bad_refs(self._store, prefix, self._quarantine):
+            yield bad if dry_run else delete_bad(self._store, bad)
+
+    @cached_property
+    def _folding(self) -> Folding:
+        return Folding(self._store, self.identity().prefix, self._claims, self._archives, self._seals)
+
+    def _check_out(
+        self, found: tuple[RefStore, str], into: Path, large_files: Handling, left: CheckoutBounds | None = None
+    ) -> CheckoutBounds:
+        """Write a tree of a store into an empty folder; return what is left of the bounds."""
+        store, tree = found
+        with store.reader() as reader:
+            return check_out(reader, tree, into, self._clock, left, large_files=large_files)

@@ -1,0 +1,205 @@
+"""What both sides of a bus call, over a store: `SharedBus` of the interface.
+
+Before the first write the bus record is read and compared with the pinned id; a listing that shows another record
+later is refused.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Hashable, Iterator, Mapping
+from functools import cached_property
+
+from bridge.bus.archive.days import Archives
+from bridge.bus.archive.keeping import nearest
+from bridge.bus.content.results import Results
+from bridge.bus.identity.bus_record import BusIdentity, JudgeRoot
+from bridge.bus.refs import names
+from bridge.bus.refs.beacons import BeaconRefs
+from bridge.bus.refs.claims import Claims
+from bridge.bus.refs.collect import GRACE_S, delete, ended_runs
+from bridge.bus.refs.logs import Logs
+from bridge.bus.refs.requests import Requests
+from bridge.bus.refs.runs import Runs
+from bridge.bus.refs.snapshots import build_snapshot
+from bridge.bus.refs.windows import all_prefixes, watched_prefixes, window_prefixes
+from bridge.bus.store.gather import WorkBudget
+from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.push_budget import Pacer
+from bridge.bus.store.quarantine import Quarantine
+from bridge.bus.views import (
+    ArchivedClaim,
+    ClaimTip,
+    ClaimView,
+    ListingWindow,
+    ReceivedRequest,
+    RequestRef,
+    Snapshot,
+    Tree,
+)
+from bridge.errors import FencedError
+from bridge.ids import unix_ms
+from bridge.limits import BEACON_DEAD_S
+from bridge.records import Beacon, BusRecord
+from bridge.system.clock import Clock
+from bridge.trust.seals import BusSeals, Refused, Seals
+
+
+class SharedRefBus:
+    """A bus over a store.
+
+    Args:
+        store: the remote.
+        clock: for commit times of what carries none, and for pacing.
+        pacer: the push budget of this host.
+        expect_id: the pinned bus id, or None for a first contact.
+        prefix: where the runner's refs are, or None to find out.
+        quarantine: the objects that are not read again; None remembers them in memory only.
+    """
+
+    def __init__(
+        self,
+        store: RefStore,
+        *,
+        clock: Clock,
+        pacer: Pacer,
+        expect_id: str | None = None,
+        prefix: str | None = None,
+        quarantine: Quarantine | None = None,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._pacer = pacer
+        self._quarantine = quarantine or Quarantine(None, clock)
+        self._identity = BusIdentity(store, expect_id, prefix)
+        self._requests = Requests(store, self._quarantine)
+        self._runs = Runs(store, self._requests)
+        self._results = Results(store)
+        self._seals = BusSeals(self.identity)
+        self._done: set[str] = set()
+        self._lock = threading.RLock()
+
+    @property
+    def route(self) -> str:
+        """Where this bus is, without user information."""
+        return self._store.route
+
+    @property
+    def hosted(self) -> bool:
+        """Whether pushes and listings are to be spared, see the interface."""
+        return self._pacer.hosted
+
+    def identity(self) -> BusRecord:
+        """Return the bus record; see the interface."""
+        return self._identity.record()
+
+    def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
+        """List the bus once, or what a window of it shows."""
+        record = self.identity()
+        listing = self._store.list(all_prefixes(record) if window is None else window_prefixes(record, window))
+        self._identity.check_tips(
+            listing.refs.get(names.bus_ref(record.prefix)), listing.refs.get(names.root_ref(record.prefix))
+        )
+        return build_snapshot(record, listing, self._claims, self._done)
+
+    def mark(self) -> Hashable:
+        """Return a value that differs once a request, claim or log has changed; see the interface."""
+        return self._store.mark(watched_prefixes(self.identity()))
+
+    def read_request(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes; see the interface."""
+        try:
+            return self._requests.read(ref)
+        except FencedError:
+            self._done.add(ref.oid)
+            raise
+
+    def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
+        """Return the claim chain of a run, or None when there is none."""
+        return self._claims.read(run_id, oid)
+
+    def archived(self) -> Iterator[ArchivedClaim]:
+        """Yield the archived runs, newest first; see the interface."""
+        return self._archives.newest()
+
+    def neighbours(self, run_id: str, count: int) -> Mapping[str, str]:
+        """Return the claims of the runs nearest to one in time, archived ones too; see the interface."""
+        return nearest(self._archives, self.snapshot().claims, run_id, count)
+
+    def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
+        """Return the newest claims of runs without their chains, as far as the budget goes; see the interface."""
+        return self._claims.newest(tips, budget)
+
+    def read_result(self, oid: str) -> Tree:
+        """Return the result tree of a result commit; see the interface."""
+        return self._results.read(oid)
+
+    def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip oid, beacon) of every runner; unreadable and refused ones are left out."""
+        return self._beacons.read()
+
+    def use_seals(self, seals: Seals) -> None:
+        """Sign and verify with these keys; see the interface."""
+        self._seals.seals = seals
+
+    def use_root(self, judge: JudgeRoot) -> None:
+        """Go by the root that this function accepts; see the interface."""
+        self._identity.use_root(judge)
+
+    @property
+    def root_tip(self) -> str | None:
+        """The tip of the root's ref when it was last listed, None where there is none."""
+        return self._identity.root_tip
+
+    @property
+    def refused(self) -> tuple[Refused, ...]:
+        """The records that were read and refused; see the interface."""
+        return self._seals.refused
+
+    def tend(self) -> None:
+        """Pack and delete what this machine's copies have too much of; see the interface."""
+        self._store.tend()
+
+    def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
+        """Delete refs of runs that ended long ago; yield each name."""
+        record = self.identity()
+        refs = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)]).refs
+        runs = list(ended_runs(self._claims, record.prefix, refs, self._clock.now(), older_than_s))
+        dead = self._beacons.silent_for(max(older_than_s, BEACON_DEAD_S), self._clock.now())
+        if dry_run:
+            yield from (*(ref for ref, _ in dead), *(ref for run in runs for ref in run.refs))
+            return
+        yield from delete(self._store, runs)
+        for ref, oid in dead:
+            if self._store.push([RefUpdate(ref, None, oid)]).get(ref):
+                yield ref
+
+    @cached_property
+    def _claims(self) -> Claims:
+        return Claims(self._store, self.identity(), self._seals, self._quarantine)
+
+    @cached_property
+    def _archives(self) -> Archives:
+        return Archives(self._store, self.identity().prefix, self._claims, self._seals, self._quarantine)
+
+    def _read_archived(self, run_id: str, request: RequestRef | None) -> ClaimView | None:
+        """Return the claim chain of a run that was archived; a request that may still run was not."""
+        if request is not None and self._clock.now().timestamp() - unix_ms(run_id) / 1000 < GRACE_S:
+            return None
+        found = self._archives.find(run_id)
+        if found is None:
+            return None
+        self._archives.obtain(found)
+        view = self._claims.read(run_id, found.tip.oid)
+        if view is None or not view.signature.revoked:
+            return view
+        at = self._archives.archived_by_others(view.claim, view.oid)
+        return view if at is None else self._claims.archived(view, at)
+
+    @cached_property
+    def _logs(self) -> Logs:
+        return Logs(self._store, self.identity().prefix, self._seals, self._quarantine)
+
+    @cached_property
+    def _beacons(self) -> BeaconRefs:
+        return BeaconRefs(self._store, self.identity().prefix, self._seals, self._quarantine)
