@@ -44,8 +44,13 @@ class RequesterBus(SharedBus, Protocol):
         """Return what is known of a run."""
         ...
 
-    def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
+    def read_log(self, run_id: str, after_seq: int = -1, tip: str | None = None) -> tuple[LogChunk, ...]:
         """Return log chunks after a sequence number, in order, without gaps.
+
+        Args:
+            run_id: the run.
+            after_seq: the last that is known.
+            tip: the log's tip as it was just seen; None asks the bus for it.
 
         Raises:
             UntrustedLogError: the log on the bus is not its runner's.

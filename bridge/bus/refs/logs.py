@@ -100,15 +100,15 @@ class Logs:
         self._sent[run_id] = _Sent(tip, tip, head.seq, head.offset + head.length)
         return head
 
-    def read(self, run_id: str, after_seq: int) -> tuple[LogChunk, ...]:
-        """Return the chunks after a sequence number, in order.
+    def read(self, run_id: str, after_seq: int, tip: str | None = None) -> tuple[LogChunk, ...]:
+        """Return the chunks after a sequence number, in order; `tip` is where the log was just seen to end.
 
         Raises:
             UntrustedLogError: it is not signed by its runner, or was set back behind what this reader has seen.
             ObjectError: the chain has a gap, or holds something else.
         """
         ref = names.log_ref(self._prefix, run_id)
-        tip = tips_of(self._store, [ref]).get(ref)
+        tip = tip or tips_of(self._store, [ref]).get(ref)
         if tip is None:
             return ()
         with self._quarantine.reading("log", ref, tip):

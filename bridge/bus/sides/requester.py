@@ -57,9 +57,9 @@ class RequesterRefBus(SharedRefBus):
         """Return what is known of a run."""
         return self._runs.view(self.identity(), run_id, self.read_claim, self._read_archived)
 
-    def read_log(self, run_id: str, after_seq: int = -1) -> tuple[LogChunk, ...]:
-        """Return log chunks after a sequence number, in order, without gaps."""
-        return self._logs.read(run_id, after_seq)
+    def read_log(self, run_id: str, after_seq: int = -1, tip: str | None = None) -> tuple[LogChunk, ...]:
+        """Return log chunks after a sequence number, in order, without gaps; see the interface."""
+        return self._logs.read(run_id, after_seq, tip)
 
     def log_signature(self, run_id: str) -> TrustAnswer:
         """Return the state of the signature of the log last read."""

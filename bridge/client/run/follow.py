@@ -129,6 +129,8 @@ class Follower:
                 yield self._progress("heartbeat") if self._away_since_s is None else self._trouble
             moved = any(piece.kind != "progress" for piece in news) and self._away_since_s is None
             pause_s = first_s if moved else min(most_s, pause_s * _POLL_GROWTH)
+            if self._mark is not None:
+                pause_s = most_s  # something new ends the pause, so hardly any look finds nothing
             self._rest(self._nap(pause_s, begun_s))
 
     def _look(self, waited_s: float) -> tuple[list[Progress], EndReason | None]:
@@ -184,7 +186,7 @@ class Follower:
             return
         lines: list[str] = []
         try:
-            chunks = self.session.bus.read_log(self.run_id, self._log_seq)
+            chunks = self.session.bus.read_log(self.run_id, self._log_seq, tip)
         except UntrustedLogError as error:
             self._log_tip = tip
             if not self._log_refused:

@@ -45,6 +45,7 @@ from bridge.system.clock import Clock, parse_rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
 
 _MARK_S = 0.02  # between two looks at the folders of a bus on this machine
+_MARKED_POLL_S = 0.5  # between two listings of it while these do not change
 
 
 class Runner:
@@ -173,7 +174,8 @@ class Runner:
         """
         marked = self._mark is not None and not self.busy
         slice_s = _MARK_S if marked else self._tasks.glance_s
-        due_s = self.clock.steady_s() + self._pace.wait_s(busy=self.busy)
+        wait_s = self._pace.wait_s(busy=self.busy)
+        due_s = self.clock.steady_s() + (max(wait_s, _MARKED_POLL_S) if marked else wait_s)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
             if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, slice_s)):
                 break
