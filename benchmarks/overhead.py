@@ -30,7 +30,7 @@ def measure(repeats: int = 15) -> list[Figure]:
         site.start("serve", "--bus", site.route)
         site.until(lambda: site.requester().read_beacons(), "the runner does not start")
         spent: list[float] = []
-        timings = interleave({"floor": floor(folder / "floor"), "run": lambda: spent.append(_run(site))}, repeats)
+        timings = interleave({"floor": floor(folder / "floor"), "run": lambda: spent.append(run_once(site))}, repeats)
     finally:
         for process in site.runners:
             process.terminate()
@@ -47,7 +47,7 @@ def measure(repeats: int = 15) -> list[Figure]:
     ]
 
 
-def _run(site: Site) -> float:
+def run_once(site: Site) -> float:
     """Send one run, wait for it, and return the seconds that were not the program's."""
     out, err = io.StringIO(), io.StringIO()
     own = {"KAKEYA_DATA_DIR": str(site.folder / "data"), "KAKEYA_CONFIG_DIR": str(site.folder / "config")}

@@ -7,6 +7,7 @@ from benchmarks.claim_runs import campaign as claim_runs
 from benchmarks.equal_arms import campaign as equal_arms
 from benchmarks.simulation import campaign, failures
 from benchmarks.studies import (
+    bus_calls,
     bus_chaos,
     bus_delays,
     bus_fleet,
@@ -43,6 +44,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
     "bus": (
         bus_listings.STUDY,
+        bus_calls.STUDY,
         bus_chaos.STUDY,
         bus_delays.STUDY,
         bus_service.STUDY,
