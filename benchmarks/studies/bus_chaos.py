@@ -28,7 +28,7 @@ from tests.fakes.asking import make_request, push
 from tests.support.runner_site import CLOCK, Site
 
 CLIENTS, RUNNERS, REQUESTS = 5, 3, 60
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2, 3, 4, 5, 6)
 SPREAD_S = 60.0
 LIMIT_S = 900.0
 LEASE_S = 60.0
