@@ -137,5 +137,9 @@ LINES = (
     Line("overhead beside the raw git floor at most 2.0x", "make bench", overhead),
     Line("service of 8 h compressed: RSS, descriptors, threads, disk flat", STUDIES, service),
     Line("an idle bus: at most 12 pushes an hour", f"{PYTEST} tests/unit/bridge/runner/test_pushes.py"),
+    Line(
+        "a runner that is asked to end while its remote hangs in a listing, a fetch or a push ends within 5 s",
+        f"{PYTEST} -m slow tests/integration/runner/test_stopping.py",
+    ),
     Line("three findings, each as the steps that showed it", f"{PYTEST} tests/unit/steps"),
 )
