@@ -75,10 +75,13 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None,
         ) from error
 
 
-def open_engine(backend: Backend, target: str, drafter: str | None, roots: str | None = None) -> Engine:
+def open_engine(
+    backend: Backend, target: str, drafter: str | None, roots: str | None = None, restoration: str | None = None
+) -> Engine:
     """Load a target and a drafter: a DFlash folder, a small model's folder, ``ngram``, or None for no drafting.
 
     Several of them, separated by commas, are drafters of which each step asks one; prompt lookup is always among them.
+    An f_theta that is named by ``restoration`` reads the one DFlash drafter among them, else the target's own.
 
     Raises:
         ModelError: If a folder is missing, unusable, the two do not fit each other, or not into the device's memory.
@@ -90,6 +93,8 @@ def open_engine(backend: Backend, target: str, drafter: str | None, roots: str |
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, model)) for each in folders]
+    if restoration is not None:
+        _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
     proposer: DrafterModel = NgramModel() if names else NoDrafter()
     if len(names) > 1:
         proposer = several(loaded)
@@ -117,6 +122,15 @@ def _loaded(folder: Path, load: Callable[[], Loaded]) -> Loaded:
         raise ModelConfigError(f"cannot load {folder}: {type(error).__name__}: {error}; check its files") from error
 
 
+def _load_restoration(backend: Backend, folder: Path, target: tuple[Path, Any], drafters: list[DrafterModel]) -> None:
+    """Let a loaded target restore what it evicts by the f_theta of a folder."""
+    reader = next((each for each in drafters if hasattr(each, "context_rows")), None)
+    if reader is None:
+        own = Path(own_drafter(target[0]))
+        reader = _loaded(own, lambda: backend.load_dflash(own, target[1]))
+    target[1].restorer = _loaded(folder, lambda: backend.load_restoration(folder, target[1], reader))
+
+
 def own_drafter(target: Path) -> str:
     """Return the drafter that belongs to a target by name: ``NAME-dflash``, beside it or among the known models.
 
@@ -141,6 +155,23 @@ def known_drafter(target: Path) -> str | None:
         return str(resolve_model(beside.name))
     except ModelNotFoundError:
         return None
+
+
+def own_restoration(target: Path, rank: int) -> str:
+    """Return the f_theta of a rank that belongs to a target by name: ``NAME-ftheta64``, beside it or among the models.
+
+    Raises:
+        UsageError: If there is none.
+    """
+    name = f"{target.name}-ftheta{rank}"
+    beside = target.with_name(name)
+    try:
+        return str(beside if (beside / "config.json").is_file() else resolve_model(name))
+    except ModelNotFoundError:
+        raise UsageError(
+            f"no f_theta of rank {rank} is known for {target.name!r}: expected one called {name!r} beside it or among "
+            "the models. Name one with --restoration, or fit one: `kakeya-engine train ftheta`."
+        ) from None
 
 
 def _own_name(target: Path) -> str:

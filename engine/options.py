@@ -26,6 +26,7 @@ from engine.loading import (
 )
 from engine.protocols import Depth, DrafterModel
 from engine.reports.context import PROFILES
+from engine.restoration.choice import add_restoration_option, chosen_restoration
 from engine.structure.layout import CacheLayout
 
 DEFAULT_TARGET = "kakeya-tiny-gemma4"
@@ -154,10 +155,12 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
         "(groups of 32 values), d4x4 and e8x4 (blocks of 4 or 8 values as points of a lattice, 4 bits a value; x8 for "
         "8), sink4+window64 (first 4 and newest 64 rows on full layers), sink4+window64+exact5 "
         "(every row on layer 5), sink4+window64+pages16x10 (and 10 pages of 16 older rows, chosen for each block by "
-        "2-bit codes of their keys, or by /bounds, /drafter, /recent); exact in little memory: sink4+window64+stream "
+        "2-bit codes of their keys, or by /bounds, /drafter, /recent), sink4+window64+ftheta64 (older rows are made "
+        "again by an f_theta of that rank); exact in little memory: sink4+window64+stream "
         "(older rows are read from a file for every block), sink4+window64+pages16x10+stream (the pages with most "
         "attention stay in memory); +host behind either keeps older rows in the host's memory (default: %(default)s)",
     )
+    add_restoration_option(parser)
 
 
 def whole(text: str) -> int:
@@ -215,8 +218,10 @@ def open_selected(options: argparse.Namespace) -> Engine:
         check_depth(str(options.depth))
     target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
     drafter = chosen_drafter(from_here(options.drafter), target, several=getattr(options, "depth", None) == "auto")
+    named = from_here(getattr(options, "restoration", None))
+    restoration = chosen_restoration(named, getattr(options, "cache", None), target)
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
-    return open_engine(backend, str(target), drafter)
+    return open_engine(backend, str(target), drafter, restoration=restoration)
 
 
 def chosen_drafter(asked: str | None, target: Path, *, several: bool = False) -> str | None:

@@ -77,7 +77,10 @@ class Sequence(Protocol):
         """
 
     def measured_bytes(self) -> int:
-        """Return the bytes of all cache buffers, each shared buffer counted once."""
+        """Return the bytes of all cache buffers, each shared buffer counted once, and of latents."""
+
+    def latent_bytes(self) -> int:
+        """Return the bytes of the latents that evicted rows are made of again."""
 
     def fallbacks(self) -> Mapping[str, int]:
         """Return by reason how many forwards did not run the way the backend was asked to run them."""
@@ -298,6 +301,9 @@ class Backend(Protocol):
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits on the device."""
+
+    def load_restoration(self, folder: Path, target: Any, drafter: Any) -> Any:
+        """Load an f_theta for ``target`` and ``drafter``, which this backend loaded: a ``Restorer``."""
 
     def greedy(self, target: Any) -> Accept:
         """Return the greedy accept rule."""

@@ -8,6 +8,7 @@ from benchmarks.show.line import Line
 STREAMED = "tests/conformance/engine/test_streamed_rows.py"
 PROJECTED = "tests/conformance/engine_families/test_projected_rows.py"
 BOUNDED = "tests/conformance/engine/test_caches_and_drafters.py"
+RESTORED = "tests/conformance/engine/test_restored_rows.py"
 PYTEST = "python -m pytest -n 0 -q"
 
 LINES = (
@@ -30,6 +31,12 @@ LINES = (
     Line("stream: resident bytes flat from 1K to 8K, and to 32K in bytes; at least 8 times below native", "not built"),
     Line("stream: bytes read per committed token over acceptance; tokens per second beside native", "not built"),
     Line("paged: recall of at least .95 of native at 8 times fewer resident bytes, per task", "not built"),
+    Line(
+        "f_theta: exact rows made again answer as native to 1e-4 and noise does not, per kind of layer, shared rows "
+        "included, on both backends; a cut injection is found; drafted tokens and sessions side by side are those alone",
+        f"{PYTEST} {RESTORED}",
+        lambda: ran(RESTORED),
+    ),
     Line("f_theta: frontier of recall and bytes over rank, loss and input, three seeds", "not built"),
     Line(
         "positions forwarded a step are the block; prefill at most two forwards; sessions side by side equal each "

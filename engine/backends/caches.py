@@ -231,13 +231,18 @@ class SinkWindowRows(WindowRows):
         return Visibility((*([(0, early)] if early else []), (first, end)), rows, self.window, self.sink)
 
     def append(self, keys: Array, values: Array) -> Rows:
-        """Append rows and return the sink's rows that left the window, then the window's, oldest first."""
+        """Append rows and return the sink's that left the window, those between, then the window's, oldest first."""
         shown = min(self.sink, self._oldest_visible())
-        recent = self._keep(keys, values)
-        if not shown:
+        recent, joined = self._keep(keys, values), self._store.library.joined
+        parts = [*([self._first.rows(0, shown)] if shown else []), *self._between(self._length), recent]
+        if len(parts) == 1:
             return recent
-        early_rows, joined = self._first.rows(0, shown), self._store.library.joined
-        return joined([early_rows[0], recent[0]]), joined([early_rows[1], recent[1]])
+        return joined([part[0] for part in parts]), joined([part[1] for part in parts])
+
+    def _between(self, end: int) -> list[Rows]:
+        """Return what is shown between sink and window once positions up to ``end`` are appended."""
+        del end
+        return []
 
     def _keep(self, keys: Array, values: Array) -> Rows:
         """Append rows, to the sink too while it is open; return the window's rows and these, oldest first."""

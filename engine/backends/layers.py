@@ -11,6 +11,7 @@ from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Library, Rows, RowStore
 from engine.backends.streaming import StreamedRows
 from engine.errors import UsageError
+from engine.restoration.rows import RestoredRows
 from engine.structure.layout import CacheLayout
 from engine.types import Draft
 
@@ -107,7 +108,8 @@ def layer_rows(
         kind = StreamedRows if layout.stream else PagedRows
         return kind(store, layout, (slack(layout.window), grow_rows))
     if window is None and layout.window is not None:
-        return SinkWindowRows(store, layout.sink, layout.window, slack(layout.window), grow_rows)
+        bounded = SinkWindowRows if layout.rank is None else RestoredRows
+        return bounded(store, layout.sink, layout.window, slack(layout.window), grow_rows)
     if window is not None and not layout.every_row:
         return WindowRows(store, window, slack(window), grow_rows)
     return FullRows(store, window, grow_rows)

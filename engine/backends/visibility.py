@@ -20,6 +20,8 @@ class Visibility:
         rows: how many rows are new.
         window: newest positions that a row sees, None for all of them.
         sink: first positions that a row sees whatever the window.
+        again: which of the runs are rows made again: a query sees those of them that its window no longer reaches, and
+            no row of another run at such a position; None for no run.
         alone: query heads, and how many share a key head, where an append returns one row for each query and head,
             which that query sees alone.
     """
@@ -28,6 +30,7 @@ class Visibility:
     rows: int
     window: int | None = None
     sink: int = 0
+    again: Run | None = None
     alone: tuple[int, int] | None = None
 
     @property

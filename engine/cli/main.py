@@ -23,7 +23,7 @@ VERBS = {
     "tests": ("engine.cli.tests", "run a test suite and write its outcome as a report"),
     "chat": ("engine.cli.chat", "talk to a model, the caches kept from turn to turn"),
     "convert": ("engine.cli.convert", "write a drafter in the file format of another engine"),
-    "train": ("engine.cli.train", "train the tokenizer, a target or a DFlash drafter"),
+    "train": ("engine.cli.train", "train the tokenizer, a target, a DFlash drafter or an f_theta"),
 }
 
 

@@ -1,4 +1,4 @@
-"""`kakeya-engine train tokenizer|target|dflash`: one seeded, resumable command per shipped model."""
+"""`kakeya-engine train tokenizer|target|dflash|ftheta`: one seeded, resumable command per shipped model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.options import out_folder, positive, whole
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the three training commands."""
+    """Return the parser of the training commands."""
     parser = argparse.ArgumentParser(prog="kakeya-engine train", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     common = argparse.ArgumentParser(add_help=False)
@@ -44,6 +44,18 @@ def build_parser() -> argparse.ArgumentParser:
     dflash.add_argument("--steps", type=positive, required=True)
     dflash.add_argument("--rows", type=positive, default=4096, help="regenerated rows to train on")
     dflash.add_argument("--evaluate-every", type=positive, default=300)
+    ftheta = verbs.add_parser("ftheta", parents=[common], help="fit what makes evicted rows of a target again")
+    ftheta.add_argument("--target", type=Path, required=True, help="folder of the trained target")
+    ftheta.add_argument("--drafter", type=Path, required=True, help="folder of the DFlash drafter that it reads")
+    ftheta.add_argument("--rank", type=positive, default=64, help="values kept a side (default: %(default)s)")
+    ftheta.add_argument(
+        "--input",
+        choices=("context", "drafter_rows"),
+        default="context",
+        help="the drafter's one vector a position, or the keys and values of its layers (default: %(default)s)",
+    )
+    ftheta.add_argument("--episodes", type=positive, default=64, help="contexts to fit on (default: %(default)s)")
+    ftheta.add_argument("--length", type=positive, default=1024, help="tokens of a context (default: %(default)s)")
     return parser
 
 
@@ -139,10 +151,43 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     )
 
 
+def train_ftheta_command(arguments: argparse.Namespace) -> None:
+    """Fit an f_theta in closed form and write it with its held-out errors."""
+    load_backend("torch", arguments.device)
+    import torch
+
+    from engine.restoration.training import RestorationFit, RestorationRun, write_restoration
+    from engine.training.record import recorded_command
+
+    torch.set_num_threads(arguments.threads)
+    run = RestorationRun(
+        target=arguments.target,
+        drafter=arguments.drafter,
+        input=arguments.input,
+        rank=arguments.rank,
+        episodes=arguments.episodes,
+        length=arguments.length,
+        seed=arguments.seed,
+        work=work_folder(arguments),
+        device=arguments.device,
+    )
+    fit = RestorationFit(run)
+    fit.collect(TrainingProgress(arguments.out.name, plain=True))
+    tensors, errors = fit.solve()
+    write_restoration(arguments.out, fit, tensors, errors, recorded_command("ftheta", vars(arguments)))
+    for (layer, name), error in errors.items():
+        print(f"layer {layer} {name}: {error:.3f} of the squares missed on held-out contexts", file=sys.stderr)
+
+
 def main(argv: list[str]) -> int:
     """Train what the command names and return the exit code."""
     arguments = build_parser().parse_args(argv)
-    commands = {"tokenizer": train_tokenizer_command, "target": train_target_command, "dflash": train_dflash_command}
+    commands = {
+        "tokenizer": train_tokenizer_command,
+        "target": train_target_command,
+        "dflash": train_dflash_command,
+        "ftheta": train_ftheta_command,
+    }
 
     def run() -> int:
         commands[arguments.verb](arguments)

@@ -35,12 +35,16 @@ ROLES = {
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """One generation in progress: its steps, how to read the bytes it holds, and which forwards fell back why."""
+    """One generation in progress: its steps, how to read the bytes it holds, and which forwards fell back why.
+
+    ``kv_bytes`` are those of rows, ``latent_bytes`` those of what evicted rows are made of again.
+    """
 
     steps: Iterator[Step]
     kv_bytes: Callable[[], int]
     drafter_bytes: Callable[[], int | None]
     fallbacks: Callable[[], Mapping[str, int]] = dict
+    latent_bytes: Callable[[], int] = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,12 @@ def undrafted(
     """Begin decoding with the engine's own loop on a cache layout, without a drafter."""
     sequence = engine.target.open((), layout)
     parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock, engine.resident)
-    return Running(speculative(parts, prompt, stopping, chunk_tokens), sequence.measured_bytes, lambda: None)
+    return Running(
+        steps=speculative(parts, prompt, stopping, chunk_tokens),
+        kv_bytes=lambda: sequence.measured_bytes() - sequence.latent_bytes(),
+        drafter_bytes=lambda: None,
+        latent_bytes=sequence.latent_bytes,
+    )
 
 
 def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ...], stopping: Stopping) -> Running:
@@ -88,7 +97,8 @@ def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ..
     parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock, engine.resident)
     return Running(
         steps=speculative(parts, prompt, stopping, settings.chunk_tokens),
-        kv_bytes=sequence.measured_bytes,
+        kv_bytes=lambda: sequence.measured_bytes() - sequence.latent_bytes(),
         drafter_bytes=drafter.measured_bytes,
         fallbacks=lambda: fell_back(sequence, drafter),
+        latent_bytes=sequence.latent_bytes,
     )

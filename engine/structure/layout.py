@@ -233,9 +233,12 @@ class CacheLayout:
             raise UsageError(f"cache layout {self}: layer {unknown[0]} is none of the full-attention layers {full}")
         if list(self.exact) == full:
             raise UsageError(f"cache layout {self} leaves no full-attention layer of {full} to bound; use native")
-        if self.rank is not None:
+        if self.rank is not None and (self.pages is not None or self.stream or self.host):
             decoded = replace(self, rank=None)
-            raise UsageError(f"cache layout {self}: +ftheta{self.rank} cannot be decoded yet; expected {decoded}")
+            raise UsageError(
+                f"cache layout {self}: +ftheta{self.rank} beside pages or a stream cannot be decoded yet; expected "
+                f"{decoded}"
+            )
 
 
 def _usual_policy(pages: bool, stream: bool) -> str:

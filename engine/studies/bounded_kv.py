@@ -23,6 +23,7 @@ from typing import Any
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
 from engine.measurement import arms
+from engine.measurement.arms import Running
 from engine.measurement.launch import target_facts
 from engine.measurement.selection import PromptSet, load_prompts
 from engine.measurement.study import Study
@@ -38,6 +39,7 @@ from engine.options import (
 )
 from engine.reports import RunContext, token_digest, write_report
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
+from engine.restoration.choice import add_restoration_option
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
@@ -122,10 +124,10 @@ def measure_memory(
                 repeat=plan.repeat,
                 context_tokens=context,
                 decode_steps=len(steps) - 1,
-                kv_bytes=held(),
+                kv_bytes=held.kv_bytes(),
                 kv_bytes_peak=peak,
                 drafter_bytes=0,
-                latent_bytes=0,
+                latent_bytes=held.latent_bytes(),
                 allocator_idle_bytes=idle,
                 allocator_active_bytes=active,
                 token_digest=token_digest(tokens),
@@ -142,7 +144,7 @@ def joined_points(parts: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]
     return sorted(points, key=lambda p: (p["role"] != "baseline", p["arm"], p["context_tokens"], p["repeat"]))
 
 
-def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tuple[Callable[[], int], list[Step], int]:
+def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tuple[Running, list[Step], int]:
     """Decode after ``prompt``; return what reads, and keeps alive, the cache, the steps and the largest reading."""
     stopping = Stopping(plan.decode_tokens + 1, frozenset())
     if plan.native:
@@ -154,7 +156,7 @@ def _generation(engine: Engine, plan: MemoryPlan, prompt: tuple[int, ...]) -> tu
     for step in running.steps:
         seen.append(step)
         peak = max(peak, running.kv_bytes())
-    return running.kv_bytes, seen, peak
+    return running, seen, peak
 
 
 def _allocated(engine: Engine) -> int | None:
@@ -168,6 +170,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     """Add the models, the layout, and which launch this is."""
     add_model_options(parser)
     parser.add_argument("--cache", default="sink4+window64", help="layout that is measured (default: %(default)s)")
+    add_restoration_option(parser)
     parser.add_argument("--contexts", default="256,512,1024,2048", help="context lengths (default: %(default)s)")
     parser.add_argument("--set", default="needle", help="prompt set whose text is the context (default: %(default)s)")
     parser.add_argument("--max-new", type=positive, default=32, help="tokens decoded after it (default: %(default)s)")

@@ -46,6 +46,9 @@ class MarkovSequence:
     def measured_bytes(self) -> int:
         return 0
 
+    def latent_bytes(self) -> int:
+        return 0
+
 
 @dataclass
 class MarkovDrafter(LocalDrafter):

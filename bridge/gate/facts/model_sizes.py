@@ -27,7 +27,7 @@ _GROUP_MOST: Final = 64  # of a name that says none
 _BOUNDED: Final = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[0-9]{1,7})(?P<exact>(\+exact[0-9]{1,3})*)"
     r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5})(/(?P<policy>[a-z]{1,9}))?)?"
-    r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta[0-9]{1,5})?"
+    r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[0-9]{1,5}))?"
 )
 _STREAM_ROWS: Final = 256  # a page on its way, and its copy
 _BLOCK_ROWS: Final = 32  # of the newest append, behind whose start nothing has left yet
@@ -126,6 +126,19 @@ def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[f
     if parts["policy"] == "bounds":
         return 2 * value[0] * keys * (gone // page), 2 * value[1] * keys * (positions / page + _INDEX_ROWS)
     return keys / 4 * gone, (keys / 4 + value[1] * keys / _LEAST_HEAD) * (positions + _INDEX_ROWS)
+
+
+def latent_bytes(layout: str, report: Report, positions: int) -> tuple[float, float] | None:
+    """Return the least and the most bytes of what rows are restored from, None where a layout restores none.
+
+    A rank as large as the restoration's input keeps that alone, a smaller one so many values a side.
+    """
+    bounded = _BOUNDED.fullmatch(layout)
+    if bounded is None or bounded["rank"] is None:
+        return None
+    low, high = value_bytes(report)
+    rank = int(bounded["rank"])
+    return low * rank * positions, high * 2 * rank * (positions + _SLACK_ROWS)
 
 
 def most_bytes(bits: float, caches: tuple[CacheShape, ...], positions: int) -> float:

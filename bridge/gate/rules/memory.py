@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from bridge.gate.facts.model_sizes import layout_bytes, most_bytes, native_bytes, shape_of
+from bridge.gate.facts.model_sizes import latent_bytes, layout_bytes, most_bytes, native_bytes, shape_of
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV, COMMIT_COMPARISON, KV_QUANTISATION, SAMPLED, UNSEEN
@@ -136,6 +136,13 @@ def _study_bytes(report: Report, caches: tuple[CacheShape, ...]) -> Iterator[Vio
         positions = point["context_tokens"] + point["decode_steps"]
         where = f"/rows/points/{index}"
         yield from _cache_bytes(report, caches, point, (point["arm"], point["role"] != "candidate", positions, where))
+        latents, kept = latent_bytes(point["arm"], report, positions), point["latent_bytes"]
+        if latents is not None and not latents[0] <= kept <= latents[1]:
+            yield Violation(
+                f"{point['arm']} restores {positions} positions from {kept} bytes, its rank takes {latents[0]:.0f} to "
+                f"{latents[1]:.0f}",
+                where,
+            )
 
 
 def _sample_caches(report: Report, evidence: Evidence, caches: tuple[CacheShape, ...]) -> Iterator[Violation]:

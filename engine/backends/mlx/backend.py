@@ -26,6 +26,7 @@ from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
+from engine.restoration.restorers import FTheta, f_theta
 from engine.structure.decoder import structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
@@ -114,14 +115,7 @@ class MlxBackend:
         """
         config = dflash.parse(checkpoint.read_config(folder))
         dflash.check_fits(config, target.info)
-        tensors: dict[str, mx.array] = {}
-        for file in checkpoint.weight_files(folder):
-            try:
-                loaded: Any = mx.load(str(file))
-            except RuntimeError as error:
-                raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
-            tensors |= loaded
-        tensors = dflash.dense_tensors(config, tensors, values_of)
+        tensors = dflash.dense_tensors(config, _tensors(folder), values_of)
         _check_finite(tensors, folder)
         parameters = sum(int(tensor.size) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
@@ -138,6 +132,18 @@ class MlxBackend:
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits."""
         return unpacked_features(data, shape, _dtype(dtype))
+
+    def load_restoration(self, folder: Path, target: MlxTarget, drafter: MlxDFlash) -> FTheta:
+        """Load an f_theta, and check that it belongs to ``target`` and ``drafter``.
+
+        Raises:
+            ModelConfigError: If its config cannot be honoured.
+            ModelMismatchError: If it was fitted for others.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        tensors = _tensors(folder)
+        _check_finite(tensors, folder)
+        return f_theta(folder, tensors, target, drafter, lambda given: given.astype(target.dtype))
 
     def greedy(self, target: MlxTarget) -> GreedyAccept:
         """Return the greedy rule for a target's vocabulary."""
@@ -184,6 +190,18 @@ class MlxBackend:
     def blas(self) -> BlasInfo | None:
         """Say which BLAS the CPU backend's products run on, from the process itself."""
         return loaded_blas() if self.device == "cpu" else None
+
+
+def _tensors(folder: Path) -> dict[str, mx.array]:
+    """Return the arrays of a folder's files, or raise ModelWeightsError."""
+    tensors: dict[str, mx.array] = {}
+    for file in checkpoint.weight_files(folder):
+        try:
+            loaded: Any = mx.load(str(file))
+        except RuntimeError as error:
+            raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
+        tensors |= loaded
+    return tensors
 
 
 def _dtype(name: str) -> mx.Dtype:

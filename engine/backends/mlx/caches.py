@@ -56,4 +56,8 @@ def attention_mask(visible: Visibility) -> mx.array | str | None:
         return "causal"
     keys = mx.concatenate([mx.arange(*run) for run in visible.runs])
     queries = mx.arange(visible.start, visible.start + visible.rows)[:, None]
-    return (keys <= queries) & ((queries - keys < visible.window) | (keys < visible.sink))
+    near = queries - keys < visible.window
+    if visible.again is not None:
+        # A row made again is seen from where the window no longer reaches it.
+        near = near != mx.concatenate([mx.full(run[1] - run[0], run == visible.again) for run in visible.runs])
+    return (keys <= queries) & (near | (keys < visible.sink))

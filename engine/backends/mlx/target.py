@@ -5,14 +5,18 @@ from __future__ import annotations
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.models.sequence import MlxSequence
 from engine.errors import ModelMismatchError
+from engine.restoration.restorers import Restorer
 from engine.structure.layout import CacheLayout
 
 
 class MlxTarget(Weights):
     """Implements ``engine.protocols.TargetModel``."""
 
-    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> MlxSequence:
-        """Start a sequence.
+    restorer: Restorer | None = None
+    """What makes evicted rows again, None for nothing."""
+
+    def open(self, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None) -> MlxSequence:
+        """Start a sequence; ``restorer`` stands in for the target's own.
 
         Raises:
             ModelMismatchError: If a captured layer does not exist.
@@ -22,4 +26,4 @@ class MlxTarget(Weights):
         layout.check(family.windows, family.head_dims, family.structure.attending, self.info.max_positions)
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
-        return MlxSequence(self, capture, layout)
+        return MlxSequence(self, capture, layout, restorer or self.restorer)

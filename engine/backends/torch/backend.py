@@ -26,6 +26,7 @@ from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError, UsageError
 from engine.huggingface import check_finite, open_causal
+from engine.restoration.restorers import FTheta, f_theta
 from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
@@ -116,19 +117,9 @@ class TorchBackend:
             ModelMismatchError: If it was made for another target.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        from safetensors import SafetensorError
-        from safetensors.torch import load_file
-
         config = dflash.parse(checkpoint.read_config(folder))
         dflash.check_fits(config, target.info)
-        tensors: dict[str, torch.Tensor] = {}
-        for file in checkpoint.weight_files(folder):
-            try:
-                loaded = load_file(file)
-            except (OSError, SafetensorError) as error:
-                raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
-            tensors |= loaded
-        tensors = dflash.dense_tensors(config, tensors, values_of)
+        tensors = dflash.dense_tensors(config, _tensors(folder), values_of)
         check_finite(tensors, folder)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
@@ -136,6 +127,18 @@ class TorchBackend:
         if self._device.type != "cpu":
             model.warm_up()
         return model
+
+    def load_restoration(self, folder: Path, target: TorchTarget, drafter: TorchDFlash) -> FTheta:
+        """Load an f_theta, and check that it belongs to ``target`` and ``drafter``.
+
+        Raises:
+            ModelConfigError: If its config cannot be honoured.
+            ModelMismatchError: If it was fitted for others.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        tensors = _tensors(folder)
+        check_finite(tensors, folder)
+        return f_theta(folder, tensors, target, drafter, lambda given: given.to(target.device, target.dtype))
 
     def _graphed(self, target: TorchTarget) -> TorchTarget:
         if self._graphs:
@@ -278,6 +281,20 @@ def wants_graphs(asked: str, device: torch.device) -> bool:
             "with a card, or leave the option out."
         )
     return asked != "off" and device.type == "cuda"
+
+
+def _tensors(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a folder's files, or raise ModelWeightsError."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    tensors: dict[str, torch.Tensor] = {}
+    for file in checkpoint.weight_files(folder):
+        try:
+            tensors |= load_file(file)
+        except (OSError, SafetensorError) as error:
+            raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
+    return tensors
 
 
 def _check_config(config: Mapping[str, Any], folder: Path) -> Structure:

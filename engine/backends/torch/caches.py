@@ -158,5 +158,9 @@ def attention_mask(visible: Visibility, device: torch.device) -> torch.Tensor | 
     queries = torch.arange(start, start + visible.rows, device=device)[:, None]
     mask = keys <= queries
     if not causal and visible.window is not None:
-        mask &= (queries - keys < visible.window) | (keys < visible.sink)
+        near = queries - keys < visible.window
+        if visible.again is not None:
+            again = [torch.full((run[1] - run[0],), run == visible.again, device=device) for run in visible.runs]
+            near ^= torch.cat(again)
+        mask &= near | (keys < visible.sink)
     return mask[None, None]

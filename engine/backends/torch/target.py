@@ -9,6 +9,7 @@ from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
 from engine.errors import ModelMismatchError
+from engine.restoration.restorers import Restorer
 from engine.structure.layout import CacheLayout
 from engine.types import Draft, TargetInfo
 
@@ -20,9 +21,11 @@ class TorchTarget(Weights):
         super().__init__(module, info, ahead)
         self.slots: Slots | None = None
         """Where sequences have their blocks recorded, None to run every forward as it comes."""
+        self.restorer: Restorer | None = None
+        """What makes evicted rows again, None for nothing."""
 
-    def open(self, capture: tuple[int, ...], layout: CacheLayout) -> TorchSequence:
-        """Start a sequence.
+    def open(self, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None) -> TorchSequence:
+        """Start a sequence; ``restorer`` stands in for the target's own.
 
         Raises:
             ModelMismatchError: If a captured layer does not exist.
@@ -33,8 +36,8 @@ class TorchTarget(Weights):
         if any(not 0 <= layer < self.info.layer_count for layer in capture):
             raise ModelMismatchError(f"capture of layers {list(capture)}; the target has {self.info.layer_count}")
         if self.slots is None:
-            return TorchSequence(self, capture, layout)
-        return GraphedSequence(self, capture, layout, self.slots)
+            return TorchSequence(self, capture, layout, restorer or self.restorer)
+        return GraphedSequence(self, capture, layout, self.slots, restorer or self.restorer)
 
     def warm_up(self, block_rows: int) -> None:
         """Run every block shape up to ``block_rows`` once, so that kernels are chosen before anything is timed."""

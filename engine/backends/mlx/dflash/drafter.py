@@ -71,12 +71,20 @@ class MlxDFlash(DFlashModel):
         """Start with an empty context."""
         return MlxDFlashDrafter(self, settings)
 
+    def context(self, features_NF: mx.array) -> mx.array:
+        """Return the one vector ``[N, D]`` that all layers' context keys and values are made of."""
+        return mx.fast.rms_norm(features_NF.astype(self.dtype) @ self.fc, self.hidden_norm, self.config.rms_norm_eps)
+
+    def context_rows(self, context_ND: mx.array) -> mx.array:
+        """Return all layers' context keys, then their values, neither normed nor rotated ``[N, 2 * L * G * E]``."""
+        return context_ND @ self.context_kv
+
     def project_context(self, features_NF: mx.array, start: int) -> tuple[mx.array, mx.array]:
         """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
         config, rows = self.config, features_NF.shape[0]
-        features_NF = features_NF.astype(self.dtype)
-        context_ND = mx.fast.rms_norm(features_NF @ self.fc, self.hidden_norm, config.rms_norm_eps)
-        both = (context_ND @ self.context_kv).reshape(rows, 2, len(self.layers), config.kv_head_count, config.head_dim)
+        both = self.context_rows(self.context(features_NF)).reshape(
+            rows, 2, len(self.layers), config.kv_head_count, config.head_dim
+        )
         keys, values = both.transpose(1, 2, 3, 0, 4)
         keys = mx.fast.rms_norm(keys, None, config.rms_norm_eps) * self.context_k_norm
         return self.rope(keys, offset=start), values

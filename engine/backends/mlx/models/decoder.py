@@ -25,6 +25,7 @@ from engine.backends.mlx.models.delta_net import new_state, run_layer
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
 from engine.errors import UsageError
+from engine.restoration.restorers import EMBEDDED
 from engine.structure.decoder import Structure
 from engine.structure.families import LINEAR
 from engine.structure.layout import CacheLayout
@@ -70,7 +71,10 @@ class Decoder:
         return self.text.embed_tokens(ids_S)
 
     def forward(self, ids_S: mx.array, caches: Caches, capture: tuple[int, ...]) -> tuple[mx.array, Any]:
-        """Append ``S`` rows; return the normed output ``[1, S, D]`` and the captured states ``[S, K * D]`` or None."""
+        """Append ``S`` rows; return the normed output ``[1, S, D]`` and the captured states ``[S, K * D]`` or None.
+
+        The layer before the first, ``EMBEDDED``, puts out what the first is given.
+        """
         ids, rows = ids_S[None], ids_S.shape[0]
         raw = self.text.embed_tokens(ids)
         hidden = raw if self._scale is None else raw * self._scale
@@ -78,7 +82,7 @@ class Decoder:
         held: tuple[Any, ...] = caches
         masks = self._masks(caches, rows)
         run = self._run_sharing(ids, raw, hidden, caches) if hasattr(self.text, "previous_kvs") else None
-        captured: list[mx.array] = []
+        captured: list[mx.array] = [hidden] if EMBEDDED in capture else []
         for index, (layer, kind) in enumerate(zip(self.text.layers, self.structure.kinds, strict=True)):
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, held[index])

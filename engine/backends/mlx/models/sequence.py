@@ -9,10 +9,13 @@ import mlx.core as mx
 from engine.backends.evicting import PageCounts
 from engine.backends.layers import close_all, crop_all, held_rows, page_counts, watch
 from engine.backends.mlx.accept import predictions, read
+from engine.backends.mlx.caches import GROW_ROWS
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
 from engine.decoding.prompt import check_prompt
+from engine.restoration.restorers import Restorer
+from engine.restoration.rows import restore
 from engine.structure.layout import CacheLayout
 from engine.types import Decision, Draft, Forward, Ids, StoredError
 from engine.verification import greedy
@@ -21,11 +24,22 @@ from engine.verification import greedy
 class MlxSequence:
     """Caches and capture of one request."""
 
-    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
+    def __init__(
+        self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None
+    ) -> None:
+        """Begin with empty caches; ``restorer`` makes rows again where the layout says so.
+
+        Raises:
+            UsageError: If the target cannot have the layout, or nothing restores what it evicts.
+        """
         self.target = target
         self.capture = capture
         self.layout = layout
         self.caches = target.family.caches(layout)
+        self.latents = restore(self.caches, layout, restorer, LIBRARY, GROW_ROWS)
+        self._chunk_rows = None if self.latents is None else layout.window
+        read = () if self.latents is None else self.latents.restorer.capture
+        self._reads = tuple(sorted({*capture, *read}))
 
     @property
     def length(self) -> int:
@@ -44,12 +58,14 @@ class MlxSequence:
             PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
         """
         check_prompt(ids, self.target.info, self.length)
+        chunk = min(chunk, self._chunk_rows or chunk)
         for start in range(0, len(ids), chunk):
             part = ids[start : start + chunk]
-            hidden, features = self.target.family.forward(mx.array(part), self.caches, self.capture)
+            hidden, features = self._run(mx.array(part), self.capture)
             last = start + len(part) == len(ids)
             logits = self.target.family.head(hidden[0, -1:]) if last else None
             pending = [array for cache in self.caches for array in cache.buffers()]
+            pending += [] if self.latents is None else self.latents.buffers()
             pending += [array for array in (logits, features) if array is not None]
             if last:
                 mx.async_eval(*pending)
@@ -77,7 +93,7 @@ class MlxSequence:
         family, block = self.target.family, mx.array(ids, mx.int32)
         drafted: list[mx.array] = []
         for _ in range(count):
-            hidden, _ = family.forward(block, self.caches, ())
+            hidden, _ = self._run(block, ())
             block = mx.argmax(family.head(hidden[0, -1:]), axis=-1)
             mx.async_eval(block)
             drafted.append(block)
@@ -106,8 +122,12 @@ class MlxSequence:
             cache.rewind(length)
 
     def measured_bytes(self) -> int:
-        """Return the bytes of every cache buffer."""
-        return sum(cache.measured_bytes() for cache in self.caches)
+        """Return the bytes of every cache buffer, and of what rows are made of again."""
+        return self.latent_bytes() + sum(cache.measured_bytes() for cache in self.caches)
+
+    def latent_bytes(self) -> int:
+        """Return the bytes of what rows are made of again."""
+        return 0 if self.latents is None else self.latents.measured_bytes()
 
     def page_counts(self) -> PageCounts:
         """Return what became of the evicted pages so far."""
@@ -131,8 +151,20 @@ class MlxSequence:
 
     def _forward(self, ids: mx.array) -> Forward:
         start = self.length
-        hidden, features = self.target.family.forward(ids, self.caches, self.capture)
+        hidden, features = self._run(ids, self.capture)
         return Forward(self.target.family.head(hidden[0]), features, start, ids.shape[0])
+
+    def _run(self, ids: mx.array, capture: tuple[int, ...]) -> tuple[mx.array, mx.array | None]:
+        """Append rows; return the normed output and the captured states, None where none are wanted."""
+        family, latents = self.target.family, self.latents
+        if latents is None:
+            return family.forward(ids, self.caches, capture)
+        start = self.length
+        hidden, outputs = family.forward(ids, self.caches, self._reads)
+        by_layer = dict(zip(self._reads, mx.split(outputs, len(self._reads), axis=-1), strict=True))
+        latents.append(start, mx.concatenate([by_layer[layer] for layer in latents.restorer.capture], axis=-1))
+        features = [by_layer[layer] for layer in capture]
+        return hidden, mx.concatenate(features, axis=-1) if features else None
 
     def _queue(self, ids: mx.array) -> tuple[Forward, list[mx.array]]:
         """Start one forward; return it and what to read: the next id and its min-entropy."""

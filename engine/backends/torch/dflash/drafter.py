@@ -73,12 +73,19 @@ class TorchDFlash(DFlashModel):
         cos, sin = both.cos() * self._rope_scale, both.sin() * self._rope_scale
         return {"all": (cos.to(self.dtype), sin.to(self.dtype))}
 
+    def context(self, features_NF: torch.Tensor) -> torch.Tensor:
+        """Return the one vector ``[N, D]`` that all layers' context keys and values are made of."""
+        return self._normed(functional.linear(features_NF.to(self.dtype), self.fc), self.hidden_norm)
+
+    def context_rows(self, context_ND: torch.Tensor) -> torch.Tensor:
+        """Return all layers' context keys, then their values, neither normed nor rotated ``[N, 2 * L * G * E]``."""
+        return functional.linear(context_ND, self.context_kv)
+
     @torch.inference_mode()
     def project_context(self, features_NF: torch.Tensor, table: RotaryTable, start: int) -> tuple[Any, Any]:
         """Return every layer's context keys and values ``[L, G, N, E]`` for positions from ``start`` on."""
         config, rows = self.config, features_NF.shape[0]
-        context_ND = self._normed(functional.linear(features_NF.to(self.dtype), self.fc), self.hidden_norm)
-        both = functional.linear(context_ND, self.context_kv)
+        both = self.context_rows(self.context(features_NF))
         both = both.view(rows, 2, len(self.layers), config.kv_head_count, config.head_dim).permute(1, 2, 3, 0, 4)
         keys, values = both.unbind(0)
         keys = self._normed(keys, None) * self.context_k_norm

@@ -16,6 +16,7 @@ from engine.backends.torch.caches import HeldRows, LayerCaches
 from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
+from engine.restoration.restorers import Restorer
 from engine.structure.layout import CacheLayout
 from engine.types import Forward, StoredError
 
@@ -23,8 +24,15 @@ from engine.types import Forward, StoredError
 class GraphedSequence(TorchSequence):
     """A sequence that borrows a slot while it decodes and gives it back when it is gone."""
 
-    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, slots: Slots) -> None:
-        super().__init__(target, capture, layout)
+    def __init__(
+        self,
+        target: Weights,
+        capture: tuple[int, ...],
+        layout: CacheLayout,
+        slots: Slots,
+        restorer: Restorer | None = None,
+    ) -> None:
+        super().__init__(target, capture, layout, restorer)
         self._slots = slots
         self._slot: Slot | None = None
         self._inside = False

@@ -23,6 +23,7 @@ from engine.backends.torch.caches import LayerCaches, attention_mask
 from engine.backends.torch.models.delta_net import new_state, run_layer
 from engine.backends.torch.models.rotary import Table, rotated
 from engine.errors import UsageError
+from engine.restoration.restorers import EMBEDDED
 from engine.structure.decoder import read_structure
 from engine.structure.families import LINEAR
 from engine.structure.layout import CacheLayout
@@ -100,12 +101,15 @@ class Decoder:
     def forward(
         self, ids_S: torch.Tensor, caches: KeyValueCaches, tables: Table, capture: tuple[int, ...]
     ) -> tuple[torch.Tensor, list[torch.Tensor]]:
-        """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``."""
+        """Append ``S`` rows; return the normed output ``[S, D]`` and the captured states, each ``[S, D]``.
+
+        The layer before the first, ``EMBEDDED``, puts out what the first is given.
+        """
         ids, rows = ids_S[None], ids_S.shape[0]
         hidden = self.text.embed_tokens(ids)
         extras = self._extras(ids, hidden)
         masks = self._masks(caches.masks(rows, ids.device), rows, hidden)
-        captured: list[torch.Tensor] = []
+        captured: list[torch.Tensor] = [hidden[0]] if EMBEDDED in capture else []
         for index, (layer, kind) in enumerate(zip(self.text.layers, self.kinds, strict=True)):
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, caches.states[index])

@@ -10,10 +10,13 @@ from engine.backends.evicting import PageCounts
 from engine.backends.layers import close_all, held_rows, page_counts, watch
 from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
+from engine.backends.torch.caches import GROW_ROWS
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
 from engine.decoding.prompt import check_prompt
+from engine.restoration.restorers import Restorer
+from engine.restoration.rows import restore
 from engine.structure.layout import CacheLayout
 from engine.types import Decision, Draft, Forward, Ids, StoredError
 
@@ -21,11 +24,22 @@ from engine.types import Decision, Draft, Forward, Ids, StoredError
 class TorchSequence:
     """Caches, rotary tables and capture of one request."""
 
-    def __init__(self, target: Weights, capture: tuple[int, ...], layout: CacheLayout) -> None:
+    def __init__(
+        self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None
+    ) -> None:
+        """Begin with empty caches; ``restorer`` makes rows again where the layout says so.
+
+        Raises:
+            UsageError: If the target cannot have the layout, or nothing restores what it evicts.
+        """
         self.target = target
         self.capture = capture
         self.layout = layout
         self.caches = target.family.caches(layout)
+        self.latents = restore(self.caches.layers, layout, restorer, LIBRARY, GROW_ROWS)
+        self._chunk_rows = None if self.latents is None else layout.window
+        read = () if self.latents is None else self.latents.restorer.capture
+        self._reads = tuple(sorted({*capture, *read}))
         self._rotary = RotaryTable(target.family.rotary, target.device, target.info.max_positions)
         self._accept = GreedyAccept(target.info.vocab_size)
 
@@ -46,6 +60,7 @@ class TorchSequence:
             PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
         """
         check_prompt(ids, self.target.info, self.length)
+        chunk = min(chunk, self._chunk_rows or chunk)
         for start in range(0, len(ids), chunk):
             part = torch.tensor(ids[start : start + chunk], device=self.target.device)
             yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
@@ -96,8 +111,12 @@ class TorchSequence:
         self.caches.rewind(length)
 
     def measured_bytes(self) -> int:
-        """Return the bytes of every cache buffer."""
-        return self.caches.measured_bytes()
+        """Return the bytes of every cache buffer, and of what rows are made of again."""
+        return self.latent_bytes() + self.caches.measured_bytes()
+
+    def latent_bytes(self) -> int:
+        """Return the bytes of what rows are made of again."""
+        return 0 if self.latents is None else self.latents.measured_bytes()
 
     def page_counts(self) -> PageCounts:
         """Return what became of the evicted pages so far."""
@@ -127,10 +146,13 @@ class TorchSequence:
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
         family, start, rows = self.target.family, self.length, ids_S.shape[0]
         tables = self._rotary.rows(start, rows)
-        hidden, captured = family.forward(ids_S, self.caches, tables, self.capture)
+        hidden, outputs = family.forward(ids_S, self.caches, tables, self._reads)
+        captured = dict(zip(self._reads, outputs, strict=True))
+        if self.latents is not None:
+            self.latents.append(start, torch.cat([captured[layer] for layer in self.latents.restorer.capture], dim=-1))
         return Forward(
             logits=family.head(hidden[-logits_rows:]) if logits_rows else None,
-            features=torch.cat(captured, dim=-1) if captured else None,
+            features=torch.cat([captured[layer] for layer in self.capture], dim=-1) if self.capture else None,
             start=start,
             rows=rows,
         )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.gate import judge
-from bridge.gate.facts.model_sizes import layout_bytes, native_bytes
+from bridge.gate.facts.model_sizes import latent_bytes, layout_bytes, native_bytes
 from bridge.records import CacheShape
 from tests.corpus.gate.breaks import honest
 
@@ -78,6 +78,11 @@ def test_most_of_a_bounded_layout_does_not_grow_with_the_context():
     assert paged[1] - paged[0] == (10 / 4 + 4 * 10 / 8) * 31_000
     whole = [layout_bytes("sink4+window16+exact0", (FULL,), report(), positions)[1] for positions in (1_000, 32_000)]
     assert whole[1] - whole[0] == 4 * 20 * 31_000
+
+
+def test_latents_take_the_values_of_their_rank_at_every_position():
+    assert latent_bytes("sink4+window16+ftheta64", report(), 100) == (4 * 64 * 100, 4 * 128 * (100 + 257))
+    assert latent_bytes("sink4+window16", report(), 100) is None
 
 
 def test_a_name_that_says_no_layout_has_no_bytes():

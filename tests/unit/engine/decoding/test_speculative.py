@@ -71,6 +71,9 @@ class ScriptedSequence:
     def measured_bytes(self) -> int:
         return 0
 
+    def latent_bytes(self) -> int:
+        return 0
+
     def _row(self, position: int) -> Any:
         return [[ANSWER[position - len(PROMPT)]], [True]]
 

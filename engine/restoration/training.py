@@ -1,0 +1,153 @@
+"""Fitting an f_theta on torch: from the rows of a target's own contexts, resumable, judged on held-out ones."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from engine.errors import UsageError
+from engine.loading import load_backend
+from engine.restoration.episodes import Episodes
+from engine.restoration.fitting import Side, Sums, fitted, whole_maps
+from engine.restoration.restorers import EMBEDDED, full_widths, input_size, reading
+from engine.restoration.settings import RestorationSettings
+from engine.structure.layout import CacheLayout
+from engine.tokenizer import read_tokenizer
+from engine.training.checkpoint import load, save
+from engine.training.corpus import corpus_record, read_corpus, word_pool
+
+HELD_OUT_SHARE = 4
+"""One held-out episode for so many."""
+FIRST_POSITION = 4
+"""Positions before it are a sink's: their rows are unlike all others, and no layout restores them."""
+Progress = Callable[[int, int, dict[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class RestorationRun:
+    """One fit: what of whom, from how many contexts of which length, and where its state lives."""
+
+    target: Path
+    drafter: Path
+    input: str
+    rank: int
+    episodes: int
+    length: int
+    seed: int
+    work: Path
+    device: str = "cpu"
+
+
+class RestorationFit:
+    """Collects the sums of one fit and solves it."""
+
+    def __init__(self, run: RestorationRun) -> None:
+        """Load target and drafter, and go on with the sums of an earlier start.
+
+        Raises:
+            UsageError: If the rank is larger than the input, or the work folder holds the sums of another fit.
+        """
+        self.run = run
+        backend: Any = load_backend("torch", run.device)
+        self.target = backend.load_target(run.target)
+        self.drafter = backend.load_dflash(run.drafter, self.target)
+        size = input_size(self.drafter, run.input)
+        if run.rank > size:
+            raise UsageError(f"rank {run.rank}; expected at most the {size} values of the drafter's {run.input}")
+        infos = (self.target.info, self.drafter.info)
+        pair = [(info.name, info.digest) for info in infos]
+        self.settings = RestorationSettings(run.input, size, run.rank, full_widths(self.target.family), *pair)
+        self._read = reading(self.drafter, run.input, lambda given: given)
+        self.files = read_corpus()
+        words, tokenizer = word_pool(self.files), read_tokenizer(run.target)
+        self.sides = {held: Episodes(tokenizer, self.files, words, held_out=held) for held in (False, True)}
+        # Sums do not depend on the rank: a fit of another rank goes on with them.
+        self._key = [run.input, str(run.length), str(run.seed), *(info.digest for info in infos)]
+        self.sums = self._resumed()
+
+    def collect(self, report: Progress | None = None) -> None:
+        """Sum over the episodes that are missing; every one is written down at once."""
+        wanted = {False: self.run.episodes, True: max(1, self.run.episodes // HELD_OUT_SHARE)}
+        for held, sums in self.sums.items():
+            while sums.episodes < wanted[held]:
+                episode = self.sides[held].episode(self.run.seed, sums.episodes, self.run.length)
+                sums.add(*self._pairs(episode.context))
+                states = [self.sums[side].state() for side in (False, True)]
+                save(self._path, {"of": self._key, "sums": states})
+                if report is not None:
+                    report(sum(each.episodes for each in self.sums.values()), sum(wanted.values()), {})
+
+    def solve(self) -> tuple[dict[str, torch.Tensor], dict[Side, float]]:
+        """Return the tensors, and by side the squared error on held-out contexts as a share of the rows' squares."""
+        tensors = fitted(self.sums[False], self.settings)
+        return tensors, self.sums[True].errors(whole_maps(tensors, self.settings))
+
+    @property
+    def _path(self) -> Path:
+        return self.run.work / "sums.pt"
+
+    def _resumed(self) -> dict[bool, Sums]:
+        state = load(self._path)
+        if state is None:
+            return {False: Sums(), True: Sums()}
+        if state["of"] != self._key:
+            raise UsageError(
+                f"{self._path} holds the sums of another pair, input, length or seed; name another --work, or remove it"
+            )
+        return {side: Sums.of_state(part) for side, part in zip((False, True), state["sums"], strict=True)}
+
+    @torch.inference_mode()
+    def _pairs(self, ids: tuple[int, ...]) -> tuple[torch.Tensor, dict[Side, torch.Tensor]]:
+        """Return inputs ``[N, I]`` and targets ``[N, W]`` of a context behind its first positions."""
+        family, device = self.target.family, self.target.device
+        layers = (EMBEDDED, *range(self.target.info.layer_count))
+        tables = family.rotary(torch.arange(len(ids), device=device)[None])
+        caches = family.caches(CacheLayout.NATIVE)
+        _, outputs = family.forward(torch.tensor(ids, device=device), caches, tables, layers)
+        by_layer = {layer: output[FIRST_POSITION:] for layer, output in zip(layers, outputs, strict=True)}
+        given = self._read(torch.cat([by_layer[layer] for layer in self.drafter.capture], dim=-1))
+        targets: dict[Side, torch.Tensor] = {}
+        for layer in self.settings.layers:
+            attention = family.text.layers[layer].self_attn
+            for name, rows in zip(("keys", "values"), family.project(layer, by_layer[layer - 1]), strict=True):
+                normed = hasattr(attention, f"{name[0]}_norm")
+                targets[layer, name] = _unit(rows, attention.head_dim) if normed else rows
+        return given.cpu(), {side: rows.cpu() for side, rows in targets.items()}
+
+
+def write_restoration(
+    folder: Path, fit: RestorationFit, tensors: dict[str, torch.Tensor], errors: dict[Side, float], command: str
+) -> None:
+    """Write config.json, the tensors, and training.json with the command and the held-out errors."""
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "model.safetensors")
+    (folder / "model.safetensors").chmod(0o644)
+    (folder / "config.json").write_text(json.dumps(fit.settings.config(), indent=2) + "\n")
+    corpus = corpus_record(fit.files)
+    record = {
+        "command": command,
+        "seed": fit.run.seed,
+        "episodes": {"training": fit.sums[False].episodes, "held_out": fit.sums[True].episodes},
+        "tokens_an_episode": fit.run.length,
+        "parameters": sum(tensor.numel() for tensor in tensors.values()),
+        "held_out_relative_error": {f"{layer}.{name}": round(error, 5) for (layer, name), error in errors.items()},
+        "versions": {"python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in ("torch", "transformers", "tokenizers", "numpy")},
+        "corpus": {key: corpus[key] for key in ("python", "files", "held_out_files", "characters", "listing_sha256")},
+    }
+    (folder / "training.json").write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _unit(rows: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """Return rows of heads of size 1: the norm behind them forgets any other."""
+    heads = rows.unflatten(-1, (-1, head_dim))
+    return (heads * heads.square().mean(dim=-1, keepdim=True).clamp(min=1e-12).rsqrt()).flatten(-2)

@@ -1,0 +1,224 @@
+"""Evicted rows that are made again: shown where they belong, whatever the blocks, and refused where nothing fits."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.drafters.ngram import NgramModel
+from engine.errors import ModelError, UsageError
+from engine.loading import load_backend
+from engine.restoration.canaries import canaries
+from engine.restoration.restorers import full_widths
+from engine.restoration.rows import RestoredRows
+from engine.restoration.settings import RestorationSettings
+from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
+
+torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
+pytest.importorskip("mlx.core", reason="conformance needs both backends")
+
+from safetensors.torch import save_file  # noqa: E402
+
+from tests.fakes import tiny_torch  # noqa: E402
+
+KINDS = ("gemma4", "qwen3", "gemma4-shared")
+RANK = 8
+LAYOUT = CacheLayout.parse(f"sink2+window16+ftheta{RANK}")
+
+
+class Loaded:
+    """A backend with its random targets, their drafters, and f_thetas of random numbers."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        torch.set_num_threads(1)
+        self.backend, self.root = load_backend(name, device="cpu" if name == "torch" else None), root
+        tiny_torch.write_dflash(root / "dflash")
+        self.targets = {kind: self.backend.load_target(tiny_torch.write_target(root / kind, kind)) for kind in KINDS}
+        self.drafters = {kind: self.backend.load_dflash(root / "dflash", self.targets[kind]) for kind in KINDS}
+
+    def settings(self, kind: str, **changes: Any) -> RestorationSettings:
+        target, drafter = self.targets[kind], self.drafters[kind]
+        named = [(info.name, info.digest) for info in (target.info, drafter.info)]
+        widths = full_widths(target.family)
+        return replace(RestorationSettings("context", tiny_torch.HIDDEN, RANK, widths, *named), **changes)
+
+    def restorer(self, kind: str, settings: RestorationSettings | None = None, **tensors: Any) -> Any:
+        """Load an f_theta of random numbers as a file with these settings and tensors."""
+        settings = settings or self.settings(kind)
+        folder = self.root / f"{kind}-ftheta"
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(settings.config()))
+        generator = torch.Generator().manual_seed(7)
+        made = {name: torch.randn(shape, generator=generator) for name, shape in settings.tensor_shapes.items()}
+        save_file(made | tensors, folder / "model.safetensors")
+        return self.backend.load_restoration(folder, self.targets[kind], self.drafters[kind])
+
+    def noisy(self, array: Any) -> Any:
+        drawn = np.random.default_rng(3).standard_normal(tuple(array.shape)).astype(np.float32)
+        if self.backend.name == "torch":
+            return torch.from_numpy(drawn)
+        import mlx.core as mx
+
+        return mx.array(drawn)
+
+
+@pytest.fixture(scope="module", params=["mlx", "torch"])
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    return Loaded(request.param, tmp_path_factory.mktemp("restored"))
+
+
+def prompt_of(length: int) -> tuple[int, ...]:
+    chooser = random.Random(length)
+    return tuple(chooser.randrange(5, tiny_torch.VOCAB) for _ in range(length))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_exact_rows_made_again_answer_as_native_and_noise_does_not(loaded: Loaded, kind: str) -> None:
+    found = canaries(loaded.backend, loaded.targets[kind], prompt_of(70), LAYOUT, loaded.noisy)
+    assert found.passed, found
+
+
+class CutTarget:
+    """A target that takes what restores rows, and restores none."""
+
+    def __init__(self, target: Any) -> None:
+        self.info, self.family, self._target = target.info, target.family, target
+
+    def open(self, capture: tuple[int, ...], layout: CacheLayout, restorer: Any = None) -> Any:
+        del restorer
+        return self._target.open(capture, replace(layout, rank=None))
+
+
+def test_a_cut_injection_is_found(loaded: Loaded) -> None:
+    found = canaries(loaded.backend, CutTarget(loaded.targets["qwen3"]), prompt_of(70), LAYOUT, loaded.noisy)
+    assert not found.passed
+    assert found.identity > 0.1
+    assert found.rows == 0
+
+
+@pytest.mark.parametrize("rank", [RANK, tiny_torch.HIDDEN])
+def test_a_row_sees_what_it_would_by_itself_however_it_comes(loaded: Loaded, rank: int) -> None:
+    """Prefilled in one piece, in blocks with rejected drafts, or token by token: the same answer."""
+    kind, prompt = "qwen3", prompt_of(40)
+    restorer = loaded.restorer(kind, loaded.settings(kind, rank=rank))
+    layout, target = replace(LAYOUT, rank=rank), loaded.targets[kind]
+    one, other, third = (target.open((), layout, restorer) for _ in range(3))
+    for sequence, count in ((one, 39), (other, 20), (third, 1)):
+        for _ in sequence.prefill(prompt[:count], 512):
+            pass
+    while other.length < 39:
+        at = other.length
+        wrong = tuple((token + 1) % tiny_torch.VOCAB for token in prompt[at + 4 : at + 7])
+        block = (*prompt[at : at + 4], *wrong)[: 39 - at + 3]
+        other.forward_block(block[0], Draft(tokens=block[1:], count=len(block) - 1))
+        other.crop(min(39, at + 4))
+    while third.length < 39:
+        third.forward_block(prompt[third.length], Draft())
+        third.crop(third.length)
+    last = [sequence.forward_block(prompt[39], Draft()) for sequence in (one, other, third)]
+    assert loaded.backend.apart(last[0], last[1]) < 1e-4
+    assert loaded.backend.apart(last[0], last[2]) < 1e-4
+    assert one.latents.rows_made > 0
+
+
+def test_drafted_tokens_are_those_without_a_drafter_and_sessions_do_not_mix(loaded: Loaded) -> None:
+    kind, prompt = "gemma4", prompt_of(80)
+    target, restorer = loaded.targets[kind], loaded.restorer(kind)
+    accept, decoded = loaded.backend.greedy(target), []
+    running = []
+    for drafter, depth in ((NgramModel(min_tokens=1), 0), (NgramModel(min_tokens=1), 5), (loaded.drafters[kind], 7)):
+        sequence = target.open(drafter.capture, LAYOUT, restorer)
+        parts = Parts(sequence, drafter.open(), accept, FixedDepth(depth), loaded.backend.clock)
+        running.append((sequence, speculative(parts, prompt, Stopping(12), 33), decoded.append([]) or decoded[-1]))
+    while running:
+        for one in list(running):
+            step = next(one[1], None)
+            if step is None:
+                running.remove(one)
+            else:
+                one[2].extend(step.tokens)
+    assert decoded[0] == decoded[1] == decoded[2]
+
+
+def test_memory_grows_by_the_latents_alone_and_an_exact_layer_is_kept(loaded: Loaded) -> None:
+    kind = "qwen3"
+    target, restorer, held = loaded.targets[kind], loaded.restorer(kind), {}
+    layers = len(full_widths(target.family))
+    exact = replace(LAYOUT, exact=(5,))
+    for layout in (LAYOUT, exact):
+        for length in (120, 450):
+            sequence = target.open((), layout, restorer)
+            for _ in sequence.prefill(prompt_of(length), 512):
+                pass
+            list(sequence.decode_ahead(7, 2))
+            held[str(layout), length] = sequence.measured_bytes() - sequence.latents.measured_bytes()
+            assert sequence.latents.measured_bytes() % (4 * 2 * RANK) == 0
+            assert length <= sequence.latents.measured_bytes() // (4 * 2 * RANK) <= length + 257
+            restored = sum(
+                isinstance(cache, RestoredRows) for cache in getattr(sequence.caches, "layers", sequence.caches)
+            )
+            assert restored == layers - len(layout.exact)
+    assert held[str(LAYOUT), 450] == held[str(LAYOUT), 120]
+    assert held[str(exact), 450] > held[str(exact), 120]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"target": ("another", "ab" * 32)}, r"was fitted for the target 'another' \(abababababab\); this is 'qwen3'"),
+        ({"drafter": ("another", "cd" * 32)}, r"was fitted for the drafter 'another' \(cdcdcdcdcdcd\)"),
+        ({"input_size": 31}, "reads 31 values; 'dflash' makes 32"),
+        ({"layers": {9: (16, 16)}}, r"restores layer 9 of 16 and 16 values; the target's full-attention layers are"),
+        ({"rank": 40}, "has rank 40; expected at most its input's 32 values"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused_in_a_line(loaded: Loaded, changes: Any, said: str) -> None:
+    if "layers" in changes:
+        widths = next(iter(full_widths(loaded.targets["qwen3"].family).values()))
+        changes = {"layers": dict.fromkeys(changes["layers"], widths)}
+    with pytest.raises(ModelError, match=said) as caught:
+        loaded.restorer("qwen3", loaded.settings("qwen3", **changes))
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_that_are_none_and_shapes_that_differ_are_refused(loaded: Loaded) -> None:
+    broken = torch.full((tiny_torch.HIDDEN, 2 * RANK), float("nan"))
+    with pytest.raises(ModelError, match=r"holds NaN or infinite values in \['encoder'\]"):
+        loaded.restorer("qwen3", encoder=broken)
+    with pytest.raises(ModelError, match=r"tensor encoder has shape \(3, 2\); its config says \(32, 16\)"):
+        loaded.restorer("qwen3", encoder=torch.ones((3, 2)))
+    with pytest.raises(ModelError, match=r"tensor layers\.9\.keys has shape"):
+        loaded.restorer("qwen3", **{"layers.9.keys": torch.ones((3, 2))})
+
+
+def test_a_layout_that_nothing_restores_is_refused_before_any_work(loaded: Loaded) -> None:
+    target, restorer = loaded.targets["qwen3"], loaded.restorer("qwen3")
+    with pytest.raises(UsageError, match="no f_theta is loaded; name its folder with --restoration"):
+        target.open((), LAYOUT)
+    with pytest.raises(UsageError, match="the f_theta that is loaded has rank 8"):
+        target.open((), CacheLayout.parse("sink2+window16+ftheta9"), restorer)
+    some = {layer: widths for layer, widths in full_widths(target.family).items() if layer != 3}
+    partial = loaded.restorer("qwen3", loaded.settings("qwen3", layers=some))
+    with pytest.raises(
+        UsageError, match=r"restores the layers \[0, 1, 2, 4, 5\], not 3; keep that whole with \+exact3"
+    ):
+        target.open((), LAYOUT, partial)
+    target.open((), replace(LAYOUT, exact=(3,)), partial)
+
+
+def test_a_block_longer_than_the_window_is_refused(loaded: Loaded) -> None:
+    sequence = loaded.targets["qwen3"].open((), replace(LAYOUT, window=4), loaded.restorer("qwen3"))
+    for _ in sequence.prefill(prompt_of(30), 512):
+        pass
+    with pytest.raises(UsageError, match="a block of 6 rows at a window of 4"):
+        sequence.forward_block(7, Draft(tokens=(1, 2, 3, 4, 5), count=5))
