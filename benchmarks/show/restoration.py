@@ -33,7 +33,7 @@ LINES = (
     Line("paged: recall of at least .95 of native at 8 times fewer resident bytes, per task", "not built"),
     Line(
         "f_theta: exact rows made again answer as native to 1e-4 and noise does not, per kind of layer, shared rows "
-        "included, on both backends; a cut injection is found; drafted tokens and sessions side by side are those alone",
+        "included, on both backends; a cut injection is found; drafted tokens and sessions side by side are as alone",
         f"{PYTEST} {RESTORED}",
         lambda: ran(RESTORED),
     ),

@@ -13,6 +13,8 @@ from engine.training.rows import encode
 from engine.training.tokenizer import BOS_ID, SPECIAL_TOKENS
 
 NEEDLES_MOST = 4
+FILES_MOST = 80
+"""Files that contexts are cut from: of more of them every so many."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,8 @@ class Episodes:
         """Encode one side of the corpus; its words are of the same side."""
         self._tokenizer = tokenizer
         self._words = words.held_out if held_out else words.training
-        kept = [file.text for file in files if file.held_out == held_out]
+        side = [file.text for file in files if file.held_out == held_out]
+        kept = side[:: -(-len(side) // FILES_MOST)]
         encoded = tokenizer.encode_batch(kept, add_special_tokens=False)
         self._filler = [token for item in encoded for token in item.ids]
         vocabulary = range(len(SPECIAL_TOKENS), tokenizer.get_vocab_size())

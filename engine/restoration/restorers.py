@@ -21,6 +21,7 @@ from engine.restoration.settings import (
     parse,
 )
 from engine.structure.decoder import Structure
+from engine.types import DrafterInfo
 
 Array = Any
 Rows = tuple[Array, Array]
@@ -81,8 +82,12 @@ class FTheta:
         return self.finish(layer, keys, values, range(first, first + int(latents.shape[0])))
 
 
-class Reader(Protocol):
+class ContextDrafter(Protocol):
     """A drafter that reads what the target puts out."""
+
+    @property
+    def info(self) -> DrafterInfo:
+        """Name and digest."""
 
     @property
     def config(self) -> DFlashConfig:
@@ -99,21 +104,21 @@ class Reader(Protocol):
         """Return what its layers make of that, neither normed nor rotated."""
 
 
-def reading(drafter: Reader, name: str, cast: Callable[[Array], Array]) -> Callable[[Array], Array]:
+def reading(drafter: ContextDrafter, name: str, cast: Callable[[Array], Array]) -> Callable[[Array], Array]:
     """Return what makes the input called ``name`` of captured outputs, in the dtype that ``cast`` gives."""
     if name == CONTEXT:
         return lambda features: cast(drafter.context(features))
     return lambda features: cast(drafter.context_rows(drafter.context(features)))
 
 
-def input_size(drafter: Reader, name: str) -> int:
+def input_size(drafter: ContextDrafter, name: str) -> int:
     """Return how many values the input called ``name`` has."""
     config = drafter.config
     return config.hidden_size if name == CONTEXT else 2 * len(config.layers) * config.kv_head_count * config.head_dim
 
 
 def f_theta(
-    folder: Path, tensors: Mapping[str, Array], target: Any, drafter: Reader, cast: Callable[[Array], Array]
+    folder: Path, tensors: Mapping[str, Array], target: Any, drafter: ContextDrafter, cast: Callable[[Array], Array]
 ) -> FTheta:
     """Return the f_theta of a folder, once it is known to belong to a target and a drafter.
 

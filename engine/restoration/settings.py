@@ -133,7 +133,7 @@ def check_fits(
         if digest != found.digest:
             raise ModelMismatchError(
                 f"{name} was fitted for the {role} {made_for!r} ({digest[:_DIGEST_SHOWN]}); this is {found.name!r} "
-                f"({found.digest[:_DIGEST_SHOWN]}). Fit one for it: `kakeya-engine train ftheta`."
+                f"({str(found.digest)[:_DIGEST_SHOWN]}). Fit one for it: `kakeya-engine train ftheta`."
             )
     if settings.input_size != input_size:
         raise ModelMismatchError(

@@ -6,7 +6,8 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,11 +60,10 @@ class RestorationFit:
         self.target = backend.load_target(run.target)
         self.drafter = backend.load_dflash(run.drafter, self.target)
         size = input_size(self.drafter, run.input)
-        if run.rank > size:
-            raise UsageError(f"rank {run.rank}; expected at most the {size} values of the drafter's {run.input}")
         infos = (self.target.info, self.drafter.info)
         pair = [(info.name, info.digest) for info in infos]
-        self.settings = RestorationSettings(run.input, size, run.rank, full_widths(self.target.family), *pair)
+        whole = RestorationSettings(run.input, size, size, full_widths(self.target.family), *pair)
+        self.settings = replace(whole, rank=check_rank(run.rank, whole))
         self._read = reading(self.drafter, run.input, lambda given: given)
         self.files = read_corpus()
         words, tokenizer = word_pool(self.files), read_tokenizer(run.target)
@@ -83,6 +83,16 @@ class RestorationFit:
                 save(self._path, {"of": self._key, "sums": states})
                 if report is not None:
                     report(sum(each.episodes for each in self.sums.values()), sum(wanted.values()), {})
+
+    def of_rank(self, rank: int) -> RestorationFit:
+        """Return the same fit for another rank, with the same sums.
+
+        Raises:
+            UsageError: If the rank is larger than the input.
+        """
+        other = copy(self)
+        other.settings = replace(self.settings, rank=check_rank(rank, self.settings))
+        return other
 
     def solve(self) -> tuple[dict[str, torch.Tensor], dict[Side, float]]:
         """Return the tensors, and by side the squared error on held-out contexts as a share of the rows' squares."""
@@ -120,6 +130,17 @@ class RestorationFit:
                 normed = hasattr(attention, f"{name[0]}_norm")
                 targets[layer, name] = _unit(rows, attention.head_dim) if normed else rows
         return given.cpu(), {side: rows.cpu() for side, rows in targets.items()}
+
+
+def check_rank(rank: int, settings: RestorationSettings) -> int:
+    """Return a rank that an input can have.
+
+    Raises:
+        UsageError: If it is larger.
+    """
+    if not 1 <= rank <= settings.input_size:
+        raise UsageError(f"rank {rank}; expected at most the {settings.input_size} values of the {settings.input}")
+    return rank
 
 
 def write_restoration(

@@ -1,0 +1,108 @@
+"""How many hidden codes a target finds when what it evicted is made again, a way and a fit a case.
+
+The context is forwarded with the layout itself, so that features and rows are those of the bounded run. The question
+comes behind it, its answer with it in one block: an answer is right when every token of it is the most likely one
+after those before, which is what greedy decoding gives. Contexts are of held-out files and words.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from benchmarks.studies.study import Row, Study
+from engine.checkpoint import ASSETS
+from engine.loading import load_backend
+from engine.restoration.episodes import Episode, Episodes
+from engine.structure.layout import CacheLayout
+from engine.tokenizer import read_tokenizer
+from engine.training.corpus import read_corpus, word_pool
+from engine.types import Draft
+
+TARGET = "kakeya-tiny-qwen3"
+LENGTH, NEEDLES, EPISODES, ASKED_SEED = 1900, 4, 12, 5
+FIT_EPISODES, FIT_LENGTH = 24, 1024
+SEEDS = (1, 2, 3)
+BOUNDED = "sink4+window64"
+UNFITTED = ("native", BOUNDED, f"{BOUNDED}+exact3", f"{BOUNDED}+exact5")
+RANKS = (192, 64, 32, 16)
+
+
+def cases() -> Sequence[str]:
+    """Return layouts without an f_theta, then every rank, input and seed."""
+    fitted = [f"{BOUNDED}+ftheta{rank}, context, seed {seed}" for seed in SEEDS for rank in RANKS]
+    fitted += [f"{BOUNDED}+ftheta64, drafter_rows, seed {seed}" for seed in SEEDS]
+    fitted += [f"{BOUNDED}+exact5+ftheta32, context, seed {seed}" for seed in SEEDS]
+    return [*UNFITTED, *fitted]
+
+
+def run(case: str) -> list[Row]:
+    """Ask every question in one way."""
+    text, _, rest = case.partition(", ")
+    layout, target = CacheLayout.parse(text), _target()
+    restorer, errors = (None, {}) if layout.rank is None else _fitted(layout.rank, *rest.split(", seed "))
+    found = [_asked(target, layout, restorer, episode) for episode in _episodes()]
+    right = sum(answer for answer, _ in found)
+    held = found[-1][1]
+    latents = 0 if held.latents is None else held.latents.measured_bytes()
+    return [
+        {
+            "layout": text, "right": right, "of": len(found), "context_tokens": held.length,
+            "row_bytes": held.measured_bytes() - latents, "latent_bytes": latents,
+            "rows_restored": 0 if held.latents is None else held.latents.rows_made,
+            "held_out_error": errors,
+        }
+    ]  # fmt: skip
+
+
+def _asked(target: Any, layout: CacheLayout, restorer: Any, episode: Episode) -> tuple[bool, Any]:
+    """Return whether the answer is the most likely one, and the sequence."""
+    sequence = target.open((), layout, restorer)
+    for _ in sequence.prefill(episode.context, 512):
+        pass
+    block = (*episode.question, *episode.answer[:-1])
+    logits = sequence.forward_block(block[0], Draft(tokens=block[1:], count=len(block) - 1)).logits
+    return logits[-len(episode.answer) :].argmax(dim=-1).tolist() == list(episode.answer), sequence
+
+
+@cache
+def _target() -> Any:
+    return load_backend("torch", "cpu").load_target(ASSETS / TARGET)
+
+
+@cache
+def _episodes() -> list[Episode]:
+    files = read_corpus()
+    held_out = Episodes(read_tokenizer(ASSETS / TARGET), files, word_pool(files), held_out=True)
+    return [held_out.episode(ASKED_SEED, number, LENGTH, NEEDLES) for number in range(EPISODES)]
+
+
+@cache
+def _collected(name: str, seed: int) -> Any:
+    """Return a fit with all of its sums; they stay in the temporary folder, where a later case finds them."""
+    from engine.restoration.training import RestorationFit, RestorationRun  # noqa: PLC0415 (as above)
+
+    work = Path(tempfile.gettempdir()) / f"kakeya-study-ftheta-{name}-{seed}"
+    run = RestorationRun(ASSETS / TARGET, ASSETS / f"{TARGET}-dflash", name, 1, FIT_EPISODES, FIT_LENGTH, seed, work)
+    fit = RestorationFit(run)
+    fit.collect()
+    return fit
+
+
+def _fitted(rank: int, name: str, seed: str) -> tuple[Any, dict[str, float]]:
+    """Return an f_theta as its file loads, and its held-out errors by layer and side."""
+    from engine.restoration.training import write_restoration  # noqa: PLC0415 (imports torch, the registry does not)
+
+    fit = _collected(name, int(seed)).of_rank(rank)
+    tensors, errors = fit.solve()
+    with tempfile.TemporaryDirectory() as folder:
+        write_restoration(Path(folder), fit, tensors, errors, "study")
+        backend: Any = load_backend("torch", "cpu")
+        restorer = backend.load_restoration(Path(folder), fit.target, fit.drafter)
+    return restorer, {f"{layer}.{side}": round(error, 4) for (layer, side), error in errors.items()}
+
+
+STUDY = Study("restored-recall", "What do codes found cost in bytes when evicted rows are made again?", cases, run)
