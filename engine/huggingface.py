@@ -72,6 +72,24 @@ def _unpacked(folder: Path, device: Any) -> dict[str, Any]:
     return {"quantization_config": Mxfp4Config(dequantize=True)}
 
 
+def read_tensors(folder: Path) -> dict[str, Any]:
+    """Return the tensors of a folder's files.
+
+    Raises:
+        ModelWeightsError: If there are none, or a file cannot be read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    tensors: dict[str, Any] = {}
+    for file in weight_files(folder):
+        try:
+            tensors |= load_file(file)
+        except (OSError, SafetensorError) as error:
+            raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
+    return tensors
+
+
 def check_finite(tensors: Mapping[str, Any], folder: Path) -> None:
     """Check the floating tensors of a folder, with one read from the device for all of them.
 

@@ -24,8 +24,8 @@ from engine.backends.torch.rows import packed_features, unpacked_features
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
-from engine.errors import BackendMissingError, ModelConfigError, ModelWeightsError, UsageError
-from engine.huggingface import check_finite, open_causal
+from engine.errors import BackendMissingError, ModelConfigError, UsageError
+from engine.huggingface import check_finite, open_causal, read_tensors
 from engine.restoration.restorers import FTheta, f_theta
 from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
@@ -119,7 +119,7 @@ class TorchBackend:
         """
         config = dflash.parse(checkpoint.read_config(folder))
         dflash.check_fits(config, target.info)
-        tensors = dflash.dense_tensors(config, _tensors(folder), values_of)
+        tensors = dflash.dense_tensors(config, read_tensors(folder), values_of)
         check_finite(tensors, folder)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
@@ -136,7 +136,7 @@ class TorchBackend:
             ModelMismatchError: If it was fitted for others.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        tensors = _tensors(folder)
+        tensors = read_tensors(folder)
         check_finite(tensors, folder)
         return f_theta(folder, tensors, target, drafter, lambda given: given.to(target.device, target.dtype))
 
@@ -281,20 +281,6 @@ def wants_graphs(asked: str, device: torch.device) -> bool:
             "with a card, or leave the option out."
         )
     return asked != "off" and device.type == "cuda"
-
-
-def _tensors(folder: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a folder's files, or raise ModelWeightsError."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    tensors: dict[str, torch.Tensor] = {}
-    for file in checkpoint.weight_files(folder):
-        try:
-            tensors |= load_file(file)
-        except (OSError, SafetensorError) as error:
-            raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
-    return tensors
 
 
 def _check_config(config: Mapping[str, Any], folder: Path) -> Structure:
