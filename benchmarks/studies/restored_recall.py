@@ -28,6 +28,7 @@ FIT_EPISODES, FIT_LENGTH = 24, 1024
 SEEDS = (1, 2, 3)
 BOUNDED = "sink4+window64"
 UNFITTED = ("native", BOUNDED, f"{BOUNDED}+exact3", f"{BOUNDED}+exact5")
+SHIPPED = f"{BOUNDED}+ftheta64, as shipped"
 RANKS = (192, 64, 32, 16)
 
 
@@ -36,14 +37,19 @@ def cases() -> Sequence[str]:
     fitted = [f"{BOUNDED}+ftheta{rank}, context, seed {seed}" for seed in SEEDS for rank in RANKS]
     fitted += [f"{BOUNDED}+ftheta64, drafter_rows, seed {seed}" for seed in SEEDS]
     fitted += [f"{BOUNDED}+exact5+ftheta32, context, seed {seed}" for seed in SEEDS]
-    return [*UNFITTED, *fitted]
+    return [*UNFITTED, SHIPPED, *fitted]
 
 
 def run(case: str) -> list[Row]:
     """Ask every question in one way."""
     text, _, rest = case.partition(", ")
     layout, target = CacheLayout.parse(text), _target()
-    restorer, errors = (None, {}) if layout.rank is None else _fitted(layout.rank, *rest.split(", seed "))
+    restorer: Any = None
+    errors: dict[str, float] = {}
+    if case == SHIPPED:
+        restorer = _loaded(ASSETS / f"{TARGET}-ftheta{layout.rank}")
+    elif layout.rank is not None:
+        restorer, errors = _fitted(layout.rank, *rest.split(", seed "))
     found = [_asked(target, layout, restorer, episode) for episode in _episodes()]
     right = sum(answer for answer, _ in found)
     held = found[-1][1]
@@ -66,6 +72,12 @@ def _asked(target: Any, layout: CacheLayout, restorer: Any, episode: Episode) ->
     block = (*episode.question, *episode.answer[:-1])
     logits = sequence.forward_block(block[0], Draft(tokens=block[1:], count=len(block) - 1)).logits
     return logits[-len(episode.answer) :].argmax(dim=-1).tolist() == list(episode.answer), sequence
+
+
+def _loaded(folder: Path) -> Any:
+    backend: Any = load_backend("torch", "cpu")
+    drafter = backend.load_dflash(ASSETS / f"{TARGET}-dflash", _target())
+    return backend.load_restoration(folder, _target(), drafter)
 
 
 @cache
@@ -100,8 +112,7 @@ def _fitted(rank: int, name: str, seed: str) -> tuple[Any, dict[str, float]]:
     tensors, errors = fit.solve()
     with tempfile.TemporaryDirectory() as folder:
         write_restoration(Path(folder), fit, tensors, errors, "study")
-        backend: Any = load_backend("torch", "cpu")
-        restorer = backend.load_restoration(Path(folder), fit.target, fit.drafter)
+        restorer = _loaded(Path(folder))
     return restorer, {f"{layer}.{side}": round(error, 4) for (layer, side), error in errors.items()}
 
 
