@@ -54,6 +54,9 @@ def build_parser() -> argparse.ArgumentParser:
         default="context",
         help="the drafter's one vector a position, or the keys and values of its layers (default: %(default)s)",
     )
+    ftheta.add_argument(
+        "--steps", type=positive, help="train that many steps end to end behind the closed form (default: none)"
+    )
     ftheta.add_argument("--episodes", type=positive, default=64, help="contexts to fit on (default: %(default)s)")
     ftheta.add_argument("--length", type=positive, default=1024, help="tokens of a context (default: %(default)s)")
     return parser
@@ -152,7 +155,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
 
 
 def train_ftheta_command(arguments: argparse.Namespace) -> None:
-    """Fit an f_theta in closed form and write it with its held-out errors."""
+    """Fit an f_theta in closed form, train it end to end where asked, and write it with its held-out errors."""
     load_backend("torch", arguments.device)
     import torch
 
@@ -174,6 +177,9 @@ def train_ftheta_command(arguments: argparse.Namespace) -> None:
     fit = RestorationFit(run)
     fit.collect(TrainingProgress(arguments.out.name, plain=True))
     tensors, errors = fit.solve()
+    if arguments.steps is not None:
+        progress = TrainingProgress(arguments.out.name, plain=True)
+        tensors, errors = fit.distilled(tensors, arguments.steps, progress)
     write_restoration(arguments.out, fit, tensors, errors, recorded_command("ftheta", vars(arguments)))
     for (layer, name), error in errors.items():
         print(f"layer {layer} {name}: {error:.3f} of the squares missed on held-out contexts", file=sys.stderr)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,20 +15,22 @@ import torch
 
 from engine.errors import UsageError
 from engine.loading import load_backend
-from engine.restoration.episodes import Episodes
+from engine.restoration.distilling import Distillation
+from engine.restoration.episodes import Episode, Episodes
 from engine.restoration.fitting import Side, Sums, fitted, whole_maps
-from engine.restoration.restorers import EMBEDDED, full_widths, input_size, reading
+from engine.restoration.restorers import EMBEDDED, FTheta, full_widths, input_size, reading
 from engine.restoration.settings import RestorationSettings
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import read_tokenizer
-from engine.training.checkpoint import load, save
+from engine.training.checkpoint import Progress, load, save
 from engine.training.corpus import corpus_record, read_corpus, word_pool
 
 HELD_OUT_SHARE = 4
 """One held-out episode for so many."""
 FIRST_POSITION = 4
 """Positions before it are a sink's: their rows are unlike all others, and no layout restores them."""
-Progress = Callable[[int, int, dict[str, Any]], None]
+TRAINED_BEHIND = CacheLayout(sink=4, window=64)
+"""Which rows are exact while an f_theta is trained end to end."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,21 @@ class RestorationFit:
         other = copy(self)
         other.settings = replace(self.settings, rank=check_rank(rank, self.settings))
         return other
+
+    def distilled(
+        self, tensors: Mapping[str, torch.Tensor], steps: int, report: Progress | None = None
+    ) -> tuple[dict[str, torch.Tensor], dict[Side, float]]:
+        """Train fitted tensors end to end for so many steps; return them with their errors as ``solve`` does."""
+        moved = {name: tensor.to(self.target.device) for name, tensor in tensors.items()}
+        f_theta = FTheta(self.settings, moved, self.drafter.capture, self._read, self.target.family.finish)
+
+        def draw(number: int, held_out: bool) -> Episode:
+            return self.sides[held_out].episode(self.run.seed + 1, number, self.run.length)
+
+        work = self.run.work / f"rank{self.settings.rank}"
+        found = Distillation(f_theta, self.target, TRAINED_BEHIND, draw, work).train(steps, report)
+        trained = {name: tensor.cpu().contiguous() for name, tensor in found.items()}
+        return trained, self.sums[True].errors(whole_maps(trained, self.settings))
 
     def solve(self) -> tuple[dict[str, torch.Tensor], dict[Side, float]]:
         """Return the tensors, and by side the squared error on held-out contexts as a share of the rows' squares."""
