@@ -1,7 +1,7 @@
 """Find which bus a command talks to, and say where that answer came from.
 
 First hit wins: ``--bus``, ``KAKEYA_BUS``, ``<git common dir>/kakeya.toml``, committed ``kakeya.toml``, user config,
-embedded. Knows files and variables, not git and not buses: whether a route exists is checked before the first write.
+embedded. Knows files and variables, not buses: whether a route exists is checked before the first write.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -101,6 +102,18 @@ class ClientSettings:
         if os.access(common, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             return common / "kakeya"
         return self.data_dir / "clones" / hashlib.sha256(os.fsencode(common)).hexdigest()[:16]
+
+    @cached_property
+    def merged_file(self) -> tuple[bytes, str]:
+        """`kakeya.toml` on the default branch of a remote, and where that is; git is asked once a command.
+
+        A bus that a committed file names is not the reader's choice: that file may be anybody's.
+        """
+        if self.repository is None:
+            return b"", ""
+        from bridge.client.clone.default_branch import merged_file
+
+        return merged_file(self.repository.top, FILE_NAME, None if self.bus.source == "committed" else self.bus.route)
 
     @property
     def runs_dir(self) -> Path:

@@ -13,16 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.bus.open.embedded import embedded_folder
-from bridge.client.clone import git_door as gitdoor
 from bridge.client.clone.config import (
-    FILE_NAME,
     ClientSettings,
     committed_keys,
     committed_root_key,
     pinned_keys,
     pinned_root_key,
 )
-from bridge.errors import GitError, IntegrityError, UsageError
+from bridge.errors import IntegrityError, UsageError
 from bridge.records import BusRecord, KeyRecord
 from bridge.trust import keyring
 from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
@@ -222,39 +220,14 @@ def _own_or_committed(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
     found = pinned_keys(settings)
     if found[0]:
         return found
-    text, where = _on_default_branch(settings)
+    text, where = settings.merged_file
     keys = committed_keys(text, where)
     return (keys, where) if keys else ((), "")
 
 
 def _committed_root_key(settings: ClientSettings) -> tuple[str | None, str]:
-    text, where = _on_default_branch(settings)
+    text, where = settings.merged_file
     return committed_root_key(text, where), where
-
-
-def _on_default_branch(settings: ClientSettings) -> tuple[bytes, str]:
-    """Return `kakeya.toml` on the default branch of a remote, as this clone last saw it; empty where there is none."""
-    if settings.repository is None:
-        return b"", ""
-    top = settings.repository.top
-    remote = _own_remote(settings, list(gitdoor.remotes(top)))
-    where = f"refs/remotes/{remote}/HEAD:{FILE_NAME}"
-    try:
-        return (gitdoor.git(top, "cat-file", "blob", where).encode() if remote else b""), where
-    except GitError:
-        return b"", where
-
-
-def _own_remote(settings: ClientSettings, remotes: Sequence[str]) -> str | None:
-    """Return the remote whose default branch counts: a stranger's fork, added to look at it, pins nothing.
-
-    It is the bus's where the reader chose that (a file of the work tree may be anybody's), else origin, else the only.
-    """
-    if settings.bus.source != "committed" and settings.bus.route in remotes:
-        return settings.bus.route
-    if "origin" in remotes:
-        return "origin"
-    return remotes[0] if len(remotes) == 1 else None
 
 
 def _embedded(settings: ClientSettings) -> tuple[KeyRecord, ...]:

@@ -1,0 +1,37 @@
+"""Read a file as the default branch of a remote has it: what was merged there, not what is checked out here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from bridge.client.clone import git_door as gitdoor
+from bridge.errors import GitError
+
+
+def merged_file(top: Path, name: str, chosen: str | None) -> tuple[bytes, str]:
+    """Return a file of the default branch as this clone last saw it, and where it is; empty where there is none.
+
+    Args:
+        top: of the clone.
+        name: of the file.
+        chosen: the bus that the reader chose; a remote of that name counts before others.
+    """
+    remote = _own_remote(chosen, list(gitdoor.remotes(top)))
+    where = f"refs/remotes/{remote}/HEAD:{name}"
+    try:
+        return (gitdoor.git(top, "cat-file", "blob", where).encode() if remote else b""), where
+    except GitError:
+        return b"", where
+
+
+def _own_remote(chosen: str | None, remotes: Sequence[str]) -> str | None:
+    """Return the remote whose default branch counts: a stranger's fork, added to look at it, pins nothing.
+
+    It is the bus's where the reader chose that, else origin, else the only.
+    """
+    if chosen in remotes:
+        return chosen
+    if "origin" in remotes:
+        return "origin"
+    return remotes[0] if len(remotes) == 1 else None
