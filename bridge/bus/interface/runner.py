@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from bridge.bus.content.large_files import Handling
 from bridge.bus.interface.history import History
 from bridge.bus.interface.shared import SharedBus
 from bridge.bus.store.gather import WorkBudget
@@ -20,6 +19,9 @@ from bridge.bus.views import (
     Tree,
 )
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
+
+if TYPE_CHECKING:
+    from bridge.bus.content.large_files import Handling
 
 
 class RunnerBus(SharedBus, Protocol):
