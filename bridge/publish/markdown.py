@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from bridge.publish.plot import plot_lines
 from bridge.records import RunRecord, SandboxApplied, Verdict
 
 STOPPED: Final = frozenset({"cancelled", "interrupted"})
@@ -67,6 +68,8 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
     for claim in verdict.claims:
         said = "may be quoted" if claim.citable else f"{claim.decision}: {escape('; '.join(claim.why))}"
         lines.append(f"- {escape(claim.wording)} ({said})")
+    if drawn := list(plot_lines(verdict.claims)):
+        lines += ["", "```text", *drawn, "```"]
     lines += ["", "## Facts", "", "| fact | value |", "|---|---|"]
     lines += [f"| {name} | {escape(value)} |" for name, value in facts if value]
     if verdict.findings:

@@ -13,7 +13,7 @@ from bridge import strictjson
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_FILES
 from bridge.publish import MASK, build_tree
-from bridge.records import Claim, EnvironmentVariable, JobSpec, OutputRecord, Request, RunRecord, Verdict
+from bridge.records import Claim, ClaimResult, EnvironmentVariable, JobSpec, OutputRecord, Request, RunRecord, Verdict
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request
@@ -205,6 +205,30 @@ def test_markdown_shows_strangers_text_as_text(build, text):
     line = next(line for line in page.splitlines() if line.startswith("| headline"))
     shown = line.removeprefix("| headline | ").removesuffix(" |")
     assert re.search(r"(?<!\\)[\[\]<>|`]|@\w|#\w|https?:|www\.", shown) is None
+
+
+def test_claims_with_intervals_are_drawn_to_scale_and_no_name_ends_the_block(build):
+    claims = tuple(
+        ClaimResult(
+            id=name, metric=name, role="primary", value=value, interval=interval, confidence=0.95, unit=unit, n=6,
+            baseline=None, wording="a claim", kind="metric", decision="valid", premises=(), detail={},
+        )
+        for name, value, interval, unit in (
+            ("speed", 1.5, (1.25, 2.0), "x"), ("``` # speed", 0.5, (0.5, 0.75), "x"), ("loss", 3.0, (3.0, 3.0), "n"),
+            ("alone", 2.0, None, "x"),
+        )
+    )  # fmt: skip
+    page = build(verdict=Verdict.parse(build()["verdict.json"]).evolve(claims=claims))["summary.md"].decode()
+    _, drawn, after = re.split(r"^```.*$", page, flags=re.MULTILINE)
+    assert drawn.strip().splitlines() == [
+        "x                  0.5                                     2",
+        "speed                           :      [------o------------]  1.5",
+        "??? # speed        o------]     :                             0.5",
+        "n                  3                                       3",
+        "loss                                   o                      3",
+    ]
+    assert "alone" not in drawn
+    assert "## Facts" in after
 
 
 def test_claims_are_parsed_as_claims(build, request_):
