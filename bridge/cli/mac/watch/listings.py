@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.liveness import SeenRunner
 
 WATCH_S: Final = 2.0
+_TEXT_COLUMN: Final = 29  # of `runners`: behind the name and a label
 
 
 def ls(call: Invocation) -> int:
@@ -60,12 +61,12 @@ def runners(call: Invocation) -> int:
     for one in seen:
         beacon = one.beacon
         alive = beacon.state if one.live or beacon.state == "stopped" else "gone"
-        call.output.data(
-            f"{beacon.runner:<18} {alive:<9} seen {age_text(one.age_s):>8} ago  queue {beacon.queue}  "
-            f"{clean_line(', '.join(beacon.capabilities)) or '-'}"
-        )
-        for label, words in _offers(one):
-            call.output.data(f"{'':<18} {label:<9} {clean_line(', '.join(words))}")
+        seen_text = f"seen {age_text(one.age_s)} ago, queue {beacon.queue}"
+        lines: list[tuple[str, str, str]] = [(beacon.runner, alive, seen_text)]
+        lines += [("", label, clean_line(", ".join(words))) for label, words in _offers(one)]
+        for name, label, text in lines:
+            for line in call.output.fitted(f"{name:<18} {label:<9} {text}", indent=_TEXT_COLUMN):
+                call.output.data(line)
     for line in doubts(session.bus):
         call.output.say("warning", clean_line(line))
     if not seen:
@@ -82,6 +83,8 @@ def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
 
     beacon = seen.beacon
     installed = registry()
+    if beacon.capabilities:
+        yield "can", beacon.capabilities
     if beacon.labels:
         yield "labels", beacon.labels
     here = tuple(name for name in beacon.presets if name in installed)

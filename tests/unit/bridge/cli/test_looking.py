@@ -198,6 +198,17 @@ def test_runners_shows_live_and_gone(requester, host):
     assert "gone" in requester.run("runners").out
 
 
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_runners_fits_the_screen(requester, host, columns):
+    names = tuple(f"a-preset-of-this-host-{number}" for number in range(12))
+    host.beat(presets=names, labels=tuple(f"label-{number}" for number in range(9)), capabilities=("mlx",) * 9)
+    requester.environment["COLUMNS"] = str(columns)
+    lines = requester.run("runners").out.splitlines()
+    assert max(len(line) for line in lines) <= columns
+    assert all(name in " ".join(lines) for name in names)
+    assert len(lines) == 6 or columns < 200
+
+
 LINES = [
     ["ls"], ["runners"], ["presets"], ["presets", "--all"], ["doctor"], ["gc", "--dry-run"], ["verify", "@last"],
     ["quote", "@last"], ["compare", "@last", "@last"], ["config"], ["version"], ["gate", "rules"],
