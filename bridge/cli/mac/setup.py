@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict, replace
 
 from bridge.cli.mac.context import Invocation
@@ -11,17 +12,23 @@ def doctor(call: Invocation) -> int:
     """Check everything between here and a runner; exit 1 when a finding stands in the way."""
     from bridge.cli.screen.findings import print_findings
     from bridge.client.document.envelope import of_data
-    from bridge.client.maintenance.doctor import diagnose
+    from bridge.client.maintenance.doctor import diagnose, first_run
 
     found = diagnose(call.settings(), call.open, call.environment, push=not call.args.no_push)
     findings = print_findings(call.output, found)
     failed = sum(finding.level == "fail" for finding in findings)
     code = 1 if failed else 0
     call.output.say("doctor", f" {len(findings)} checks, {failed} in the way")
+    following = None if failed else first_run(call.open(call.settings()))
+    if following is not None:
+        call.output.say("next", f"  {shlex.join(following)}")
     data = [
         {"check": check.name, "level": check.level, "text": check.text, "remedy": check.remedy} for check in findings
     ]
-    call.output.document(of_data("doctor", data, exit_code=code, reason="findings" if code else "ok"))
+    steps = [] if following is None else [following]
+    call.output.document(
+        of_data("doctor", data, exit_code=code, reason="findings" if code else "ok", next_argv=steps)
+    )  # fmt: skip
     return code
 
 

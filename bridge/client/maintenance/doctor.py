@@ -19,9 +19,11 @@ from bridge.durations import age_text
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
+from bridge.presets import registry
 from bridge.trust.judgement import REVOKED_REMEDY
 
 MINIMUM_PYTHON: Final = (3, 11)
+_PROBE: Final = "-env-probe"  # presets that look at a machine and measure nothing
 CLAIM_FETCHES: Final = 24  # fetches that a look at all waiting claims may cost
 
 
@@ -51,6 +53,17 @@ def diagnose(
             yield from check(session)
         except KakeyaError as error:
             yield Check(check.__name__.strip("_"), "fail", error.message, error.remedy or "kakeya-mac doctor")
+
+
+def first_run(session: BusSession) -> list[str] | None:
+    """Return the command that tries a whole run of a few seconds; None where no live runner offers one.
+
+    A host with both is asked about MLX: importing torch takes many times as long.
+    """
+    live = (one.beacon for one in look(session.bus, session.record, session.clock.now()) if one.live)
+    probes = (name for beacon in live for name in beacon.presets if name.endswith(_PROBE) and name in registry())
+    name = max(probes, default=None)
+    return None if name is None else ["kakeya-mac", "run", name, "--wait", *session.settings.bus.words]
 
 
 def _machine() -> Iterator[Check]:

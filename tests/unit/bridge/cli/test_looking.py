@@ -144,6 +144,14 @@ def test_doctor_pushes_a_probe_and_takes_it_away(requester, host):
     assert "last seen 2h ago" in next(row["text"] for row in ran.document["data"] if row["level"] == "fail")
 
 
+def test_doctor_ends_in_the_line_that_tries_a_whole_run(requester, host):
+    ran = requester.run("doctor")
+    assert ran.err.splitlines()[-1] == "next    kakeya-mac run mlx-env-probe --wait"
+    assert requester.run("doctor", "--json").document["next"] == [["kakeya-mac", "run", "mlx-env-probe", "--wait"]]
+    host.beat("stopped")
+    assert "next" not in requester.run("doctor").err
+
+
 def test_doctor_prints_at_most_a_hundred_characters_a_line(requester, host):
     lines = requester.run("doctor").out.splitlines()
     assert lines
