@@ -135,10 +135,17 @@ def _user() -> str:
 
 
 class HttpServer:
-    """nginx in front of git's own smart HTTP backend, with basic authentication."""
+    """nginx in front of git's own smart HTTP backend, with basic authentication.
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    Args:
+        folder: for its own files.
+        root: of the repositories.
+        certificate: and its key; None for a server without TLS.
+    """
+
+    def __init__(self, folder: Path, root: Path, certificate: tuple[Path, Path] | None = None) -> None:
         self.root = root
+        tls = "" if certificate is None else f"ssl_certificate {certificate[0]}; ssl_certificate_key {certificate[1]};"
         self.port = free_port()
         (folder / "htpasswd").write_text(f"{USER}:{{PLAIN}}{PASSWORD}\n")
         gateway = folder / "fcgi.sock"
@@ -151,7 +158,8 @@ http {{
   access_log off; client_body_temp_path {folder}/body; fastcgi_temp_path {folder}/fcgi; proxy_temp_path {folder}/proxy;
   uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi; client_max_body_size 0;
   server {{
-    listen 127.0.0.1:{self.port};
+    listen 127.0.0.1:{self.port}{" ssl" if tls else ""};
+    {tls}
     location / {{
       auth_basic "git"; auth_basic_user_file {folder}/htpasswd;
       fastcgi_param SCRIPT_FILENAME {HTTP_BACKEND};
