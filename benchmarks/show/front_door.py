@@ -80,7 +80,15 @@ LINES = (
     ),
     Line(
         "fresh HOME, requester only, over ssh and http remotes, with printed lines only",
-        "not built; parsed: python -m pytest -n 0 -q tests/unit/test_documents.py",
+        "python -m pytest -n 0 -q -m slow tests/integration/client/test_first_steps.py",
+    ),
+    Line(
+        "proxies (`https_proxy` only), tokens limited to one branch prefix and killed shells are tried",
+        "python -m pytest -n 0 -q -m slow tests/integration/client/test_closed_place.py",
+    ),
+    Line(
+        "`summary.md` with a small plot for pull requests",
+        "python -m pytest -n 0 -q tests/unit/bridge/publish/test_tree.py",
     ),
     Line(
         "every command line in README and guides executed or parsed by a test",
