@@ -158,10 +158,10 @@ def mutants(value: Any, document: str, per_pattern: int | None, seed: int) -> It
     """Yield mutants of a document, at most so many per pattern and operator; None for all of them."""
     groups: defaultdict[tuple[str, str], list[Mutant]] = defaultdict(list)
     for path, pattern in sites(value, document):
-        here = at(value, path)
+        parent, key = at(value, path[:-1]), path[-1]
+        kind = field_class(path, parent[key])
         for operator in OPERATORS:
-            if mutate(value, path, operator) is not None:
-                kind = field_class(path, here)
+            if applies(parent, key, operator):
                 structural = operator in {"drop", "retype"} and isinstance(path[-1], str) and kind != "map"
                 groups[pattern, operator].append(
                     Mutant(document, pattern, path, operator, "structural" if structural else kind)
@@ -178,28 +178,34 @@ def at(value: Any, path: Path_) -> Any:
     return value
 
 
+def applies(parent: Any, key: Any, operator: str) -> bool:
+    """Return whether an operator changes this place; to make the changed document takes a hundred times as long."""
+    if operator in {"drop", "retype"}:
+        return True
+    if operator == "duplicate":
+        return isinstance(parent, list)
+    if operator == "swap":
+        return _sibling(parent, key) is not None
+    return _scaled(parent[key], float(operator[1:])) is not None
+
+
 def mutate(value: Any, path: Path_, operator: str) -> tuple[Any] | None:
     """Return (document with one change,), None where the operator does not apply."""
     parent, key = at(value, path[:-1]), path[-1]
+    if not applies(parent, key, operator):
+        return None
     changed: Any
     if operator == "drop":
         changed = _without(parent, key)
     elif operator == "duplicate":
-        if not isinstance(parent, list):
-            return None
         changed = [*parent[: key + 1], parent[key], *parent[key + 1 :]]
     elif operator == "retype":
         changed = _with(parent, key, _retyped(parent[key]))
     elif operator == "swap":
         other = _sibling(parent, key)
-        if other is None:
-            return None
         changed = _with(_with(parent, key, parent[other]), other, parent[key])
     else:
-        scaled = _scaled(parent[key], float(operator[1:]))
-        if scaled is None:
-            return None
-        changed = _with(parent, key, scaled)
+        changed = _with(parent, key, _scaled(parent[key], float(operator[1:])))
     return (_rebuilt(value, path[:-1], changed),)
 
 
