@@ -44,7 +44,9 @@ def missing(request: pytest.FixtureRequest):
 SLOW_FIRST = (
     "tests/integration/trust/test_ssh_transport.py",
     "tests/integration/client/test_embedded.py",
-    "tests/integration/setup/test_other_ways_in.py",
+    "tests/integration/setup/test_other_ways_in.py",  # these three share an installed host
+    "tests/integration/setup/test_setup.py",
+    "tests/integration/setup/test_units.py",
     "tests/integration/gate/test_request_code.py",
     "tests/integration/gate/test_lies.py",
     "tests/integration/training/test_machinery.py",

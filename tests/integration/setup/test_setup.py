@@ -117,7 +117,6 @@ class TestLinux:
     )
     def test_a_planted_fault_is_found_with_its_repair(self, installed, tmp_path, fault, said: str) -> None:
         host = twin(installed[0], tmp_path)
-        assert host.setup("--check").returncode == 0
         fault(host)
         checked = host.setup("--check")
         assert checked.returncode == 1, checked.stdout
@@ -180,6 +179,11 @@ class TestLinux:
         checked = installed[0].setup("--check")
         assert checked.returncode == 0, checked.stdout
         assert checked.stdout.splitlines()[-1] == "all right"
+
+    def test_a_copy_of_a_sound_host_passes_its_check(self, installed, tmp_path) -> None:
+        """What is found where a fault is planted is the fault's."""
+        checked = twin(installed[0], tmp_path).setup("--check")
+        assert (checked.returncode, checked.stdout.splitlines()[-1]) == (0, "all right"), checked.stdout
 
     def test_uninstalling_leaves_no_trace(self, installed, tmp_path) -> None:
         before = Host(tmp_path / "before").files()
