@@ -27,8 +27,11 @@ BLOCK = ("index", "mode", "position", "drafted", "accepted")
 
 def points(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
     """Return what each arm of a study of bytes holds at each context, all arms in this one process."""
-    engine = open_selected(_without_drafter(options))
     config, rows = report["config"], report["rows"]["points"]
+    chosen = _without_drafter(options)
+    # A layout that restores what it evicts needs what restores it.
+    chosen.cache = str(config["cache_layout"])
+    engine = open_selected(chosen)
     prompts = _prompt_set(options, config, engine)
     arms = {row["arm"]: row["role"] == "baseline" for row in rows}
     found: list[Any] = []

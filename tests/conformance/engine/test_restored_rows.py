@@ -15,7 +15,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.errors import ModelError, UsageError
-from engine.loading import load_backend
+from engine.loading import load_backend, open_engine
 from engine.restoration.canaries import canaries
 from engine.restoration.restorers import full_widths
 from engine.restoration.rows import RestoredRows
@@ -214,6 +214,19 @@ def test_a_layout_that_nothing_restores_is_refused_before_any_work(loaded: Loade
     ):
         target.open((), LAYOUT, partial)
     target.open((), replace(LAYOUT, exact=(3,)), partial)
+
+
+def test_an_engine_restores_by_the_f_theta_it_was_opened_with(loaded: Loaded) -> None:
+    direct = loaded.targets["qwen3"].open((), LAYOUT, loaded.restorer("qwen3"))
+    target, drafter, folder = (str(loaded.root / name) for name in ("qwen3", "dflash", "qwen3-ftheta"))
+    opened = open_engine(loaded.backend, target, drafter, restoration=folder).target.open((), LAYOUT)
+    found = []
+    for sequence in (direct, opened):
+        for _ in sequence.prefill(prompt_of(40), 512):
+            pass
+        found.append(sequence.forward_block(7, Draft()))
+    assert loaded.backend.apart(*found) == 0
+    assert opened.latents.rows_made == direct.latents.rows_made > 0
 
 
 def test_a_block_longer_than_the_window_is_refused(loaded: Loaded) -> None:
