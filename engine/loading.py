@@ -22,6 +22,8 @@ from engine.structure.memory import check_memory
 Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
 NGRAM = "ngram"
+ELSEWHERE = "grpc:"
+"""What a drafter begins with that is served in another process; the address follows."""
 
 __all__ = ["BACKENDS", "Engine", "known_drafter", "load_backend", "open_engine", "own_drafter", "resolve_model"]
 
@@ -80,6 +82,8 @@ def open_engine(
 ) -> Engine:
     """Load a target and a drafter: a DFlash folder, a small model's folder, ``ngram``, or None for no drafting.
 
+    ``grpc:ADDRESS`` is a drafter served in another process of this machine.
+
     Several of them, separated by commas, are drafters of which each step asks one; prompt lookup is always among them.
     An f_theta that is named by ``restoration`` reads the one DFlash drafter among them, else the target's own.
 
@@ -89,12 +93,15 @@ def open_engine(
     folder = resolve_model(target, roots)
     names = drafter.split(",") if drafter else []
     # A missing drafter is found before a large target is read.
-    folders = [resolve_model(name, roots) for name in names if name != NGRAM]
+    served = [name.removeprefix(ELSEWHERE) for name in names if name.startswith(ELSEWHERE)]
+    local = [name for name in names if name != NGRAM and not name.startswith(ELSEWHERE)]
+    folders = [resolve_model(name, roots) for name in local]
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, model)) for each in folders]
     if restoration is not None:
         _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
+    loaded += [_served(address, backend, model, folder) for address in served]
     proposer: DrafterModel = NgramModel() if names else NoDrafter()
     if len(names) > 1:
         proposer = several(loaded)
@@ -186,6 +193,20 @@ def _load_drafter(backend: Backend, folder: Path, target: TargetModel) -> Drafte
     small = backend.load_target(folder)
     check_fits(small.info, target.info)
     return DraftModel(small)
+
+
+def _served(address: str, backend: Backend, target: TargetModel, folder: Path) -> DrafterModel:
+    """Return a drafter served in another process.
+
+    Raises:
+        BackendMissingError: If gRPC is not installed.
+    """
+    try:
+        from engine.distributed.rpc.remote import found_model
+    except ImportError as error:
+        remedy = install_remedy("distributed")
+        raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
+    return found_model(address, backend, target, folder)
 
 
 def open_random(shape: str, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> Engine:

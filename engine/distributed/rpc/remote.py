@@ -9,10 +9,29 @@ from typing import Any
 from engine.distributed.compatibility import FORMATS, tokenizer_digest
 from engine.distributed.remote_drafter import PATIENCE_S, RemoteModel
 from engine.distributed.rpc.client import DrafterChannel
-from engine.errors import UsageError
+from engine.distributed.rpc.methods import DFLASH, NGRAM
+from engine.errors import SessionError, UsageError
 from engine.protocols import Backend
 
 EXACT = "exact"
+
+
+def found_model(address: str, backend: Backend, target: Any, folder: Path) -> RemoteModel:
+    """Return the drafter served at an address, of whichever service it is; the connection lasts as long as the process.
+
+    Raises:
+        ModelMismatchError: If the drafter is for another target.
+        SessionError: If nobody answers.
+        UsageError: If other machines reach the address.
+    """
+    channel = DrafterChannel(address, DFLASH)
+    try:
+        return remote_model(channel, backend, target, folder)
+    except SessionError as error:
+        channel.close()
+        if error.status != "UNIMPLEMENTED":
+            raise
+    return remote_model(DrafterChannel(address, NGRAM), backend, target, folder)
 
 
 def remote_model(

@@ -1,0 +1,50 @@
+"""Answers and conversations with a drafter that another process serves."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.decoding.controller import ControlledDepth
+from engine.decoding.depth import FixedDepth
+from engine.distributed.rpc.in_thread import serving
+from engine.distributed.rpc.methods import NGRAM
+from engine.distributed.rpc.server import DrafterServer
+from engine.distributed.served import serve_ngram
+from engine.drafters.ngram import NgramModel
+from engine.errors import UsageError
+from engine.generation.answer import GenerationRequest, generate
+from engine.generation.conversation import Conversation
+from engine.loading import Engine, open_engine
+from engine.protocols import Depth
+from engine.structure.layout import CacheLayout
+from engine.tokenizer import Tokenizer
+from tests.integration.distributed.conftest import Pair
+
+
+def two_turns(engine: Engine, tokenizer: Tokenizer, prompt: tuple[int, ...], depth: Depth) -> list[tuple[int, ...]]:
+    """Answer a prompt, then go on from the answer in the same conversation."""
+    conversation, found = Conversation(engine, CacheLayout.NATIVE), []
+    for turn in range(2):
+        if turn:
+            prompt = (*prompt, *found[0], *prompt[:9])
+        asked = GenerationRequest(prompt, 24, frozenset(), (), CacheLayout.NATIVE, 512)
+        answer = generate(engine, tokenizer, asked, (engine.accept, depth), conversation=conversation)
+        found.append(answer.tokens)
+    return found
+
+
+def test_an_address_names_a_drafter_of_either_service_and_changes_no_answer(pair: Pair) -> None:
+    backend, folder, prompt = pair.engine.backend, str(pair.engine.folder), pair.prompts[0]
+    tokenizer = Tokenizer(pair.engine.folder)
+    expected = two_turns(pair.engine, tokenizer, prompt, FixedDepth(0))
+    with serving(DrafterServer({NGRAM: serve_ngram(NgramModel())})) as ngram:
+        for address, capture in ((pair.address, pair.engine.drafter.capture), (ngram, ())):
+            engine = open_engine(backend, folder, f"grpc:{address}")
+            assert engine.drafter.capture == capture
+            for depth in (FixedDepth(3, waits=True), ControlledDepth(7)):
+                assert two_turns(engine, tokenizer, prompt, depth) == expected
+
+
+def test_a_drafter_on_another_machine_is_refused_before_anything_is_sent(pair: Pair) -> None:
+    with pytest.raises(UsageError, match="ssh -L"):
+        open_engine(pair.engine.backend, str(pair.engine.folder), "grpc:192.0.2.7:50051")
