@@ -6,6 +6,7 @@ from collections import defaultdict
 
 from benchmarks.show.line import Line
 from benchmarks.studies.remote_identity import LENGTHS
+from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
 from benchmarks.studies.remote_sweep import PLAIN, TARGETS_MS, TRIPS_MS
 from benchmarks.studies.report import report_of
 from engine.measurement.ratio import PairedRatio, paired_ratio
@@ -79,6 +80,30 @@ def bytes_a_step() -> str | None:
     )
 
 
+def link(case: str) -> dict[str, dict]:
+    """Return the rows of one measurement of the link by what they are, none before it was made."""
+    entries = report_of("distributed", "remote-link").entries()
+    return {row["what"]: row for entry in entries if entry["case"] == case for row in entry["rows"]}
+
+
+def link_cost() -> str | None:
+    """Return what a small ask takes above its draft, and the speed of many rows beside TCP."""
+    small, rows = link(SMALL).get("ask, above its draft"), link(ROWS)
+    said = [] if small is None else [f"ask {1e6 * small['p50_s']:.0f} µs p50, {1e6 * small['p99_s']:.0f} µs p99"]
+    if rows:
+        stream, plain = rows["rows over the stream"], rows["as many bytes over TCP"]
+        share = plain["p50_s"] / stream["p50_s"]
+        said.append(f"{stream['bytes'] / 2**20:.1f} MiB at {100 * share:.0f} % of TCP, {stream['n']} times each")
+    return "; ".join(said) or None
+
+
+def health() -> str | None:
+    """Return how soon health was answered idle and beside drafts."""
+    found = link(HEALTH)
+    said = [f"{what} {1e3 * row['p50_s']:.1f} ms p50, {1e3 * row['p99_s']:.1f} ms p99" for what, row in found.items()]
+    return "; ".join(said) or None
+
+
 FAULTS = "pytest tests/integration/distributed/test_faults.py tests/unit/engine/distributed"
 LINES = (
     Line(
@@ -104,8 +129,12 @@ LINES = (
         "pytest tests/unit/engine/decoding/test_late_drafter.py",
     ),
     Line("bytes a step printed by kind", "kakeya-engine distributed bench", bytes_a_step),
-    Line("small ask on an open stream ≤ 200 µs p50 above the draft; ≥ 4 MiB at ≥ 40 % of TCP in the same run", STUDIES),
-    Line("health answers ≤ 5 ms p99 while an 80 ms draft runs, beside an idle server in the same run", STUDIES),
+    Line(
+        "small ask on an open stream ≤ 200 µs p50 above the draft; ≥ 4 MiB at ≥ 40 % of TCP in the same run",
+        STUDIES,
+        link_cost,
+    ),
+    Line("health answers ≤ 5 ms p99 while an 80 ms draft runs, beside an idle server in the same run", STUDIES, health),
     Line("gossip: Hypothesis state machine, ⌈log2 N⌉+3 rounds, real processes", STUDIES),
     Line("faults, each ≤ 1 deadline and output unchanged; 64 sessions bounded; 10,000 leak nothing", FAULTS),
     Line("branches drafted ahead, only if they win in the sweep; a drafter trained without newest features", STUDIES),

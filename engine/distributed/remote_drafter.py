@@ -223,6 +223,7 @@ class RemoteDrafter(LocalDrafter):
             self._forwards = reply.forwards
             came_s = self._model.now_s() - self._wanted.asked_s
             self.traffic.seconds.append(came_s)
+            self.traffic.drafting_s.append(reply.draft_us / 1e6)
             self._answer = _draft_of(reply, self._wanted.count, self._model.vocab_size, came_s)
             self._wanted = None
             self._changed.notify_all()

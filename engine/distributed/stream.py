@@ -41,11 +41,15 @@ Connect = Callable[[Listener], DraftStream]
 
 @dataclass(slots=True)
 class Traffic:
-    """What went over the lines of one sequence: bytes by kind, and the seconds from each ask to its draft."""
+    """What went over the streams of one sequence: bytes by kind, and for each draft the seconds from its ask to it.
+
+    ``drafting_s`` is how much of that the server says it computed.
+    """
 
     sent: Counter[str] = field(default_factory=Counter)
     received: Counter[str] = field(default_factory=Counter)
     seconds: list[float] = field(default_factory=list)
+    drafting_s: list[float] = field(default_factory=list)
     sessions: int = 0
 
     def count_sent(self, message: Message) -> None:
