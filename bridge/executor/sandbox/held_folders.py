@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.executor.interface import RunDirectory
+from bridge.executor.removal import remove_tree
 from bridge.executor.sandbox.user import closed_to, may_mount
 
 _PREFIX: Final = "kakeya-run-"
@@ -28,15 +29,15 @@ _OPEN_TO_ALL: Final = Path("/var/tmp")  # noqa: S108 - the folder made there has
 def held_folder(prefix: str, parent: Path) -> Iterator[Path]:
     """Yield a new private folder, locked while the block lasts and removed at its end."""
     while True:
-        folder = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
-        descriptor = _lock(Path(folder.name))
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        descriptor = _lock(folder)
         if descriptor is not None:
             break
-        folder.cleanup()  # another start swept it between its creation and our lock
+        remove_tree(folder)  # another start swept it between its creation and our lock
     try:
-        with folder as name:
-            yield Path(name)
+        yield folder
     finally:
+        remove_tree(folder)
         os.close(descriptor)
 
 
@@ -45,8 +46,6 @@ def sweep(prefix: str, parent: Path) -> int:
 
     What cannot be removed stays: a start does not fail because of an earlier one.
     """
-    if not shutil.rmtree.avoids_symlink_attacks:
-        return 0
     name = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}")
     try:
         found = [parent / entry.name for entry in os.scandir(parent) if name.fullmatch(entry.name)]
@@ -60,8 +59,7 @@ def _remove_unheld(path: Path) -> bool:
     if descriptor is None:
         return False
     try:
-        shutil.rmtree(path, ignore_errors=True)
-        return not path.exists()
+        return remove_tree(path)
     finally:
         os.close(descriptor)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
 from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.executor.interface import RunDirectory
+from bridge.executor.removal import remove_tree
 from bridge.records import Attempt, JobSpec, Request
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.machine.machine import Machine
@@ -44,7 +44,7 @@ def prepare(  # noqa: PLR0917 - one caller
         RemoteError: the bus did not give the tree.
     """
     handle = state.folder.runs / ref.id
-    shutil.rmtree(handle, ignore_errors=True)
+    remove_tree(handle)
     directory = directory_of(handle)
     for made in (handle, directory.root, directory.work, directory.out, directory.home, directory.tmp):
         made.mkdir(mode=0o700)

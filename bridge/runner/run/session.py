@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
-import shutil
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -23,6 +22,7 @@ from bridge.errors import (
     RequestRejectedError,
 )
 from bridge.executor.interface import Execution, Hooks, LiveRun
+from bridge.executor.removal import remove_tree
 from bridge.limits import RESTART_GRACE_S
 from bridge.presets import Preset, Trust
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
@@ -256,7 +256,7 @@ class ClaimedRunSession:
     def _ended(self, seen: Execution) -> Execution:
         """Write down that the run has ended, and send the rest of its log."""
         execution = self._adjusted(seen)
-        shutil.rmtree(directory_of(self._handle).root, ignore_errors=True)
+        remove_tree(directory_of(self._handle).root)
         detail = {"program_exit": execution.program_exit, "ending": execution.ending, "revoked": self._revoked}
         self._state.journal.append("exited", self.ref.id, None, **detail)
         # A lease that ran out meanwhile takes nothing from what was measured: only who moved the claim decides.
@@ -330,7 +330,7 @@ class ClaimedRunSession:
                 result_oid = self._link.bus.build_result(Tree(files=sealed.files), self.ref.id)
             detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, **sealed.detail}
             state.journal.append("result_built", self.ref.id, result_oid, **detail)
-        shutil.rmtree(self._handle, ignore_errors=True)
+        remove_tree(self._handle)
         delivery = self._delivery.deliver(self.ref, held, ending, result_oid, log=self._renewal.last_chunk())
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason
         self._log.info("%s%s", said, "" if delivery == "copied" else f" ({delivery})")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
 import threading
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import Final
 from bridge.bus.views import ClaimView, RequestRef
 from bridge.errors import BusError, FencedError, InfrastructureError, ObjectError
 from bridge.executor.interface import Execution, Executor, Hooks, LiveRun
+from bridge.executor.removal import remove_tree
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import prepared
@@ -125,7 +125,7 @@ class Recovery:
             if folder.name not in known:
                 self.give_up(folder.name)
             elif known[folder.name].stage >= JournalStage.BUILT:
-                shutil.rmtree(folder, ignore_errors=True)
+                remove_tree(folder)
 
     def leave(self, run_id: str, tip: str | None = None) -> None:
         """Leave a run to its new owner, whose claim is at this tip, and keep nothing of it that is for the bus."""
@@ -145,7 +145,7 @@ class Recovery:
             log.debug("given up: %s", error.message)
             came_to = None
         if came_to is None:
-            shutil.rmtree(handle, ignore_errors=True)
+            remove_tree(handle)
         elif isinstance(came_to, Execution):
             self._keep_late(run_id)
         else:
@@ -162,10 +162,10 @@ class Recovery:
         """Keep what a run came to, but for what may hold secrets."""
         handle, late = self._state.folder.runs / run_id, self._state.folder.late / run_id
         for name in ("files", "job.json", prepared.FILE):
-            shutil.rmtree(handle / name, ignore_errors=True)
+            remove_tree(handle / name)
             with contextlib.suppress(OSError):
                 (handle / name).unlink()
-        shutil.rmtree(late, ignore_errors=True)
+        remove_tree(late)
         handle.rename(late)
         for_run(self._log, run_id).warning("what it came to is not its result any more, and stays in %s", late)
 

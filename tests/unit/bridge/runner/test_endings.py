@@ -7,6 +7,7 @@ import datetime as dt
 from bridge.presets import load
 from bridge.records import RunnerSelector
 from bridge.system.clock import rfc3339
+from tests.support.deep_folder import make_deep
 from tests.support.runner_world import probe
 
 
@@ -53,6 +54,19 @@ def test_a_run_that_leaves_no_report_is_refused_by_the_gate_not_by_the_executor(
     assert (w.claim(ref.id).reason, w.claim(ref.id).exit_code) == ("gate_rejected", 1)
     record = w.record(ref.id)
     assert (record.executor_ok, record.program_exit) == (True, 0)
+
+
+def test_a_run_that_left_folders_deeper_than_any_path_ends_as_others_do_and_they_go(world):
+    def digs(spec, directory):
+        make_deep(directory.work)
+        yield from probe(spec, directory)
+        return 0
+
+    w = world(program=digs)
+    ref = w.ask()
+    w.serve_once()
+    assert w.record(ref.id).reason == "passed"
+    assert list(w.state.glob(f"*/runs/{ref.id}")) == []
 
 
 def test_a_run_whose_claim_cannot_be_renewed_for_a_restart_goes_on_and_is_followed_again(world):
