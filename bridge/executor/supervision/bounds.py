@@ -7,6 +7,7 @@ so that the sampled one is the reason a person reads whenever sampling is fast e
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import signal
@@ -32,11 +33,17 @@ _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the t
 
 @dataclass(frozen=True)
 class DiskUse:
-    """Files and allocated bytes below a directory; not `complete` when there were too many files to ask for bytes."""
+    """Files and allocated bytes below a directory.
+
+    Attributes:
+        complete: not when there were too many files to ask for bytes, or a folder could not be looked into.
+        path_bytes: of a folder's path that is too long to be looked into; 0 where there is none.
+    """
 
     files: int
     bytes: int
     complete: bool = True
+    path_bytes: int = 0
 
 
 def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
@@ -47,25 +54,36 @@ def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
     vanishes while being counted does not count.
     """
     files = size = 0
-    for files, _ in enumerate(_entries(root), 1):
-        if files > stop_at_files:
-            return DiskUse(files, 0, complete=False)
-    for seen, entry in enumerate(_entries(root), 1):
-        if seen > stop_at_files:
-            return DiskUse(seen, 0, complete=False)
-        size += _occupied_bytes(entry)
+    try:
+        for files, _ in enumerate(_entries(root), 1):
+            if files > stop_at_files:
+                return DiskUse(files, 0, complete=False)
+        for seen, entry in enumerate(_entries(root), 1):
+            if seen > stop_at_files:
+                return DiskUse(seen, 0, complete=False)
+            size += _occupied_bytes(entry)
+    except OSError as error:
+        return DiskUse(files, size, complete=False, path_bytes=len(os.fsencode(error.filename)))
     return DiskUse(files, size)
 
 
 def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield everything below a directory, as far as it is there and can be read."""
+    """Yield everything below a directory, as far as it is there and can be read.
+
+    Raises:
+        OSError: a folder's path is too long, so that nobody can say what is in it.
+    """
     pending = [os.fspath(root)]
     while pending:
-        with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                yield entry
-                if _is_folder(entry):
-                    pending.append(entry.path)
+        try:
+            with os.scandir(pending.pop()) as entries:
+                for entry in entries:
+                    yield entry
+                    if _is_folder(entry):
+                        pending.append(entry.path)
+        except OSError as error:
+            if error.errno == errno.ENAMETOOLONG:
+                raise
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -261,6 +279,11 @@ class Bounds:
         grown = use.bytes - self._disk_before.bytes
         if grown > self.limits.output_bytes:
             return _over("output_bytes", self.limits.output_bytes, grown, "limit")
+        if use.path_bytes:
+            most = os.pathconf(self._root, "PC_PATH_MAX")
+            hit = LimitHit(limit="path_bytes", bound=most, observed=use.path_bytes, action="killed")
+            said = f"a folder's path has {use.path_bytes:,} bytes, and what is in it cannot be counted from {most:,} on"
+            return Stop("limit", said, hit, graceful=False)
         if not use.complete:
             return _over("output_files", self.limits.output_files, use.files - self._disk_before.files, "limit")
         free = self._free(self._root)

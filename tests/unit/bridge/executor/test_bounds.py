@@ -6,9 +6,11 @@ import signal
 import pytest
 
 from bridge.executor.process.tree import Usage
+from bridge.executor.removal import remove_tree
 from bridge.executor.supervision.bounds import Bounds, DiskUse, disk_use, rlimits
 from bridge.limits import MIB
 from bridge.records import Limits
+from tests.support.deep_folder import make_deep
 
 
 class SetClock:
@@ -174,6 +176,15 @@ def test_files_made_between_the_count_and_the_look_at_their_sizes_end_both(tmp_p
             return str(tmp_path / next(self.looks))
 
     assert disk_use(Filling(), stop_at_files=10) == DiskUse(11, 0, complete=False)
+
+
+def test_folders_too_deep_to_be_looked_into_end_a_run(tmp_path, clock):
+    bounds = Bounds(limits(), tmp_path, clock)
+    make_deep(tmp_path)
+    stop = bounds.disk()
+    assert (stop.ending, stop.hit.limit, stop.graceful) == ("limit", "path_bytes", False)
+    assert stop.hit.observed >= stop.hit.bound > 1000
+    assert remove_tree(tmp_path)
 
 
 def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_path):
