@@ -7,7 +7,6 @@ so that the sampled one is the reason a person reads whenever sampling is fast e
 from __future__ import annotations
 
 import contextlib
-import errno
 import math
 import os
 import signal
@@ -22,6 +21,7 @@ import psutil
 from bridge.executor.interface import Ending
 from bridge.executor.observe.machine_state import suspended_s
 from bridge.executor.process.tree import Usage
+from bridge.executor.supervision.disk_use import DiskUse, disk_use, free_bytes
 from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TASKS_FLOOR_COUNT, TASKS_PER_CORE_COUNT, TREE_MAX_ENTRIES
 from bridge.records import LimitHit, Limits
 from bridge.system.clock import Clock
@@ -29,81 +29,6 @@ from bridge.system.clock import Clock
 _NVIDIA_CONTROL: Final = "/dev/nvidiactl"
 _DISK_EVERY_S: Final = 0.5
 _DISK_EFFORT: Final = 10  # a look at the disk may take at most a tenth of the time between looks
-
-
-@dataclass(frozen=True)
-class DiskUse:
-    """Files and allocated bytes below a directory.
-
-    Attributes:
-        complete: not when there were too many files to ask for bytes, or a folder could not be looked into.
-        path_bytes: of a folder's path that is too long to be looked into; 0 where there is none.
-    """
-
-    files: int
-    bytes: int
-    complete: bool = True
-    path_bytes: int = 0
-
-
-def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
-    """Count entries and bytes below a directory without following links; with too many entries, those alone.
-
-    Entries first: to ask for the size of each takes several times as long, and a run that makes them goes on meanwhile;
-    what it makes after the count ends the second look too. A sparse file counts with what it occupies; a file that
-    vanishes while being counted does not count.
-    """
-    files = size = 0
-    try:
-        for files, _ in enumerate(_entries(root), 1):
-            if files > stop_at_files:
-                return DiskUse(files, 0, complete=False)
-        for seen, entry in enumerate(_entries(root), 1):
-            if seen > stop_at_files:
-                return DiskUse(seen, 0, complete=False)
-            size += _occupied_bytes(entry)
-    except OSError as error:
-        return DiskUse(files, size, complete=False, path_bytes=len(os.fsencode(error.filename)))
-    return DiskUse(files, size)
-
-
-def _entries(root: Path) -> Iterator[os.DirEntry[str]]:
-    """Yield everything below a directory, as far as it is there and can be read.
-
-    Raises:
-        OSError: a folder's path is too long, so that nobody can say what is in it.
-    """
-    pending = [os.fspath(root)]
-    while pending:
-        try:
-            with os.scandir(pending.pop()) as entries:
-                for entry in entries:
-                    yield entry
-                    if _is_folder(entry):
-                        pending.append(entry.path)
-        except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:
-                raise
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:  # a look at 200,000 files takes half as long again with contextlib.suppress
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:
-        return False
-
-
-def _occupied_bytes(entry: os.DirEntry[str]) -> int:
-    try:
-        return 0 if entry.is_dir(follow_symlinks=False) else entry.stat(follow_symlinks=False).st_blocks * 512
-    except OSError:
-        return 0
-
-
-def free_bytes(path: Path) -> int:
-    """Return how many bytes an ordinary user may still write to this file system."""
-    facts = os.statvfs(path)
-    return facts.f_bavail * facts.f_frsize
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import pytest
 
 from bridge.executor.process.tree import Usage
 from bridge.executor.removal import remove_tree
-from bridge.executor.supervision.bounds import Bounds, DiskUse, disk_use, rlimits
+from bridge.executor.supervision.bounds import Bounds, rlimits
+from bridge.executor.supervision.disk_use import DiskUse, disk_use
 from bridge.limits import MIB
 from bridge.records import Limits
 from tests.support.deep_folder import make_deep
