@@ -15,12 +15,23 @@ DRAFTER_LIMITS = (
     "It drafts boilerplate well and retrieved digits badly."
 )
 
+NOTES = {
+    "kakeya-tiny-gemma4": (
+        "Its full-attention layers whole beside the sliding layers' own window is the native cache: there is nothing "
+        "left that an f_theta could restore for less. What its drafter keeps of a position, 1,024 bytes in float32, is "
+        "as much as the keys and values of both full-attention layers together, which it would replace."
+    )
+}
+"""What follows from the sizes of a model alone, by its name."""
+
 
 def card_markdown(card: dict[str, Any]) -> str:
     """Return MODEL_CARD.md of `card`."""
     evaluation = card["evaluation"]
     lines = [f"# {card['name']}", "", _summary(card), ""]
-    lines += [TARGET_LIMITS if card["kind"] == "target" else DRAFTER_LIMITS, "", "## Training", ""]
+    lines += [TARGET_LIMITS if card["kind"] == "target" else DRAFTER_LIMITS, ""]
+    lines += [NOTES[card["name"]], ""] if card["name"] in NOTES else []
+    lines += ["## Training", ""]
     lines += _training_lines(card["training"])
     lines += ["", "## Evaluation", "", f"    {evaluation['command']}", ""]
     lines += _target_lines(evaluation) if card["kind"] == "target" else _drafter_lines(evaluation)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from benchmarks.studies.report import report_of
-from engine.checkpoint import ASSETS
+from engine.cards.card_text import NOTES
+from engine.checkpoint import ASSETS, folder_digest
 from engine.restoration.card import card_markdown, card_of
 from engine.restoration.settings import parse
 
@@ -21,9 +22,19 @@ def test_the_card_is_made_of_its_files_and_of_the_study() -> None:
 
 
 def test_it_is_bound_to_the_pair_beside_it() -> None:
-    from engine.checkpoint import folder_digest
-
     settings = parse(json.loads((FOLDER / "config.json").read_text()), FOLDER.name)
     for name, digest in (settings.target, settings.drafter):
         assert digest == folder_digest(ASSETS / name)
     assert (FOLDER / "model.safetensors").stat().st_size < 2_000_000
+
+
+def test_what_the_gemma_card_says_of_bytes_follows_from_the_configs() -> None:
+    target, drafter = (
+        json.loads((ASSETS / name / "config.json").read_text())
+        for name in ("kakeya-tiny-gemma4", "kakeya-tiny-gemma4-dflash")
+    )
+    full = target["layer_types"].count("full_attention")
+    replaced = full * 2 * target["num_global_key_value_heads"] * target["global_head_dim"] * 4
+    kept = drafter["num_hidden_layers"] * 2 * drafter["num_key_value_heads"] * drafter["head_dim"] * 4
+    assert replaced == kept == 1024
+    assert "1,024 bytes" in NOTES["kakeya-tiny-gemma4"]
