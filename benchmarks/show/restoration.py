@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
+from benchmarks.studies import restored_recall
 from benchmarks.studies.report import report_of
 
 STREAMED = "tests/conformance/engine/test_streamed_rows.py"
@@ -23,7 +24,7 @@ def frontier() -> str | None:
         f"{case} {row['right']}/{row['of']} in {(row['row_bytes'] + row['latent_bytes']) / 1e6:.2f} MB"
         for case, row in found.items()
     ]
-    return f"{len(found)} of {entries[-1]['of']} cases: {'; '.join(told)}"
+    return f"{len(found)} of {len(restored_recall.cases())} cases: {'; '.join(told)}"
 
 
 LINES = (
@@ -53,8 +54,8 @@ LINES = (
         lambda: ran(RESTORED),
     ),
     Line(
-        "f_theta: frontier of recall and bytes over rank, loss and input, three seeds (so far the closed form, with "
-        "contexts forwarded bounded)",
+        "f_theta: frontier of recall and bytes over rank, loss and input, three seeds (contexts forwarded with the "
+        "layout itself; no native prefill, no alpha)",
         "make studies AREA=restoration STUDY=restored-recall",
         frontier,
     ),

@@ -24,7 +24,7 @@ from engine.types import Draft
 
 TARGET = "kakeya-tiny-qwen3"
 LENGTH, NEEDLES, EPISODES, ASKED_SEED = 1900, 4, 12, 5
-FIT_EPISODES, FIT_LENGTH = 24, 1024
+FIT_EPISODES, FIT_LENGTH, STEPS = 24, 1024, 300
 SEEDS = (1, 2, 3)
 BOUNDED = "sink4+window64"
 UNFITTED = ("native", BOUNDED, f"{BOUNDED}+exact3", f"{BOUNDED}+exact5")
@@ -33,10 +33,11 @@ RANKS = (192, 64, 32, 16)
 
 
 def cases() -> Sequence[str]:
-    """Return layouts without an f_theta, then every rank, input and seed."""
+    """Return layouts without an f_theta, then every rank, input and seed, then those trained end to end."""
     fitted = [f"{BOUNDED}+ftheta{rank}, context, seed {seed}" for seed in SEEDS for rank in RANKS]
     fitted += [f"{BOUNDED}+ftheta64, drafter_rows, seed {seed}" for seed in SEEDS]
     fitted += [f"{BOUNDED}+exact5+ftheta32, context, seed {seed}" for seed in SEEDS]
+    fitted += [f"{BOUNDED}+ftheta32, context, {STEPS} steps, seed {seed}" for seed in SEEDS]
     return [*UNFITTED, SHIPPED, *fitted]
 
 
@@ -49,7 +50,9 @@ def run(case: str) -> list[Row]:
     if case == SHIPPED:
         restorer = _loaded(ASSETS / f"{TARGET}-ftheta{layout.rank}")
     elif layout.rank is not None:
-        restorer, errors = _fitted(layout.rank, *rest.split(", seed "))
+        how, _, seed = rest.rpartition(", seed ")
+        name, _, steps = how.partition(", ")
+        restorer, errors = _fitted(_collected(name, int(seed)).of_rank(layout.rank), STEPS if steps else 0)
     found = [_asked(target, layout, restorer, episode) for episode in _episodes()]
     right = sum(answer for answer, _ in found)
     held = found[-1][1]
@@ -104,12 +107,13 @@ def _collected(name: str, seed: int) -> Any:
     return fit
 
 
-def _fitted(rank: int, name: str, seed: str) -> tuple[Any, dict[str, float]]:
-    """Return an f_theta as its file loads, and its held-out errors by layer and side."""
+def _fitted(fit: Any, steps: int) -> tuple[Any, dict[str, float]]:
+    """Return an f_theta as its file loads, trained end to end for so many steps, and its held-out errors."""
     from engine.restoration.training import write_restoration  # noqa: PLC0415 (imports torch, the registry does not)
 
-    fit = _collected(name, int(seed)).of_rank(rank)
     tensors, errors = fit.solve()
+    if steps:
+        tensors, errors = fit.distilled(tensors, steps)
     with tempfile.TemporaryDirectory() as folder:
         write_restoration(Path(folder), fit, tensors, errors, "study")
         restorer = _loaded(Path(folder))
