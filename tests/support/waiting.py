@@ -15,7 +15,7 @@ def until(
     question: Callable[[], _Answer],
     *,
     patience_s: float = PATIENCE_S,
-    why: Callable[[], str] = lambda: "it did not happen",
+    why: str | Callable[[], str] = "it did not happen",
 ) -> _Answer:
     """Return the first true answer; how long that takes is nobody's promise, only that it happens.
 
@@ -34,5 +34,5 @@ def until(
             return answer
         now = time.monotonic()
         if now >= deadline:
-            raise AssertionError(f"{why()}, within {patience_s} s")
+            raise AssertionError(f"{why if isinstance(why, str) else why()}, within {patience_s} s")
         time.sleep(max(PAUSE_S, 3 * (now - asked)))

@@ -22,7 +22,8 @@ from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
-from tests.integration.executor.test_supervisor import quiet, until
+from tests.integration.executor.test_supervisor import quiet
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
 UID, FIRST, COUNT = 65531, 300000, 1000
@@ -44,7 +45,7 @@ class Begun:
         spec = Jobs(executor, folder).spec(argv=[argv], sandbox=SandboxSpec(mode="required"))
         with executor.start(spec, make_directory(folder / "run"), self.handle) as starting:
             self.running = starting.go(quiet())
-        until(lambda: (self.handle / "log").read_bytes() or RunFolder(self.handle).kept(), "it wrote nothing")
+        until(lambda: (self.handle / "log").read_bytes() or RunFolder(self.handle).kept(), why="it wrote nothing")
         self.facts = RunFolder(self.handle).facts()
         assert self.facts is not None, RunFolder(self.handle).kept()
         self.uid = Path(f"/proc/{self.facts.pid}").stat().st_uid

@@ -23,8 +23,9 @@ from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs, living
-from tests.integration.executor.test_supervisor import quiet, until
+from tests.integration.executor.test_supervisor import quiet
 from tests.support.run_unit import AS_UNIT, UID, listening, open_the_way
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes a user for the unit")
 SLOW = """
@@ -66,7 +67,7 @@ class Begun:
         spec = Jobs(executor, folder).spec(argv=[argv], sandbox=SandboxSpec(mode=mode), code=code)
         with executor.start(spec, directory, self.handle, ()) as starting:
             self.running = starting.go(quiet(self.log))
-        until(lambda: b"brought" in (self.handle / "log").read_bytes(), "it never wrote its first line")
+        until(lambda: b"brought" in (self.handle / "log").read_bytes(), why="it never wrote its first line")
         self.facts = RunFolder(self.handle).facts()
 
     @property
@@ -114,7 +115,7 @@ def test_a_run_is_another_user_in_folders_of_its_own_and_outlives_who_follows_it
     assert (execution.sandbox.kind, execution.sandbox.uid, execution.reports) == ("bwrap", UID, {"report.json": b"{}"})
     assert bytes(begun.log) == execution.log == f"['brought.txt'] {UID}\n".encode()
     assert not place.is_relative_to(tmp_path)
-    until(lambda: not place.exists(), "its folders stayed")
+    until(lambda: not place.exists(), why="its folders stayed")
     assert {path.stat().st_uid for path in tmp_path.rglob("*")} == {0}
 
 
@@ -135,7 +136,7 @@ def test_a_process_holds_runs_one_after_another_but_none_after_one_that_may_leav
     assert seen[-1] in seen[:-1], "each run has a process of its own"
     for mode, code in (("off", "host"), ("required", "request")):
         spent = held_by(mode, code)
-        until(lambda spent=spent: gone(spent), f"the process of a run stayed: sandbox {mode}, code of the {code}")
+        until(lambda spent=spent: gone(spent), why=f"the process of a run stayed: sandbox {mode}, code of the {code}")
 
 
 @pytest.mark.parametrize("whom", ["supervisor", "unit"])
@@ -153,7 +154,7 @@ def test_what_is_killed_has_begun_and_keeps_what_can_be_kept(executor, tmp_path,
     assert (execution.ok, execution.ending, execution.message) == (False, "killed", "its supervisor was killed")
     assert execution.log.startswith(b"['brought.txt']")
     assert execution.reports == {"report.json": b"{}"}  # root may still read them; systemd removes them with the unit
-    until(lambda: not living(token), "a process outlived the supervisor")
+    until(lambda: not living(token), why="a process outlived the supervisor")
 
 
 def test_a_service_that_is_stopped_ends_its_run_as_interrupted(executor, tmp_path, token) -> None:
@@ -193,7 +194,7 @@ def test_systemd_s_own_activation_starts_it(tmp_path, token, missing, private) -
         preexec_fn=open_the_way, cwd="/", stderr=subprocess.DEVNULL,  # noqa: PLW1509
     )  # fmt: skip
     try:
-        until(path.exists, "it does not listen")
+        until(path.exists, why="it does not listen")
         executor = LocalExecutor(SystemClock(), HostPaths(private=(str(private),)), service=str(path))
         Begun(executor, tmp_path, token=token).end()
     finally:

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs, living
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
 SLOW = """
@@ -57,13 +57,6 @@ def quiet(log=None) -> Hooks:
 def spec_of(jobs: Jobs, place: Path, program: str = SLOW):
     argv = (sys.executable, "-I", "-S", "-c", program, str(place))
     return jobs.spec(argv=[argv], sandbox=SandboxSpec(mode="off", read_only=(str(place),)))
-
-
-def until(condition, what="it never came to that"):
-    deadline = time.monotonic() + 15
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -102,7 +95,7 @@ def test_a_killed_supervisor_is_an_ending_of_its_own_with_log_and_report(executo
     assert (execution.ok, execution.ending, execution.message) == (False, "killed", "its supervisor was killed")
     assert execution.log.startswith(b"before\n")
     assert execution.reports == {"report.json": b"{}"}
-    until(lambda: not living(str(place)), "a process outlived the supervisor")
+    until(lambda: not living(str(place)), why="a process outlived the supervisor")
     assert executor.recover(handle, quiet()).ending == "killed"
 
 
