@@ -15,14 +15,14 @@ import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.decoding.prompt import check_prompts
-from engine.errors import ModelMismatchError, UsageError
+from engine.errors import UsageError
 from engine.isolation.checkouts import Opening, Side
+from engine.isolation.compared_commits import KIND, Commits, ComparedWork, check, open_sides, report_of
 from engine.loading import resolve_model
 from engine.measurement.arms import BASE, BASE_AGAIN, HEAD
 from engine.measurement.in_turns import (
@@ -34,11 +34,11 @@ from engine.measurement.in_turns import (
     warmed_up,
     write_calibration,
 )
-from engine.measurement.launch import arm_of, fallbacks, sequence, with_margins
+from engine.measurement.launch import sequence
 from engine.measurement.measure import HeldSample, HostClock, Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.schedule import PROFILES, Profile, in_turns
-from engine.measurement.selection import Prompt, PromptSet, load_prompts
+from engine.measurement.selection import Prompt, load_prompts
 from engine.options import (
     DEFAULT_DEPTH,
     DEFAULT_TARGET,
@@ -50,35 +50,14 @@ from engine.options import (
     positive,
 )
 from engine.reports import Report, RunContext, Sample, SamplePipe, write_report
-from engine.reports.context import machine_facts, thread_facts, utc_now
+from engine.reports.context import utc_now
 from engine.reports.parts import merge, part_name, read_parts, remove_parts
 from engine.reports.summary import Summary, claims, summarise
 from engine.studies.command import StudyCommand, show
 from engine.tokenizer import Tokenizer
 from engine.turns import Turns
-from engine.types import TargetInfo
 
-KIND = "commit_comparison"
 ARMS = {"smoke": (BASE, HEAD), "claim": (BASE, BASE_AGAIN, HEAD)}
-
-
-@dataclass(frozen=True, slots=True)
-class Commits:
-    """What is compared.
-
-    Attributes:
-        folder: holds the checkouts, as `base` and `head`.
-        margin: by how much the head must be slower before it is called slower, as a share.
-    """
-
-    base: str
-    head: str
-    folder: Path
-    margin: float
-
-    def checkout(self, arm: str) -> Path:
-        """Return the checkout an arm runs."""
-        return self.folder / (HEAD if arm == HEAD else BASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,32 +75,10 @@ class CommitLaunch:
     heard: Callable[[Sample], None] = lambda _: None
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedWork:
-    """What both codes are to do."""
-
-    opening: Opening
-    prompts: PromptSet
-    profile: Profile
-    tokenizer: Tokenizer
-
-
 def profile_of(name: str, max_new_tokens: int | None) -> Profile:
     """Return how much a profile measures, for these arms."""
     profile = PROFILES[name]
     return replace(profile, arms=ARMS[name], max_new_tokens=max_new_tokens or profile.max_new_tokens)
-
-
-def check(commits: Commits) -> None:
-    """Refuse what cannot be compared.
-
-    Raises:
-        UsageError: one commit twice, or a margin that is none.
-    """
-    if commits.base == commits.head:
-        raise UsageError(f"base and head are the same commit, {commits.base[:12]}; name an earlier one as base")
-    if not 0 < commits.margin <= 0.5:
-        raise UsageError(f"margin {commits.margin:g}; expected more than 0 and at most 0.5")
 
 
 def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: CommitLaunch) -> Report:
@@ -138,7 +95,7 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
     began = utc_now(), clock.host_ns()
     measured, warmups = work.prompts.select(turn.share, turn.launches, profile.prompts_per_launch, profile.warmups)
     with ExitStack() as stack:
-        sides, facts = _opened(stack, commits, work, (*warmups, *measured))
+        sides, facts = open_sides(stack, commits, work, (*warmups, *measured))
         stop_ids = frozenset(facts["target"]["stop_ids"])
         plan = sequence(profile.arms, measured, warmups, context.nonce, turn.number)
         decode = _Decoding(sides, profile.max_new_tokens, stop_ids)
@@ -148,7 +105,7 @@ def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: 
             _measure(decode, doors, prompt, SamplePlace(turn.number, index, arm, is_warmup))
             for index, (prompt, arm, is_warmup) in enumerate(plan)
         ]
-        return _part(
+        return report_of(
             commits, work, sides, prompts=(*measured, *warmups), finished=finished, began=began, launches=turn.launches
         )
 
@@ -169,7 +126,7 @@ def part_in_turns(
     began, profile, known = (utc_now(), HostClock().host_ns()), work.profile, read_calibration(context.out)
     whole, warmups = work.prompts.select(0, 1, profile.prompts_per_launch * profile.blocks, profile.warmups)
     with ExitStack() as stack:
-        sides, facts = _opened(stack, commits, work, (*warmups, *whole))
+        sides, facts = open_sides(stack, commits, work, (*warmups, *whole))
         plan = TurnsPlan(
             arms=profile.arms,
             prompts=whole,
@@ -188,7 +145,9 @@ def part_in_turns(
         if launch.number == 0:
             write_calibration(context.out, calibration)
         finished = list(placed(plan, found, max(0, launch.number - 1)))
-        return _part(commits, work, sides, prompts=(*whole, *warmups), finished=finished, began=began), launch.number
+        return report_of(
+            commits, work, sides, prompts=(*whole, *warmups), finished=finished, began=began
+        ), launch.number
 
 
 def _starting(side: Side, plan: TurnsPlan, tokenizer: Tokenizer) -> Callable[[Prompt], HeldSample]:
@@ -198,48 +157,6 @@ def _starting(side: Side, plan: TurnsPlan, tokenizer: Tokenizer) -> Callable[[Pr
         return HeldSample(side.start(prompt.ids, plan.max_new_tokens, plan.stop_ids), prompt, instruments)
 
     return start
-
-
-def _opened(
-    stack: ExitStack, commits: Commits, work: ComparedWork, prompts: Sequence[Prompt]
-) -> tuple[dict[str, Side], Mapping[str, Any]]:
-    """Start every side until the stack ends; return them and what all say of models and device."""
-    sides = {}
-    for arm in work.profile.arms:
-        sides[arm] = Side(arm, commits.checkout(arm), work.opening)
-        stack.callback(sides[arm].close)
-    facts = _agreed(sides)
-    known = _target_info(facts["target"])
-    if known is not None:
-        check_prompts((prompt.ids for prompt in prompts), known, work.profile.max_new_tokens)
-    return sides, facts
-
-
-def _part(
-    commits: Commits,
-    work: ComparedWork,
-    sides: Mapping[str, Side],
-    *,
-    prompts: Sequence[Prompt],
-    finished: Sequence[Measured],
-    began: tuple[str, int],
-    **rows: Any,
-) -> Report:
-    """Return what a launch measured that began at this moment, by wall and host clock."""
-    facts = sides[BASE].facts
-    samples = with_margins(list(finished), {prompt.id: prompt.ids for prompt in prompts}, BASE, sides[BASE].margin)
-    config = {"base_commit": commits.base, "head_commit": commits.head, "slower_margin": commits.margin}
-    return Report(
-        kind=KIND,
-        config=_config(facts, work) | config,
-        environment=_environment(facts),
-        started_at=began[0],
-        ended_at=utc_now(),
-        wall_s=(HostClock().host_ns() - began[1]) / 1e9,
-        arms=tuple(arm_of(arm, sides[arm].facts["code_path"], samples) for arm in work.profile.arms),
-        fallbacks=tuple(fallbacks(list(finished))),
-        rows={"trees": {arm: _tree(commits, sides[arm]) for arm in (BASE, HEAD)}} | rows,
-    )
 
 
 def is_first_pass_slow(parts: Sequence[Mapping[str, Any]], margin: float) -> bool:
@@ -296,64 +213,6 @@ def _measure(decoding: _Decoding, doors: _Doors, prompt: Prompt, place: SamplePl
     )
     doors.heard(item.sample)
     return item
-
-
-def _tree(commits: Commits, side: Side) -> dict[str, str]:
-    commit = commits.head if side.arm == HEAD else commits.base
-    return {"commit": commit, "imported": side.imported(), "sources_sha256": side.sources_digest()}
-
-
-def _agreed(sides: Mapping[str, Side]) -> Mapping[str, Any]:
-    """Return what every side says of models and device.
-
-    Raises:
-        ModelMismatchError: they differ.
-    """
-    facts = [side.facts for side in sides.values()]
-    for name in ("target", "drafter", "depth", "backend", "device"):
-        if any(one[name] != facts[0][name] for one in facts):
-            raise ModelMismatchError(
-                f"base and head see another {name}: {facts[0][name]} and {facts[-1][name]}; their times would be of "
-                "different work"
-            )
-    return facts[0]
-
-
-def _target_info(target: Mapping[str, Any]) -> TargetInfo | None:
-    """Return what a side says of the target, None from a checkout that says less than this engine does."""
-    names = [field.name for field in fields(TargetInfo)]
-    return TargetInfo(**{name: target[name] for name in names}) if set(names) <= set(target) else None
-
-
-def _config(facts: Mapping[str, Any], work: ComparedWork) -> dict[str, Any]:
-    target, depth = facts["target"], int(facts["depth"])
-    stop_ids = sorted(target["stop_ids"])
-    return {
-        "target": {name: target[name] for name in ("name", "digest", "format", "parameters", "vocab_size", "dtype")},
-        "drafter": dict(facts["drafter"]),
-        "block_size": depth + 1,
-        "cache_layout": "native",
-        "max_new_tokens": work.profile.max_new_tokens,
-        "stop": "natural" if stop_ids else "budget",
-        "stopping_ids": stop_ids,
-        "seed": 0,
-        "dtype": target["dtype"],
-        "depth": {"policy": "fixed", "tokens": depth},
-        "prompt_set": work.prompts.name,
-        "prompt_rule": work.prompts.rule,
-        "prefill_chunk_tokens": work.opening.chunk_tokens,
-    }
-
-
-def _environment(facts: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "backend": facts["backend"],
-        "device": facts["device"],
-        **machine_facts(),
-        "versions": dict(facts["versions"]),
-        "blas": facts["blas"],
-        "threads": thread_facts(os.environ),
-    }
 
 
 def options(parser: argparse.ArgumentParser) -> None:

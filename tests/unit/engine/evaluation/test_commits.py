@@ -18,11 +18,12 @@ from bridge.gate.rules.arms import shuffled as drawn_by_the_gate
 from bridge.gate.stats.ratio import paired_ratio
 from engine.errors import ChildError, ModelMismatchError, UsageError
 from engine.isolation.checkouts import Opening
+from engine.isolation.compared_commits import Commits, ComparedWork
 from engine.measurement.schedule import Profile
 from engine.measurement.selection import Prompt, PromptSet
 from engine.reports import RunContext, token_digest
 from engine.studies import commits as comparison
-from engine.studies.commits import CommitLaunch, Commits, ComparedWork
+from engine.studies.commits import CommitLaunch
 from engine.turns import Turns
 from tests.fakes.checkout_engine import write_checkout
 
