@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.checkpoint import ASSETS
 from engine.errors import PromptError, UsageError
+from engine.measurement.schedule import drawn
 from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
 
@@ -51,6 +52,12 @@ class PromptSet:
         total = len(self.prompts)
         kept = self.prompts if count >= total else tuple(self.prompts[index * total // count] for index in range(count))
         return PromptSet(self.name, self.rule, kept)
+
+    def drawn(self, count: int, nonce: str) -> PromptSet:
+        """Return ``count`` prompts of those that a run's nonce draws, in its order: nobody knew them beforehand."""
+        return PromptSet(
+            self.name, self.rule, tuple(drawn({one.id: one for one in self.prompts}, nonce, "set")[:count])
+        )
 
     def select(self, launch: int, launches: int, per_launch: int, warmups: int) -> tuple[list[Prompt], list[Prompt]]:
         """Return the measured prompts of a launch and the warm-ups.

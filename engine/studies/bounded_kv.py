@@ -219,7 +219,7 @@ def _measure_launch(options: argparse.Namespace) -> None:
         contexts=counts("--contexts", options.contexts),
         decode_tokens=options.max_new,
         chunk_tokens=options.prefill_chunk,
-        ids=context_ids(prompts),
+        ids=context_ids(prompts, context.nonce),
     )
     target = engine.target.info
     sizes = {
@@ -242,10 +242,10 @@ def _measure_launch(options: argparse.Namespace) -> None:
     Study("bounded_kv", engine.backend, config, context, part_name(options.launch)).write(run)
 
 
-def context_ids(prompts: PromptSet) -> tuple[int, ...]:
-    """Return the tokens that contexts are cut from: those of a set's prompts, the longest first."""
-    longest_first = sorted(prompts.prompts, key=lambda prompt: -len(prompt.ids))
-    return tuple(token for prompt in longest_first for token in prompt.ids)
+def context_ids(prompts: PromptSet, nonce: str) -> tuple[int, ...]:
+    """Return the tokens that contexts are cut from: those of a set's prompts in the order that a run's nonce draws."""
+    every = prompts.drawn(len(prompts.prompts), nonce).prompts
+    return tuple(token for prompt in every for token in prompt.ids)
 
 
 def _assembled(options: argparse.Namespace) -> list[Mapping[str, Any]]:

@@ -281,7 +281,8 @@ def measure(options: argparse.Namespace) -> Parity:
         raise ModelMismatchError(
             f"the checkpoint is {mlx.target.info.dtype} on mlx; parity in float32 needs a float32 checkpoint"
         )
-    chosen = load_prompts(options.set, Tokenizer(mlx.folder), mlx.target.info.name).spread(options.prompts or prompts)
+    known = load_prompts(options.set, Tokenizer(mlx.folder), mlx.target.info.name)
+    chosen = known.drawn(options.prompts or prompts, context.nonce)
     budget = options.max_new or budget
 
     def run() -> tuple[Parity, dict[str, Any]]:

@@ -213,7 +213,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if not reports:
         raise UsageError(f"{context.out} holds no report of samples; expected what the commands before this one wrote")
     found = {
-        path: rows_again(options, value) if value.get("kind") in ROWS else _samples_again(options, value, context.nonce)
+        path: (rows_again if value.get("kind") in ROWS else _samples_again)(options, value, context.nonce)
         for path, value in reports.items()
     }
     data = json.dumps({"schema_version": 1, "reports": found}, separators=(",", ":"), allow_nan=False)

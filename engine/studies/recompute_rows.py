@@ -10,10 +10,11 @@ import argparse
 import base64
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
 from engine.options import open_selected
@@ -25,7 +26,7 @@ POINT = ("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "
 BLOCK = ("index", "mode", "position", "drafted", "accepted")
 
 
-def points(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+def points(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """Return what each arm of a study of bytes holds at each context, all arms in this one process."""
     config, rows = report["config"], report["rows"]["points"]
     chosen = _without_drafter(options)
@@ -44,43 +45,55 @@ def points(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, 
             contexts=tuple(sorted({row["context_tokens"] for row in rows if row["arm"] == arm})),
             decode_tokens=rows[0]["decode_steps"],
             chunk_tokens=config["prefill_chunk_tokens"],
-            ids=bounded_kv.context_ids(prompts),
+            ids=bounded_kv.context_ids(prompts, nonce),
         )
         found += bounded_kv.measure_memory(engine, plan)
     again = [{name: getattr(point, name) for name in (*POINT, "token_digest")} for point in found]
     return {"target": engine.target.info.digest, "exactly": {"points": again}}
 
 
-def agreements(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
-    """Return on how many tokens and prompts both drafters of a report's prompts agree."""
+def agreements(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    """Return on how many tokens and prompts both drafters agree, and how many prompts the nonce did not draw."""
     mlx, torch = drafter_parity.both(options)
     prompts = list(_prompts(report))
     found = drafter_parity.compare(mlx, torch, prompts, report["config"]["max_new_tokens"])
     same = sum(row.mlx_tokens == row.torch_tokens for row in found.generations)
     values = {"agreed_tokens": found.agreed_tokens, "identical_generations": same}
-    return {"target": mlx.target.info.digest, "values": values}
+    strange = _strange(options, report["config"], mlx, prompts, nonce)
+    return {"target": mlx.target.info.digest, "values": values, "strange": strange}
 
 
-def blocks(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+def _strange(
+    options: argparse.Namespace, config: Mapping[str, Any], engine: Engine, prompts: Sequence[Prompt], nonce: str
+) -> int | None:
+    """Return how many prompts are none that the nonce draws of the host's set; None where the host has no such set."""
+    try:
+        drawn = _prompt_set(options, config, engine).drawn(len(prompts), nonce).prompts
+    except UsageError:
+        return None
+    return len({prompt.digest for prompt in prompts} - {prompt.digest for prompt in drawn})
+
+
+def blocks(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """Return where the blocks of a graph probe were and what of them was accepted."""
     engine = open_selected(options)
     config, count = report["config"], len(report["rows"]["blocks"])
-    prompt = _prompt_set(options, config, engine).prompts[0]
+    (prompt,) = _prompt_set(options, config, engine).drawn(1, nonce).prompts
     timed = [asdict(one) for one in single_graph.probe(engine, prompt.ids, count, math.inf, config["depth"])]
     again = [{name: one[name] for name in BLOCK} for one in timed]
     return {"target": engine.target.info.digest, "exactly": {"blocks": again}}
 
 
-ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any]], dict[str, Any]]] = {
+ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any], str], dict[str, Any]]] = {
     "bounded_kv": points,
     "drafter_parity": agreements,
     "fused_graph_probe": blocks,
 }
 
 
-def rows_again(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+def rows_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """Return what is said of one report without samples."""
-    return {"delta": 0.0, "rows": []} | ROWS[report["kind"]](options, report)
+    return {"delta": 0.0, "rows": []} | ROWS[report["kind"]](options, report, nonce)
 
 
 def _prompt_set(options: argparse.Namespace, config: Mapping[str, Any], engine: Engine) -> PromptSet:

@@ -96,7 +96,7 @@ def rows(timed: list[TimedBlock], blocks: int, limit_s: float) -> dict[str, Any]
 def options(parser: argparse.ArgumentParser) -> None:
     """Add what is timed, and for how long."""
     add_model_options(parser)
-    parser.add_argument("--set", default="code-structured", help="prompt set or file; its first prompt is used")
+    parser.add_argument("--set", default="code-structured", help="prompt set or file; one prompt of it is drawn")
     parser.add_argument("--blocks", type=positive, default=32, help="blocks to time (default: %(default)s)")
     parser.add_argument("--limit-s", type=float, default=120.0, help="seconds after which no block starts")
     parser.add_argument("--depth", type=positive, default=3, help="drafted tokens per block (default: %(default)s)")
@@ -112,7 +112,7 @@ def measure(options: argparse.Namespace) -> list[TimedBlock]:
     """
     context = RunContext.current(out=options.out)
     engine = open_selected(options)
-    chosen = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
+    chosen = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name).drawn(1, context.nonce)
     config = {
         "target": asdict(engine.target.info),
         "drafter": asdict(engine.drafter.info),

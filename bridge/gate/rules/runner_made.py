@@ -18,21 +18,22 @@ from bridge.gate.rules.arms import drawn_names
     "G2-DRAWN",
     "inputs",
     severity="violation",
-    kinds=SAMPLED,
+    kinds=(*SAMPLED, *STUDIES),
     remedy="Run it again: a host of today draws a nonce when the run begins, and its commands follow it.",
 )
 def require_draw(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The order of what was asked follows from a nonce that the runner made after the start.
 
     What is known beforehand can be prepared: answers listed, prompts chosen until they help. A request's digest is
-    known to whoever wrote the request.
+    known to whoever wrote the request. Rows without samples are compared with what the nonce draws when they are
+    measured again.
     """
     record = evidence.record
     if record is None or made_by_runner(evidence):
         return
     if record.nonce is None:
         yield Violation("the runner drew no nonce for this run", "nonce")
-    elif report.kind not in (*INTERLEAVED, *DRAWN):
+    elif report.kind in SAMPLED and report.kind not in (*INTERLEAVED, *DRAWN):
         yield Violation(f"a study of the kind {report.kind} asks in an order of its own", "/rows")
     elif report.kind in DRAWN:
         yield from _drawn_prompts(report, evidence, record.nonce)

@@ -48,9 +48,11 @@ def run(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return start
 
 
-def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(run: Any, place: Path) -> None:
+def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(
+    run: Any, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
-    code, report = run("drafter-parity", "--set", str(place / "set.json"), "--prompts", "3", "--dtype", "float32")
+    code, report = run("drafter-parity", "--set", str(place / "set.json"), "--prompts", "2", "--dtype", "float32")
     assert code == 0
     assert report["kind"] == "drafter_parity"
     assert {"mlx", "torch"} <= set(report["environment"]["versions"])
@@ -63,6 +65,16 @@ def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(run: Any,
         assert len(steps) == len(row["mlx_accepted_per_step"])
         assert row["mlx_tokens"] == row["torch_tokens"]
         assert row["mlx_accepted_per_step"] == row["torch_accepted_per_step"]
+    again = ["recompute", "--target", "target", "--drafter", "drafter", "--out", str(tmp_path), "--dtype", "float32"]
+    for nonce, strange in ((None, 0), ("another", 2)):
+        if nonce is not None:
+            monkeypatch.setenv("KAKEYA_NONCE", nonce)
+        assert eval_cli.main([*again, "--set", str(place / "set.json")]) == 0
+        found = tmp_path / "recompute.json"
+        (said,) = json.loads(found.read_text())["reports"].values()
+        found.unlink()
+        assert said["values"]["identical_generations"] == 2
+        assert said["strange"] == strange
 
 
 def test_verify_cost_keeps_every_forward_of_every_shape(run: Any) -> None:

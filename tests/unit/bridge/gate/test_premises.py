@@ -91,6 +91,14 @@ def test_a_report_that_changed_after_it_was_computed_again_is_refused():
     assert any("not the one that lay there" in f.message for f in verdict.findings)
 
 
+@pytest.mark.parametrize("name", ["drafter_parity", "bounded_kv"])
+def test_rows_that_no_nonce_drew_are_no_inputs(name):
+    case = honest(name)
+    assert all("inputs" not in claim.missing for claim in claims(case).values())
+    case.record["nonce"] = None
+    assert all("inputs" in claim.missing for claim in claims(case).values())
+
+
 def test_other_weights_confirm_nothing():
     case = honest("acceptance")
     answer = json.loads(case.raw["recompute.json"])

@@ -61,6 +61,12 @@ def test_a_spread_reaches_over_the_whole_file() -> None:
     assert len(numbered(3).spread(5).prompts) == 3
 
 
+def test_a_nonce_draws_other_prompts_in_another_order() -> None:
+    one, other = ([item.id for item in numbered(50).drawn(5, nonce).prompts] for nonce in ("a", "b"))
+    assert one == [item.id for item in numbered(50).drawn(50, "a").prompts][:5]
+    assert len({*one, *other}) > 5
+
+
 def test_a_prompt_that_tokenises_differently_is_refused(tmp_path: Path) -> None:
     good = write_set(tmp_path, token_digest={"tiny": token_digest((97, 98))}, greedy_tokens={"tiny": 7})
     loaded = load_prompts(good, Letters(), "tiny")  # type: ignore[arg-type]
