@@ -11,6 +11,7 @@ from bridge.client.page import plots
 from bridge.client.page.markup import marked, page, section, table, text
 from bridge.ids import short
 from bridge.records import ClaimResult
+from bridge.records.base import ParamValue
 
 _PLOTTED: Final = 4  # metrics with a plot of their own
 
@@ -18,13 +19,23 @@ _PLOTTED: Final = 4  # metrics with a plot of their own
 def page_of_sweep(sweep: SweptRuns) -> str:
     """Return the page of a sweep whose runs were asked."""
     rows = sweep.rows
+    ordered = sorted(rows, key=_order)
     ended = sum(row.reason != "pending" for row in rows)
     head = (
         f"<h1>Sweep {text(short(sweep.id))} {text(sweep.preset)}</h1>"
         f'<p class="verdict recorded">exploratory: {ended} of {len(rows)} runs ended</p><p>{text(EXPLORATORY)}</p>'
     )
-    parts = [head, section("Runs", *_plots(rows), _runs(rows)), section("Differences, not citable", _differing(rows))]
+    parts = [
+        head,
+        section("Runs", *_plots(ordered), _runs(ordered)),
+        section("Differences, not citable", _differing(rows)),
+    ]
     return page(f"Kakeya sweep {short(sweep.id)}", parts)
+
+
+def _order(row: SweepRow) -> tuple[list[tuple[bool, ParamValue]], int]:
+    """Return by what the runs of a page are ordered: what was set, numbers before texts, then the repeat."""
+    return [(isinstance(value, str), value) for value in row.params.values()], row.repeat
 
 
 def _plots(rows: Sequence[SweepRow]) -> Iterator[str]:

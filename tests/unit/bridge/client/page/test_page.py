@@ -153,7 +153,9 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
     page, said = page_of(requester, sent["sweep"])
     assert "exploratory: 3 of 4 runs ended" in said
     assert "svg" in page.tags
-    assert all(row["id"][-8:] in said for row in sent["runs"])
+    by_value = sorted(sent["runs"], key=lambda row: (row["params"]["lr"], row["repeat"]))
+    at = [said.rindex(row["id"][-8:]) for row in by_value]
+    assert at == sorted(at)
     assert "3.025 nats [3, 3.05], lower is better" in said
     _, of_preset = page_of(requester, "my-train")
     assert "3 runs are stored here" in of_preset
