@@ -48,20 +48,15 @@ LINES = (
     Line("stream: bytes read per committed token over acceptance; tokens per second beside native", "not built"),
     Line("paged: recall of at least .95 of native at 8 times fewer resident bytes, per task", "not built"),
     Line(
-        "f_theta: exact rows made again answer as native to 1e-4 and noise does not, per kind of layer, shared rows "
-        "included, on both backends; a cut injection is found; drafted tokens and sessions side by side are as alone",
-        f"{PYTEST} {RESTORED}",
-        lambda: ran(RESTORED),
-    ),
-    Line(
         "f_theta: frontier of recall and bytes over rank, loss and input, three seeds (contexts forwarded with the "
         "layout itself; no native prefill, no alpha)",
         "make studies AREA=restoration STUDY=restored-recall",
         frontier,
     ),
     Line(
-        "positions forwarded a step are the block; prefill at most two forwards; sessions side by side equal each "
-        "alone; identity <= 1e-4 and noise > .1 per layer kind, and cut injection is found",
-        "not built",
+        "positions forwarded a step are the block; prefill at most two forwards (one here); sessions side by side are "
+        "as each alone; identity <= 1e-4 and noise > .1 per layer kind, and cut injection is found, on both backends",
+        f"{PYTEST} {RESTORED}",
+        lambda: ran(RESTORED),
     ),
 )

@@ -114,8 +114,7 @@ def test_a_row_sees_what_it_would_by_itself_however_it_comes(loaded: Loaded, ran
     layout, target = replace(LAYOUT, rank=rank), loaded.targets[kind]
     one, other, third = (target.open((), layout, restorer) for _ in range(3))
     for sequence, count in ((one, 39), (other, 20), (third, 1)):
-        for _ in sequence.prefill(prompt[:count], 512):
-            pass
+        assert sum(forward.rows for forward in sequence.prefill(prompt[:count], 512)) == count
     while other.length < 39:
         at = other.length
         wrong = tuple((token + 1) % tiny_torch.VOCAB for token in prompt[at + 4 : at + 7])
@@ -126,6 +125,7 @@ def test_a_row_sees_what_it_would_by_itself_however_it_comes(loaded: Loaded, ran
         third.forward_block(prompt[third.length], Draft())
         third.crop(third.length)
     last = [sequence.forward_block(prompt[39], Draft()) for sequence in (one, other, third)]
+    assert [forward.rows for forward in last] == [1, 1, 1]
     assert loaded.backend.apart(last[0], last[1]) < 1e-4
     assert loaded.backend.apart(last[0], last[2]) < 1e-4
     assert one.latents.rows_made > 0
