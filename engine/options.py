@@ -6,11 +6,13 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import CommitGate, EntropyGate
+from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.ngram import LONGEST_DRAFT, NgramModel
 from engine.drafters.several import SeveralModel
 from engine.errors import UsageError
@@ -61,6 +63,13 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "`kakeya-engine distributed serve` offers, several separated by commas (needs "
         "--depth auto: each step asks one of them or ngram), or auto: the one named like the target with -dflash "
         "behind, and with --depth auto ngram beside it (default: KAKEYA_DRAFTER, else auto)",
+    )
+    parser.add_argument(
+        "--drafter-context",
+        type=positive,
+        metavar="TOKENS",
+        help="newest positions that a DFlash drafter remembers: its context takes bytes beside the target's (default: "
+        "what its config says, else 2048)",
     )
 
 
@@ -222,7 +231,28 @@ def open_selected(options: argparse.Namespace) -> Engine:
     named = from_here(getattr(options, "restoration", None))
     restoration = chosen_restoration(named, getattr(options, "cache", None), target)
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
-    return open_engine(backend, str(target), drafter, restoration=restoration)
+    engine = open_engine(backend, str(target), drafter, restoration=restoration)
+    if options.drafter_context is None:
+        return engine
+    return replace(engine, drafter=bounded(engine.drafter, options.drafter_context))
+
+
+def bounded(model: DrafterModel, context_tokens: int) -> DrafterModel:
+    """Return a drafter that remembers at most so many positions of its context.
+
+    Raises:
+        UsageError: If it keeps no context of its own.
+    """
+    if isinstance(model, SeveralModel):
+        reading = {name: bounded(each, context_tokens) for name, each in model.named.items() if each.capture}
+        if reading:
+            return replace(model, named=dict(model.named) | reading)
+    if isinstance(model, DFlashModel):
+        return model.bounded(context_tokens)
+    raise UsageError(
+        f"--drafter-context {context_tokens} with drafter {model.info.name}; expected a DFlash drafter, which alone "
+        "keeps a context beside the target's. Leave the option out"
+    )
 
 
 def chosen_drafter(asked: str | None, target: Path, *, several: bool = False) -> str | None:

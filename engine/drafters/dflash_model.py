@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from copy import copy
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Self, TypeVar
 
 from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig
 from engine.drafters.local import LocalDrafter
-from engine.errors import ObservationError
+from engine.errors import ObservationError, UsageError
 from engine.protocols import Drafter
 from engine.types import DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
@@ -116,6 +117,19 @@ class DFlashModel(ABC):
     def sampling(self, settings: Sampling) -> SampledDFlash:
         """Return the same drafter proposing by sampling, with the distribution of every proposal in its drafts."""
         return SampledDFlash(self, settings)
+
+    def bounded(self, context_tokens: int) -> Self:
+        """Return the same drafter, remembering at most the newest ``context_tokens`` positions.
+
+        Raises:
+            UsageError: If it would remember none.
+        """
+        if context_tokens < 1:
+            raise UsageError(f"a drafter's context of {context_tokens} positions; expected at least 1")
+        bounded = copy(self)
+        bounded.config = replace(self.config, context_tokens=context_tokens)
+        bounded._info = replace(self._info, settings=self._info.settings | {"context_tokens": context_tokens})
+        return bounded
 
     @abstractmethod
     def start(self, settings: Sampling | None) -> Drafter:

@@ -15,6 +15,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.errors import CacheCropError, UsageError
 from engine.loading import load_backend
+from engine.options import bounded
 from engine.stopping import Stopping
 from engine.structure.layout import POLICIES, CacheLayout
 from engine.types import Draft, Looked
@@ -120,6 +121,27 @@ def test_a_draft_tells_what_it_looked_at(loaded: Any) -> None:
     looked = draft.attention()
     assert (looked.first, len(looked.shares)) == (0, 40)
     assert 0 < max(looked.shares) <= len(drafters["qwen3"].config.layers)
+
+
+def test_a_drafter_remembers_no_more_than_it_is_told_to(loaded: Any) -> None:
+    _, targets, drafters = loaded
+    model, prompt = drafters["qwen3"].bounded(24), prompt_of(200)
+    sequence, held = targets["qwen3"].open(model.capture, CacheLayout.NATIVE), []
+    (forward,) = sequence.prefill(prompt, 512)
+    for each in (drafters["qwen3"], model):
+        drafter = each.open()
+        for start in range(0, 200, 20):
+            features = sequence.committed(forward, 200)[start : start + 20]
+            drafter.observe(start, prompt[start : start + 20], features)
+        held.append(drafter.measured_bytes())
+        assert len(drafter.ask(7, 200, 5).take().attention().shares) == min(200, each.config.context_tokens)
+    assert held[1] < held[0] / 2
+    assert model.info.settings["context_tokens"] == 24
+    assert drafters["qwen3"].info.settings["context_tokens"] > 200
+    with pytest.raises(UsageError, match="a drafter's context of 0 positions"):
+        model.bounded(0)
+    with pytest.raises(UsageError, match="--drafter-context 9 with drafter ngram; expected a DFlash drafter"):
+        bounded(NgramModel(), 9)
 
 
 def test_of_equal_pages_the_newer_are_chosen() -> None:

@@ -1,0 +1,81 @@
+"""How many secret codes each way to bound a cache finds, beside the native cache: packaged targets, prompts of 1,900.
+
+The prompt goes through the bounded cache in chunks, question included, and the answer is decoded token by token. Which
+pages are shown is chosen for each chunk and token anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from benchmarks.studies.study import Row, Study
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.drafters.none import NoDrafter
+from engine.loading import Engine, load_backend, open_engine, own_drafter, resolve_model
+from engine.measurement.selection import answered, load_prompts
+from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
+from engine.tokenizer import Tokenizer
+
+TARGETS = {"kakeya-tiny-qwen3": 5, "kakeya-tiny-gemma4": 2}
+"""Each with the layer that finds needles alone."""
+PARTS, PROMPTS, TOKENS, CHUNK = 6, 10, 28, 128
+KEPT = "sink4+window64"
+ARMS = ("native", KEPT, "exact", "recent", "bounds", "codes", "drafter", "attention")
+
+
+def layout_of(arm: str, exact: int) -> str:
+    """Return the cache layout of an arm."""
+    pages = f"{KEPT}+pages16x10"
+    named = {"exact": f"{KEPT}+exact{exact}", "codes": pages, "attention": f"{pages}+stream"}
+    return named.get(arm, arm if arm in {"native", KEPT} else f"{pages}/{arm}")
+
+
+def cases() -> Sequence[str]:
+    """Return every part of the prompts on every target and arm."""
+    return [f"{target}, {arm}, part {part}" for part in range(PARTS) for target in TARGETS for arm in ARMS]
+
+
+def run(case: str, prompts: int = PROMPTS) -> list[Row]:
+    """Return a row for every prompt: whether the code was found, and what was held and moved."""
+    target, arm, part = case.split(", ")
+    engine, layout = _engine(target), layout_of(arm, TARGETS[target])
+    tokenizer = Tokenizer(engine.folder)
+    known = [each for each in load_prompts("needle", tokenizer, target).prompts if "1900" in each.id]
+    # Neighbours in the file have their needles at neighbouring depths: each part takes every sixth prompt.
+    chosen = known[int(part.removeprefix("part ")) :: PARTS][:prompts]
+    drafter, depth = (engine.drafter, 5) if arm == "drafter" else (NoDrafter(), 0)
+    rows: list[Row] = []
+    for prompt in chosen:
+        sequence = engine.target.open(drafter.capture, CacheLayout.parse(layout))
+        proposer = drafter.open()
+        parts = Parts(sequence, proposer, engine.accept, FixedDepth(depth), engine.backend.clock)
+        steps = speculative(parts, prompt.ids, Stopping(TOKENS, frozenset(engine.target.info.stop_ids)), CHUNK)
+        tokens = [token for step in steps for token in step.tokens]
+        counts = sequence.page_counts()
+        rows.append(
+            {
+                "prompt": prompt.id,
+                "found": answered(prompt, tokenizer.decode(tokens)),
+                "kv_bytes": sequence.measured_bytes(),
+                "drafter_bytes": proposer.measured_bytes(),
+                "pool_bytes": counts.pool_bytes,
+                "index_bytes": counts.index_bytes,
+                "pages_moved": counts.pages_moved,
+                "bytes_read": counts.bytes_read,
+                "rows_shown": counts.rows_shown,
+            }
+        )
+        sequence.close()
+    return rows
+
+
+@cache
+def _engine(target: str) -> Engine:
+    folder = resolve_model(target)
+    return open_engine(load_backend("torch", "cpu"), str(folder), own_drafter(folder))
+
+
+STUDY = Study("page-recall", "How many needles does each way to bound a cache find?", cases, run)
