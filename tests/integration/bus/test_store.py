@@ -64,7 +64,7 @@ def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store
 
 
 def test_a_prune_that_was_cut_off_is_done_again_and_what_it_left_of_an_object_is_no_object(
-    store: GitStore, tmp_path: Path
+    store: GitStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     control, top = tmp_path / "state" / "control.git", tree([TreeEntry(REGULAR, b"file", blob(b"x").oid)])
     head, ref = commit(top.oid, (), 0, "x"), "refs/x/one"
@@ -74,7 +74,9 @@ def test_a_prune_that_was_cut_off_is_done_again_and_what_it_left_of_an_object_is
     for path in (control / "pruned", *(control / "refs" / "fetched").iterdir()):
         os.utime(path, (0, 0))
     store.stop_when(lambda: True)
-    store.tend()  # killed, as its runner is to end
+    with monkeypatch.context() as patched:
+        patched.setenv("PATH", f"{endless_git(tmp_path / 'bin')}:{os.environ['PATH']}")
+        store.tend()  # killed, as its runner is to end
     store.stop_when(lambda: False)
     (control / "objects" / top.oid[:2] / top.oid[2:]).unlink()
     store.obtain({ref: head.oid}, max_bytes=10**6)
@@ -83,6 +85,14 @@ def test_a_prune_that_was_cut_off_is_done_again_and_what_it_left_of_an_object_is
     store.tend()
     assert not is_half_pruned(store._repository)
     assert (control / "pruned").stat().st_mtime > 0
+
+
+def endless_git(folder: Path) -> Path:
+    """Make a folder with a git that never ends."""
+    folder.mkdir()
+    (folder / "git").write_text("#!/bin/sh\nexec sleep 1000\n")
+    (folder / "git").chmod(0o755)
+    return folder
 
 
 def test_nothing_is_pruned_where_packing_found_an_object_missing(store: GitStore, tmp_path: Path) -> None:
