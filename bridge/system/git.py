@@ -6,6 +6,7 @@ it is about a transport. Knows nothing about refs, buses or requests.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -14,6 +15,7 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Final, Protocol
 
@@ -27,6 +29,7 @@ STDERR_MAX_BYTES: Final = 64 * 1024
 _REAP_S: Final = 5.0
 _DRAIN_S: Final = 0.5  # how long a helper left behind (a shared ssh connection) may hold the pipes open
 _POLL_S: Final = 0.1
+_STARTED: Final[set[int]] = set()  # sessions that have not ended
 _CLOCK: Final = SystemClock()
 _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 # What the environment may say about a transport; every other GIT_* variable of ours is taken away.
@@ -129,8 +132,9 @@ def start(
         or _TRANSPORT.fullmatch(name) is not None
         or (keep_config and _CONFIGURATION.fullmatch(name) is not None)
     }
+    _end_all_with_us()
     try:
-        return start_piped(
+        process = start_piped(
             argv,
             env={**inherited, "LANGUAGE": "C", "LC_ALL": "C", **environment},
             cwd=cwd if os.access(cwd, os.X_OK) else None,
@@ -138,6 +142,19 @@ def start(
         )
     except InfrastructureError as error:
         raise GitError("git is not installed, or not on PATH", remedy="install git 2.36 or newer") from error
+    _STARTED.add(process.pid)
+    return process
+
+
+@cache
+def _end_all_with_us() -> None:
+    """Let no call outlive this process, whose threads it waits for: nobody would bound it any more."""
+    atexit.register(_end_all)
+
+
+def _end_all() -> None:
+    for pid in tuple(_STARTED):
+        kill(pid)
 
 
 class StopSignal:
@@ -225,14 +242,15 @@ def end(process: Process, *, graceful: bool = True) -> int:
     if not graceful:
         kill(process.pid)
     code = process.poll()
-    if code is not None:
-        return code
-    watchdog = threading.Timer(_REAP_S, kill, (process.pid,))
-    watchdog.start()
-    try:
-        return process.wait()
-    finally:
-        watchdog.cancel()
+    if code is None:
+        watchdog = threading.Timer(_REAP_S, kill, (process.pid,))
+        watchdog.start()
+        try:
+            code = process.wait()
+        finally:
+            watchdog.cancel()
+    _STARTED.discard(process.pid)
+    return code
 
 
 def kill(pid: int) -> None:

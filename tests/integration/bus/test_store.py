@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from bridge.bus.open.embedded import embedded_route, ensure_embedded
@@ -262,6 +264,28 @@ def test_the_embedded_bus_is_private_and_made_once(tmp_path: Path) -> None:
     assert path == embedded_route(tmp_path) == ensure_embedded(tmp_path, FakeClock())
     assert (path.parent.stat().st_mode & 0o777, path.stat().st_mode & 0o777) == (0o700, 0o700)
     assert len(git("for-each-ref", cwd=path).splitlines()) == 1
+
+
+def test_a_call_that_a_thread_waits_for_ends_with_its_process(tmp_path: Path) -> None:
+    code = """
+import sys, threading
+from pathlib import Path
+from bridge.system.git import collect, start
+process = start(["sleep", "1000"], {}, cwd=Path(sys.argv[1]))
+threading.Thread(target=collect, args=(process, 900.0), daemon=True).start()
+print(process.pid)
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    while is_running(int(done.stdout)):
+        time.sleep(0.02)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process goes on; one that has ended may still have an entry until it is reaped."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def test_variables_that_point_git_elsewhere_do_not_reach_it(
