@@ -180,7 +180,7 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: HostileRemote, tmp_pat
 
     seen = client.snapshot()
     tips = client.newest_claims(seen.claims, WorkBudget(CALLS_MAX))
-    assert tips[ref.id].claim.state == "terminal"
+    assert tips[ref.id].claim.state == "terminal", said
     assert [beacon.runner for _, beacon in client.read_beacons()] == ["mini"]
     assert client.view(ref.id).claim is not None
 
