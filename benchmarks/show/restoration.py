@@ -148,18 +148,6 @@ LINES = (
         lambda: ran(PROJECTED),
     ),
     Line(
-        "f_theta: frontier of recall and bytes over rank, loss and input, three seeds (contexts forwarded with the "
-        "layout itself; no native prefill, no alpha)",
-        "make studies AREA=restoration STUDY=restored-recall",
-        frontier,
-    ),
-    Line(
-        "positions forwarded a step are the block; prefill at most two forwards (one here); sessions side by side are "
-        "as each alone; identity <= 1e-4 and noise > .1 per layer kind, and cut injection is found, on both backends",
-        f"{PYTEST} {RESTORED}",
-        lambda: ran(RESTORED),
-    ),
-    Line(
         "pages: fixed pool, bit-exact in and out, crop-exact, a set per layer; policies attention, codes, bounds, "
         "drafter, recent; both backends",
         f"{PYTEST} {PAGED} {STREAMED}",
