@@ -127,9 +127,12 @@ def _is_bare(file: WorkloadFile) -> bool:
 
 
 def interpreter_of(folder: Path, file: WorkloadFile, interpreter: str) -> str:
-    """Return the absolute path of the Python that runs the folder's scripts."""
+    """Return the absolute path of the Python that runs the folder's scripts.
+
+    An environment may lie elsewhere, behind a link: a sandbox shows it where it is, and the link leads nowhere there.
+    """
     if file.environment.venv is not None:
-        return str(Path(_within(folder, file.environment.venv)) / "bin/python")
+        return str(Path(_within(folder, file.environment.venv)).resolve() / "bin/python")
     return file.environment.interpreter or interpreter
 
 

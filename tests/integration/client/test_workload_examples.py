@@ -44,6 +44,13 @@ def test_every_example_can_be_offered(examples):
     }  # fmt: skip
 
 
+def test_an_environment_behind_a_link_is_named_by_where_it_is(examples):
+    """A sandbox shows the environment, not the link."""
+    (command,) = read_folder(examples / "checks", INTERPRETER).presets["checks"].commands
+    assert (examples / "checks" / ".venv").is_symlink()
+    assert command.argv[0] == str(Path(INTERPRETER).parents[1].resolve() / "bin" / "python")
+
+
 def started(folder, program, out, python):
     """Start a program of an example as a repeat is; return its last line."""
     environment = {
