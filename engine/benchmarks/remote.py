@@ -7,13 +7,15 @@ the link would cost nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from engine.decoding.speculative import Parts, speculative
+from engine.distributed.placement import DrafterTerms
 from engine.distributed.remote_drafter import RemoteDrafter
 from engine.drafters.none import NoDrafter
+from engine.errors import UsageError
 from engine.loading import Engine
 from engine.protocols import Depth, DrafterModel, Sequence
 from engine.stopping import Stopping
@@ -51,7 +53,8 @@ class EmulatedSequence:
 class RemoteDecode:
     """One decode: its tokens, what was drafted at each step, its seconds after the first token, and its link.
 
-    ``sent`` and ``received`` are bytes by kind of message, ``answers_s`` the seconds from each ask to its draft.
+    ``sent`` and ``received`` are bytes by kind of message, ``answers_s`` the seconds from each ask to its draft,
+    of which the server computed ``drafting_s``.
     """
 
     tokens: tuple[int, ...]
@@ -60,6 +63,7 @@ class RemoteDecode:
     sent: dict[str, int]
     received: dict[str, int]
     answers_s: tuple[float, ...]
+    drafting_s: tuple[float, ...]
 
     @property
     def drafted_steps(self) -> int:
@@ -112,4 +116,28 @@ class RemoteTrial:
             sent={} if traffic is None else dict(traffic.sent),
             received={} if traffic is None else dict(traffic.received),
             answers_s=() if traffic is None else tuple(traffic.seconds),
+            drafting_s=() if traffic is None else tuple(traffic.drafting_s),
         )
+
+
+def measured_terms(node: str, decodes: Iterable[RemoteDecode]) -> DrafterTerms:
+    """Return a drafter's terms from decodes that waited for every draft.
+
+    Raises:
+        UsageError: If no draft came.
+    """
+    taken = list(decodes)
+    steps = sum(len(one.drafts) for one in taken)
+    answers = [answer for one in taken for answer in one.answers_s]
+    drafting = [draft for one in taken for draft in one.drafting_s]
+    if not answers:
+        raise UsageError(f"no draft came from {node}; nothing was measured. Try more prompts or tokens")
+    decode_s, committed = sum(one.decode_s for one in taken), sum(len(one.tokens) - 1 for one in taken)
+    draft_s = sum(drafting) / len(drafting)
+    return DrafterTerms(
+        node=node,
+        committed=committed / steps,
+        verify_s=max(0.0, decode_s - sum(answers)) / steps,
+        draft_s=draft_s,
+        link_s=sum(answers) / len(answers) - draft_s,
+    )

@@ -11,11 +11,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from engine.benchmarks.delay_proxy import DelayedLink
-from engine.benchmarks.remote import RemoteDecode, RemoteTrial
+from engine.benchmarks.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.boundary import guarded
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
+from engine.distributed.placement import PlacementSnapshot, plan
 from engine.distributed.served import serve_dflash, serve_ngram
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
@@ -32,6 +33,7 @@ VERBS = {
     "serve": "offer a drafter on a port of this machine until interrupted",
     "verify": "compare drafts and output with the drafter here, in another process, and with plain decoding",
     "demo": "complete a prompt with the drafter in another process, and say what crossed the link",
+    "plan": "measure what a remote drafter brings and costs here, and say whether it is worth asking",
     "bench": "plain decoding, the drafter here, and the drafter behind links of several round-trip times",
 }
 LOOPBACK = "127.0.0.1:0"
@@ -58,10 +60,13 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
-    built.add_argument("--depth", type=positive, default=3, help="verify: tokens drafted a step (default: %(default)s)")
+    built.add_argument("--depth", type=positive, default=3, help="verify, plan: tokens a draft (default: %(default)s)")
     built.add_argument("--rtt", default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)")
     built.add_argument(
-        "--target-ms", type=float, default=0.0, help="bench: emulate a target that takes so long a token (default: 0)"
+        "--target-ms",
+        type=float,
+        default=0.0,
+        help="bench, plan: emulate a target this slow a token (default: 0)",
     )
     return built
 
@@ -69,7 +74,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run a verb; verify exits 1 where anything differs."""
     options = parser().parse_args(argv)
-    verbs = {"serve": _serve, "verify": _verify, "demo": _demo, "bench": _bench}
+    verbs = {"serve": _serve, "verify": _verify, "demo": _demo, "plan": _plan, "bench": _bench}
     return guarded(lambda: verbs[options.verb](options))
 
 
@@ -188,6 +193,21 @@ def _demo(options: argparse.Namespace) -> int:
         said = "the tokens of plain decoding" if drafted.tokens == plain.tokens else "OTHER TOKENS than plain decoding"
         print(f"[{remote.info.name} at {address}: {said}; {_figures(drafted)}]", file=sys.stderr)
     return 0 if drafted.tokens == plain.tokens else 1
+
+
+def _plan(options: argparse.Namespace) -> int:
+    engine, prompts = _opened(options)
+    trial = RemoteTrial(engine, options.max_new, options.target_ms / 1e3)
+    with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
+        depth = FixedDepth(min(options.depth, longest_draft(remote)), waits=True)
+        # The first prompt of each warms both ways up.
+        plain = [trial.decode(prompt.ids, None, FixedDepth(0)) for prompt in (prompts[0], *prompts)][1:]
+        there = [trial.decode(prompt.ids, remote, depth) for prompt in (prompts[0], *prompts)][1:]
+        plain_s = sum(one.decode_s for one in plain) / sum(len(one.drafts) for one in plain)
+        placement = plan(PlacementSnapshot(plain_s, (measured_terms(address, there),)))
+    print("\n".join(placement.reasons))
+    print("no remote drafter" if placement.node is None else f"ask {placement.node}")
+    return 0
 
 
 def _bench(options: argparse.Namespace) -> int:

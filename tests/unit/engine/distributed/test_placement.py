@@ -1,0 +1,64 @@
+"""The planner's answer: measured terms in, one node or none out, the same for every order of the same snapshot."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.distributed.placement import MARGIN, DrafterTerms, PlacementSnapshot, plan
+
+NEAR = DrafterTerms("near", committed=2.8, verify_s=0.042, draft_s=0.003, link_s=0.001)
+FAR = replace(NEAR, node="far", link_s=0.150)
+seconds = st.floats(0.0, 0.2)
+terms = st.builds(
+    DrafterTerms,
+    node=st.sampled_from("abcdef"),
+    committed=st.floats(1.0, 8.0),
+    verify_s=st.floats(0.001, 0.2),
+    draft_s=seconds,
+    link_s=seconds,
+    overlap_s=seconds,
+    misfit=st.sampled_from(["", "", "another tokenizer"]),
+)
+
+
+def test_a_near_drafter_is_asked_and_a_far_one_is_none() -> None:
+    assert plan(PlacementSnapshot(0.040, (FAR, NEAR))).node == "near"
+    assert plan(PlacementSnapshot(0.040, (FAR,))).node is None
+    assert plan(PlacementSnapshot(0.040, ())).node is None
+
+
+def test_what_does_not_fit_is_never_asked_and_says_why() -> None:
+    placement = plan(PlacementSnapshot(0.040, (replace(NEAR, misfit="another tokenizer"),)))
+    assert (placement.node, placement.reasons) == (None, ("near: another tokenizer",))
+
+
+def test_every_term_of_the_inequality_is_said() -> None:
+    (said,) = plan(PlacementSnapshot(0.040, (replace(FAR, overlap_s=0.04),))).reasons
+    for part in ("2.80 committed", "40.0 ms plain", "42.0 verify", "3.0 draft", "150.0 link", "40.0 overlap", "0.72x"):
+        assert part in said
+
+
+def test_noise_does_not_move_the_drafter_in_use() -> None:
+    other = replace(NEAR, node="other", committed=NEAR.committed * 1.03)
+    assert plan(PlacementSnapshot(0.040, (NEAR, other), in_use="near")).node == "near"
+    assert plan(PlacementSnapshot(0.040, (NEAR, other))).node == "other"
+    assert plan(PlacementSnapshot(0.040, (NEAR, replace(other, committed=3.2)), in_use="near")).node == "other"
+
+
+@given(st.lists(terms, max_size=6, unique_by=lambda each: each.node), st.floats(0.001, 0.2), st.integers())
+def test_every_order_of_a_snapshot_gives_one_answer_that_holds(drafters, plain_s: float, seed: int) -> None:
+    shuffled = drafters[:]
+    random.Random(seed).shuffle(shuffled)
+    first, second = (plan(PlacementSnapshot(plain_s, tuple(each))) for each in (drafters, shuffled))
+    assert first == second
+    gains = {each.node: each.gain(plain_s) for each in drafters}
+    if first.node is None:
+        assert all(gain < MARGIN for gain in gains.values())
+    else:
+        assert gains[first.node] == pytest.approx(max(gains.values()))
+        assert gains[first.node] >= MARGIN
