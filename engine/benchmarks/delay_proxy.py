@@ -7,28 +7,20 @@ prints the port it listens at and ends with its standard input.
 from __future__ import annotations
 
 import asyncio
-import subprocess
 import sys
 import time
+
+from engine.isolation.children import ServingChild
 
 READ_BYTES = 1 << 18
 
 
-class DelayedLink:
+class DelayedLink(ServingChild):
     """The proxy as a process in front of an address ``127.0.0.1:PORT``."""
 
     def __init__(self, address: str, round_trip_ms: float) -> None:
-        command = [sys.executable, "-m", "engine.benchmarks.delay_proxy", address, f"{round_trip_ms:g}"]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        line = self._process.stdout.readline() if self._process.stdout is not None else ""
-        self.address = f"127.0.0.1:{int(line)}"
-
-    def close(self) -> None:
-        """End it."""
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-        self._process.wait()
+        super().__init__("the delayed link", "engine.benchmarks.delay_proxy", [address, f"{round_trip_ms:g}"])
+        self.address = f"127.0.0.1:{int(self.said)}"
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one_way_s: float) -> None:

@@ -1,7 +1,7 @@
-"""The engine's one door to child processes: start one, ask it in JSON lines, end it.
+"""The engine's one door to child processes: start one, ask it in JSON lines or hear where it serves, end it.
 
-Used where two codes must not share a process. A child gets a pipe to be asked on and one to answer on, writes its
-output where ours goes, and ends with us because its standard input does. Knows nothing about what is asked.
+Used where two codes must not share a process. A child that is asked gets a pipe for that and one to answer on, and
+writes its output where ours goes. Each ends with us because its standard input does. Knows nothing about what is asked.
 """
 
 from __future__ import annotations
@@ -81,12 +81,50 @@ class ChildProcess:
 
     def close(self) -> None:
         """End it: close what it reads, then wait; a child that does not end is killed."""
-        if self._process.stdin is not None:
-            with suppress(OSError):  # it has ended already, which is what is wanted
-                self._process.stdin.close()
-        try:
-            self._process.wait(_END_WALL_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        _end(self._process)
         self._answers.close()
+
+
+class ServingChild:
+    """A module that runs as a program of its own, and writes a line once it can be reached.
+
+    Args:
+        name: for messages.
+        module: what ``python -m`` runs; nothing of the current directory comes before it.
+        arguments: its own.
+
+    Attributes:
+        said: the line, without its end.
+
+    Raises:
+        ChildError: it could not be started, or ended without one.
+    """
+
+    def __init__(self, name: str, module: str, arguments: Sequence[str]) -> None:
+        command = [sys.executable, "-P", "-m", module, *arguments]
+        try:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        except OSError as error:
+            raise ChildError(f"{name}: cannot start {sys.executable}: {error}") from error
+        line = "" if self.process.stdout is None else self.process.stdout.readline()
+        if not line:
+            self.close()
+            raise ChildError(f"{name} ended with code {self.process.returncode} instead of serving")
+        self.said = line.rstrip("\n")
+
+    def close(self) -> None:
+        """End it: its standard input ends; one that does not end is killed."""
+        _end(self.process)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+def _end(process: subprocess.Popen[Any]) -> None:
+    if process.stdin is not None:
+        with suppress(OSError):  # it has ended already, which is what is wanted
+            process.stdin.close()
+    try:
+        process.wait(_END_WALL_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
