@@ -318,6 +318,7 @@ ensure_environment() { # prefix
     right "environment: $prefix"
   elif [ "$MODE" = check ]; then
     wrong "environment: $prefix/bin/kakeya-runner does not run" "run this script again without --check"
+    return
   else
     act "make the environment $prefix with $PYTHON" "$PYTHON" -m venv "$prefix"
     if [ -n "$CONSTRAINTS" ]; then
