@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from pathlib import Path
@@ -32,6 +33,14 @@ def need_sandbox(executor, missing):
             pytest.skip("becoming another user needs root")
 
     return need
+
+
+@pytest.fixture
+def only_mounts(tmp_path_factory):
+    """No other test changes, or compares, what is mounted on this machine meanwhile."""
+    with (tmp_path_factory.getbasetemp().parent / "mounts.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

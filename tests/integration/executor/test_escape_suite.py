@@ -21,7 +21,7 @@ pytestmark = [
 ]
 
 
-def test_some_hundred_ways_out_of_a_run_of_another_user_reach_nothing(need_sandbox):
+def test_some_hundred_ways_out_of_a_run_of_another_user_reach_nothing(need_sandbox, only_mounts):
     need_sandbox("other_user")
     found, files = situations.SITUATIONS["other user"]()
 
@@ -61,7 +61,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("hole", EXPECTED)
-def test_the_probes_find_a_hole_that_was_dug(need_sandbox, monkeypatch, hole):
+def test_the_probes_find_a_hole_that_was_dug(need_sandbox, only_mounts, monkeypatch, hole):
     need_sandbox("other_user")
     uid = situations.OTHER_UID
     with situations.new_folder() as folder, host_scene(folder, uid) as scene:

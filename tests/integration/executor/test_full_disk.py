@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def small_disk(tmp_path, missing):
+def small_disk(tmp_path, missing, only_mounts):
     """A folder on a file system with 32 MiB more than what a run must leave free."""
     folder = tmp_path / "small"
     folder.mkdir()
