@@ -71,4 +71,3 @@ def test_explain_names_the_commit_that_a_revision_is(clone):
     assert ran.returncode == 0, ran.stderr
     base = clone.git("rev-parse", "HEAD~1").strip()
     assert f"parameter base = {base} (command line)" in ran.stdout
-    assert ran.stdout.count("--confirm") == 1
