@@ -1,7 +1,8 @@
 """Deliver a built result: one compare-and-swap that ends the run, a copy on the request branch, word to the site.
 
 Every step is in the journal before the next begins, so any of them can be repeated after a crash. A notification that
-a crash interrupted is given again by the next runner, so the site has to bear a repetition.
+a crash interrupted is given again by the next runner, so the site has to bear a repetition. The owner's notify program
+is handed results in their order and runs beside all this: one that it had not told of when the runner crashed is lost.
 """
 
 from __future__ import annotations
