@@ -37,7 +37,7 @@ limits.wall_s = 420.0
 ratio = { commits = ["bench.py"] }
 """
 _BENCH: Final = "total = 0\nfor number in range({rounds}):\n    total += number * number % 7\nprint(total)\n"
-_ROUNDS: Final = 6_000_000  # half a second: beside it the start of an interpreter is short, so a tenth more is a tenth
+_ROUNDS: Final = 2_000_000  # half a second: beside it the start of an interpreter is short, so a tenth more is a tenth
 
 
 def cases() -> list[str]:
