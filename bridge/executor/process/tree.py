@@ -84,22 +84,25 @@ class ProcessTree:
     def usage(self, *, memory_bound: int, processes_bound: int) -> Usage:
         """Measure the living members; pages they share count once when counting them often would break the bound.
 
+        To count pages once takes a second where there are millions, so it is not asked where one member's own break it.
         Too many members are only counted: measuring a tree that doubles every few milliseconds would let it grow on.
         """
         members = self._members_now()
         if len(members) > processes_bound:
             return Usage(len(members), 0, self.cpu_s, len(members), frozenset(self.seen))
-        rss = tasks = 0
+        rss = tasks = most_own = 0
         # The dead count too: whoever collected them has their time, and the root collects the orphans.
         cpu_s = self._collected_s()
         for process in members:
             with contextlib.suppress(psutil.Error), process.oneshot():
-                rss += process.memory_info().rss
+                memory = process.memory_info()
+                rss += memory.rss
+                most_own = max(most_own, memory.rss - getattr(memory, "shared", memory.rss))
                 tasks += process.num_threads()
                 times = process.cpu_times()
                 cpu_s += times.user + times.system + times.children_user + times.children_system
         self.cpu_s = max(self.cpu_s, cpu_s)
-        if rss > memory_bound:
+        if most_own <= memory_bound < rss:
             rss = min(rss, _shared_once(members))
         return Usage(len(members), rss, self.cpu_s, tasks, frozenset(self.seen))
 

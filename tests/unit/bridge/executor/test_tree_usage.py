@@ -1,0 +1,72 @@
+"""How much memory a tree of processes has, measured on real ones."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+
+import pytest
+
+from bridge.executor.process import tree
+from bridge.limits import MIB
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages that processes share are told apart on Linux")
+_FORK = multiprocessing.get_context("fork")
+
+
+def _hold(kept: bytes | None, size: int, ready, end) -> None:
+    own = b"x" * size
+    ready.send(len(own) + len(kept or b""))
+    end.recv()
+
+
+@pytest.fixture
+def held():
+    """Start processes that hold memory of their own, or what they got by the fork."""
+    started = []
+
+    def hold(size: int, kept: bytes | None = None) -> None:
+        ready, end = _FORK.Pipe(duplex=False), _FORK.Pipe(duplex=False)
+        process = _FORK.Process(target=_hold, args=(kept, size, ready[1], end[0]))
+        process.start()
+        started.append((process, end[1]))
+        assert ready[0].recv() >= size
+
+    yield hold
+    for process, end in started:
+        end.send(None)
+        process.join()
+
+
+def _asked(monkeypatch) -> list[int]:
+    """Count how often pages are counted once, which walks every page of the tree."""
+    calls, real = [], tree._shared_once
+
+    def counted(members):
+        calls.append(len(list(members)))
+        return real(members)
+
+    monkeypatch.setattr(tree, "_shared_once", counted)
+    return calls
+
+
+def test_one_process_that_breaks_the_bound_alone_is_not_looked_at_page_by_page(held, monkeypatch):
+    calls = _asked(monkeypatch)
+    held(192 * MIB)
+    used = tree.ProcessTree(os.getpid(), "nobody").usage(memory_bound=128 * MIB, processes_bound=512)
+    assert used.rss_bytes > 192 * MIB
+    assert calls == []
+
+
+def test_pages_that_several_processes_share_count_once(held, monkeypatch):
+    calls, kept = _asked(monkeypatch), b"x" * (96 * MIB)
+    for _ in range(3):
+        held(0, kept)
+    whole = tree.ProcessTree(os.getpid(), "nobody")  # this process may have other children
+    used = whole.usage(memory_bound=sys.maxsize, processes_bound=512)
+    assert used.rss_bytes > 3 * 96 * MIB
+    assert calls == []
+    once = whole.usage(memory_bound=used.rss_bytes - 1, processes_bound=512)
+    assert len(calls) == 1
+    assert once.rss_bytes < used.rss_bytes - 96 * MIB
