@@ -32,9 +32,7 @@ def measure(repeats: int = 15) -> list[Figure]:
         spent: list[float] = []
         timings = interleave({"floor": floor(folder / "floor"), "run": lambda: spent.append(run_once(site))}, repeats)
     finally:
-        for process in site.runners:
-            process.terminate()
-            process.wait(timeout=60)
+        site.end()
         shutil.rmtree(folder, ignore_errors=True)
     added = Timing(tuple(spent[-repeats:]))  # the first ones were the warm-up
     beside = timings["floor"]

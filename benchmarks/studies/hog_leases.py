@@ -128,10 +128,7 @@ def _site(hog: str) -> Iterator[Site]:
         try:
             yield site
         finally:
-            for process in site.runners:
-                process.terminate()
-            for process in site.runners:
-                process.wait(timeout=60)
+            site.end()
 
 
 def run(case: str) -> list[Row]:

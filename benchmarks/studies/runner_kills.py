@@ -164,10 +164,7 @@ def _site(lease_s: float) -> Iterator[Site]:
         try:
             yield site
         finally:
-            for process in site.runners:
-                process.terminate()
-            for process in site.runners:
-                process.wait(timeout=60)
+            site.end()
 
 
 STUDY = Study("runner-kills", "Is a run lost or repeated when its runner or its supervisor is killed?", cases, run)

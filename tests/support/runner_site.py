@@ -138,6 +138,13 @@ class Site:
         self.runners.append(process)
         return process
 
+    def end(self) -> None:
+        """Ask every runner to end, and wait until all have."""
+        for process in self.runners:
+            process.terminate()
+        for process in self.runners:
+            process.wait(timeout=60)
+
     def ask(self, preset: str = "count", **changes: object) -> RequestRef:
         bus = self.requester()
         return push(bus, make_request(bus.identity().bus_id, preset, **changes))
