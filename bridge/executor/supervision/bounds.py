@@ -207,7 +207,7 @@ class Bounds:
         if use.path_bytes:
             most = os.pathconf(self._root, "PC_PATH_MAX")
             hit = LimitHit(limit="path_bytes", bound=most, observed=use.path_bytes, action="killed")
-            said = f"a folder's path has {use.path_bytes:,} bytes, and what is in it cannot be counted from {most:,} on"
+            said = f"a path has {use.path_bytes:,} bytes, and nothing can be counted from {most:,} on"
             return Stop("limit", said, hit, graceful=False)
         if not use.complete:
             return _over("output_files", self.limits.output_files, use.files - self._disk_before.files, "limit")

@@ -188,6 +188,27 @@ def test_folders_too_deep_to_be_looked_into_end_a_run(tmp_path, clock):
     assert remove_tree(tmp_path)
 
 
+def test_a_file_that_no_path_reaches_is_not_counted_as_empty(tmp_path):
+    folder, length = os.open(tmp_path, os.O_RDONLY), len(os.fsencode(tmp_path))
+    while length < os.pathconf(tmp_path, "PC_PATH_MAX") - 300:
+        os.mkdir("d" * 100, dir_fd=folder)
+        inner = os.open("d" * 100, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder, length = inner, length + 101
+    for _ in range(2):
+        os.mkdir("e" * 90, dir_fd=folder)
+        inner = os.open("e" * 90, os.O_RDONLY, dir_fd=folder)
+        os.close(folder)
+        folder = inner
+    file = os.open("f" * 240, os.O_CREAT | os.O_WRONLY, dir_fd=folder)
+    os.write(file, b"x" * 65536)
+    os.close(file)
+    os.close(folder)
+    use = disk_use(tmp_path, stop_at_files=1000)
+    assert (use.complete, use.path_bytes > os.pathconf(tmp_path, "PC_PATH_MAX") - 1) == (False, True)
+    assert remove_tree(tmp_path)
+
+
 def test_counting_follows_no_link_and_counts_what_a_sparse_file_occupies(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path)
     with (tmp_path / "sparse").open("wb") as file:
