@@ -90,7 +90,8 @@ def _keep_only_kept(repository: BareRepository, lost: list[Path]) -> None:
     for path in (*lost, *(repository.path / FETCHED).glob("*")):
         path.unlink(missing_ok=True)
     for path in _refs(repository):
-        if repository.run(["rev-list", "--objects", "--quiet", path.read_text("ascii").strip()]).exit_code != 0:
+        # One that was killed says nothing about what is here: a result that waits for its delivery stays.
+        if _run(repository, ["rev-list", "--objects", "--quiet", path.read_text("ascii").strip()], None).exit_code > 0:
             path.unlink(missing_ok=True)
     _delete_unreachable(repository, "now", None)
 
