@@ -130,9 +130,12 @@ class Recovery:
     def leave(self, run_id: str, tip: str | None = None) -> None:
         """Leave a run to its new owner, whose claim is at this tip, and keep nothing of it that is for the bus."""
         self._state.journal.append("fenced", run_id, tip)
-        with self._link.lock:
-            self._link.bus.forget(run_id)
-        self.give_up(run_id)
+        self.give_up(run_id)  # first: it takes the machine from its new owner, and the bus may hang
+        try:
+            with self._link.lock:
+                self._link.bus.forget(run_id)
+        except (InfrastructureError, OSError) as error:
+            for_run(self._log, run_id).warning("what was kept for the bus stays: %s", error)
 
     def give_up(self, run_id: str) -> None:
         """End what still goes on of a run that is not ours any more; keep what it came to, readable on this host."""
