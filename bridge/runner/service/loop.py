@@ -94,7 +94,7 @@ class Runner:
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
-        self._upkeep = Upkeep(link, clock=clock, tasks=tasks, stopping=stopping, log=log)
+        self._upkeep = Upkeep(link, clock=clock, tasks=tasks, is_ending=self.asked_to_end, log=log)
         self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)
         self._slots = RunSlots(rules.policy.slots, machine.cards, state.folder.runs)
         self._active: dict[str, Task] = {}

@@ -160,10 +160,11 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     """
     runner.state.folder.stop.unlink(missing_ok=True)
     runner.step(only=branch)
-    while runner.busy and not runner.stopping.is_set():
+    while runner.busy and not runner.asked_to_end():
         runner.wait()
     runner.join()
-    runner.tend()
+    if not runner.asked_to_end():
+        runner.tend()
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
+from collections.abc import Callable
 
 from bridge.errors import InfrastructureError
 from bridge.limits import UPKEEP_EVERY_S
@@ -19,15 +19,15 @@ class Upkeep:
         link: the bus.
         clock: times the rounds.
         tasks: runs a round beside the polling.
-        stopping: ends a round early; it is gone on with after the next start.
+        is_ending: returns whether the runner was asked to end; that ends a round early, and the next start goes on.
         log: takes what happens.
     """
 
     def __init__(
-        self, link: BusLink, *, clock: Clock, tasks: Tasks, stopping: threading.Event, log: logging.Logger
+        self, link: BusLink, *, clock: Clock, tasks: Tasks, is_ending: Callable[[], bool], log: logging.Logger
     ) -> None:
         self._link, self._clock, self._tasks = link, clock, tasks
-        self._stopping, self._log = stopping, log
+        self._is_ending, self._log = is_ending, log
         self._due_s = clock.steady_s()
         self._going = False
 
@@ -41,7 +41,7 @@ class Upkeep:
         """Do one round here and now."""
         try:
             bus = self._link.beside().bus
-            bus.stop_when(self._stopping.is_set)
+            bus.stop_when(self._is_ending)
             bus.tend()
         except (InfrastructureError, OSError) as error:
             self._log.warning("its copies of the bus could not be packed and pruned: %s", error)
