@@ -89,7 +89,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     sd = None if decision.ratio is None else decision.ratio.sd
     shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
     shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
-    shown += _unseen(report, evidence, own)
+    shown += unseen(report, evidence, own)
     return ClaimDraft(
         id="decode_speedup",
         role="primary",
@@ -119,7 +119,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     )
 
 
-def _unseen(report: Report, evidence: Evidence, own: Series) -> str:
+def unseen(report: Report, evidence: Evidence, own: Series) -> str:
     """Return the words for work that no source told the runner of; none where it was seen, or nobody was to look."""
     device = accelerator_of(report)
     if device is None:
@@ -156,6 +156,7 @@ def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
     bounds, pooled = found.shown, found.pooled
     shown = f"{bounds.value:.1f} tokens/s [{bounds.low:.1f}, {bounds.high:.1f}] 95 %, {pooled.launches} launches, "
     shown += wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    shown += unseen(report, evidence, own)
     few = wording.too_few(pooled.launches, own.rule.least, None)
     return ClaimDraft(
         id="baseline_tokens_per_s",

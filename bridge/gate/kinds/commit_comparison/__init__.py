@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
-from bridge.gate.claims.speed import noise_floor, time_ratio
+from bridge.gate.claims.speed import noise_floor, time_ratio, unseen
 from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
 from bridge.gate.facts.samples import Arms, arms_of, within
 from bridge.gate.interface import Evidence, Report, Violation
@@ -36,6 +36,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     said = f"head is slower than base by more than {margin * 100:.0f} %" if slower else _not_slower(bounds, margin)
     shown = wording.shown(bounds, pooled.launches, looks=found.looks)
     shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    shown += "" if own is None else unseen(report, evidence, own)
     return ClaimDraft(
         id="decode_speedup",
         role="primary",
@@ -50,7 +51,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
         arms=() if own is None else own.plan.arms[::-1],
         detail={
             "slower": slower,
-            "effect": "slower" if slower else wording.effect(bounds),
+            "effect": _effect(bounds, slower=slower),
             "over": "launches",
             "attempts": pooled.sittings,
             "looks": found.looks,
@@ -59,6 +60,12 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "summary": f"{said}: {shown}",
         },
     )
+
+
+def _effect(bounds: ShownInterval, *, slower: bool) -> str:
+    """Return the word for the head: slower only by more than the margin."""
+    said = wording.effect(bounds)
+    return "slower" if slower else wording.NO_DIFFERENCE if said == "slower" else said
 
 
 def _not_slower(bounds: ShownInterval, margin: float) -> str:

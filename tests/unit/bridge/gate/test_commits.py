@@ -142,6 +142,12 @@ def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(s
     assert (found.detail["slower"], found.n) == (slower > 1.1, 10)
 
 
+def test_a_head_that_is_slower_within_the_margin_is_not_called_slower():
+    found = claim(judged(taking_turns(1.04)))
+    assert found.interval[1] < 0.98
+    assert (found.detail["slower"], found.detail["effect"]) == (False, "no difference shown")
+
+
 def test_too_few_launches_of_two_commits_carry_no_claim():
     case = taking_turns(1.2)
     case.record["launches"] = case.record["launches"][:6]
