@@ -75,9 +75,9 @@ class ObservedRows:
                 break
             observed.data, observed.features = self._pack(observed.features), None
 
-    def since(self, position: int) -> list[Observed]:
-        """Return what was committed from ``position`` on, or as far back as is kept where that is later."""
-        return [observed for observed in self._kept if observed.end > position]
+    def since(self, position: int, until: int) -> list[Observed]:
+        """Return what was committed from ``position`` on, or as far back as is kept, and before ``until``."""
+        return [observed for observed in self._kept if observed.end > position and observed.start < until]
 
     def reaches(self, position: int) -> bool:
         """Say whether everything from ``position`` on is kept, cut there."""

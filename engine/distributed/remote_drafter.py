@@ -125,15 +125,16 @@ class RemoteDrafter(LocalDrafter):
         Raises:
             ObservationError: If the positions do not follow those observed so far.
         """
-        self._history.add(start, tokens, features)
+        with self._changed:  # the reader's thread sends from it when a session opens
+            self._history.add(start, tokens, features)
 
     def ask(self, bonus: int, position: int, count: int) -> Asked | Draft:
         """Send what the context lacks, and ask; returns at once."""
         block = self._model.offer.info.block_size
         count = min(count, block - 1) if block else count
-        # In this thread: an array belongs to the thread that made it.
-        self._history.pack()
         with self._changed:
+            # In this thread: an array belongs to the thread that made it.
+            self._history.pack()
             now_s = self._model.now_s()
             if self._silent_since_s is not None and now_s - self._silent_since_s > self._model.patience_s:
                 self._drop(SILENT)
@@ -156,8 +157,9 @@ class RemoteDrafter(LocalDrafter):
         Raises:
             CacheCropError: If rows that the context would show then are gone.
         """
-        left = self._history.rewind(length)
-        self.close()
+        with self._changed:
+            left = self._history.rewind(length)
+            self.close()
         return left
 
     def close(self) -> None:
@@ -245,7 +247,7 @@ class RemoteDrafter(LocalDrafter):
 
     def _send(self, session: _Session, wanted: _Wanted) -> None:
         """Send what was committed since the last block, cut into blocks, and the ask with the last of them."""
-        parts = _blocks_of(self._history.since(session.sent))
+        parts = _blocks_of(self._history.since(session.sent, wanted.position))
         marks = session.marks if session.marks is not None else {}
         token_hash = marks[session.sent].copy() if session.sent in marks else TokenHash()
         for index, part in enumerate(parts):
