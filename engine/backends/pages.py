@@ -33,7 +33,8 @@ class Pool:
 
     def hold(self, wanted: Sequence[int], page: Callable[[int], Rows]) -> None:
         """Hold these pages, at least as many as before, and no others; ``page`` reads one that is not here."""
-        here = {number: place for number, place in self.places.items() if number in set(wanted)}
+        # What is overwritten is forgotten first: a page that cannot be read must leave no other under its number.
+        self.places = here = {number: place for number, place in self.places.items() if number in set(wanted)}
         free = [place for place in range(len(wanted)) if place not in set(here.values())]
         for number, place in zip((number for number in wanted if number not in here), free, strict=True):
             keys, values = page(number)
@@ -44,7 +45,6 @@ class Pool:
             self._store.write(parts, place * self.page_rows, (place + 1) * self.page_rows)
             here[number] = place
             self.moved += 1
-        self.places = here
 
     def page(self, number: int) -> Rows:
         """Return the rows of a page that is here."""
