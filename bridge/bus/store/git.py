@@ -28,7 +28,7 @@ from bridge.bus.store.interface import (
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
-from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, prune, recover, tidy
+from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend
 from bridge.errors import GivenUpError, InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
@@ -174,8 +174,7 @@ class GitStore:
 
     def tend(self) -> None:
         """Pack what is many, and delete what was fetched or pushed long ago; see the interface."""
-        tidy(self._repository, self._stop(0.0))
-        prune(self._repository, _KEPT_S, self._stop(0.0))
+        tend(self._repository, _KEPT_S, self._stop(0.0))
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""

@@ -15,6 +15,7 @@ from typing import Final
 
 from bridge.limits import GIT_UPKEEP_WALL_S
 from bridge.system.clock import SystemClock
+from bridge.system.durable import NameLock
 from bridge.system.git import CallStop, Finished
 from bridge.system.gitrepository import BareRepository
 
@@ -24,7 +25,20 @@ _LOOSE_MANY: Final = 2560
 _PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
 _PRUNE_EVERY_S: Final = 24 * 3600.0
 _PRUNING: Final = "pruning"
+_LOCK: Final = "upkeep.lock"
 _OID = re.compile(r"[0-9a-f]{40}\n")
+
+
+def tend(repository: BareRepository, older_than_s: float, stop: CallStop | None = None) -> None:
+    """Do what `tidy` and `prune` do, unless somebody else does it for this repository now.
+
+    Two that prune at once share the mark which says that an object may be here without what it leads to, and the first
+    to end would take it from the other.
+    """
+    with _alone(repository) as alone:
+        if alone:
+            tidy(repository, stop)
+            prune(repository, older_than_s, stop)
 
 
 def tidy(repository: BareRepository, stop: CallStop | None = None) -> None:
@@ -76,18 +90,25 @@ def recover(repository: BareRepository) -> None:
     booted_s = clock.now().timestamp() - clock.steady_s()
     if (stamp.exists() and stamp.stat().st_mtime > booted_s) or not os.access(repository.path, os.W_OK):
         return
-    damaged = [path for path in repository.objects.glob("??/" + "?" * 38) if not _is_deflated(path)]
-    for path in damaged:
-        path.unlink(missing_ok=True)
-    lost = [ref for ref in _refs(repository) if not _leads_somewhere(repository, ref)]
-    if damaged or lost:
-        _keep_only_kept(repository, lost)
+    if any(_damaged(repository)):
+        with _alone(repository) as alone:
+            if not alone:
+                return  # it is being cleared, and what fails of it meanwhile is tried again
+            _keep_only_kept(repository)
     stamp.touch()
 
 
-def _keep_only_kept(repository: BareRepository, lost: list[Path]) -> None:
-    """Delete these refs and all that spare a fetch, and every object that nothing leads to any more."""
-    for path in (*lost, *(repository.path / FETCHED).glob("*")):
+def _damaged(repository: BareRepository) -> Iterator[Path]:
+    """Yield the objects that are empty, then the refs that lead nowhere."""
+    yield from (path for path in repository.objects.glob("??/" + "?" * 38) if not _is_deflated(path))
+    yield from (ref for ref in _refs(repository) if not _leads_somewhere(repository, ref))
+
+
+def _keep_only_kept(repository: BareRepository) -> None:
+    """Delete what is damaged, all refs that spare a fetch, and every object that nothing leads to any more."""
+    for path in _damaged(repository):
+        path.unlink(missing_ok=True)
+    for path in (repository.path / FETCHED).glob("*"):
         path.unlink(missing_ok=True)
     for path in _refs(repository):
         # One that was killed says nothing about what is here: a result that waits for its delivery stays.
@@ -115,6 +136,17 @@ def _delete_unreachable(repository: BareRepository, expiry: str, stop: CallStop 
             return False
     mark.unlink(missing_ok=True)
     return True
+
+
+@contextlib.contextmanager
+def _alone(repository: BareRepository) -> Iterator[bool]:
+    """Hold the lock of a repository's upkeep; tell whether it was free."""
+    lock = NameLock(repository.path / _LOCK)
+    held = lock.try_acquire()
+    try:
+        yield held
+    finally:
+        lock.release()
 
 
 def _run(repository: BareRepository, call: list[str], stop: CallStop | None) -> Finished:

@@ -19,6 +19,7 @@ from bridge.bus.store.interface import MalformedObjectError, MissingObjectError,
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import is_half_pruned
 from bridge.errors import KakeyaError
+from bridge.system.durable import NameLock
 from bridge.system.git import run_in_work_tree
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from tests.fakes.bus_actors import FakeClock
@@ -86,6 +87,17 @@ def test_a_prune_that_was_cut_off_is_done_again_and_what_it_left_of_an_object_is
         assert reader.read(top.oid, "tree", 100) == top.data
     store.tend()
     assert not is_half_pruned(store._repository)
+    assert (control / "pruned").stat().st_mtime > 0
+
+
+def test_a_repository_that_another_prunes_is_left_to_it(store: GitStore, tmp_path: Path) -> None:
+    control = tmp_path / "state" / "control.git"
+    store.tend()
+    os.utime(control / "pruned", (0, 0))
+    with NameLock(control / "upkeep.lock").held():
+        store.tend()
+        assert (control / "pruned").stat().st_mtime == 0
+    store.tend()
     assert (control / "pruned").stat().st_mtime > 0
 
 
