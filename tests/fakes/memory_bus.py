@@ -75,6 +75,7 @@ class MemoryStore:
         self.faults = faults or Faults()
         self.objects: dict[str, GitObject] = {}
         self.kept: dict[str, str] = {}
+        self.tended: list[int] = []
         self._parent = parent
         self._isolated: dict[str, MemoryStore] = {}
 
@@ -120,6 +121,10 @@ class MemoryStore:
 
     def tend(self) -> None:
         """Nothing is ever too much."""
+
+    def tend_apart(self) -> None:
+        """Nothing is ever too much, but what was pushed by the time of each call is known."""
+        self.tended.append(len(self.remote.refs))
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         if all(self._get(oid) is not None for oid in refs.values()):

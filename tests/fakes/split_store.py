@@ -49,6 +49,9 @@ class SplitStore:
     def tend(self) -> None:
         self._requester.tend()
 
+    def tend_apart(self) -> None:
+        self._requester.tend_apart()
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         self._requester.obtain(refs, max_bytes=max_bytes)
 

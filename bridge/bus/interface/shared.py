@@ -136,6 +136,10 @@ class SharedBus(Protocol):
         """Pack and delete what this machine's copies have too much of; slow at times, so when nothing waits for it."""
         ...
 
+    def tend_apart(self) -> None:
+        """Have a process of its own do what `tend` does, if there is something to do, and do not wait for it."""
+        ...
+
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete branches and logs of runs that ended long ago, and dead beacons; yield each name.
 

@@ -29,10 +29,17 @@ def embedded_route(data_dir: Path) -> Path:
 def ensure_embedded(data_dir: Path, clock: Clock) -> Path:
     """Make the embedded bus unless it is there, readable by its user only; return its path."""
     from bridge.bus.open.create import ensure_repository  # here: most commands only ask for the folder
-    from bridge.bus.store.upkeep import tidy
 
     path = embedded_route(data_dir)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     path.parent.chmod(0o700)
-    tidy(ensure_repository(path, clock))
+    ensure_repository(path, clock)
     return path
+
+
+def tidy_embedded(data_dir: Path) -> None:
+    """Pack what is many in the embedded bus; slow at times, so when nothing waits for it."""
+    from bridge.bus.store.upkeep import tidy
+    from bridge.system.gitrepository import BareRepository
+
+    tidy(BareRepository(embedded_route(data_dir)))

@@ -160,6 +160,10 @@ class SharedRefBus:
         """Pack and delete what this machine's copies have too much of; see the interface."""
         self._store.tend()
 
+    def tend_apart(self) -> None:
+        """Have a process of its own do what `tend` does; see the interface."""
+        self._store.tend_apart()
+
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete refs of runs that ended long ago; yield each name."""
         record = self.identity()

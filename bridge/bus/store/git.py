@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -28,7 +28,7 @@ from bridge.bus.store.interface import (
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
-from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend
+from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.errors import GivenUpError, InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
@@ -54,7 +54,6 @@ _LOST = re.compile(
 )
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
-_KEPT_S: Final = 2 * 24 * 3600.0
 _ISOLATED_MAX: Final = 64
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
@@ -174,7 +173,12 @@ class GitStore:
 
     def tend(self) -> None:
         """Pack what is many, and delete what was fetched or pushed long ago; see the interface."""
-        tend(self._repository, _KEPT_S, self._stop(0.0))
+        tend(self._repository, self._stop(0.0))
+
+    def tend_apart(self) -> None:
+        """Have a process of its own do what `tend` does; see the interface."""
+        with suppress(InfrastructureError, OSError):  # a full disk, or a clone that only its owner may write
+            tend_apart(self._repository, () if self._clone is None else (self._clone.objects,))
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips, with all that they reach, readable here; see the interface."""

@@ -109,6 +109,10 @@ class RefStore(Protocol):
         """Pack and delete what one's own copies have too much of; slow at times, so when nothing waits for it."""
         ...
 
+    def tend_apart(self) -> None:
+        """Have a process of its own do what `tend` does, if there is something to do, and do not wait for it."""
+        ...
+
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         """Make tips (ref -> oid), with all that they reach, readable here; what is here already costs nothing.
 

@@ -2,6 +2,8 @@
 
 What a ref below `KEPT` leads to is on the disk. Refs below `FETCHED`, and the objects that only they lead to, spare
 another fetch and are written without waiting for the disk.
+
+Run as `python -P -m bridge.bus.store.upkeep REPOSITORY [FOLDER_OF_OBJECTS ...]`: tends one, with what it borrows.
 """
 
 from __future__ import annotations
@@ -9,7 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +20,8 @@ from bridge.limits import GIT_UPKEEP_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 from bridge.system.git import CallStop, Finished
-from bridge.system.gitrepository import BareRepository
+from bridge.system.gitrepository import BareRepository, GitSettings
+from bridge.system.process import spawn_detached
 
 KEPT: Final = "refs/kept"
 FETCHED: Final = "refs/fetched"
@@ -25,11 +29,13 @@ _LOOSE_MANY: Final = 2560
 _PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
 _PRUNE_EVERY_S: Final = 24 * 3600.0
 _PRUNING: Final = "pruning"
+_PRUNED: Final = "pruned"
+_KEPT_S: Final = 2 * 24 * 3600.0
 _LOCK: Final = "upkeep.lock"
 _OID = re.compile(r"[0-9a-f]{40}\n")
 
 
-def tend(repository: BareRepository, older_than_s: float, stop: CallStop | None = None) -> None:
+def tend(repository: BareRepository, stop: CallStop | None = None) -> None:
     """Do what `tidy` and `prune` do, unless somebody else does it for this repository now.
 
     Two that prune at once share the mark which says that an object may be here without what it leads to, and the first
@@ -38,7 +44,23 @@ def tend(repository: BareRepository, older_than_s: float, stop: CallStop | None 
     with _alone(repository) as alone:
         if alone:
             tidy(repository, stop)
-            prune(repository, older_than_s, stop)
+            prune(repository, _KEPT_S, stop)
+
+
+def tend_apart(repository: BareRepository, borrowed: Sequence[Path]) -> None:
+    """Have a process of its own tend a repository if there is something to do; nobody waits for it.
+
+    Args:
+        repository: one of ours.
+        borrowed: folders of objects that it reads as well.
+
+    Raises:
+        InfrastructureError: the process cannot be started.
+    """
+    if _has_many_packs(repository) or _has_many_loose(repository) or _is_prune_due(repository):
+        words = [str(repository.path), *map(str, borrowed)]
+        log = repository.path.parent / "upkeep.log"
+        spawn_detached([sys.executable, "-P", "-m", __name__, *words], log=log)
 
 
 def tidy(repository: BareRepository, stop: CallStop | None = None) -> None:
@@ -48,10 +70,9 @@ def tidy(repository: BareRepository, stop: CallStop | None = None) -> None:
         repository: one of ours.
         stop: when that is given up; None: never.
     """
-    if sum(entry.name.endswith(".pack") for entry in os.scandir(repository.objects / "pack")) > _PACKS_MANY:
+    if _has_many_packs(repository):
         _run(repository, ["repack", "-d", "-l", "--quiet", "--geometric=2"], stop)
-    sample = repository.objects / "17"  # one of 256 folders, which ids fill evenly
-    if sample.is_dir() and sum(1 for _ in sample.iterdir()) > _LOOSE_MANY // 256:
+    if _has_many_loose(repository):
         _run(repository, ["maintenance", "run", "--quiet", "--task=loose-objects"], stop)
         _run(repository, ["prune-packed", "--quiet"], stop)  # only what a pack holds now
 
@@ -61,18 +82,15 @@ def prune(repository: BareRepository, older_than_s: float, stop: CallStop | None
 
     What went is fetched again where it is needed again. One that failed, or was given up, is tried again next time.
     """
-    stamp, now_s = repository.path / "pruned", SystemClock().now().timestamp()
-    if not stamp.exists():
-        stamp.touch()
+    if not _is_prune_due(repository):
         return
-    if not is_half_pruned(repository) and now_s - stamp.stat().st_mtime < _PRUNE_EVERY_S:
-        return
+    now_s = SystemClock().now().timestamp()
     for path in (repository.path / FETCHED).glob("*"):
         with contextlib.suppress(FileNotFoundError):
             if now_s - path.stat().st_mtime > older_than_s:
                 path.unlink()
     if _delete_unreachable(repository, f"{int(older_than_s)}.seconds.ago", stop):
-        stamp.touch()
+        (repository.path / _PRUNED).touch()
 
 
 def is_half_pruned(repository: BareRepository) -> bool:
@@ -138,6 +156,23 @@ def _delete_unreachable(repository: BareRepository, expiry: str, stop: CallStop 
     return True
 
 
+def _has_many_packs(repository: BareRepository) -> bool:
+    return sum(entry.name.endswith(".pack") for entry in os.scandir(repository.objects / "pack")) > _PACKS_MANY
+
+
+def _has_many_loose(repository: BareRepository) -> bool:
+    sample = repository.objects / "17"  # one of 256 folders, which ids fill evenly
+    return sample.is_dir() and sum(1 for _ in sample.iterdir()) > _LOOSE_MANY // 256
+
+
+def _is_prune_due(repository: BareRepository) -> bool:
+    """Whether one was cut off, or the last was long ago; one that was never pruned counts from now on."""
+    stamp = repository.path / _PRUNED
+    if not stamp.exists():
+        stamp.touch()
+    return is_half_pruned(repository) or SystemClock().now().timestamp() - stamp.stat().st_mtime >= _PRUNE_EVERY_S
+
+
 @contextlib.contextmanager
 def _alone(repository: BareRepository) -> Iterator[bool]:
     """Hold the lock of a repository's upkeep; tell whether it was free."""
@@ -174,3 +209,8 @@ def _is_deflated(path: Path) -> bool:
     except FileNotFoundError:
         return True
     return len(head) == 2 and head[0] & 15 == 8 and int.from_bytes(head, "big") % 31 == 0
+
+
+if __name__ == "__main__":
+    os.nice(19)
+    tend(BareRepository(Path(sys.argv[1]), GitSettings(alternates=tuple(map(Path, sys.argv[2:])))))

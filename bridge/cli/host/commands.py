@@ -79,7 +79,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _serve_embedded(arguments: argparse.Namespace) -> int:
-    from bridge.bus.open.embedded import embedded_folder, ensure_embedded
+    from bridge.bus.open.embedded import embedded_folder, ensure_embedded, tidy_embedded
     from bridge.limits import EMBEDDED_IDLE_S
 
     data = Path(arguments.embedded)
@@ -98,6 +98,8 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
         )  # fmt: skip
         if not served:
             say("another process serves the embedded bus already")
+    if served and not signals.caught:
+        tidy_embedded(data)
     return signals.exit_code(0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ class Invocation:
 
     Attributes:
         opener: opens the bus; None for the real one, which is imported only when a command needs it.
+        opened: the buses that the command opened.
     """
 
     command: Verb
@@ -38,6 +39,7 @@ class Invocation:
     environment: Mapping[str, str]
     directory: Path
     opener: Opener | None = None
+    opened: list[BusSession] = field(default_factory=list)
 
     def required(self) -> Requirement | None:
         """Return what exit 0 takes of a verdict, None for anything but a rejection.
@@ -73,11 +75,19 @@ class Invocation:
 
     def open(self, settings: ClientSettings) -> BusSession:
         """Open the bus of some settings, its identity checked."""
-        if self.opener is not None:
-            return self.opener(settings, self.clock)
-        from bridge.client.connection.opening import open_session
+        opener = self.opener
+        if opener is None:
+            from bridge.client.connection.opening import open_session
 
-        return open_session(settings, self.clock)
+            opener = open_session
+        session = opener(settings, self.clock)
+        self.opened.append(session)
+        return session
+
+    def close(self) -> None:
+        """Let the copies of the opened buses be tended, now that the command has done its work."""
+        for session in self.opened:
+            session.bus.tend_apart()
 
     def local_presets(self) -> Mapping[str, Preset]:
         """Return what the embedded runner of this machine offers.

@@ -124,7 +124,10 @@ def _call(command: Verb | None, words: list[str], rest: list[str], output: Outpu
     )
     module, _, function = command.handler.partition(":")
     handler: Callable[[Invocation], int] = getattr(importlib.import_module(module), function)
-    return handler(invocation)
+    try:
+        return handler(invocation)
+    finally:
+        invocation.close()
 
 
 def _detached(detached: DetachedError, command: str, output: Output) -> int:

@@ -95,7 +95,6 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     bus = open_bus(route, repository=repository, state=folder, clock=clock)
     runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir))
     record = identify(bus, settings.bus)
-    bus.tend()
     return BusSession(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder, runner.last_words)
 
 

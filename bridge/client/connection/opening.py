@@ -41,7 +41,6 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     roots = RootReader(settings)
     bus.use_root(roots.judge)
     record = identify(bus, choice)
-    bus.tend()
     session = BusSession(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder, roots=roots)
     bus.use_seals(KeySeals(lambda: session.pins().authority))
     return session

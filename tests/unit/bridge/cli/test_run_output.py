@@ -40,6 +40,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
         f"next        kakeya-mac verify {run_id(requester)}\n"
     )
     assert ran.code == 0
+    assert requester.bus.store.tended == [len(requester.bus.remote.refs)]  # once, after the work
 
 
 def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_json(requester, host):
