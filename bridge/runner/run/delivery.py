@@ -19,6 +19,7 @@ from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
 from bridge.runner.run.claim_renewal import following
+from bridge.runner.run.rests import Rests
 from bridge.runner.state.history import PENDING_NOTIFICATION, JournalStage
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.log import for_run
@@ -38,8 +39,8 @@ class Spool:
     """
 
     def __init__(self, journal: Journal, clock: Clock, running: Callable[[], tuple[str, ...]]) -> None:
-        self._journal, self._clock, self._running = journal, clock, running
-        self._next: dict[str, tuple[float, float]] = {}
+        self._journal, self._running = journal, running
+        self._rests = Rests(clock, *_REST_S)
 
     def waiting(self) -> tuple[str, ...]:
         """Return the runs whose results have not landed."""
@@ -49,18 +50,16 @@ class Spool:
 
     def resting(self) -> tuple[str, ...]:
         """Return those that are not to be tried now; each try that fails doubles the rest."""
-        now_s = self._clock.steady_s()
         waiting = self.waiting()
-        self._next = {run_id: when for run_id, when in self._next.items() if run_id in waiting}
-        return tuple(run_id for run_id in waiting if run_id in self._next and now_s < self._next[run_id][0])
+        self._rests.forget_but(waiting)
+        resting = self._rests.resting()
+        return tuple(run_id for run_id in waiting if run_id in resting)
 
     def tried(self, resting: tuple[str, ...]) -> None:
         """Note that all but the resting ones were tried just now."""
-        now_s = self._clock.steady_s()
         for run_id in self.waiting():
             if run_id not in resting:
-                rest_s = min(2 * self._next.get(run_id, (0.0, _REST_S[0] / 2))[1], _REST_S[1])
-                self._next[run_id] = (now_s + rest_s, rest_s)
+                self._rests.failed(run_id)
 
 
 class ResultDelivery:
