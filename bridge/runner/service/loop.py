@@ -32,6 +32,7 @@ from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
+from bridge.runner.run.rests import Rests
 from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.run.slots import RunSlots
 from bridge.runner.service.archiving import Archiving
@@ -46,6 +47,7 @@ from bridge.system.tasks import THREADS, Task, Tasks
 
 _MARK_S = 0.02  # between two looks at the folders of a bus on this machine
 _MARKED_POLL_S = 0.5  # between two listings of it while these do not change
+_REST_S = (1.0, 300.0)  # a run that this runner could not end is tried again after so long, then after twice as long
 
 
 class Runner:
@@ -90,6 +92,7 @@ class Runner:
             rules.name, state, link, delivery=self._delivery, executor=machine.executor, log=log
         )  # fmt: skip
         self._spool = Spool(state.journal, clock, self._running_ids)
+        self._rests = Rests(clock, *_REST_S)
         self._beacons = BeaconSender(
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             clock=clock, stopping=stopping, log=log,
@@ -148,7 +151,9 @@ class Runner:
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
         resting = self._spool.resting()
-        for left in self._recovery.recover(refs, snapshot.claims, {*self._running_ids(), *resting}):
+        self._rests.forget_but(self._unended_ids())
+        active = {*self._running_ids(), *resting, *self._rests.resting()}
+        for left in self._recovery.recover(refs, snapshot.claims, active):
             self._go_on(left.ref, left.view, resume=left.resume)
         self._spool.tried(resting)
         running = self._running_ids()
@@ -228,9 +233,9 @@ class Runner:
         """Take over what another runner only claimed, finalise what it started, once its lease has run out."""
         budget = WorkBudget(STEP_CLAIM_FETCHES, self._is_ending)
         for tip in self._foreign.expired():
-            if not self._may_take_over(tip) or not budget.take():
-                continue
             run_id = tip.claim.id
+            if run_id in self._rests.resting() or not self._may_take_over(tip) or not budget.take():
+                continue
             try:
                 with self._link.lock:
                     view = self._link.bus.read_claim(run_id, tip.oid)
@@ -305,10 +310,11 @@ class Runner:
             self._recovery.leave(run_id)
         except LeftRunningError as error:
             log.debug("%s", error.message)
-        except KakeyaError as error:
-            log.warning("%s", error, exc_info=True)
-        except Exception:  # nobody is above this thread, and recovery finalises the run
-            log.exception("a bug ended the run here")
+        except Exception as error:  # nobody is above this thread, and recovery finalises the run
+            rest_s = self._rests.failed(run_id)
+            said = str(error) if isinstance(error, KakeyaError) else f"a bug: {type(error).__name__}: {error}"
+            level = logging.WARNING if isinstance(error, KakeyaError) else logging.ERROR
+            log.log(level, "not ended yet, tried again in %.0f s: %s", rest_s, said, exc_info=True)
         finally:
             with self._lock:
                 del self._active[run_id]
