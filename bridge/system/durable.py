@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
@@ -31,23 +31,58 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True, mode: int
         mode: its permissions.
         suffix: how its name ends while it is written, where a reader of the folder would take it for one of its own.
     """
+    written = _write_beside(path, data, mode, suffix)
+    try:
+        if durable:
+            _sync(written)  # before the rename, which would else lead to an empty file after a crash
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+    if durable:
+        _sync(path.parent)
+
+
+def write_all_atomically(files: Iterable[tuple[Path, bytes]], *, mode: int = 0o600) -> None:
+    """Replace files durably, each as `write_atomically` does, and wait for the disk together.
+
+    All are written before the first is waited for, so most reach the disk with the first, and after the renames most
+    folders do. After a crash each is whole or as it was.
+
+    Args:
+        files: each file with its new content; its folder is made.
+        mode: their permissions.
+    """
+    written: list[tuple[Path, Path]] = []
+    try:
+        for path, data in files:
+            written.append((_write_beside(path, data, mode), path))
+        for beside, _ in written:
+            _sync(beside)
+        for beside, path in written:
+            beside.replace(path)
+    except BaseException:
+        for beside, _ in written:
+            beside.unlink(missing_ok=True)
+        raise
+    for folder in {path.parent for _, path in written}:
+        _sync(folder)
+
+
+def _write_beside(path: Path, data: bytes, mode: int, suffix: str = "") -> Path:
+    """Write what is to replace a file, in the same folder, and return where."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     # A name of its own each time, as threads write at once; git and its gc ignore "tmp_" among its objects.
     descriptor, name = tempfile.mkstemp(prefix="tmp_", suffix=suffix, dir=path.parent)
     try:
-        try:
-            _write_all(descriptor, data)
-            os.fchmod(descriptor, mode)
-            if durable:
-                os.fsync(descriptor)  # before the rename, which would else lead to an empty file after a crash
-        finally:
-            os.close(descriptor)
-        Path(name).replace(path)
+        _write_all(descriptor, data)
+        os.fchmod(descriptor, mode)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-    if durable:
-        _sync(path.parent)
+    finally:
+        os.close(descriptor)
+    return Path(name)
 
 
 def sync(path: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, KIB, MIB
-from bridge.system.durable import sync, write_atomically
+from bridge.system.durable import sync, write_all_atomically, write_atomically
 from bridge.system.git import CallStop, Finished, Process, collect, start
 from bridge.system.gitobjects import GitObject
 from bridge.system.gitreader import ObjectReader, Packs
@@ -145,12 +145,20 @@ class BareRepository:
 
         One that is here already becomes as new as the others: it may be so old that a prune is about to delete it.
         """
+        if durable:
+            write_all_atomically(self._fresh(objects, durable=True), mode=0o444)
+            return
+        for path, data in self._fresh(objects, durable=False):
+            write_atomically(path, data, durable=False, mode=0o444)
+
+    def _fresh(self, objects: Iterable[GitObject], *, durable: bool) -> Iterator[tuple[Path, bytes]]:
+        """Yield file and content of the objects that are not here; what is here is made as new as these."""
         for one in objects:
             path = _loose(self.objects, one.oid)
             try:
                 os.utime(path)
             except FileNotFoundError:
-                write_atomically(path, zlib.compress(one.header + one.data, 1), durable=durable, mode=0o444)
+                yield path, zlib.compress(one.header + one.data, 1)
             else:
                 if durable:  # it may have been written without waiting
                     sync(path)
