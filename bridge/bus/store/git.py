@@ -31,6 +31,7 @@ from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.errors import GivenUpError, InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, STOP_PUSH_S
+from bridge.system.clock import SystemClock
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
@@ -55,6 +56,8 @@ _LOST = re.compile(
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
 _TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
 _ISOLATED_MAX: Final = 64
+_UNASKED_S: Final = 3600.0  # so long a remote that sends all of its refs is not asked for some of them again
+_CLOCK: Final = SystemClock()
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
@@ -117,6 +120,7 @@ class GitStore:
         self._repository.create()
         recover(self._repository)
         self._stop_signal: StopSignal | None = None
+        self._unasked_until_s = float("-inf")
 
     @property
     def route(self) -> str:
@@ -130,12 +134,13 @@ class GitStore:
         them as ref-prefix arguments of ls-refs (gitprotocol-v2(5)) and fetches nothing; the reply is read from git's
         packet trace. Where the trace holds no reply (protocol v0), ls-remote is used.
         """
-        listing = self._list_by_prefix(prefixes)
+        listing = None if _CLOCK.steady_s() < self._unasked_until_s else self._list_by_prefix(prefixes)
         if listing is None:
             finished = self._run(["ls-remote", "--quiet", self._route.url])
             if finished.exit_code != 0:
                 raise explain(finished, f"cannot list {self.route}")
             listing = replace(parse_ls_remote(finished.stdout), unasked=True)
+            self._unasked_until_s = max(self._unasked_until_s, _CLOCK.steady_s() + _UNASKED_S)
         wanted = tuple(prefixes)
         return replace(listing, refs={ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)})
 
@@ -242,7 +247,9 @@ class GitStore:
 
     def beside(self) -> GitStore:
         """Return the same store for other work, with a `stop_when` of its own; see the interface."""
-        return GitStore(self._route, self._state, self._clone, wall_s=self._wall_s)
+        store = GitStore(self._route, self._state, self._clone, wall_s=self._wall_s)
+        store._unasked_until_s = self._unasked_until_s
+        return store
 
     def _stop(self, grace_s: float) -> CallStop | None:
         return None if self._stop_signal is None else CallStop(self._stop_signal, grace_s)

@@ -77,7 +77,9 @@ def test_every_protocol_version_gives_the_same_listing(remote: Path, tmp_path: P
         "refs/heads/" + git("for-each-ref", "--format=%(refname:short)", "refs/heads", cwd=remote),
         cwd=remote,
     )
-    listing = store(remote, tmp_path / version, protocol__version=version).list(["refs/"])
+    lister = store(remote, tmp_path / version, protocol__version=version)
+    listing = lister.list(["refs/"])
+    assert lister.list(["refs/"]) == listing
     expected = git("for-each-ref", "--format=%(refname) %(objectname)", cwd=remote).splitlines()
     assert dict(line.split(" ") for line in expected) == listing.refs
 
