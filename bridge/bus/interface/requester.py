@@ -40,8 +40,13 @@ class RequesterBus(SharedBus, Protocol):
         """Note the request branch of a run, so that it is listed by its exact names, also on a full bus."""
         ...
 
-    def view(self, run_id: str) -> RunView:
-        """Return what is known of a run."""
+    def view(self, run_id: str, *, with_log: bool = False) -> RunView:
+        """Return what is known of a run.
+
+        Args:
+            run_id: the run.
+            with_log: whether its log is read next, and is fetched in the same call.
+        """
         ...
 
     def read_log(self, run_id: str, after_seq: int = -1, tip: str | None = None) -> tuple[LogChunk, ...]:

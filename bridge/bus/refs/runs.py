@@ -6,10 +6,13 @@ Reads no claim itself, and knows nothing about results or logs beyond where they
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 
 from bridge.bus.refs import names
+from bridge.bus.refs.claims import CHAIN_MAX_BYTES
 from bridge.bus.refs.requests import Requests
-from bridge.bus.store.interface import RefStore
+from bridge.bus.store.interface import MissingObjectError, RefStore
+from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import ClaimView, RequestRef, RunView
 from bridge.errors import ObjectError
 from bridge.records import BusRecord, Delivery
@@ -23,10 +26,11 @@ class Runs:
     Args:
         store: the remote.
         requests: its request branches.
+        quarantine: the objects that are not fetched again.
     """
 
-    def __init__(self, store: RefStore, requests: Requests) -> None:
-        self._store, self._requests = store, requests
+    def __init__(self, store: RefStore, requests: Requests, quarantine: Quarantine) -> None:
+        self._store, self._requests, self._quarantine = store, requests, quarantine
         self._request_refs: dict[str, str] = {}
 
     def remember(self, run_id: str, ref: str) -> None:
@@ -47,6 +51,8 @@ class Runs:
         run_id: str,
         read_claim: Callable[[str, str | None], ClaimView | None],
         read_archived: Callable[[str, RequestRef | None], ClaimView | None],
+        *,
+        with_log: bool = False,
     ) -> RunView:
         """Return what is known of a run.
 
@@ -55,9 +61,12 @@ class Runs:
             run_id: the run.
             read_claim: returns the claim chain of a run that ends in a commit.
             read_archived: returns the claim chain of a run, with this request branch, if it was archived.
+            with_log: whether its log is read next, and is fetched in the same call.
         """
         refs = self._list_for(record, run_id)
         claim_ref = names.claim_ref(record.prefix, run_id)
+        if with_log:
+            self._obtain(refs, {"claim": claim_ref, "log": names.log_ref(record.prefix, run_id)})
         claim_oid = refs.get(claim_ref)
         claim, ignored = None, None
         try:
@@ -85,6 +94,15 @@ class Runs:
             cancel_asked=any(cancelled_id_of(ref) == run_id for ref in refs),
             ignored=ignored,
         )
+
+    def _obtain(self, refs: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        """Fetch claim and log of a run at once, unless one of them is no good: then its reader says so."""
+        tips = {
+            ref: refs[ref] for use, ref in wanted.items() if ref in refs and self._quarantine.allows(use, refs[ref])
+        }
+        if len(tips) == len(wanted):
+            with suppress(ObjectError, MissingObjectError):
+                self._store.obtain(tips, max_bytes=CHAIN_MAX_BYTES)
 
     def _list_for(self, record: BusRecord, run_id: str) -> Mapping[str, str]:
         """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus."""

@@ -53,9 +53,9 @@ class RequesterRefBus(SharedRefBus):
         """Note the request branch of a run that was sent from here; see the interface."""
         self._runs.remember(run_id, ref)
 
-    def view(self, run_id: str) -> RunView:
-        """Return what is known of a run."""
-        return self._runs.view(self.identity(), run_id, self.read_claim, self._read_archived)
+    def view(self, run_id: str, *, with_log: bool = False) -> RunView:
+        """Return what is known of a run; see the interface."""
+        return self._runs.view(self.identity(), run_id, self.read_claim, self._read_archived, with_log=with_log)
 
     def read_log(self, run_id: str, after_seq: int = -1, tip: str | None = None) -> tuple[LogChunk, ...]:
         """Return log chunks after a sequence number, in order, without gaps; see the interface."""

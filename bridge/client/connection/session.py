@@ -84,12 +84,17 @@ class BusSession:
         further = [self._ids_on_bus] if self.embedded else [self._ids_on_bus, self._archived_ids]
         return resolve(text, self.store.ids(), *further)
 
-    def view(self, run_id: str) -> RunView:
-        """Return what the bus shows of a run; one that was sent from here costs the same on a full bus."""
+    def view(self, run_id: str, *, with_log: bool = False) -> RunView:
+        """Return what the bus shows of a run; one that was sent from here costs the same on a full bus.
+
+        Args:
+            run_id: the run.
+            with_log: whether its log is read next.
+        """
         sent = self.store.sent(run_id)
         if sent is not None and sent.bus_id == self.record.bus_id:
             self.bus.remember(run_id, sent.ref)
-        return self.bus.view(run_id)
+        return self.bus.view(run_id, with_log=with_log)
 
     def archived_at(self, run_id: str, files: Mapping[str, bytes]) -> float | None:
         """Return when another runner archived the end of a run that names exactly this result; None where none did.

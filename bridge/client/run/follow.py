@@ -160,7 +160,7 @@ class Follower:
         return news, end
 
     def _poll(self) -> Iterator[Progress]:
-        view = self.session.view(self.run_id)
+        view = self.session.view(self.run_id, with_log=self.log != "none")
         self._view = view
         self._lease.listed({} if view.claim is None else {self.run_id: view.claim.oid})
         if view.claim is not None:

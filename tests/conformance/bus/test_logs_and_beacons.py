@@ -40,6 +40,7 @@ def test_one_push_carries_lease_log_and_beacon(host: Actor, client: Actor) -> No
     sent = client.submit()
     held = host.start(sent.ref, host.claim(sent.ref))
     host.renew(sent.ref, held, log=chunk(sent.ref.id, 0, 0, b"x"), beacon=host.beacon(7))
+    assert client.bus.view(sent.ref.id, with_log=True).claim is not None
     assert [one.data for one in client.bus.read_log(sent.ref.id)] == [b"x"]
     assert [one.sequence for _, one in client.bus.read_beacons()] == [7]
 

@@ -1,9 +1,11 @@
-"""A claim is a runner's own only when the remote keeps it."""
+"""A claim is a runner's own only when the remote keeps it, and is read whatever the remote lost beside it."""
 
 from __future__ import annotations
 
 import pytest
 
+from bridge.bus.refs.names import DEFAULT_PREFIX, log_ref
+from bridge.bus.store.interface import MissingObjectError
 from bridge.errors import FencedError
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
@@ -20,3 +22,20 @@ def test_a_claim_that_the_remote_acknowledged_and_did_not_keep_is_nobodys() -> N
         runner.claim(ref)
     faults.decide = lambda operation: None
     assert runner.claim(ref).claim.runner == "a"
+
+
+def test_what_the_remote_lost_at_the_ref_of_a_log_costs_nobody_the_claim() -> None:
+    clock, remote = FakeClock(), MemoryRemote()
+    MemoryBus(remote, clock=clock).create(bus_record(clock))
+    runner = Actor(MemoryBus(remote, clock=clock), clock, "a")
+    sent = runner.submit()
+    runner.start(sent.ref, runner.claim(sent.ref))
+    asked: list[str] = []
+    client = MemoryBus(remote, clock=clock, faults=Faults(asked.append))
+    remote.refs[log_ref(DEFAULT_PREFIX, sent.ref.id)] = "1" * 40
+    assert client.view(sent.ref.id, with_log=True).claim is not None
+    with pytest.raises(MissingObjectError):
+        client.read_log(sent.ref.id)
+    fetches = asked.count("fetch")
+    assert client.view(sent.ref.id, with_log=True).claim is not None
+    assert asked.count("fetch") == fetches  # what is not given now is left alone for a while
