@@ -28,7 +28,9 @@ WAKE_S: Final = 1.0
 _LOCAL_POLL_S: Final = (0.05, 0.5)
 _HOSTED_POLL_S: Final = (2.0, 10.0)
 _POLL_GROWTH: Final = 1.3
-_GLANCE_S: Final = 0.02  # between two looks at the folders of a bus on this machine
+# Between two looks at the folders of a bus on this machine: for a while after something moved, and later.
+_GLANCE_S: Final = (0.005, 0.02)
+_BRISK_S: Final = 2.0
 
 UNKNOWN_S: Final = 10.0  # how long a request may be missing on the bus before the wait gives up
 
@@ -95,6 +97,7 @@ class Follower:
         self._log_refused = self._log_doubted = False
         self._woken_s = float("-inf")
         self._mark: Hashable = None
+        self._moved_s = self.session.clock.steady_s()
         self._state = RunState.QUEUED
         self._view: RunView | None = None
         self._lost_since_s: float | None = None
@@ -128,6 +131,7 @@ class Follower:
                 spoken_s = now_s
                 yield self._progress("heartbeat") if self._away_since_s is None else self._trouble
             moved = any(piece.kind != "progress" for piece in news) and self._away_since_s is None
+            self._moved_s = now_s if moved else self._moved_s
             pause_s = first_s if moved else min(most_s, pause_s * _POLL_GROWTH)
             if self._mark is not None:
                 pause_s = most_s  # something new ends the pause, so hardly any look finds nothing
@@ -285,8 +289,9 @@ class Follower:
         """Wait so long, or until the bus has something new where that is seen without asking."""
         clock, bus = self.session.clock, self.session.bus
         due_s = clock.steady_s() + pause_s
-        while (left_s := due_s - clock.steady_s()) > 0:
-            clock.sleep(left_s if self._mark is None else min(left_s, _GLANCE_S))
+        while (left_s := due_s - (now_s := clock.steady_s())) > 0:
+            glance_s = _GLANCE_S[now_s - self._moved_s >= _BRISK_S]
+            clock.sleep(left_s if self._mark is None else min(left_s, glance_s))
             if self._mark != bus.mark():
                 return
 

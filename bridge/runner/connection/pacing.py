@@ -18,6 +18,7 @@ _FAST_POLL_S: Final = 0.1
 _NEAR_POLL_S: Final = 0.5
 _BUSY_POLL_S: Final = 1.0  # on the machine that measures, looking for cancels must not be what is measured
 _HOSTED_POLL_S: Final = (5.0, 15.0)
+_GLANCE_S: Final = (0.005, 0.02)  # while polling is fast, and later
 _POLL_SHARE: Final = 4.0  # a listing is followed by a pause of so many times what it took
 _ACTIVE_S: Final = 20.0  # how long after the last event polling stays fast
 _SHRINK: Final = 0.9  # what is left of a lease after a push that was quicker than it needs
@@ -107,9 +108,16 @@ class PollPace:
         self._took_s = took_s
         self._failures = 0 if ok else self._failures + 1
 
+    def glance_s(self) -> float:
+        """Return the pause between two looks at the folders of a bus on this machine."""
+        return _GLANCE_S[not self._is_active()]
+
+    def _is_active(self) -> bool:
+        return self._clock.steady_s() - self._active_s < _ACTIVE_S
+
     def wait_s(self, *, busy: bool) -> float:
         """Return the wait before the next listing; `busy` while a run is going on."""
-        active = self._clock.steady_s() - self._active_s < _ACTIVE_S
+        active = self._is_active()
         if self._hosted:
             usual_s = _HOSTED_POLL_S[0] if active else _HOSTED_POLL_S[1]
         elif busy:

@@ -45,7 +45,6 @@ from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.system.tasks import THREADS, Task, Tasks
 
-_MARK_S = 0.02  # between two looks at the folders of a bus on this machine
 _MARKED_POLL_S = 0.5  # between two listings of it while these do not change
 _REST_S = (1.0, 300.0)  # a run that this runner could not end is tried again after so long, then after twice as long
 
@@ -178,7 +177,7 @@ class Runner:
         While nothing runs, what is new on a bus of this machine's own ends the wait as well.
         """
         marked = self._mark is not None and not self.busy
-        slice_s = _MARK_S if marked else self._tasks.glance_s
+        slice_s = self._pace.glance_s() if marked else self._tasks.glance_s
         wait_s = self._pace.wait_s(busy=self.busy)
         due_s = self.clock.steady_s() + (max(wait_s, _MARKED_POLL_S) if marked else wait_s)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
