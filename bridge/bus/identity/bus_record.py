@@ -47,11 +47,17 @@ class BusIdentity:
         self._root = RootRef(store)
         self._root_tip: str | None = None
         self._judge_root: JudgeRoot | None = None
+        self._beacons: Mapping[str, str] = {}
 
     @property
     def root_tip(self) -> str | None:
         """The tip of the root's ref when the record was read."""
         return self._root_tip
+
+    @property
+    def beacons(self) -> Mapping[str, str]:
+        """The tips of the runners' beacons, by ref, as the listing that found the record showed them."""
+        return self._beacons
 
     def use_root(self, judge: JudgeRoot) -> None:
         """Go by the record of the root that this function accepts, from now on."""
@@ -146,10 +152,12 @@ class BusIdentity:
         self._record, self._tip = record, head.oid
 
     def _find(self) -> tuple[str | None, BusRecord]:
-        wanted = [name(prefix) for prefix in self._prefixes for name in (names.bus_ref, names.root_ref)]
-        listed = tips_of(self._store, wanted)
-        tips = {ref: oid for ref, oid in listed.items() if ref.endswith("bus")}
-        self._root_tip = next((listed[ref] for ref in sorted(listed) if ref.endswith("root")), None)
+        records, roots = ([name(one) for one in self._prefixes] for name in (names.bus_ref, names.root_ref))
+        beacons = tuple(names.beacon_ref(one, "") for one in self._prefixes)
+        listed = self._store.list([*records, *roots, *beacons]).refs
+        tips = {ref: listed[ref] for ref in records if ref in listed}
+        self._root_tip = next((listed[ref] for ref in sorted(roots) if ref in listed), None)
+        self._beacons = {ref: oid for ref, oid in listed.items() if ref.startswith(beacons)}
         if (signed := self._signed(tips)) is not None:
             _check_client(signed)
             return tips.get(names.bus_ref(signed.prefix)), signed

@@ -17,8 +17,18 @@ from bridge.trust.judgement import TrustAnswer
 class RequesterBus(SharedBus, Protocol):
     """What a requester calls: it writes request and cancel branches, and follows its runs."""
 
-    def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
-        """Push a request branch, created and never overwritten; the user's repository stays as it is."""
+    def submit(
+        self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None, *, first: bool = False
+    ) -> Submission:
+        """Push a request branch, created and never overwritten; the user's repository stays as it is.
+
+        Args:
+            data: the bytes of the request.
+            ref: the full name of its branch.
+            workload: the commit it brings, None for none.
+            signature: of the bytes, None for an unsigned request.
+            first: whether these bytes were never sent before, so that nobody has to look whether they arrived.
+        """
         ...
 
     def ask_cancel(self, run_id: str, data: bytes, signature: bytes | None = None) -> None:

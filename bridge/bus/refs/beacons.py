@@ -7,6 +7,7 @@ small. Below ``refs/heads`` it never does: shared remotes refuse a branch that d
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Mapping
 from typing import Final
 
 from bridge.bus.content import commits
@@ -61,13 +62,16 @@ class BeaconRefs:
         if outcome is not None:
             self._mine[update.ref] = update.new if outcome.landed else outcome.tip
 
-    def read(self) -> tuple[tuple[str, Beacon], ...]:
-        """Return (tip, beacon) of every runner whose beacon is readable, is its own, and is not refused."""
-        head = names.beacon_ref(self._prefix, "")
+    def read(self, listed: Mapping[str, str] | None = None) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip, beacon) of every runner whose beacon is readable, is its own, and is not refused.
+
+        Args:
+            listed: the tips of the beacons by ref, where they were listed just now; None lists them.
+        """
+        if listed is None:
+            listed = self._store.list([names.beacon_ref(self._prefix, "")]).refs
         tips = {
-            name: oid
-            for ref, oid in self._store.list([head]).refs.items()
-            if (name := names.runner_name_of(self._prefix, ref)) is not None
+            name: oid for ref, oid in listed.items() if (name := names.runner_name_of(self._prefix, ref)) is not None
         }
         fresh = [Tip(names.beacon_ref(self._prefix, name), oid) for name, oid in tips.items() if oid not in self._read]
         if fresh:

@@ -36,8 +36,10 @@ class Requests:
             store, quarantine, "request", batch_max_bytes=BATCH_MAX_BYTES, one_max_bytes=TREE_MAX_BYTES
         )
 
-    def submit(self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None) -> Submission:
-        """Create a request branch; `ref.oid` is ignored.
+    def submit(
+        self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None, *, first: bool = False
+    ) -> Submission:
+        """Create a request branch; `ref.oid` is ignored. What is sent for the first time is not looked for first.
 
         Raises:
             FencedError: the branch exists with something else on it.
@@ -55,7 +57,7 @@ class Requests:
         )
         self._store.write(objects)
         pushed = RequestRef(ref.id, ref.ref, made.oid)
-        known = tips_of(self._store, [ref.ref]).get(ref.ref)
+        known = None if first else tips_of(self._store, [ref.ref]).get(ref.ref)
         if known is None:
             outcome = swap(self._store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref]
             if outcome.landed:

@@ -19,7 +19,9 @@ from bridge.trust.judgement import TrustAnswer
 class RequesterRefBus(SharedRefBus):
     """The requester's side of a bus over a store."""
 
-    def submit(self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None) -> Submission:
+    def submit(
+        self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None, *, first: bool = False
+    ) -> Submission:
         """Push a request branch, created and never overwritten; see the interface."""
         record = self.identity()
         run_id = run_id_of(ref)
@@ -33,7 +35,7 @@ class RequesterRefBus(SharedRefBus):
                 f"{self.route} is woken by the pushed tree and needs requests that carry a work tree",
                 remedy="run it inside a clone of the repository",
             )
-        submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature)
+        submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature, first=first)
         self._runs.remember(run_id, ref)
         return submission
 

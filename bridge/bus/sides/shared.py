@@ -134,9 +134,9 @@ class SharedRefBus:
         """Return the result tree of a result commit; see the interface."""
         return self._results.read(oid)
 
-    def read_beacons(self) -> tuple[tuple[str, Beacon], ...]:
-        """Return (tip oid, beacon) of every runner; unreadable and refused ones are left out."""
-        return self._beacons.read()
+    def read_beacons(self, *, as_opened: bool = False) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip oid, beacon) of every runner; see the interface."""
+        return self._beacons.read(self._identity.beacons if as_opened else None)
 
     def use_seals(self, seals: Seals) -> None:
         """Sign and verify with these keys; see the interface."""

@@ -132,7 +132,7 @@ class GitStore:
 
         `git ls-remote` requests all refs. A fetch with a refspec for each prefix and a negative one for all refs sends
         them as ref-prefix arguments of ls-refs (gitprotocol-v2(5)) and fetches nothing; the reply is read from git's
-        packet trace. Where the trace holds no reply (protocol v0), ls-remote is used.
+        packet trace. Where the trace holds no reply (protocol v0), ls-remote is used, for an hour without trying again.
         """
         listing = None if _CLOCK.steady_s() < self._unasked_until_s else self._list_by_prefix(prefixes)
         if listing is None:

@@ -6,6 +6,7 @@ On a bus that is woken by polling, a runner is live when its beacon is young, or
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -36,10 +37,17 @@ class SeenRunner:
     live: bool
 
 
-def look(bus: SharedBus, record: BusRecord, now: dt.datetime) -> list[SeenRunner]:
-    """Return the runners of a bus, live ones first, then by name."""
+def look(bus: SharedBus, record: BusRecord, now: dt.datetime, *, as_opened: bool = False) -> list[SeenRunner]:
+    """Return the runners of a bus, live ones first, then by name.
+
+    Args:
+        bus: where they are.
+        record: its record.
+        now: the time that their beacons are compared with.
+        as_opened: whether to go by the listing that found the bus record.
+    """
     seen = []
-    for tip, beacon in bus.read_beacons():
+    for tip, beacon in bus.read_beacons(as_opened=as_opened):
         interval_s = min(beacon.interval_s or record.beacon_interval_s, _INTERVAL_MAX_S)
         bound_s = BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
         age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
@@ -70,16 +78,32 @@ def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | No
 
 
 def require_runner(
-    bus: SharedBus, record: BusRecord, clock: Clock, *, preset: str, selector: RunnerSelector, poll_s: float
+    bus: SharedBus,
+    record: BusRecord,
+    clock: Clock,
+    *,
+    preset: str,
+    selector: RunnerSelector,
+    poll_s: float,
+    seen: Callable[[], list[SeenRunner]] | None = None,
 ) -> SeenRunner | None:
     """Return a runner that would take the request; None on a bus where none has to be awake.
+
+    Args:
+        bus: where the request is to go.
+        record: its record.
+        clock: times the looks.
+        preset: what is asked for.
+        selector: which runners may take it.
+        poll_s: how long after a look the next one comes.
+        seen: returns the runners as they were seen a moment ago; None looks.
 
     Raises:
         NoRunnerError: none, after looking for two poll periods; the message names every runner and why not.
     """
     if record.wake != "poll":
         return None
-    first = look(bus, record, clock.now())
+    first = look(bus, record, clock.now()) if seen is None else seen()
     if (found := _willing(first, preset, selector)) is not None:
         return found
     numbers = {one.beacon.runner: one.beacon.sequence for one in first}

@@ -15,7 +15,7 @@ from typing import Final
 
 import pydantic
 
-from bridge.client.connection.liveness import SeenRunner, look
+from bridge.client.connection.liveness import SeenRunner
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
 from bridge.presets import Preset
@@ -57,7 +57,7 @@ def offers_of(runners: Iterable[SeenRunner]) -> dict[str, tuple[HostOffer, ...]]
 
 def offers_on(session: BusSession) -> dict[str, tuple[HostOffer, ...]]:
     """Return what the live runners of an open bus offer of their own."""
-    return offers_of(one for one in look(session.bus, session.record, session.clock.now()) if one.live)
+    return offers_of(one for one in session.runners() if one.live)
 
 
 def offers_seen(session: BusSession, runner: str | None) -> dict[str, tuple[HostOffer, ...]]:
@@ -68,7 +68,7 @@ def offers_seen(session: BusSession, runner: str | None) -> dict[str, tuple[Host
         runner: the one that was named, if any: its last word counts. Of the others, one that is away counts only
             where no live one offers the preset.
     """
-    seen = look(session.bus, session.record, session.clock.now())
+    seen = session.runners()
     return offers_of(seen) | offers_of(one for one in seen if one.live or one.beacon.runner == runner)
 
 

@@ -40,8 +40,11 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     roots = RootReader(settings)
     bus.use_root(roots.judge)
+    opened_s = clock.steady_s()
     record = identify(bus, choice)
-    session = BusSession(settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder, roots=roots)
+    session = BusSession(
+        settings, bus, record, Store(settings.state_dir), clock, bus_folder=folder, roots=roots, opened_s=opened_s
+    )
     bus.use_seals(KeySeals(lambda: session.pins().authority))
     return session
 

@@ -13,6 +13,7 @@ from bridge.bus.views import RunView
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
+from bridge.client.connection.liveness import SeenRunner, look
 from bridge.client.connection.pins import Pins, RootReader, answer_about, pins
 from bridge.errors import BusMissingError, WrongBusError
 from bridge.ids import is_id
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bridge.client.document.envelope import BusPart
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
+_SEEN_S: Final = 10.0  # so long a command goes by the runners that it has seen; they say how they are every minute
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class BusSession:
         runner_words: the last line that the embedded runner said; None on any other bus.
         bus_folder: where this bus keeps repositories of its own; None where it has none.
         roots: judges the bus's root; None where there is none to judge, as on this machine's own bus.
+        opened_s: the steady time at which the bus was listed to open it; None where that is not known.
     """
 
     settings: ClientSettings
@@ -48,7 +51,9 @@ class BusSession:
     bus_folder: Path | None = None
     runner_words: Callable[[], str] | None = None
     roots: RootReader | None = None
+    opened_s: float | None = None
     _pins: list[tuple[KnownRoot | None, Pins]] = field(default_factory=list, repr=False, compare=False)
+    _seen: list[tuple[float, list[SeenRunner]]] = field(default_factory=list, repr=False, compare=False)
 
     def pins(self, option: Sequence[str] = ()) -> Pins:
         """Return what this reader goes by on this bus, as it is now; looked up in files once."""
@@ -58,6 +63,17 @@ class BusSession:
         if not self._pins or self._pins[-1][0] is not known:
             self._pins.append((known, pins(self.settings, record=self.record, root=known)))
         return self._pins[-1][1]
+
+    def runners(self) -> list[SeenRunner]:
+        """Return the runners of the bus, live ones first, as this command saw them a moment ago, or else sees them now.
+
+        The first time, where the bus was opened a moment ago, the listing that opened it is gone by.
+        """
+        now_s = self.clock.steady_s()
+        if not self._seen or now_s - self._seen[-1][0] >= _SEEN_S:
+            opened = not self._seen and self.opened_s is not None and now_s - self.opened_s < _SEEN_S
+            self._seen.append((now_s, look(self.bus, self.record, self.clock.now(), as_opened=opened)))
+        return self._seen[-1][1]
 
     @property
     def embedded(self) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from bridge.bus.refs.names import accepts
-from bridge.client.connection.liveness import SeenRunner, look
+from bridge.client.connection.liveness import SeenRunner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity
 from bridge.client.send.parameters import untyped
@@ -119,7 +119,7 @@ def offering(session: BusSession, name: str, *, queued: bool = False) -> SeenRun
     Raises:
         PresetNotFoundError: none does; the message names what is installed and what runners offer beside it.
     """
-    runners = [one for one in look(session.bus, session.record, session.clock.now()) if one.live or queued]
+    runners = [one for one in session.runners() if one.live or queued]
     found = next((one for one in runners if name in one.beacon.presets), None)
     if found is not None:
         return found

@@ -61,8 +61,9 @@ def submit(
     if live is None or not live.reattached:
         if not queue:
             require_runner(
-                session.bus, session.record, session.clock, preset=draft.preset, selector=draft.runner, poll_s=POLL_S
-            )
+                session.bus, session.record, session.clock,
+                preset=draft.preset, selector=draft.runner, poll_s=POLL_S, seen=session.runners,
+            )  # fmt: skip
         for line in warnings(session, draft.workload, draft.preset):
             warn(line)
     return send(session, draft, live)
@@ -126,6 +127,7 @@ def send(session: BusSession, draft: RequestDraft, live: Sending | None) -> Send
     if live is not None and live.reattached:
         session.store.remember(live.sent)
         return live
+    first = live is None
     if live is None:
         who = identity_of(session)
         request = build(session, draft, who)
@@ -134,7 +136,7 @@ def send(session: BusSession, draft: RequestDraft, live: Sending | None) -> Send
         sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
         live = Sending(sent, request, reattached=False)
         session.store.remember(sent)
-    session.bus.submit(live.sent.data, live.sent.ref, live.request.workload, live.sent.signature)
+    session.bus.submit(live.sent.data, live.sent.ref, live.request.workload, live.sent.signature, first=first)
     return live
 
 

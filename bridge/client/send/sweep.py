@@ -160,8 +160,9 @@ def check_new(
         return
     if not queue:
         require_runner(
-            session.bus, session.record, session.clock, preset=draft.preset, selector=draft.runner, poll_s=POLL_S
-        )
+            session.bus, session.record, session.clock,
+            preset=draft.preset, selector=draft.runner, poll_s=POLL_S, seen=session.runners,
+        )  # fmt: skip
     for line in warnings(session, draft.workload, draft.preset):
         warn(line)
 

@@ -88,6 +88,8 @@ def test_a_request_branch_is_never_overwritten(place: Place, client: Actor) -> N
     sent = client.submit(request)
     with pytest.raises(FencedError, match="never overwritten"):
         client.submit(request.evolve(params={"a": 1}))
+    with pytest.raises(FencedError, match="never overwritten"):
+        client.bus.submit(request.evolve(params={"a": 2}).canonical(), request.ref, None, first=True)
     assert place.refs()[request.ref] == sent.ref.oid
 
 

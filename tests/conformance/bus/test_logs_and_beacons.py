@@ -45,6 +45,15 @@ def test_one_push_carries_lease_log_and_beacon(host: Actor, client: Actor) -> No
     assert [one.sequence for _, one in client.bus.read_beacons()] == [7]
 
 
+def test_a_bus_that_is_opened_knows_the_beacons_of_that_listing(place: Place, host: Actor) -> None:
+    host.bus.beacon(host.beacon(1))
+    bus = place.bus()
+    bus.identity()
+    host.bus.beacon(host.beacon(2))
+    assert [one.sequence for _, one in bus.read_beacons(as_opened=True)] == [1]
+    assert [one.sequence for _, one in bus.read_beacons()] == [2]
+
+
 def test_a_log_or_beacon_somebody_else_moved_does_not_stop_the_run(place: Place, host: Actor, client: Actor) -> None:
     sent = client.submit()
     held = host.start(sent.ref, host.claim(sent.ref))

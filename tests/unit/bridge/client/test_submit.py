@@ -13,7 +13,7 @@ from bridge.client.clone.store import Sent, Store, check_path
 from bridge.client.connection.session import BusSession
 from bridge.client.send.draft import build, draft_of_preset, parse_selector, without_sandbox
 from bridge.client.send.parameters import split, typed
-from bridge.client.send.submit import find_live, send
+from bridge.client.send.submit import find_live, send, submit
 from bridge.errors import (
     IntegrityError,
     ParameterError,
@@ -27,6 +27,7 @@ from bridge.presets import Preset, find
 from bridge.records import Request, RunnerSelector
 from tests.fakes.memory_bus import Faults, MemoryBus
 from tests.fakes.requester import StepClock
+from tests.fakes.scripted_host import ScriptedHost
 
 
 def make_session(folder, faults=None, remote=None):
@@ -87,6 +88,19 @@ def test_a_client_killed_between_remembering_and_pushing_goes_on(session):
     assert live.reattached is False
     assert ask(session, draft()).sent.id == request.id
     assert len(session.bus.snapshot().requests) == 1
+
+
+def test_a_new_request_costs_one_push_where_the_runners_were_just_seen(tmp_path):
+    asked = []
+    session = make_session(tmp_path, Faults(asked.append))
+    ScriptedHost(session.bus, session.clock).beat()
+    assert [one.beacon.runner for one in session.runners()] == ["mini"]
+    asked.clear()
+    submit(session, draft(), new=True, queue=False, warn=print)
+    assert asked == ["push"]
+    session.clock.sleep(60)
+    session.runners()
+    assert asked == ["push", "list"]
 
 
 def test_an_expired_request_is_not_gone_on_with(session):
