@@ -41,7 +41,7 @@ POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_
 class FixedCode:
     """Code facts that need no process."""
 
-    def now(self) -> CodeFacts:
+    def now(self, _max_age_s: float = 0.0) -> CodeFacts:
         return CodeFacts("a" * 40, False, "/usr/bin/python3", "3.11.2", {"kakeya": "0"}, None)
 
 

@@ -22,10 +22,12 @@ from bridge.errors import GitError, InfrastructureError
 from bridge.executor.interface import Execution
 from bridge.presets.workloads.digests import again
 from bridge.records import CodeRecord, JobSpec, Request, WorkloadDefinition
+from bridge.system.clock import SystemClock
 from bridge.system.git import run_in_work_tree
 from bridge.system.process import run
 
 _ASK_WALL_S = 60.0
+_CLOCK = SystemClock()
 _PACKAGES = ("bridge", "engine")
 _NO_SOURCES = frozenset({"__pycache__", "assets"})
 _ASK = """
@@ -120,11 +122,16 @@ class CodeWatch:
         self._interpreter = interpreter
         self._lock = threading.Lock()
         self._known: tuple[CodeFacts, str] | None = None
+        self._looked_s = float("-inf")
         threading.Thread(target=self.now, name="code-watch", daemon=True).start()
 
-    def now(self) -> CodeFacts:
-        """Return what is installed now."""
+    def now(self, max_age_s: float = 0.0) -> CodeFacts:
+        """Return what is installed now, or was so many seconds ago: to look takes a look at each source file."""
         with self._lock:
+            now_s = _CLOCK.steady_s()
+            if self._known is not None and now_s - self._looked_s < max_age_s:
+                return self._known[0]
+            self._looked_s = now_s
             if self._known is None or _fingerprint(self._known[0]) != self._known[1]:
                 facts = ask_interpreter(self._interpreter)
                 self._known = (facts, _fingerprint(facts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
@@ -20,6 +20,8 @@ from bridge.system.clock import Clock
 
 if TYPE_CHECKING:
     from bridge.executor.local import LocalExecutor
+
+_RECENT_S: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Machine:
     def code(self) -> CodeFacts:
         """The installed code as it is now."""
         return self.code_watch.now()
+
+    @property
+    def recent_code(self) -> CodeFacts:
+        """The installed code as it was at most a minute ago, for what does not say which code ran."""
+        return self.code_watch.now(_RECENT_S)
 
 
 def policy_executor(policy: Policy, state: Path, clock: Clock, trials: Path | None = None) -> LocalExecutor:

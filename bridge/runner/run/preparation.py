@@ -11,6 +11,7 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.removal import remove_tree
 from bridge.records import Attempt, JobSpec, Request
 from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.machine.identity import CodeFacts
 from bridge.runner.machine.machine import Machine
 from bridge.runner.machine.models import ModelDigests
 from bridge.runner.run.large_files import large_files
@@ -35,6 +36,7 @@ def prepare(  # noqa: PLR0917 - one caller
     request: Request | None,
     spec: JobSpec,
     *,
+    code: CodeFacts,
     clock: Clock,
 ) -> PreparedRun:
     """Make a run's folder anew and count its attempt; return what is known, but for the request's bytes.
@@ -50,19 +52,19 @@ def prepare(  # noqa: PLR0917 - one caller
         made.mkdir(mode=0o700)
     if spec.code == "request":
         _check_out(rules, state, bus, ref, spec, directory.work, clock)
-    code = machine.code.record(spec, request)
+    ran = code.record(spec, request)
     described = machine.executor.host()
-    key = attempt_key(spec, f"{code.identity} {code.tree or ''}", f"{described.name} {described.cpu}")
+    key = attempt_key(spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}")
     attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
     names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
-    models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, machine.code.engine)
+    models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, code.engine)
     return PreparedRun(
         id=ref.id,
         request_oid=ref.oid,
         request_bytes=b"",
         signature=None,
         spec=spec,
-        code=code,
+        code=ran,
         models=models,
         attempt=attempt,
         runner_version=machine.version,

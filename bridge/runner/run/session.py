@@ -270,7 +270,7 @@ class ClaimedRunSession:
         if execution.ending == "cancelled" and self._revoked is not None:
             execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
         self._output = execution.log
-        return beside_installation(execution, self._machine.code)
+        return beside_installation(execution, self._machine.recent_code)
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""
@@ -360,8 +360,9 @@ class ClaimedRunSession:
                 remedy=f"on the host: {code.interpreter} -m pip install {' '.join(missing)}",
             )
         known = prepare(
-            self._rules, self._machine, self._state, self._link.bus, self.ref, self._request, spec, clock=self.clock
-        )
+            self._rules, self._machine, self._state, self._link.bus, self.ref, self._request, spec,
+            code=code, clock=self.clock,
+        )  # fmt: skip
         known = known.evolve(request_bytes=self.request_bytes or b"", signature=self.signature)
         prepared.save(self._handle, known)
         self._know(known)

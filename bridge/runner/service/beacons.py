@@ -161,7 +161,7 @@ class BeaconSender:
 
 def offered(rules: OwnerRules, machine: Machine) -> tuple[Preset, ...]:
     """Return the presets that the owner allows and this host can run: what they need is installed."""
-    installed = machine.code.packages
+    installed = machine.recent_code.packages
     ready = (one for one in rules.presets.values() if one.status == "ready" and rules.facts.allows(one.name))
     return tuple(one for one in ready if not lacking(one, installed))
 
@@ -173,7 +173,7 @@ def _own(presets: Iterable[Preset]) -> tuple[dict[str, Any], ...]:
 
 
 def _capabilities(rules: OwnerRules, machine: Machine) -> tuple[str, ...]:
-    found = [*filter(machine.code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
+    found = [*filter(machine.recent_code.packages.__contains__, ("mlx", "mlx-lm", "torch"))]
     found += [device.split()[0] for device in machine.executor.host().devices]
     sandbox = machine.executor.sandbox(rules.policy.sandbox.uid)
     signed = (SIGNED_REQUESTS,) if _checks_requests(rules) else ()

@@ -97,4 +97,5 @@ def test_a_runner_that_lives_long_notices_that_its_code_was_changed(site):
     before = watch.now()
     assert watch.now() is before
     (folder / "engine" / "decode.py").write_bytes(b"x = 1000\n")
+    assert watch.now(60.0) is before
     assert watch.now().dirty is True
