@@ -33,14 +33,19 @@ def _world(folder: Path, clock: FakeClock) -> World:
     return World(state=folder / "state", remote=remote, clock=clock)
 
 
-def _idle(folder: Path) -> list[Figure]:
+def idle_moments(folder: Path, seconds: float) -> list[float]:
+    """Return when an idle runner on a hosted remote pushed, in simulated time."""
     clock = FakeClock()
     world = _world(folder, clock)
     store, bus = hosted(clock, folder, **HOSTED)
     runner = world.process.on(link_to(bus, clock))
     before = len(store.pushes)
-    idle(runner, clock, DAY_S)
-    moments = [moment for moment, _ in store.pushes[before:]]
+    idle(runner, clock, seconds)
+    return [moment for moment, _ in store.pushes[before:]]
+
+
+def _idle(folder: Path) -> list[Figure]:
+    moments = idle_moments(folder, DAY_S)
     return [
         Figure("pushes of an idle day", len(moments), "pushes"),
         Figure("pushes of an idle hour", round(len(moments) * 3600 / DAY_S, 2), "pushes", IDLE_AN_HOUR),

@@ -12,6 +12,7 @@ from benchmarks.studies import (
     bus_delays,
     bus_fleet,
     bus_listings,
+    bus_own_tests,
     bus_service,
     dispatch,
     drafting_choice,
@@ -55,6 +56,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         bus_service.STUDY,
         bus_fleet.SMALL_STUDY,
         bus_fleet.LARGE_STUDY,
+        bus_own_tests.STUDY,
     ),
     "executor": (
         escapes.STUDY,
