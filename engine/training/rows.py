@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.errors import UsageError
 from engine.training.corpus import SourceFile, WordPool
 from engine.training.needles import hide, make_needles
 from engine.training.recipe import Mix, Stage
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 STRUCTURED_DOCUMENTS = 12_000
 FILLER_WEIGHT = 0.3
 ANSWER_WEIGHT = 4.0
+LEAST_FILLER = 8
+"""Tokens of code that needles are hidden in, at least."""
+NEEDLE_DRAWS = 1000
+"""Episodes drawn for one row before its length is taken for too short."""
 FloatRow = np.ndarray
 IntRow = np.ndarray
 
@@ -129,21 +134,36 @@ class RowSource:
         return ids, [0.0] + [1.0] * (len(ids) - 1)
 
     def _needle_row(self, rng: np.random.Generator, length: int) -> tuple[list[int], list[float]]:
-        most = 2 if length < 200 else 5
+        """Return the first episode drawn that fits `length` tokens.
+
+        Raises:
+            UsageError: If none of `NEEDLE_DRAWS` does.
+        """
+        needed = []
+        for _ in range(NEEDLE_DRAWS):
+            lines, tail, tail_weights = self._episode(rng, most=2 if length < 200 else 5)
+            taken = len(tail) + sum(len(line) for line in lines)
+            room = length - taken
+            if room >= LEAST_FILLER:
+                depths = [float(d) for d in rng.random(len(lines))]
+                order = [int(i) for i in rng.permutation(len(lines))]
+                body = hide(self.code_ids(rng, room), [lines[i] for i in order], depths, self.newlines)
+                return [BOS_ID, *body, *tail], [0.0] + [FILLER_WEIGHT] * len(body) + tail_weights
+            needed.append(taken + LEAST_FILLER)
+        raise UsageError(
+            f"no needle episode of {NEEDLE_DRAWS} drawn fits a row of {length} tokens; the shortest needs {min(needed)}"
+            ". Give the stage longer rows, or a mix without needles"
+        )
+
+    def _episode(self, rng: np.random.Generator, most: int) -> tuple[list[list[int]], list[int], list[float]]:
+        """Draw needles; return the lines to hide, and the questions and answers at the end with their weights."""
         needles = make_needles(rng, self.words, int(rng.integers(1, most + 1)))
         lines = [encode(self.tokenizer, needle.note) for needle in needles]
         asked = 1 if rng.random() < 0.7 else min(len(needles), int(rng.integers(2, 4)))
         tail: list[int] = []
-        tail_weights: list[float] = []
+        weights: list[float] = []
         for needle in needles[:asked]:
             question, answer = encode(self.tokenizer, needle.question), encode(self.tokenizer, needle.answer)
             tail += question + answer
-            tail_weights += [FILLER_WEIGHT] * len(question) + [ANSWER_WEIGHT] * len(answer)
-        tail, tail_weights = [*tail, EOS_ID], [*tail_weights, 1.0]
-        room = length + 1 - 1 - len(tail) - sum(len(line) for line in lines)
-        if room < 8:
-            return self._needle_row(rng, length)
-        depths = [float(d) for d in rng.random(len(lines))]
-        order = [int(i) for i in rng.permutation(len(lines))]
-        body = hide(self.code_ids(rng, room), [lines[i] for i in order], depths, self.newlines)
-        return [BOS_ID, *body, *tail], [0.0] + [FILLER_WEIGHT] * len(body) + tail_weights
+            weights += [FILLER_WEIGHT] * len(question) + [ANSWER_WEIGHT] * len(answer)
+        return lines, [*tail, EOS_ID], [*weights, 1.0]

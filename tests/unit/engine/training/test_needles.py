@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.errors import UsageError
+from engine.training.corpus import SourceFile, WordPool
 from engine.training.needles import hide, make_needles
+from engine.training.recipe import Mix, Stage
+from engine.training.rows import ANSWER_WEIGHT, RowSource
+from engine.training.structured import make_document
+from engine.training.tokenizer import train_tokenizer
 
 NEWLINE = 0
+NEEDLES = Mix(copy=0.0, needle=1.0, code=0.0, structured=0.0)
+WORDS = tuple(f"{a}{b}word" for a in "abcdef" for b in "klmnop")
 
 
 @given(
@@ -37,3 +46,27 @@ def test_keys_are_distinct_and_codes_have_four_to_six_digits():
     assert len({needle.key for needle in needles}) == 5
     assert all(needle.code.isdigit() and 4 <= len(needle.code) <= 6 for needle in needles)
     assert all(needle.key in needle.question and needle.code in needle.answer for needle in needles)
+
+
+@pytest.fixture(scope="module")
+def source():
+    rng = np.random.default_rng(3)
+    documents = [make_document(rng, WORDS, held_out=False) for _ in range(40)]
+    texts = [item.prompt + item.completion for item in documents]
+    needles = make_needles(rng, WORDS, 20)
+    spoken = [needle.note + needle.question + needle.answer for needle in needles]
+    files = tuple(SourceFile(f"{index}.py", "", text, held_out=False) for index, text in enumerate(texts))
+    return RowSource(train_tokenizer([*texts, *spoken * 20], 600), files, WordPool(WORDS, ()), seed=0, documents=2)
+
+
+@pytest.mark.parametrize("length", [72, 512])
+def test_a_row_of_needles_is_as_long_as_asked_where_few_episodes_fit(source, length):
+    batch = source.batch(Stage(1.0, 16, length, NEEDLES), step=0)
+    assert batch.ids.shape == (16, length + 1)
+    assert (batch.weights == ANSWER_WEIGHT).any(axis=1).all()
+
+
+def test_a_row_that_no_episode_fits_is_one_line(source):
+    with pytest.raises(UsageError, match=r"fits a row of 24 tokens; the shortest needs \d+\. Give") as caught:
+        source.batch(Stage(1.0, 1, 24, NEEDLES), step=0)
+    assert "\n" not in str(caught.value)
