@@ -7,12 +7,16 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.decoding.awaiting import UNTIMED_VERIFY, Latency, Way, best_way
-from engine.decoding.estimates import Acceptance, Costs, Waits
+from engine.decoding.estimates import LARGEST_INNOVATION, Acceptance, Costs, Waits
 
+START_ALLOWANCE = 4.0
+ALLOWED_SHARE = 0.01
 BUCKET_POSITIONS = 512
 FIRST_DEPTH = 3
 PROBE_COST_PRIOR = 2.0
 """In plain steps: what a drafted step is taken to cost until one was timed."""
+LARGEST_FIRST_COST = 8.0
+"""In plain steps: what a step at a depth not measured yet is booked at most, since it may warm the depth up."""
 LEAST_HOPE = 0.2
 """How much of the way from what is known of a drafter to being always right is thought possible at any time."""
 
@@ -111,6 +115,14 @@ class Bucket:
     def drafted_steps(self) -> int:
         """How many times of drafted steps were taken."""
         return sum(sum(costs.seen.values()) for costs in self.drafted.values())
+
+    def allowance_s(self, plain_time_s: float) -> float:
+        """Return the seconds that learning may lose in all, once plain decoding would have taken ``plain_time_s``."""
+        return START_ALLOWANCE * self.plain_s + ALLOWED_SHARE * plain_time_s
+
+    def longest_s(self, known_s: float | None) -> float:
+        """Return what a drafted step is booked at most, known to take ``known_s`` seconds or not timed yet."""
+        return max((known_s or 0.0) * (1 + LARGEST_INNOVATION), LARGEST_FIRST_COST * self.plain_s)
 
     def inherited(self) -> Bucket:
         """Return a bucket that starts from these estimates, none of them its own."""

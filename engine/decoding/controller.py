@@ -30,38 +30,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.decoding.arms import FIRST_DEPTH, PLAIN, PROBE_COST_PRIOR, Arm, Bucket, bucket_at, sources_of
-from engine.decoding.awaiting import Way
-from engine.decoding.estimates import COST_WEIGHT, LARGEST_INNOVATION
+from engine.decoding.arms import FIRST_DEPTH, PLAIN, Arm, Bucket, bucket_at, sources_of
+from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
+from engine.decoding.rates import MARGIN, PROBE_STEPS, Rates
 from engine.types import Choice, Decision, Match, Pause
 
-START_ALLOWANCE = 4.0
-ALLOWED_SHARE = 0.01
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
 LONGEST_PAUSE_STEPS = 512
 SHADOW_PAUSE_STEPS = 128
 CREDIT_PAUSE_STEPS = 32
 PLAIN_STEPS_TO_LEARN = 4
-PROBE_STEPS = 2
-PLAIN_CHECK_SHARE = 32
-MARGIN = 1.02
 SURE_MARGIN = 1.5
 """How much better than the others a match must be once matches have lost what learning may lose: it can be known
 without another loss that they come true now."""
-PROMISING_COMMITTED = 1.5
-"""Tokens a step must promise to be worth a verified probe, whatever it cost so far: that may have been a bad moment."""
-LARGEST_FIRST_COST = 8.0
-"""In plain steps: what a step at a depth not measured yet is booked at most, since it may warm the depth up."""
 SHADOW_COST_PRIOR = 0.5
 LARGEST_SHADOW_COST = 2.0
 """In plain steps, like the prior: a longer first step of a pause is taken for a disturbance."""
 UNANSWERED_SHADOWS = 2
 LONGEST_SHADOW = 8
 SURPRISING_BELOW = 0.4
-LEAST_ANSWERING = 0.5
-"""Share of asks that something must come of for gains to be spent on more of them."""
 
 
 class ControlledDepth:
@@ -74,6 +63,7 @@ class ControlledDepth:
     def __init__(self, longest: int | Mapping[str, int]) -> None:
         self.sources = sources_of(longest)
         self.lookups = Lookups()
+        self._rates = Rates(self.sources, self.lookups)
         self.buckets: dict[int, Bucket] = {}
         self.account_s = 0.0
         self.plain_time_s = 0.0
@@ -106,7 +96,7 @@ class ControlledDepth:
         arm = self._next(costs, matched=found is not None)
         if arm.depth == 0 and found is not None:
             return self._looked_up(costs, found, limit)
-        return self._taken(costs, arm, limit, self._extended(costs, arm, limit))
+        return self._taken(costs, arm, limit, self._rates.extended(costs, arm, self._match, limit))
 
     def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
         """Say whether the match here is expected to gain more than the row written ahead, which a draft drops."""
@@ -143,7 +133,7 @@ class ControlledDepth:
         acceptance = self.sources[self._shadowed_source].acceptance
         surprising = accepted > 0 and acceptance.rates[0] < SURPRISING_BELOW
         acceptance.learn(drafted, accepted)
-        if not surprising and not self._promising():
+        if not surprising and not self._rates.promising():
             return False
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
         return True
@@ -181,7 +171,7 @@ class ControlledDepth:
             self.sources[source].waits.learn(answered=False, lost_s=elapsed_s)
         self.account_s += elapsed_s
         costs = bucket_at(self.buckets, position)
-        if not self._affordable(costs, self._loss(costs, Arm(source, asked))):
+        if not self._affordable(costs, self._rates.loss_s(costs, Arm(source, asked))):
             self._probe = (PLAIN, 0)
 
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
@@ -212,7 +202,7 @@ class ControlledDepth:
             self._shadow_cost += COST_WEIGHT * (extra - self._shadow_cost)
             self.account_s += extra * plain_s
         if drafted:
-            time_s = min(elapsed_s, max((known or 0.0) * (1 + LARGEST_INNOVATION), LARGEST_FIRST_COST * plain_s))
+            time_s = min(elapsed_s, costs.longest_s(known))
             loss_s, credit_s = time_s - committed * plain_s, -LARGEST_CREDIT * plain_s
             if arm.source == LOOKED_UP:
                 # What matches gain is not there for probes of the others.
@@ -242,7 +232,7 @@ class ControlledDepth:
     def _taken(self, costs: Bucket, arm: Arm, limit: int, extended: int = 0) -> Choice:
         self._chosen = Arm(arm.source, min(arm.depth, limit))
         self._asked_source = arm.source
-        return Choice(self._chosen.depth, arm.source, extended, self._wait_s(costs, self._chosen))
+        return Choice(self._chosen.depth, arm.source, extended, self._rates.wait_s(costs, self._chosen))
 
     def _paused(self, tokens: int, shadow: bool) -> Pause:
         """Return a pause, with a shadow draft that it is long enough to compare: of the drafter least is known of."""
@@ -263,30 +253,12 @@ class ControlledDepth:
         """Return what the match here promises, None unless its rate is above every other's by the margin."""
         if self._match is None:
             return None
-        found = self.lookups.best(self._match, limit, costs)
-        others = max(self._rate(costs, self._best(costs)), self._rate(costs, PLAIN))
-        wanted = SURE_MARGIN if self._overdrawn(costs) else MARGIN
-        return found if found is not None and found.rate > wanted * others else None
-
-    def _extended(self, costs: Bucket, arm: Arm, limit: int) -> int:
-        """Return up to how many tokens a match is to follow a whole draft that it agrees with, 0 for not at all."""
-        source = self.sources.get(arm.source)
-        if self._match is None or source is None or arm.depth < source.longest or limit <= arm.depth:
-            return 0
-        own, cost_s = costs.of(arm.source), self._cost_s(costs, arm) or 0.0
-
-        def rows_s(count: int) -> float:
-            return max(0.0, (own.of(count) or 0.0) - (own.of(arm.depth) or 0.0))
-
-        base = source.acceptance.committed(arm.depth), cost_s
-        count, rate = self.lookups.extension(self._match, arm.depth, limit, base, rows_s)
-        return count if rate > MARGIN * self._rate(costs, arm) else 0
+        margin = SURE_MARGIN if self._overdrawn(costs) else MARGIN
+        return self._rates.matched(costs, self._match, limit, self._selected, margin)
 
     def _probe_due(self, costs: Bucket, found: Expected) -> bool:
         """Say whether another drafter is to be tried although a match is here, since it might plausibly beat it."""
-        if self._probe[1] <= 0 and self._until_probe > 0:
-            return False
-        return any(source.hoped_rate(costs, name) > found.rate for name, source in self.sources.items())
+        return (self._probe[1] > 0 or self._until_probe <= 0) and self._rates.hopeful(costs, found.rate)
 
     def _next(self, costs: Bucket, matched: bool) -> Arm:
         """Return the probe in progress, a due probe, or the best known arm; a match rules out a look at shadows."""
@@ -294,7 +266,7 @@ class ControlledDepth:
         if left > 0:
             self._probe = (arm, left - 1)
             return arm
-        best = self._best(costs)
+        best = self._rates.best(costs, self._selected)
         if best != self._selected:
             # Starting or ending to draft is news; a neighbouring depth is a refinement.
             news = best.depth == 0 or self._selected.depth == 0
@@ -302,104 +274,26 @@ class ControlledDepth:
             self._selected, self._until_probe = best, self._pause
         if self._until_probe > 0 or not self.sources:
             return best
-        candidate = self._candidate(costs, best)
-        self._look = best.depth == 0 and self._shadows and not matched and not self._promising()
+        candidate = self._rates.candidate(costs, best)
+        self._look = best.depth == 0 and self._shadows and not matched and not self._rates.promising()
         longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
-        answering = any(source.waits.answered > LEAST_ANSWERING for source in self.sources.values())
-        if best.depth == 0 and self.account_s < 0 and answering:
+        if best.depth == 0 and self.account_s < 0 and self._rates.answering():
             # Earlier gains may be spent on looking more often, but not at a drafter that has fallen silent.
             longest = CREDIT_PAUSE_STEPS
         self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)
-        if candidate != best and not self._look and self._affordable(costs, self._loss(costs, candidate)):
+        if candidate != best and not self._look and self._affordable(costs, self._rates.loss_s(costs, candidate)):
             self._probe = (candidate, PROBE_STEPS - 1)
             return candidate
         return best
 
-    def _cost_s(self, costs: Bucket, arm: Arm) -> float | None:
-        """Return the seconds of a step, waits for its draft included; None if unknown."""
-        if arm.depth == 0:
-            return costs.plain.seconds.get(0)
-        cost_s = costs.of(arm.source).of(arm.depth)
-        return None if cost_s is None else cost_s + self.sources[arm.source].waits.per_draft_s
-
-    def _way(self, costs: Bucket, arm: Arm) -> Way | None:
-        """Return how a draft from elsewhere is best used, None where it is there at once."""
-        source = self.sources.get(arm.source) if arm.depth else None
-        return None if source is None else source.way(costs, arm.source, arm.depth)
-
-    def _wait_s(self, costs: Bucket, arm: Arm) -> float:
-        way = self._way(costs, arm)
-        return 0.0 if way is None else way.wait_s
-
-    def _rate(self, costs: Bucket, arm: Arm) -> float:
-        cost_s, way = self._cost_s(costs, arm), self._way(costs, arm)
-        if cost_s is not None and way is not None:
-            # Where nothing comes of an ask, plain decoding has gone on.
-            answered = self.sources[arm.source].waits.answered
-            return answered * way.rate + (1.0 - answered) / costs.plain_s
-        return 0.0 if cost_s is None else self._committed(arm) / cost_s
-
-    def _committed(self, arm: Arm) -> float:
-        return self.sources[arm.source].acceptance.committed(arm.depth) if arm.depth else 1.0
-
-    def _arms(self) -> list[Arm]:
-        """Return every drafter at every depth whose acceptance is known well enough."""
-        return [Arm(name, depth) for name, source in self.sources.items() for depth in range(1, source.trusted + 1)]
-
-    def _best(self, costs: Bucket) -> Arm:
-        """Return the arm with the best expected rate, plain decoding unless drafting beats it by the margin.
-
-        The arm in use keeps its place until another is better by the margin, so that noise does not move it.
-        """
-        arms = self._arms()
-        best = max(arms, key=lambda arm: self._rate(costs, arm), default=PLAIN)
-        if self._selected in arms and self._rate(costs, best) < MARGIN * self._rate(costs, self._selected):
-            best = self._selected
-        return best if self._rate(costs, best) > MARGIN * self._rate(costs, PLAIN) else PLAIN
-
-    def _candidate(self, costs: Bucket, best: Arm) -> Arm:
-        """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""
-        untried = [Arm(name, source.first_depth) for name, source in self.sources.items()]
-        if best.depth == 0:
-            known = [arm for arm in self._arms() if self._cost_s(costs, arm) is not None]
-            return max(known or untried, key=lambda arm: (self._rate(costs, arm), self._committed(arm)))
-        if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
-            return PLAIN
-        longest = self.sources[best.source].longest
-        near = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
-        others = [
-            arm for arm in untried if self.sources[arm.source].hoped_rate(costs, arm.source) > self._rate(costs, best)
-        ]
-        return min(near + [arm for arm in others if arm.source != best.source], key=costs.seen)
-
-    def _promising(self) -> bool:
-        """Say whether verified drafts might pay, by what is known of acceptance."""
-        return any(source.promised >= PROMISING_COMMITTED for source in self.sources.values())
-
-    def _loss(self, costs: Bucket, arm: Arm) -> float:
-        """Return the seconds a probe of ``arm`` is expected to lose against plain decoding."""
-        if arm.depth == 0 or arm.source not in self.sources or not costs.plain.seconds:
-            return 0.0
-        way = self._way(costs, arm)
-        if way is not None and not way.wait_s:
-            return 0.0
-        # A single measurement of drafting may have been a bad moment.
-        known_s = costs.of(arm.source).of(arm.depth) if costs.drafted_steps > 1 else None
-        cost_s = PROBE_COST_PRIOR * costs.plain_s if known_s is None else known_s
-        lost_s = self.sources[arm.source].waits.lost_s
-        return PROBE_STEPS * max(0.0, cost_s + lost_s - self._committed(arm) * costs.plain_s)
-
     def _affordable(self, costs: Bucket, loss_s: float) -> bool:
         """Say whether the account can bear losing ``loss_s``."""
-        return loss_s <= 0.0 or self._lost_s() + loss_s <= self._allowed_s(costs)
+        return loss_s <= 0.0 or self._lost_s() + loss_s <= costs.allowance_s(self.plain_time_s)
 
     def _overdrawn(self, costs: Bucket) -> bool:
         """Say whether drafts of matches have lost what all learning may lose."""
-        return self.lookups.account_s > 0.0 and self._lost_s() > self._allowed_s(costs)
+        return self.lookups.account_s > 0.0 and self._lost_s() > costs.allowance_s(self.plain_time_s)
 
     def _lost_s(self) -> float:
         """Return what is lost in all; what matches gained is not there for probes of the others, nor the reverse."""
         return self.account_s + max(0.0, self.lookups.account_s)
-
-    def _allowed_s(self, costs: Bucket) -> float:
-        return START_ALLOWANCE * costs.plain_s + ALLOWED_SHARE * self.plain_time_s

@@ -1,0 +1,131 @@
+"""What each drafter at each depth is expected to bring a second, from what is known of acceptance and costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.decoding.arms import PLAIN, PROBE_COST_PRIOR, Arm, Bucket, Source
+from engine.decoding.awaiting import Way
+from engine.decoding.lookups import Expected, Lookups
+from engine.types import Match
+
+PLAIN_CHECK_SHARE = 32
+PROBE_STEPS = 2
+MARGIN = 1.02
+LEAST_ANSWERING = 0.5
+"""Share of asks that something must come of for gains to be spent on more of them."""
+PROMISING_COMMITTED = 1.5
+"""Tokens a step must promise to be worth a verified probe, whatever it cost so far: that may have been a bad moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Expected tokens a second of the drafters by name and of matches; all methods read what was learnt elsewhere."""
+
+    sources: dict[str, Source]
+    lookups: Lookups
+
+    def matched(self, costs: Bucket, match: Match, limit: int, selected: Arm, margin: float) -> Expected | None:
+        """Return what a match promises, None unless its rate is above every other's by the margin."""
+        found = self.lookups.best(match, limit, costs)
+        others = max(self.rate(costs, self.best(costs, selected)), self.rate(costs, PLAIN))
+        return found if found is not None and found.rate > margin * others else None
+
+    def extended(self, costs: Bucket, arm: Arm, match: Match | None, limit: int) -> int:
+        """Return up to how many tokens a match is to follow a whole draft that it agrees with, 0 for not at all."""
+        source = self.sources.get(arm.source)
+        if match is None or source is None or arm.depth < source.longest or limit <= arm.depth:
+            return 0
+        own, cost_s = costs.of(arm.source), self.cost_s(costs, arm) or 0.0
+
+        def rows_s(count: int) -> float:
+            return max(0.0, (own.of(count) or 0.0) - (own.of(arm.depth) or 0.0))
+
+        base = source.acceptance.committed(arm.depth), cost_s
+        count, rate = self.lookups.extension(match, arm.depth, limit, base, rows_s)
+        return count if rate > MARGIN * self.rate(costs, arm) else 0
+
+    def cost_s(self, costs: Bucket, arm: Arm) -> float | None:
+        """Return the seconds of a step, waits for its draft included; None if unknown."""
+        if arm.depth == 0:
+            return costs.plain.seconds.get(0)
+        cost_s = costs.of(arm.source).of(arm.depth)
+        return None if cost_s is None else cost_s + self.sources[arm.source].waits.per_draft_s
+
+    def way(self, costs: Bucket, arm: Arm) -> Way | None:
+        """Return how a draft from elsewhere is best used, None where it is there at once."""
+        source = self.sources.get(arm.source) if arm.depth else None
+        return None if source is None else source.way(costs, arm.source, arm.depth)
+
+    def wait_s(self, costs: Bucket, arm: Arm) -> float:
+        """Return how long to wait for a draft."""
+        way = self.way(costs, arm)
+        return 0.0 if way is None else way.wait_s
+
+    def rate(self, costs: Bucket, arm: Arm) -> float:
+        """Return the expected tokens a second, 0 where the cost is unknown."""
+        cost_s, way = self.cost_s(costs, arm), self.way(costs, arm)
+        if cost_s is not None and way is not None:
+            # Where nothing comes of an ask, plain decoding has gone on.
+            answered = self.sources[arm.source].waits.answered
+            return answered * way.rate + (1.0 - answered) / costs.plain_s
+        return 0.0 if cost_s is None else self.committed(arm) / cost_s
+
+    def committed(self, arm: Arm) -> float:
+        """Return the expected committed tokens of a step."""
+        return self.sources[arm.source].acceptance.committed(arm.depth) if arm.depth else 1.0
+
+    def arms(self) -> list[Arm]:
+        """Return every drafter at every depth whose acceptance is known well enough."""
+        return [Arm(name, depth) for name, source in self.sources.items() for depth in range(1, source.trusted + 1)]
+
+    def best(self, costs: Bucket, selected: Arm) -> Arm:
+        """Return the arm with the best expected rate, plain decoding unless drafting beats it by the margin.
+
+        The arm in use, ``selected``, keeps its place until another is better by the margin: noise does not move it.
+        """
+        arms = self.arms()
+        best = max(arms, key=lambda arm: self.rate(costs, arm), default=PLAIN)
+        if selected in arms and self.rate(costs, best) < MARGIN * self.rate(costs, selected):
+            best = selected
+        return best if self.rate(costs, best) > MARGIN * self.rate(costs, PLAIN) else PLAIN
+
+    def candidate(self, costs: Bucket, best: Arm) -> Arm:
+        """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""
+        untried = [Arm(name, source.first_depth) for name, source in self.sources.items()]
+        if best.depth == 0:
+            known = [arm for arm in self.arms() if self.cost_s(costs, arm) is not None]
+            return max(known or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)))
+        if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
+            return PLAIN
+        longest = self.sources[best.source].longest
+        near = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
+        others = [
+            arm for arm in untried if self.sources[arm.source].hoped_rate(costs, arm.source) > self.rate(costs, best)
+        ]
+        return min(near + [arm for arm in others if arm.source != best.source], key=costs.seen)
+
+    def hopeful(self, costs: Bucket, rate: float) -> bool:
+        """Say whether a drafter might plausibly beat a rate."""
+        return any(source.hoped_rate(costs, name) > rate for name, source in self.sources.items())
+
+    def answering(self) -> bool:
+        """Say whether something came of enough asks for gains to be spent on more of them."""
+        return any(source.waits.answered > LEAST_ANSWERING for source in self.sources.values())
+
+    def promising(self) -> bool:
+        """Say whether verified drafts might pay, by what is known of acceptance."""
+        return any(source.promised >= PROMISING_COMMITTED for source in self.sources.values())
+
+    def loss_s(self, costs: Bucket, arm: Arm) -> float:
+        """Return the seconds a probe of ``arm`` is expected to lose against plain decoding."""
+        if arm.depth == 0 or arm.source not in self.sources or not costs.plain.seconds:
+            return 0.0
+        way = self.way(costs, arm)
+        if way is not None and not way.wait_s:
+            return 0.0
+        # A single measurement of drafting may have been a bad moment.
+        known_s = costs.of(arm.source).of(arm.depth) if costs.drafted_steps > 1 else None
+        cost_s = PROBE_COST_PRIOR * costs.plain_s if known_s is None else known_s
+        lost_s = self.sources[arm.source].waits.lost_s
+        return PROBE_STEPS * max(0.0, cost_s + lost_s - self.committed(arm) * costs.plain_s)
