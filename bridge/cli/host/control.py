@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Final
 
 from bridge.cli.host.places import state_of
-from bridge.cli.host.talk import CLOCK, say
+from bridge.cli.talk import CLOCK, say
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import InfrastructureError, RunNotFoundError
 from bridge.executor.supervisor.folder import RunFolder

@@ -83,7 +83,7 @@ def _wake(arguments: argparse.Namespace, state: Path) -> None:
 def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
-    from bridge.cli.host.talk import say
+    from bridge.cli.talk import say
     from bridge.runner.service.serve import serve_embedded, stopping_on_signals
     from bridge.runner.state.folder import StateFolder
     from bridge.runner.state.log import new_log
@@ -105,7 +105,7 @@ def _show(arguments: argparse.Namespace, state: Path) -> int:
     """Print the bus id, the public key and the authorized_keys line; a first call makes bus and key."""
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
-    from bridge.cli.host.talk import say
+    from bridge.cli.talk import say
     from bridge.runner.state.folder import StateFolder
     from bridge.trust.keyring import pin
 

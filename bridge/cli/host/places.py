@@ -1,16 +1,24 @@
-"""Which policy file and which state folder a command of `kakeya-runner` means."""
+"""Which policy file, which state folder and which bus a command of `kakeya-runner` means."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bridge.cli.host.keys import own_name
-from bridge.errors import UsageError
+from bridge.bus import open_bus
+from bridge.cli.host.keys import own, own_name, signed
+from bridge.cli.talk import CLOCK, say
+from bridge.errors import BusMissingError, UsageError
+from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import default_policy_path, default_state
 from bridge.runner.state.folder import StateFolder
+
+if TYPE_CHECKING:
+    from bridge.bus.interface import RunnerBus
 
 
 def policy_path(arguments: argparse.Namespace) -> Path:
@@ -39,3 +47,55 @@ def state_of(arguments: argparse.Namespace) -> StateFolder:
         state = default_state(name)
     state.create()
     return state
+
+
+def route_of(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
+    """Return the route of the bus that an option, the environment or the policy names; None where none does."""
+    return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
+
+
+def bus_of(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> RunnerBus:
+    """Return the bus, made when the command says so.
+
+    Raises:
+        UsageError: no bus is named.
+        BusMissingError: the remote carries none.
+    """
+    route = route_of(arguments, policy)
+    if route is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    bus = open_route(route, state)
+    name = arguments.name if getattr(arguments, "name", None) else own_name() if policy is None else policy.name
+    try:
+        bus.identity()
+    except BusMissingError:
+        if not getattr(arguments, "create_bus", False):
+            raise
+        from bridge.bus.open.create import new_record
+        from bridge.bus.store.route import resolve
+
+        local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
+        record = signed(new_record(CLOCK, wake=arguments.wake, local=local), state, say)
+        bus.create(record)
+        say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
+        if record.attestation == "dsse":
+            own(open_route(f"{route.partition('#')[0]}#{record.bus_id}", state, keys=False), state, name, say, CLOCK)
+            bus = open_route(route, state)
+    return bus
+
+
+def open_route(route: str, state: StateFolder, *, keys: bool = True) -> RunnerBus:
+    """Return the bus of a route; with `keys` it goes by the root that this runner remembers of it."""
+    name, _, bus_id = route.partition("#")
+    bus = open_bus(name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None)
+    if keys:
+        bus.use_root(KnownKeys(state.root, "").remember_root)
+    return bus
+
+
+def _repository(route: str) -> Path | None:
+    """Return the clone around us when the route is the name of one of its remotes."""
+    if "/" in route or ":" in route:
+        return None
+    here = Path.cwd()
+    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), None)

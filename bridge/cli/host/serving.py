@@ -1,0 +1,104 @@
+"""`kakeya-runner serve` and `once`: hold the runner's name, put the runner together, end in the right code."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bridge.bus import open_bus
+from bridge.cli.host.keys import enrol, enrol_own
+from bridge.cli.host.places import bus_of, policy_of, state_of
+from bridge.cli.talk import CLOCK, say
+from bridge.runner.policy.file import builtin_policy, load_policy
+from bridge.runner.service.serve import (
+    default_policy_path,
+    once,
+    runner_on,
+    serve,
+    serve_embedded,
+    stopping_on_signals,
+)
+from bridge.runner.state.folder import StateFolder
+from bridge.runner.state.log import new_log
+from bridge.system.durable import NameLock
+
+if TYPE_CHECKING:
+    from bridge.runner.service.loop import Runner
+
+
+@contextmanager
+def _runner(
+    arguments: argparse.Namespace,
+    stopping: threading.Event,
+    summary: Callable[[str], None] | None = None,
+    leaving: threading.Event | None = None,
+) -> Iterator[tuple[Runner, str]]:
+    """Hold the runner's name and put it together; the second value says what it serves."""
+    policy, state = policy_of(arguments), state_of(arguments)
+    with NameLock(state.lock).held():
+        if arguments.rehash:
+            state.model_digests.unlink(missing_ok=True)
+        bus, log = bus_of(arguments, policy, state), new_log(sys.stderr, policy.secrets.values())
+        enrol(bus, state, policy.name, say)
+        with runner_on(
+            bus, policy, state, clock=CLOCK, stopping=stopping, log=log, leaving=leaving, summary=summary
+        ) as runner:
+            digest = policy.digest(embedded=False)
+            yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
+
+
+def serve_command(arguments: argparse.Namespace) -> int:
+    """Take requests until stopped, drained or idle."""
+    if arguments.embedded is not None:
+        return _serve_embedded(arguments)
+    leaving = threading.Event()  # a signal is a restart or an upgrade: what runs goes on
+    with (
+        _runner(arguments, threading.Event(), leaving=leaving) as (runner, what),
+        stopping_on_signals(leaving) as signals,
+    ):
+        runner.log.info(what)
+        serve(runner, idle_s=arguments.idle)
+    return signals.exit_code(0)
+
+
+def _serve_embedded(arguments: argparse.Namespace) -> int:
+    from bridge.bus.open.embedded import embedded_folder, ensure_embedded, tidy_embedded
+    from bridge.limits import EMBEDDED_IDLE_S
+
+    data = Path(arguments.embedded)
+    route = ensure_embedded(data, CLOCK)
+    state = StateFolder(embedded_folder(data) / "runner")
+    state.create()
+    path = default_policy_path() if arguments.policy is None else Path(arguments.policy)
+    policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
+    bus = open_bus(str(route), repository=None, state=state.bus, clock=CLOCK)
+    idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
+    with stopping_on_signals(threading.Event()) as signals:
+        served = serve_embedded(
+            bus, policy, state, clock=CLOCK, stopping=signals.stopping, idle_s=idle_s,
+            log=new_log(sys.stderr, policy.secrets.values()),
+            enrol=lambda: enrol_own(bus, state, policy.name, say),
+        )  # fmt: skip
+        if not served:
+            say("another process serves the embedded bus already")
+    if served and not signals.caught:
+        tidy_embedded(data)
+    return signals.exit_code(0)
+
+
+def once_command(arguments: argparse.Namespace) -> int:
+    """Take one request to its end, and end in its exit code."""
+    branch = arguments.branch
+    if branch is not None and not branch.startswith("refs/"):
+        branch = f"refs/heads/{branch}"
+    summary = print if arguments.summary else None
+    stopping = threading.Event()
+    with _runner(arguments, stopping, summary) as (runner, _), stopping_on_signals(stopping) as signals:
+        code = once(runner, branch=branch)
+    return signals.exit_code(code)
