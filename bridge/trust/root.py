@@ -329,7 +329,11 @@ def _require_newer(found: TrustRoot, known: TrustRoot) -> None:
 
 def retired(keys: Sequence[NamedKey], which: str, at: float) -> tuple[NamedKey, ...]:
     """Return keys of which those that are named, by name or by key, are retired from a time on."""
-    return tuple(replace(one, until=at) if which in {one.name, one.key} and one.until is None else one for one in keys)
+
+    def ends_later(one: NamedKey) -> bool:
+        return which in {one.name, one.key} and (one.until is None or one.until > at)
+
+    return tuple(replace(one, until=at) if ends_later(one) else one for one in keys)
 
 
 def _targets_type() -> type[Targets]:

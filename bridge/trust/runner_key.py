@@ -15,7 +15,16 @@ from bridge.errors import InfrastructureError, UsageError
 from bridge.records import KeyRecord
 from bridge.system.durable import write_atomically
 from bridge.trust.keyring import PUBLIC_FILE, decode, encode
-from bridge.trust.signing_key import AgentKey, MetadataSigner, SigningKey, make_key, open_key, public_text
+from bridge.trust.signing_key import (
+    AgentKey,
+    MetadataSigner,
+    SigningKey,
+    given_key,
+    make_key,
+    open_key,
+    public_text,
+    write_key,
+)
 
 KEY_FILE = "runner.key"
 AGENT_FILE = "runner.pub"
@@ -30,6 +39,17 @@ def generate(folder: Path, name: str) -> KeyRecord:
     if has_key(folder):
         raise UsageError(f"{key_path(folder)} exists", remedy="kakeya-runner keygen --rotate makes a new one")
     record = _record(make_key(folder / KEY_FILE), name)
+    _publish(folder, record)
+    return record
+
+
+def adopt(folder: Path, name: str, raw: bytes) -> KeyRecord:
+    """Sign with a key that was given, as its 32 private bytes; the folder has none yet.
+
+    Raises:
+        ValueError: these are not 32 bytes.
+    """
+    record = _record(write_key(folder / KEY_FILE, given_key(raw).private), name)
     _publish(folder, record)
     return record
 

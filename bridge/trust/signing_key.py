@@ -129,10 +129,26 @@ def make_key(path: Path, form: Literal["pkcs8", "openssh"] = "pkcs8") -> Signing
         path: the file.
         form: ``openssh`` for keys that people handle: ssh-add loads it, ssh-keygen -l shows its fingerprint.
     """
-    from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-    key = Ed25519PrivateKey.generate()
+    return write_key(path, Ed25519PrivateKey.generate(), form)
+
+
+def given_key(raw: bytes) -> FileKey:
+    """Return the key of 32 private bytes.
+
+    Raises:
+        ValueError: these are not 32 bytes.
+    """
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    return FileKey(Ed25519PrivateKey.from_private_bytes(raw))
+
+
+def write_key(path: Path, key: Ed25519PrivateKey, form: Literal["pkcs8", "openssh"] = "pkcs8") -> SigningKey:
+    """Write a key into a file that is its user's alone, and that was not there; see `make_key`."""
+    from cryptography.hazmat.primitives import serialization
+
     wanted = serialization.PrivateFormat.PKCS8 if form == "pkcs8" else serialization.PrivateFormat.OpenSSH
     text = key.private_bytes(serialization.Encoding.PEM, wanted, serialization.NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -28,7 +28,7 @@ request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 can
 """
 
 
-_TRUST_ACTIONS = ("add", "list", "remove", "init", "retire", "revoke", "rotate", "show")
+_TRUST_ACTIONS = ("add", "list", "remove", "init", "retire", "revoke", "rotate", "show", "ticket")
 _TRUST_EPILOG = """\
 On a bus that this account owns, these say whose key is whose for everybody who uses it:
   kakeya-runner trust show --bus ROUTE
@@ -37,6 +37,7 @@ On a bus that this account owns, these say whose key is whose for everybody who 
   kakeya-runner trust retire NAME|KEY --bus ROUTE                     what it signed still counts
   kakeya-runner trust revoke NAME|KEY --bus ROUTE                     nothing that it signed counts
   kakeya-runner trust rotate --bus ROUTE                              a new key for the owner
+  kakeya-runner trust ticket ci-1 --for 12h --bus ROUTE               a key for `once --ephemeral`, into ci-1.ticket
   kakeya-runner trust init --bus ROUTE [--new-owner]                  own a bus that nobody owns, or whose key is lost
 
 This host's own lists:
@@ -192,6 +193,10 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trust.add_argument("--principal", action="append", metavar="NAME", help="who holds it; default: the key's comment")
     trust.add_argument("--valid-after", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing before")
     trust.add_argument("--valid-before", metavar="DATE", help="YYYYMMDD[HHMM[SS]][Z]: signs nothing from then on")
+    trust.add_argument(
+        "--for", dest="lasts", type=duration, default="24h", metavar="TIME", help="with ticket: how long; default 24h"
+    )
+    trust.add_argument("--out", metavar="FILE", help="with ticket: a new file for it; default: NAME.ticket")
     trust.add_argument("--json", action="store_true", help="with list: one JSON document on stdout")
     revoke = _verb(verbs, "revoke", "refuse a principal or a key from now on, and end what runs for it")
     revoke.add_argument("who", nargs="+", metavar="PRINCIPAL|KEY", help="a name, SHA256:..., a public key or its file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 import json
 import os
 import sys
@@ -17,6 +18,7 @@ from bridge.runner.authorisation.trust_files import NAMESPACES, TrustFiles, Use,
 from bridge.runner.policy.file import load_policy, owner_folder
 from bridge.runner.policy.trust import SignerEntry
 from bridge.runner.service.serve import default_policy_path
+from bridge.system.clock import rfc3339
 from bridge.trust.ssh_signatures import fingerprint_of
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.trust.root import TrustRoot
 
 OpenBus = Callable[[], "RunnerBus | None"]
-OF_BUS: Final = frozenset({"init", "retire", "revoke", "rotate", "show"})
+OF_BUS: Final = frozenset({"init", "retire", "revoke", "rotate", "show", "ticket"})
 
 
 def trust(arguments: argparse.Namespace, open_bus: OpenBus, clock: Clock, state: Path, name: str) -> int:
@@ -74,7 +76,7 @@ def _of_bus(arguments: argparse.Namespace, owner: BusOwner, state: Path, name: s
 
     action = arguments.action
     if action == "show":
-        return _show(owner, as_json=arguments.json)
+        return _show(owner, clock.now().timestamp(), as_json=arguments.json)
     if action == "init":
         key = None if arguments.owner_key is None else Path(arguments.owner_key)
         mine = runner_key.published(state)[-1:] if runner_key.has_key(state) else ()
@@ -84,11 +86,29 @@ def _of_bus(arguments: argparse.Namespace, owner: BusOwner, state: Path, name: s
         return _said(owner, owner.rotate(), "is the owner's new key")
     if not arguments.key:
         raise UsageError(f"trust {action} needs a name or key", remedy="kakeya-runner trust show")
+    if action == "ticket":
+        return _ticket(arguments, owner)
     who = " ".join(arguments.key)
     edit = without if action == "retire" else with_revoked
     root = owner.change(lambda content: edit(content, who, clock.now()))
     past = "is retired: what it signed counts" if action == "retire" else "is revoked: nothing that it signed counts"
     _say(f"{who} {past} ({root.version}.{root.targets_version})")
+    return 0
+
+
+def _ticket(arguments: argparse.Namespace, owner: BusOwner) -> int:
+    """Make a ticket of the bus, in a file of this account's own."""
+    [name, *more] = arguments.key
+    if more:
+        raise UsageError(f"got {' '.join(arguments.key)[:120]!r}; expected one name of a runner, such as ci-1")
+    out = Path(arguments.out or f"{name}.ticket")
+    if out.exists():
+        raise UsageError(f"{out} exists", remedy="name another file: --out FILE")
+    ticket = owner.ticket(name, arguments.lasts)
+    ticket.write(out)
+    print(out)
+    _say(f"who has this file signs as {name} until {ticket.until}: kakeya-runner once --ephemeral --ticket {out}")
+    _say(f"to end it sooner: kakeya-runner trust retire {name} --bus ROUTE")
     return 0
 
 
@@ -99,7 +119,7 @@ def _said(owner: BusOwner, root: TrustRoot, what: str) -> int:
     return 0
 
 
-def _show(owner: BusOwner, *, as_json: bool) -> int:
+def _show(owner: BusOwner, now_s: float, *, as_json: bool) -> int:
     """Print what the root of a bus says."""
     root, content = owner.root, owner.root.content
     if as_json:
@@ -113,12 +133,19 @@ def _show(owner: BusOwner, *, as_json: bool) -> int:
     print(f"owner    {root.owner}{'' if owner.owns else ' (this account does not hold its key)'}")
     print(f"version  {root.version}.{root.targets_version}")
     for one in content.runners:
-        print(f"runner   {one.name}={one.key}{' retired' if one.until is not None else ''}")
+        print(f"runner   {one.name}={one.key}{_end(one.until, now_s)}")
     for line in content.signers:
         print(f"signer   {line}")
     for key in content.revoked or {}:
         print(f"revoked  {key}")
     return 0
+
+
+def _end(until: float | None, now_s: float) -> str:
+    """Return what is shown behind a key: nothing while it has no end."""
+    if until is None:
+        return ""
+    return " retired" if until <= now_s else f" until {rfc3339(dt.datetime.fromtimestamp(until, dt.UTC))}"
 
 
 def _add_to_root(owner: BusOwner, use: Use, arguments: argparse.Namespace, clock: Clock, *, runner: bool) -> int:

@@ -6,8 +6,10 @@ under another user, who then cannot sign a root.
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,15 +19,17 @@ from bridge.bus.interface import RunnerBus
 from bridge.errors import BusError, UsageError
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import BusRecord, KeyRecord
-from bridge.system.clock import Clock, parse_rfc3339
+from bridge.runner.authorisation.ticket import Ticket
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 from bridge.trust.judgement import NamedKey
 from bridge.trust.root import RootContent, TrustRoot, fingerprint, retired, write_root
 from bridge.trust.root_memory import KnownRoot, RootMemory
-from bridge.trust.signing_key import SigningKey, make_key, open_key, public_text
+from bridge.trust.signing_key import SigningKey, given_key, make_key, open_key, public_text
 from bridge.trust.ssh_signatures import fingerprint_of
 
 TRIES: Final = 4
+KEYS_MAX_COUNT: Final = 2048  # about 120 bytes each, of the 256 KiB that a file of the root may have
 _OPENSSH_TIME: Final = "%Y%m%d%H%M%SZ"
 _LINE: Final = re.compile(r"(?P<names>\S+) (?P<options>\S+) (?P<key>\S+ \S+)")
 
@@ -111,6 +115,30 @@ class BusOwner:
                 return self.root
         raise BusError("the root keeps changing", remedy="kakeya-runner trust show")
 
+    def ticket(self, name: str, for_s: float) -> Ticket:
+        """Return a ticket: a new key that speaks as this runner for a while, which the root lists from now on.
+
+        Raises:
+            UsageError: a runner of this name has a key without an end, or the bus has no root.
+            BusError: other writers were there first, again and again.
+        """
+        now = self._clock.now().replace(microsecond=0)
+        until = now + dt.timedelta(seconds=for_s)
+        raw = secrets.token_bytes(32)  # any 32 bytes are a private key: RFC 8032, section 5.1.5
+        try:
+            key = KeyRecord(name=name, algorithm="ed25519", public=given_key(raw).public)
+        except ValueError as error:
+            said = f"got {name[:80]!r}; expected a runner's name: small letters, digits, dots, dashes, such as ci-1"
+            raise UsageError(said, remedy="kakeya-runner trust ticket ci-1 --for 12h --bus ROUTE") from error
+        root = self.change(lambda content: with_ticket(content, key, now, until))
+        return Ticket(
+            bus_id=root.bus_id,
+            name=name,
+            root_key=root.owner,
+            until=rfc3339(until),
+            key=base64.b64encode(raw).decode("ascii"),
+        )
+
     def rotate(self) -> TrustRoot:
         """Give the owner a new key; the old one signs it, and lies beside it from then on.
 
@@ -189,6 +217,24 @@ def with_runner(content: RootContent, key: KeyRecord, now: dt.datetime) -> RootC
     others = tuple(one for one in content.runners if one.key != key.public)
     since = now.timestamp() - CLOCK_SKEW_MAX_S
     return replace(content, runners=(*others, NamedKey(key.name, key.public, since=since)))
+
+
+def with_ticket(content: RootContent, key: KeyRecord, now: dt.datetime, until: dt.datetime) -> RootContent:
+    """Return what the owner says with a key that speaks as this runner until a time.
+
+    Raises:
+        UsageError: a runner of this name has a key without an end, or no more keys fit into a root.
+    """
+    if any(one.name == key.name and one.until is None for one in content.runners):
+        raise UsageError(
+            f"runner {key.name} has a key of its own, without an end",
+            remedy="a ticket is for a name of its own, such as "
+            f"{key.name[:40]}-1; or retire that runner: kakeya-runner trust retire {key.name}",
+        )
+    if len(content.runners) >= KEYS_MAX_COUNT:
+        raise UsageError(f"the root lists {len(content.runners)} keys of runners already", remedy="make longer tickets")
+    listed = NamedKey(key.name, key.public, since=now.timestamp() - CLOCK_SKEW_MAX_S, until=until.timestamp())
+    return replace(content, runners=(*content.runners, listed))
 
 
 def with_signer(content: RootContent, line: str) -> RootContent:
