@@ -94,6 +94,7 @@ BEACON_LIVE_INTERVALS: Final = 3
 BEACON_LIVE_SLACK_S: Final = 120.0
 LOG_CHUNK_MAX_BYTES: Final = 256 * KIB
 EMBEDDED_IDLE_S: Final = 60.0
+EPHEMERAL_DELIVERY_S: Final = 600.0  # how long a runner that keeps nothing tries to deliver its result
 GIT_WALL_S: Final = 60.0  # one git call over a network
 STOP_PUSH_S: Final = 2.0  # how long a push may go on after a runner is asked to end; a listing or fetch may not
 STOP_RUNS_S: Final = 3.5  # what a runner that leaves its runs to the next start waits for their threads

@@ -18,6 +18,8 @@ def local_executor(
     trials: Path | None = None,
     service: str | None = None,
     own_users: Path | None = None,
+    *,
+    tied: bool = False,
 ) -> LocalExecutor:
     """Return the executor of this machine.
 
@@ -27,7 +29,8 @@ def local_executor(
         trials: a folder where outcomes of sandbox trials are kept for other processes; None tries anew.
         service: the socket of a service manager that gives runs processes and users of their own; None for our own.
         own_users: a folder that tells apart runs which are users of our range in /etc/subuid; None where they are not.
+        tied: whether a run ends when the process that follows it does.
     """
     from bridge.executor.local import LocalExecutor
 
-    return LocalExecutor(clock, paths, trials, service, own_users)
+    return LocalExecutor(clock, paths, trials, service, own_users, tied=tied)

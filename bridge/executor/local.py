@@ -36,6 +36,7 @@ class LocalExecutor:
         trials: a folder where outcomes of trials are kept for other processes; None tries the sandbox anew.
         service: the socket of a service manager that gives runs processes and users of their own; None for our own.
         own_users: a folder that tells apart runs which are users of our range in /etc/subuid; None where they are not.
+        tied: whether a run ends, as interrupted, when the process that follows it does.
     """
 
     def __init__(
@@ -45,9 +46,11 @@ class LocalExecutor:
         trials: Path | None = None,
         service: str | None = None,
         own_users: Path | None = None,
+        *,
+        tied: bool = False,
     ) -> None:
         sweep_run_folders()
-        self._clock = clock
+        self._clock, self._tied = clock, tied
         given = HostPaths() if paths is None else paths
         self._paths = replace(given, private=(own_home(), *given.private))
         self._trials: dict[tuple[int | None, RunKind], SandboxTrial] = {}
@@ -130,6 +133,7 @@ class LocalExecutor:
                 offered=nothing("not asked for") if bare else self.sandbox(spec.sandbox.uid, kind_of(spec)),
                 peer_offered=self.sandbox(spec.sandbox.peer_uid, RunKind("peer")) if peers else None,
                 host=self.host() if self._service is None else None,
+                tied=self._tied,
             )
         )
         with folder.opened() as files:

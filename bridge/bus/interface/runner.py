@@ -188,6 +188,14 @@ class RunnerBus(SharedBus, Protocol):
         """Write this runner's beacon."""
         ...
 
+    def withdraw_beacon(self, runner: str) -> bool:
+        """Delete this runner's beacon, if nobody wrote another over it; return whether none is left.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
+        ...
+
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory, bounded before and while it happens.
 

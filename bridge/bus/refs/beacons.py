@@ -15,7 +15,7 @@ from bridge.bus.refs import names
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
-from bridge.bus.store.swap import SwapResult, tips_of
+from bridge.bus.store.swap import SwapResult, swap, tips_of
 from bridge.errors import ObjectError
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
@@ -61,6 +61,20 @@ class BeaconRefs:
         """Note the outcome of the update that `prepare` returned."""
         if outcome is not None:
             self._mine[update.ref] = update.new if outcome.landed else outcome.tip
+
+    def withdraw(self, runner: str) -> bool:
+        """Delete a runner's beacon where it is still the one that was seen last; return whether none is left.
+
+        Raises:
+            RemoteError: it cannot be told.
+        """
+        ref = names.beacon_ref(self._prefix, runner)
+        before = self._mine[ref] if ref in self._mine else tips_of(self._store, [ref]).get(ref)
+        if before is None:
+            return True
+        outcome = swap(self._store, [RefUpdate(ref, None, before)], authority=ref)[ref]
+        self._mine[ref] = outcome.tip
+        return outcome.tip is None
 
     def read(self, listed: Mapping[str, str] | None = None) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip, beacon) of every runner whose beacon is readable, is its own, and is not refused.

@@ -163,6 +163,12 @@ class RunnerRefBus(SharedRefBus):
             update = self._beacons.prepare(beacon)
             self._beacons.acknowledge(update, swap(self._store, [update], authority=update.ref)[update.ref])
 
+    def withdraw_beacon(self, runner: str) -> bool:
+        """Delete this runner's beacon; see the interface."""
+        self._pacer.pushed()
+        with self._lock:
+            return self._beacons.withdraw(runner)
+
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
         """Check a workload tree out into an empty directory; see the interface."""
         self._check_out(self._requests.workload(ref, tree), into, large_files)

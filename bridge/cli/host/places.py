@@ -54,17 +54,28 @@ def route_of(arguments: argparse.Namespace, policy: Policy | None) -> str | None
     return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
 
 
-def bus_of(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> RunnerBus:
+def bus_of(
+    arguments: argparse.Namespace, policy: Policy | None, state: StateFolder, only: str | None = None
+) -> RunnerBus:
     """Return the bus, made when the command says so.
 
+    Args:
+        arguments: of the command line.
+        policy: the owner's, None where there is none yet.
+        state: the runner's folder.
+        only: the id that the bus must have, None for any.
+
     Raises:
-        UsageError: no bus is named.
+        UsageError: no bus is named, or another than `only`.
         BusMissingError: the remote carries none.
     """
     route = route_of(arguments, policy)
     if route is None:
         raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
-    bus = open_route(route, state)
+    place, _, named = route.partition("#")
+    if only is not None and named not in {"", only}:
+        raise UsageError(f"the ticket is for bus {only}, and --bus names {named}", remedy="use a ticket of that bus")
+    bus = open_route(route if only is None else f"{place}#{only}", state)
     name = arguments.name if getattr(arguments, "name", None) else own_name() if policy is None else policy.name
     try:
         bus.identity()
@@ -87,7 +98,10 @@ def bus_of(arguments: argparse.Namespace, policy: Policy | None, state: StateFol
 def open_route(route: str, state: StateFolder, *, keys: bool = True) -> RunnerBus:
     """Return the bus of a route; with `keys` it goes by the root that this runner remembers of it."""
     name, _, bus_id = route.partition("#")
-    bus = open_bus(name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None)
+    bus = open_bus(
+        name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None,
+        budget=None if state.lasts else state.root / "pushes.json",
+    )  # fmt: skip
     if keys:
         bus.use_root(KnownKeys(state.root, "").remember_root)
     return bus

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus import open_bus
 from bridge.cli.host.keys import enrol, enrol_own
 from bridge.cli.host.places import bus_of, policy_of, state_of
 from bridge.cli.talk import CLOCK, say
+from bridge.errors import UsageError
+from bridge.runner.authorisation.ticket import Ticket, parse_ticket, read_ticket
 from bridge.runner.policy.file import builtin_policy, load_policy
+from bridge.runner.policy.model import Policy
+from bridge.runner.service.ephemeral import ephemeral_policy, ephemeral_state, join, once_ephemeral
 from bridge.runner.service.serve import (
     default_policy_path,
     once,
@@ -30,6 +36,8 @@ from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
     from bridge.runner.service.loop import Runner
+
+TICKET_VARIABLE: Final = "KAKEYA_TICKET"
 
 
 @contextmanager
@@ -98,7 +106,43 @@ def once_command(arguments: argparse.Namespace) -> int:
     if branch is not None and not branch.startswith("refs/"):
         branch = f"refs/heads/{branch}"
     summary = print if arguments.summary else None
+    if arguments.ephemeral:
+        return _once_ephemeral(arguments, branch, summary)
+    given = [f"--{one}" for one in ("ticket", "wait-up-to") if vars(arguments)[one.replace("-", "_")] is not None]
+    if given:
+        raise UsageError(f"{' and '.join(given)} without --ephemeral", remedy="kakeya-runner once --help")
     stopping = threading.Event()
     with _runner(arguments, stopping, summary) as (runner, _), stopping_on_signals(stopping) as signals:
         code = once(runner, branch=branch)
     return signals.exit_code(code)
+
+
+def _once_ephemeral(arguments: argparse.Namespace, branch: str | None, summary: Callable[[str], None] | None) -> int:
+    """Be a runner for one request and leave nothing."""
+    if arguments.create_bus:
+        raise UsageError("--ephemeral joins a bus that is there", remedy="kakeya-runner setup --bus ROUTE --create-bus")
+    ticket = _ticket(arguments)
+    policy = ephemeral_policy(policy_of(arguments), ticket, secrets.token_hex(3))
+    parent = None if arguments.state is None else Path(arguments.state).resolve()
+    stopping = threading.Event()
+    with stopping_on_signals(stopping) as signals, ephemeral_state(parent, CLOCK) as state:
+        bus, log = bus_of(arguments, policy, state, None if ticket is None else ticket.bus_id), _log(policy, ticket)
+        log.info(join(bus, policy, state, ticket, CLOCK))
+        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, log=log, summary=summary) as runner:
+            try:
+                code = once_ephemeral(runner, branch=branch, wait_s=arguments.wait_up_to or 0.0, say=log.info)
+            finally:
+                runner.withdraw()
+    return signals.exit_code(code)
+
+
+def _ticket(arguments: argparse.Namespace) -> Ticket | None:
+    """Return the ticket that an option or the environment names; no child of ours gets to see the latter."""
+    text = os.environ.pop(TICKET_VARIABLE, None)
+    if arguments.ticket is not None:
+        return read_ticket(Path(arguments.ticket))
+    return None if not text else parse_ticket(text.encode(), TICKET_VARIABLE)
+
+
+def _log(policy: Policy, ticket: Ticket | None) -> logging.Logger:
+    return new_log(sys.stderr, [*policy.secrets.values(), *([] if ticket is None else [ticket.key])])

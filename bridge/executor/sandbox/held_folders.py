@@ -12,7 +12,7 @@ import re
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -41,24 +41,30 @@ def held_folder(prefix: str, parent: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def sweep(prefix: str, parent: Path) -> int:
+def sweep(prefix: str, parent: Path, before: Callable[[Path], None] = lambda _: None) -> int:
     """Remove the folders that killed processes of this user left; return how many went.
 
     What cannot be removed stays: a start does not fail because of an earlier one.
+
+    Args:
+        prefix: how their names begin.
+        parent: where they are.
+        before: called with each folder, whose lock is held, before it goes.
     """
     name = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}")
     try:
         found = [parent / entry.name for entry in os.scandir(parent) if name.fullmatch(entry.name)]
     except OSError:
         return 0
-    return sum(_remove_unheld(path) for path in found)
+    return sum(_remove_unheld(path, before) for path in found)
 
 
-def _remove_unheld(path: Path) -> bool:
+def _remove_unheld(path: Path, before: Callable[[Path], None]) -> bool:
     descriptor = _lock(path)
     if descriptor is None:
         return False
     try:
+        before(path)
         return remove_tree(path)
     finally:
         os.close(descriptor)

@@ -42,6 +42,7 @@ class JobFile(Record):
         secrets: what must not appear in log or reports.
         offered: what the sandbox proved to be for the run's user, and for the user of its peers.
         host: the machine, where the runner is on the same one; None lets the supervisor look.
+        tied: whether the run ends, as interrupted, when the process that said go is gone.
     """
 
     schema_version: Literal[1] = 1
@@ -55,6 +56,7 @@ class JobFile(Record):
     offered: SandboxApplied
     peer_offered: SandboxApplied | None = None
     host: HostRecord | None = None
+    tied: bool = False
 
     @property
     def directory(self) -> RunDirectory:

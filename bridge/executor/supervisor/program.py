@@ -50,7 +50,11 @@ _JSON_MAX_BYTES: Final = 1 << 26
 
 
 def supervise(
-    files: FolderFiles, version: str, wait_for_go: Callable[[], bool], here: RunDirectory | None = None
+    files: FolderFiles,
+    version: str,
+    wait_for_go: Callable[[], bool],
+    here: RunDirectory | None = None,
+    is_alone: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Run one job to its end; return False when it is not ours to run: taken, started before, or never let go.
 
@@ -59,6 +63,7 @@ def supervise(
         version: of the installed bridge, for who reads what was kept.
         wait_for_go: called when the folder is ours; False means that nobody wants the run any more.
         here: where the run may write, if this process is another user than its runner; None as the job says.
+        is_alone: returns whether the process that said go is gone, which ends a run that is tied to it.
     """
     if not take(files.lock) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
         return False
@@ -68,6 +73,7 @@ def supervise(
         signal.signal(number, stopped.on_signal)
     try:
         job = JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32)
+        stopped.alone = is_alone if job.tied else stopped.alone
         execution = _execute(job, files, version, stopped.asked, here)
     except KakeyaError as error:
         write_kept(files, version, None, (type(error).__name__, one_line(error.message), error.remedy))
@@ -88,6 +94,16 @@ def told_to_go(connection: socket.socket) -> bool:
     return False
 
 
+def hung_up(connection: socket.socket) -> bool:
+    """Return whether who said go is gone: its end of the connection is closed."""
+    try:
+        return connection.recv(1, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 def preload() -> None:
     """Import what is otherwise imported on first use, and build what is otherwise built then."""
     kinds = [Record]
@@ -103,18 +119,19 @@ def preload() -> None:
 
 
 class _Stop:
-    """Whether somebody asked to end the run: a byte in the folder's file, or a signal to this process."""
+    """Whether the run is to end: a byte in the folder's file, a signal to this process, or who followed it is gone."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._signalled = False
+        self.alone: Callable[[], bool] = lambda: False
 
     def on_signal(self, _number: int, _frame: object) -> None:
         self._signalled = True
 
     def asked(self) -> Literal["cancelled", "interrupted"] | None:
         said = os.pread(self._descriptor, 1, 0)
-        return STOPS.get(said) or ("interrupted" if self._signalled else None)
+        return STOPS.get(said) or ("interrupted" if self._signalled or self.alone() else None)
 
 
 def _execute(

@@ -37,7 +37,7 @@ from bridge.executor.supervisor.folder import (
     write_kept,
 )
 from bridge.executor.supervisor.killed import killed_run
-from bridge.executor.supervisor.program import preload, supervise, told_to_go
+from bridge.executor.supervisor.program import hung_up, preload, supervise, told_to_go
 from bridge.executor.supervisor.run_service import ANSWER, FREE, SUPERVISE, TRY, TrialQuestion
 from bridge.executor.trial import SandboxTrial, make_directory, try_sandbox
 from bridge.system.clock import SystemClock
@@ -163,7 +163,7 @@ def _may_be_followed(files: FolderFiles) -> bool:
 def _supervise(files: FolderFiles, connection: socket.socket, version: str, directory: RunDirectory) -> None:
     """Be the supervisor; never returns."""
     try:
-        supervise(files, version, lambda: told_to_go(connection), directory)
+        supervise(files, version, lambda: told_to_go(connection), directory, lambda: hung_up(connection))
         os._exit(0)
     finally:
         os._exit(1)

@@ -27,7 +27,7 @@ from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.process.own_user import OwnUsers, become
 from bridge.executor.supervisor.folder import FolderFiles, make_durable
-from bridge.executor.supervisor.program import READY, preload, supervise, told_to_go
+from bridge.executor.supervisor.program import READY, hung_up, preload, supervise, told_to_go
 from bridge.executor.supervisor.run_unit import refuse, serve
 from bridge.system.process import Child
 
@@ -187,7 +187,7 @@ def _become(found: list[int], version: str, own_users: OwnUsers | None) -> None:
             code = _hold_runs(socket.socket(fileno=found[0]), own_users)
             return
         files, connection = FolderFiles(*found[:_COUNT]), socket.socket(fileno=found[_COUNT])
-        supervise(files, version, lambda: told_to_go(connection))
+        supervise(files, version, lambda: told_to_go(connection), is_alone=lambda: hung_up(connection))
         os.close(files.lock)  # before the connection: who sees its end finds the folder free
         connection.close()
         make_durable(files)

@@ -49,7 +49,9 @@ class Machine:
         return self.code_watch.now(_RECENT_S)
 
 
-def policy_executor(policy: Policy, state: Path, clock: Clock, trials: Path | None = None) -> LocalExecutor:
+def policy_executor(
+    policy: Policy, state: Path, clock: Clock, trials: Path | None = None, *, lasts: bool = True
+) -> LocalExecutor:
     """Return this machine's executor as a policy has it.
 
     Args:
@@ -57,12 +59,15 @@ def policy_executor(policy: Policy, state: Path, clock: Clock, trials: Path | No
         state: the runner's state folder, which no run may see.
         clock: the machine's clocks.
         trials: where outcomes of sandbox trials are kept; None tries anew.
+        lasts: whether the runner leaves things for the next one; a run of one that does not ends with its runner.
     """
-    own_users = platformdirs.user_state_path("kakeya") / "users" if policy.sandbox.own_users else None
-    return local_executor(clock, host_paths(policy, state), trials, policy.sandbox.socket, own_users)
+    kept = platformdirs.user_state_path("kakeya") if lasts else state
+    own_users = kept / "users" if policy.sandbox.own_users else None
+    paths = host_paths(policy, state)
+    return local_executor(clock, paths, trials, policy.sandbox.socket, own_users, tied=not lasts)
 
 
-def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
+def this_machine(policy: Policy, state: Path, clock: Clock, *, lasts: bool = True) -> Machine:
     """Return this machine, with its sandbox being tried in the background.
 
     It is tried while the bus is being listed: the first run need not wait for it, and the first beacon names it. What
@@ -72,8 +77,10 @@ def this_machine(policy: Policy, state: Path, clock: Clock) -> Machine:
         policy: what the owner allows.
         state: the runner's state folder, which no run may see.
         clock: the machine's clocks.
+        lasts: as for `policy_executor`.
     """
-    executor = policy_executor(policy, state, clock, platformdirs.user_state_path("kakeya") / "trials")
+    trials = platformdirs.user_state_path("kakeya") / "trials" if lasts else None
+    executor = policy_executor(policy, state, clock, trials, lasts=lasts)
     executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()

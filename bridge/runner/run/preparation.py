@@ -74,8 +74,8 @@ def prepare(  # noqa: PLR0917 - one caller
 
 def _count(  # noqa: PLR0917 - one caller
     state: OpenState, ref: RequestRef, spec: JobSpec, key: str, confirms: str | None, clock: Clock
-) -> Attempt:
-    """Count this attempt before it measures anything.
+) -> Attempt | None:
+    """Count this attempt before it measures anything; a runner that remembers nothing counts nothing.
 
     Raises:
         RequestRejectedError: it is to confirm a run that was no run of this question here.
@@ -86,6 +86,8 @@ def _count(  # noqa: PLR0917 - one caller
             "and code",
             remedy="confirm a run of the same question on the same host, or leave --confirms out",
         )
+    if not state.folder.lasts:
+        return None
     look = spec.profile == "claim" and spec.primary_claim is not None
     return state.attempts.count(key, ref.id, clock.now(), look=look, confirms=confirms)
 

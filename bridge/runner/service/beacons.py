@@ -110,6 +110,17 @@ class BeaconSender:
             self._link.budget.spent(ok=False)
             self._log.warning("no sign of life could be sent: %s", error.message)
 
+    def withdraw(self) -> None:
+        """Delete the sign of life; where the bus does not answer it stays until its renewal is overdue."""
+        try:
+            with self._link.lock:
+                gone = self._link.bus.withdraw_beacon(self._rules.name)
+        except InfrastructureError as error:
+            self._log.warning("the sign of life could not be withdrawn: %s", error.message)
+            return
+        if not gone:
+            self._log.warning("another runner speaks as %s: its sign of life stays", self._rules.name)
+
     def _news(self) -> tuple[object, ...]:
         """Return what makes a beacon worth sending at once when it differs from what was last told."""
         running = self._running()

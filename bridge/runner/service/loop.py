@@ -102,12 +102,13 @@ class Runner:
         self._active: dict[str, Task] = {}
         self._cancels = Cancels(link, self._running_ids, clock, tasks)
         self._outcomes: list[RunOutcome] = []
+        self._left: int | None = None
         self._run_ended = threading.Event()
         self._mark: Hashable = None
         self._lock = threading.Lock()
         self._queue = Queue(
             rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock,
-            is_ending=self._is_ending, log=log,
+            is_ending=self._takes_no_more, log=log,
         )  # fmt: skip
         self._view = OwnerView(
             rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
@@ -127,6 +128,20 @@ class Runner:
         """What came of the runs so far."""
         with self._lock:
             return tuple(self._outcomes)
+
+    @property
+    def took_one(self) -> bool:
+        """Whether the request that `take_one` allows was begun."""
+        return self._left == 0
+
+    @property
+    def unended(self) -> tuple[str, ...]:
+        """The runs of this runner that are not delivered yet."""
+        return self._unended_ids()
+
+    def take_one(self) -> None:
+        """Begin no more than one run from now on; what was begun before is ended all the same."""
+        self._left = 1
 
     def step(self, only: str | None = None) -> int:
         """List the bus once and act on it; return how many requests this runner could still take later.
@@ -165,21 +180,26 @@ class Runner:
         self._beacons.saw_queue(waiting)
         self._view.look(self._queue.waiting)
         self._beacons.send()
-        self._archiving.look()
-        if not self.busy:
+        if self.state.folder.lasts:
+            self._archiving.look()
+        if self.state.folder.lasts and not self.busy:
             self._upkeep.look()
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
 
-    def wait(self) -> None:
+    def wait(self, until_s: float | None = None) -> None:
         """Wait until the next listing is due, a run ends, or the runner is asked to stop.
 
         While nothing runs, what is new on a bus of this machine's own ends the wait as well.
+
+        Args:
+            until_s: steady time at which it ends at the latest; None for no such time.
         """
         marked = self._mark is not None and not self.busy
         slice_s = self._pace.glance_s() if marked else self._tasks.glance_s
         wait_s = self._pace.wait_s(busy=self.busy)
         due_s = self.clock.steady_s() + (max(wait_s, _MARKED_POLL_S) if marked else wait_s)
+        due_s = due_s if until_s is None else min(due_s, until_s)
         while (left_s := due_s - self.clock.steady_s()) > 0 and not self._run_ended.is_set():
             if self.asked_to_end() or self._tasks.wait(self.stopping, min(left_s, slice_s)):
                 break
@@ -196,6 +216,9 @@ class Runner:
     def _is_ending(self) -> bool:
         return self.stopping.is_set() or self.leaving.is_set()
 
+    def _takes_no_more(self) -> bool:
+        return self._is_ending() or self.took_one
+
     def failed(self) -> None:
         """Note that the bus could not be listed, so that the next listing comes later."""
         self._pace.listed(ok=False)
@@ -209,6 +232,11 @@ class Runner:
         if not self.leaving.is_set():  # ending the runs took its time, and the beacon has its own
             self._link.bus.stop_when(self.asked_to_end)
         self._beacons.send(last=True)
+
+    def withdraw(self) -> None:
+        """Take this runner's sign of life off the bus: it will not come back under this name."""
+        self._link.bus.stop_when(self.asked_to_end)
+        self._beacons.withdraw()
 
     def join(self) -> None:
         """Wait for the runs that are going on; for those that are left to the next start no longer than a moment.
@@ -248,7 +276,7 @@ class Runner:
             return False  # what a signed claim holds, only a signed one moves on
         if tip.claim.state == "started" and self._is_spooled(tip.claim.id, tip.claim.runner):
             return False  # it ran, and its runner says that it still holds the result
-        full = len(self._active) >= self._slots.count or self._admission.host_wait() is not None
+        full = self.took_one or len(self._active) >= self._slots.count or self._admission.host_wait() is not None
         return not (tip.claim.state == "claimed" and full)
 
     def _is_spooled(self, run_id: str, runner: str) -> bool:
@@ -284,6 +312,8 @@ class Runner:
     def _start(self, work: ClaimedRun) -> None:
         self._pace.happened()
         with self._lock:  # its end is noted under the same lock, so it cannot come before its beginning
+            if work.lost is None and self._left is not None:
+                self._left -= 1
             self._active[work.ref.id] = self._tasks.start(partial(self._work, work), f"run-{work.ref.id[-8:]}")
         self._cancels.watch()
 

@@ -82,7 +82,7 @@ def runner_on(
     rules = OwnerRules(
         policy, LivePresets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
     )
-    machine = this_machine(policy, folder.root, clock)
+    machine = this_machine(policy, folder.root, clock, lasts=folder.lasts)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
     state = OpenState.open(folder, policy.name, clock)
     unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
@@ -159,6 +159,7 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
         InfrastructureError: the bus cannot be listed.
     """
     runner.state.folder.stop.unlink(missing_ok=True)
+    runner.take_one()
     runner.step(only=branch)
     while runner.busy and not runner.asked_to_end():
         runner.wait()

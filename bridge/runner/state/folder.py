@@ -25,10 +25,12 @@ class StateFolder:
     Attributes:
         root: the folder.
         owner: the state folder whose pause file counts, where it is another runner's; None for its own.
+        lasts: whether it outlives its runner; what only a memory can tell is not told without one.
     """
 
     root: Path
     owner: Path | None = None
+    lasts: bool = True
 
     @property
     def lock(self) -> Path:

@@ -111,3 +111,16 @@ def test_a_view_shows_each_stage(host: Actor, client: Actor) -> None:
     assert view.log is not None
     unknown = client.bus.view(client.new_id())
     assert (unknown.request, unknown.claim) == (None, None)
+
+
+def test_a_runner_takes_its_own_beacon_off_and_no_other(place: Place, host: Actor, other: Actor, client: Actor) -> None:
+    other.bus.beacon(other.beacon(0))
+    assert host.bus.withdraw_beacon("host-a")  # there never was one
+    host.bus.beacon(host.beacon(0))
+    assert host.bus.withdraw_beacon("host-a")
+    assert [one.runner for _, one in client.bus.read_beacons()] == ["host-b"]
+    host.bus.beacon(host.beacon(1))
+    ref = names.beacon_ref(names.DEFAULT_PREFIX, "host-a")
+    place.set_ref(ref, place.refs()[names.beacon_ref(names.DEFAULT_PREFIX, "host-b")])
+    assert not host.bus.withdraw_beacon("host-a")  # somebody else wrote over it
+    assert ref in place.refs()
