@@ -10,7 +10,8 @@ from typing import Any
 from bridge.gate.facts.samples import expected_drafts
 from engine.measurement.schedule import balanced_orders, drawn
 from engine.reports.tokens import loop_onset, packed_tokens, token_digest
-from tests.corpus.gate.builders import NONCE, Case, around, envelope, moment, sha
+from tests.corpus.gate.builders import NONCE, Case, envelope, moment, sha
+from tests.corpus.gate.runs import around
 
 ARMS = {
     "smoke": ("autoregressive", "speculative"),

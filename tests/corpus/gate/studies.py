@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.measurement.drawn_prompts import draw
 from engine.reports.tokens import packed_tokens, token_digest
-from tests.corpus.gate.builders import Case, around, envelope, sha, state_claims
+from tests.corpus.gate.builders import Case, envelope, sha, state_claims
 from tests.corpus.gate.generations import (
     COMMITS,
     LAYERS,
@@ -19,6 +19,7 @@ from tests.corpus.gate.generations import (
     peer_nonce,
     prompt_ids,
 )
+from tests.corpus.gate.runs import around
 
 TARGET = {
     "name": "kakeya-tiny-gemma4",

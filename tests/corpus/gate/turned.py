@@ -9,8 +9,9 @@ from typing import Any
 
 from bridge.gate.rules.arms import drawn_names
 from bridge.gate.rules.turns import expected_turns
-from tests.corpus.gate.builders import NONCE, Case, around, moment, sha
+from tests.corpus.gate.builders import NONCE, Case, moment, sha
 from tests.corpus.gate.generations import MODELS, code_throughput
+from tests.corpus.gate.runs import around
 
 ARMS = ("autoregressive", "speculative")
 BLOCKS, LAUNCHES, TURN_TOKENS, SOLO_TOKENS = 5, 10, 8, 120

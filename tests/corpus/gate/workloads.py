@@ -7,7 +7,8 @@ from typing import Any
 
 from bridge import strictjson
 from bridge.records import JobSpec, RunRecord, seed_of
-from tests.corpus.gate.builders import RUN_ID, Case, around, sha
+from tests.corpus.gate.builders import RUN_ID, Case, sha
+from tests.corpus.gate.runs import around
 
 FOLDER = "/srv/workloads/my-train"
 PYTHON = "/usr/bin/python3"

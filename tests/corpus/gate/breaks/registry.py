@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.reports.tokens import token_digest
-from tests.corpus.gate.builders import Case, probe, suite
+from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import Plan, code_throughput
+from tests.corpus.gate.probes import probe, suite
 
 Break = Callable[[], Case]
 
