@@ -1,17 +1,36 @@
 """A causal language model of transformers from a folder on this machine, or one error that names what is wrong with it.
 
-Knows no family of models.
+Knows no family of models. Keeps torch out of a process that does without it, too: mlx-lm imports transformers for its
+tokenizers, and transformers imports torch wherever that is installed, which is half of what a start costs.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import read_config, resolve_model, weight_files
 from engine.errors import ModelWeightsError
+
+
+def leave_torch_out() -> None:
+    """Let torch be imported as where it is not installed, unless it is there already; until `take_torch_in`."""
+    modules: dict[str, Any] = sys.modules
+    # The import system's own way: an import of a name that stands for None raises ModuleNotFoundError.
+    modules.setdefault("torch", None)
+
+
+def take_torch_in() -> None:
+    """End that; what transformers loaded without torch is loaded again where it is next imported."""
+    modules: dict[str, Any] = sys.modules
+    if modules.get("torch", modules) is not None:
+        return
+    del modules["torch"]
+    for name in [name for name in modules if name.partition(".")[0] == "transformers"]:
+        del modules[name]
 
 
 def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", attention: str = "sdpa") -> Any:

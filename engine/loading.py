@@ -16,6 +16,7 @@ from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.drafters.several import several
 from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError, install_remedy
+from engine.huggingface import take_torch_in
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 from engine.structure.memory import check_memory
 
@@ -62,6 +63,7 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None,
             from engine.backends.mlx.backend import MlxBackend
 
             return MlxBackend(dtype)
+        take_torch_in()
         from engine.backends.torch.backend import TorchBackend
 
         return TorchBackend(device, dtype, cuda_graphs)

@@ -26,6 +26,9 @@ VERBS = {
     "train": ("engine.cli.train", "train the tokenizer, a target, a DFlash drafter or an f_theta"),
 }
 
+WITHOUT_TORCH = frozenset({"generate", "chat", "eval", "bench", "distributed", "probe"})
+"""Verbs whose process takes torch in only where a backend or a study asks for it."""
+
 
 def usage() -> str:
     """Return the help text, one line a verb."""
@@ -53,6 +56,8 @@ def main(argv: list[str] | None = None) -> int:
     if verb not in VERBS:
         print(f"unknown verb {verb!r}; known: {', '.join(VERBS)}. See `kakeya-engine --help`.", file=sys.stderr)
         return 2
+    if argv is None and verb in WITHOUT_TORCH:  # a process of its own: called with arguments, it is somebody else's
+        importlib.import_module("engine.huggingface").leave_torch_out()
     module = importlib.import_module(VERBS[verb][0])
     return int(module.main(arguments[1:]))
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from engine.backends.probing import BACKENDS, ProbeResult, attempt, probe
 from engine.cli.boundary import guarded
+from engine.huggingface import take_torch_in
 from engine.loading import load_backend, open_engine, own_drafter, resolve_model
 from engine.measurement.proposal import TrialSettings, described, proposed, try_depths
 from engine.measurement.selection import load_prompts
@@ -38,6 +39,8 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
+    if options.backend == "torch":
+        take_torch_in()
     started_at, started = utc_now(), time.perf_counter()
     result = probe(options.backend, accelerator=options.accelerator)
     if result.ok:

@@ -35,6 +35,10 @@ class Worker:
         from engine.loading import load_backend, open_engine
         from engine.measurement import arms
 
+        if ask["backend"] == "mlx":
+            # Not all checkouts leave it out themselves: transformers, which mlx-lm needs, imports it for nothing.
+            modules: dict[str, Any] = sys.modules
+            modules.setdefault("torch", None)
         engine = open_engine(load_backend(ask["backend"]), ask["target"], ask["drafter"])
         block = engine.drafter.info.block_size
         depth = min(ask["depth"], block - 1) if block else ask["depth"]

@@ -26,6 +26,7 @@ from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.local import LocalDrafter
 from engine.errors import ModelMismatchError
+from engine.huggingface import take_torch_in
 from engine.loading import Engine
 from engine.measurement.launch import model_facts
 from engine.measurement.selection import Prompt, load_prompts
@@ -297,6 +298,7 @@ def measure(options: argparse.Namespace) -> Parity:
 
 def both(options: argparse.Namespace) -> tuple[Engine, Engine]:
     """Return the same folders loaded by MLX and by torch."""
+    take_torch_in()
     mlx = open_selected(_changed(options, backend="mlx", device=None, dtype=None, cuda_graphs="auto"))
     return mlx, open_selected(_changed(options, backend="torch", device=options.device or "cpu"))
 

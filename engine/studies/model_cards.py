@@ -17,6 +17,7 @@ from engine.cards.prompts import SETS, build_sets, read_set, write_sets
 from engine.cards.recall import measure_recall, needle_prompts
 from engine.checkpoint import ASSETS
 from engine.errors import UsageError
+from engine.huggingface import take_torch_in
 from engine.options import out_folder, positive, whole
 from engine.studies.command import StudyCommand
 from engine.training.corpus import read_corpus, word_pool
@@ -163,6 +164,7 @@ MEASUREMENTS = {
 
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     """Take the measurement that the command names."""
+    take_torch_in()
     import torch
 
     torch.set_num_threads(arguments.threads)
