@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import order
+
 FACILITIES = ("actionlint", "cuda", "metal", "sandbox", "servers", "shellcheck")
 
 
@@ -23,6 +25,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=[],
         choices=FACILITIES,
         help="fail, rather than skip, where this facility is missing; may be given several times",
+    )
+    parser.addoption(
+        "--note-durations",
+        type=Path,
+        metavar="FILE",
+        help=f"write what the files take that take long, by which they are dealt out to workers: {order.TABLE.name}",
     )
 
 
@@ -41,29 +49,12 @@ def missing(request: pytest.FixtureRequest):
     return end
 
 
-SLOW_FIRST = (
-    "tests/integration/trust/test_ssh_transport.py",
-    "tests/integration/client/test_embedded.py",
-    "tests/integration/setup/test_other_ways_in.py",  # these three share an installed host
-    "tests/integration/setup/test_setup.py",
-    "tests/integration/setup/test_units.py",
-    "tests/integration/gate/test_request_code.py",
-    "tests/integration/gate/test_lies.py",
-    "tests/integration/training/test_machinery.py",
-    "tests/integration/training/test_shipped_drafters.py",
-    "tests/integration/runner/test_serve.py",
-    "tests/integration/runner/test_crashes.py",
-    "tests/integration/engine/test_eval_caches.py",
-    "tests/conformance/engine/test_caches_and_drafters.py",
-    "tests/integration/runner/test_sharing.py",
-)
-"""Files that take longest: a worker that began one of them last would keep the others waiting."""
-
-
+@pytest.hookimpl(trylast=True)  # after slow tests are left out: the parts are of what runs
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest; the order is otherwise as collected."""
-    rank = {file: place for place, file in enumerate(SLOW_FIRST)}
-    items.sort(key=lambda item: rank.get(item.nodeid.split("::")[0], len(rank)))
+    """Deal the files that take long out to the workers; a run without workers keeps the order as collected."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        items[:] = [items[place] for place in order.dealt([i.nodeid for i in items], order.seconds_by_place(), workers)]
 
 
 @pytest.hookimpl(wrapper=True)
@@ -83,6 +74,9 @@ GIT_TEMPLATE = Path(__file__).parent / "data" / "git-template"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    table = config.getoption("--note-durations")
+    if table is not None and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(order.Noting(table))
     os.environ.update(
         GIT_TEMPLATE_DIR=str(GIT_TEMPLATE),
         GIT_CONFIG_NOSYSTEM="1",
