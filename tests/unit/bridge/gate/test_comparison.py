@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,16 @@ from tests.corpus.gate.studies import needle_recall, verify_cost
 
 EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
 REAL = [EVIDENCE / f"k3-fused-allmlx-code-{name}" for name in ("rpa4gwnn", "y6rgxwg2")]
+
+
+@cache
+def built(seed):
+    return code_throughput(Plan(seed=seed))
+
+
+def claim_run(seed):
+    """Return a fresh copy of an honest claim run, built once a seed."""
+    return built(seed).copy()
 
 
 def side(case, decision="valid"):
@@ -66,7 +77,7 @@ def test_swapping_the_runs_turns_every_ratio_over():
 
 @pytest.mark.parametrize("factor", [0.8, 1.0, 1.25])
 def test_a_planted_change_of_the_candidate_is_found_and_the_baseline_is_not_touched(factor):
-    fast = side(code_throughput(Plan(seed=3)))
+    fast = side(claim_run(3))
     slow = side(code_throughput(Plan(seed=3, shift=lambda arm, *_: factor if arm == "speculative" else 1.0)))
     comparison = compare(fast, slow)
     words = {0.8: "faster", 1.0: "equivalent within 5 %", 1.25: "slower"}
@@ -78,7 +89,7 @@ def test_a_planted_change_of_the_candidate_is_found_and_the_baseline_is_not_touc
 
 
 def test_a_slower_machine_moves_the_times_and_leaves_the_ratio_of_speed_ups():
-    comparison = compare(side(code_throughput(Plan(seed=3))), side(code_throughput(Plan(seed=4, shift=lambda *_: 1.5))))
+    comparison = compare(side(claim_run(3)), side(code_throughput(Plan(seed=4, shift=lambda *_: 1.5))))
     assert texts(comparison)[0] == NEVER_CITABLE
     assert found(comparison, "decode_time_ratio", "autoregressive").detail["effect"] == "slower"
     speedup = found(comparison, "speedup_ratio", "speculative")
@@ -86,7 +97,7 @@ def test_a_slower_machine_moves_the_times_and_leaves_the_ratio_of_speed_ups():
 
 
 def test_the_ratio_and_its_interval_are_the_delta_method_with_scipys_t():
-    cases = code_throughput(Plan(seed=3)), code_throughput(Plan(seed=5))
+    cases = claim_run(3), claim_run(5)
     decode = found(compare(*(side(case) for case in cases)), "prefill_time_ratio", "speculative")
     ours, theirs = (by_digest(case, "speculative", "prefill_s") for case in cases)
     keys = list(ours)
@@ -153,7 +164,7 @@ def _restricted(gained, lost, n, difference):
 
 
 def spoilt(change):
-    case = code_throughput(Plan(seed=3))
+    case = claim_run(3)
     change(case)
     return side(case.seal())
 
@@ -196,7 +207,7 @@ def shorter_outputs(case):
 @pytest.fixture(scope="module")
 def one_run():
     """Return a run, and what is said of its comparison with itself."""
-    run = side(code_throughput(Plan(seed=3)))
+    run = side(claim_run(3))
     return run, texts(compare(run, run))
 
 
@@ -225,13 +236,13 @@ def no_common_prompt(case):
 
 
 def test_without_a_common_prompt_there_is_no_number_and_a_reason():
-    comparison = compare(side(code_throughput(Plan(seed=3))), spoilt(no_common_prompt))
+    comparison = compare(side(claim_run(3)), spoilt(no_common_prompt))
     assert comparison.differences == ()
     assert "has none in common (60 and 60)" in texts(comparison, "impossible")[0]
 
 
 def test_a_rejected_run_is_compared_with_nothing():
-    case = code_throughput(Plan(seed=3))
+    case = claim_run(3)
     comparison = compare(side(case), side(case, "rejected"))
     assert comparison.differences == ()
     assert texts(comparison, "impossible") == ["B was rejected by its gate: nothing it says may be used"]
@@ -246,7 +257,7 @@ def test_a_rejected_run_is_compared_with_nothing():
     ],
 )
 def test_reports_that_cannot_be_paired_are_reasons(other, said):
-    comparison = compare(side(code_throughput(Plan(seed=3))), other())
+    comparison = compare(side(claim_run(3)), other())
     assert comparison.differences == ()
     assert said in texts(comparison, "impossible")[0]
 
