@@ -62,7 +62,7 @@ def run(case: str) -> list[Row]:
                     "prompt": first + number,
                     "prompt_tokens": len(prompt),
                     "rows": rows,
-                    "same_drafts": there.drafts == here.drafts,
+                    "same_drafts": there.drafted_as(here),
                     "same_output": there.tokens == here.tokens == plain.tokens,
                     **there.row(),
                 }

@@ -17,6 +17,7 @@ from engine.distributed.remote_drafter import RemoteDrafter
 from engine.drafters.none import NoDrafter
 from engine.errors import UsageError
 from engine.loading import Engine
+from engine.measurement.recorded import RecordedSequence
 from engine.protocols import Depth, DrafterModel, Sequence
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
@@ -53,12 +54,14 @@ class EmulatedSequence:
 class RemoteDecode:
     """One decode: its tokens, what was drafted at each step, its seconds after the first token, and its link.
 
-    ``sent`` and ``received`` are bytes by kind of message, ``answers_s`` the seconds from each ask to its draft,
-    of which the server computed ``drafting_s``.
+    ``drafts`` are position, length and accepted tokens of each step, ``proposed`` the ids of every draft that was
+    verified, those that were rejected too. ``sent`` and ``received`` are bytes by kind of message, ``answers_s`` the
+    seconds from each ask to its draft, of which the server computed ``drafting_s``.
     """
 
     tokens: tuple[int, ...]
     drafts: tuple[tuple[int, int, int], ...]
+    proposed: tuple[tuple[int, ...], ...]
     decode_s: float
     sent: dict[str, int]
     received: dict[str, int]
@@ -69,6 +72,10 @@ class RemoteDecode:
     def drafted_steps(self) -> int:
         """Steps that verified a draft."""
         return sum(1 for _, drafted, _ in self.drafts if drafted)
+
+    def drafted_as(self, other: RemoteDecode) -> bool:
+        """Say whether the other decode verified the same ids at the same steps, and accepted as many."""
+        return (self.drafts, self.proposed) == (other.drafts, other.proposed)
 
     def row(self) -> dict[str, Any]:
         """Return what a report keeps of it."""
@@ -101,6 +108,7 @@ class RemoteTrial:
         sequence: Any = engine.target.open(() if model is None else model.capture, CacheLayout.NATIVE)
         if self.forward_s:
             sequence = EmulatedSequence(sequence, self.forward_s)
+        sequence = RecordedSequence(sequence)
         parts = Parts(sequence, drafter, engine.accept, depth, engine.backend.clock, engine.resident)
         steps: list[Step] = []
         began_s = ended_s = time.perf_counter()
@@ -112,6 +120,7 @@ class RemoteTrial:
         return RemoteDecode(
             tokens=tuple(token for step in steps for token in step.tokens),
             drafts=tuple((step.position, step.drafted, step.accepted) for step in steps if not step.prefill),
+            proposed=sequence.proposed(),
             decode_s=ended_s - began_s,
             sent={} if traffic is None else dict(traffic.sent),
             received={} if traffic is None else dict(traffic.received),

@@ -174,9 +174,10 @@ def _verify(options: argparse.Namespace) -> int:
         for prompt in prompts:
             here, there = (trial.decode(prompt.ids, model, depth) for model in (engine.drafter, remote))
             plain = trial.decode(prompt.ids, None, FixedDepth(0))
-            drafts += here.drafts == there.drafts
+            same_drafts = there.drafted_as(here)
+            drafts += same_drafts
             output += here.tokens == there.tokens == plain.tokens
-            same = "identical" if here.drafts == there.drafts and here.tokens == there.tokens else "DIFFERENT"
+            same = "identical" if same_drafts and here.tokens == there.tokens else "DIFFERENT"
             print(f"{prompt.id}: {same}, {there.drafted_steps} drafts, {len(there.tokens)} tokens", flush=True)
     count = len(prompts)
     print(f"drafts identical on {drafts} of {count} prompts, output identical to plain decoding on {output} of {count}")
