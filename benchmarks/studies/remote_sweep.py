@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any
 
 from benchmarks.studies.study import Row, Study
-from engine.benchmarks.delay_proxy import DelayedLink
 from engine.benchmarks.remote import RemoteTrial
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.distributed.rpc.client import DrafterChannel
 from engine.distributed.rpc.methods import DFLASH
 from engine.distributed.rpc.remote import remote_model
+from engine.isolation.delayed_link import DelayedLink
 from engine.isolation.drafter_process import DrafterProcess
 from engine.loading import load_backend, open_engine, own_drafter, resolve_model
 from engine.measurement.selection import load_prompts

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from engine.benchmarks.delay_proxy import DelayedLink
 from engine.benchmarks.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.boundary import guarded
 from engine.decoding.controller import ControlledDepth
@@ -21,6 +20,7 @@ from engine.distributed.served import serve_dflash, serve_ngram
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
 from engine.errors import BackendMissingError, UsageError, install_remedy
+from engine.isolation.delayed_link import DelayedLink
 from engine.isolation.drafter_process import SERVING, DrafterProcess
 from engine.loading import Engine
 from engine.measurement.ratio import paired_ratio

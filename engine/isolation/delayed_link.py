@@ -1,6 +1,6 @@
 """A link with a round-trip time, between two ports of this machine: each way keeps its order and takes half of it.
 
-A program of its own, so that it takes no time from either end: ``python -m engine.benchmarks.delay_proxy TARGET MS``
+A program of its own, so that it takes no time from either end: ``python -m engine.isolation.delayed_link TARGET MS``
 prints the port it listens at and ends with its standard input.
 """
 
@@ -19,7 +19,7 @@ class DelayedLink(ServingChild):
     """The proxy as a process in front of an address ``127.0.0.1:PORT``."""
 
     def __init__(self, address: str, round_trip_ms: float) -> None:
-        super().__init__("the delayed link", "engine.benchmarks.delay_proxy", [address, f"{round_trip_ms:g}"])
+        super().__init__("the delayed link", "engine.isolation.delayed_link", [address, f"{round_trip_ms:g}"])
         self.address = f"127.0.0.1:{int(self.said)}"
 
 
