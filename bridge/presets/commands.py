@@ -82,6 +82,7 @@ def _argv(
         "profile": (request.profile,),
         "target": (facts.target or preset.models.target or "",),
         "drafter": (facts.drafter or preset.models.drafter or "",),
+        "endpoint": facts.endpoints[:1],
     }
     argv: list[str] = []
     for token in tokens:

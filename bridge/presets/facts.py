@@ -46,6 +46,7 @@ class PolicyFacts:
         sandbox_service: whether a service manager, or a range of users, gives runs users of their own.
         devices: device nodes a run that asks for a GPU may open.
         card: the NVIDIA card of this run's slot, by its UUID; None where the host shares out none.
+        endpoints: ``unix:`` and the path of a socket; presets that ask for one are shown the first.
     """
 
     digest: str
@@ -67,6 +68,7 @@ class PolicyFacts:
     devices: tuple[str, ...] = ()
     card: str | None = None
     read_only: tuple[str, ...] = ()
+    endpoints: tuple[str, ...] = ()
     limits: LimitCaps = LimitCaps()
     grace_s: float = 5.0
 

@@ -20,10 +20,13 @@ from bridge.records.request import Profile
 PARAMETER_TOKEN = re.compile(r"\{([a-z0-9][a-z0-9._-]*)\}")
 HOST_TOKEN = re.compile(r"\$\{([a-z_]+)\}")
 HOST_NAMES = frozenset(
-    {"engine", "host_engine", "interpreter", "workload", "launch", "launches", "profile", "target", "drafter"}
+    {
+        *("engine", "host_engine", "interpreter", "workload", "launch", "launches", "profile", "target", "drafter"),
+        "endpoint",
+    }
 )
 """`host_engine` is the host's engine also where the code is the request's, `workload` the request's commit,
-`interpreter` the host's Python alone."""
+`interpreter` the host's Python alone, `endpoint` a socket that the run is shown for naming it here."""
 
 _HOST_CODE = {"host": ("${engine}", "${host_engine}"), "request": ("${host_engine}",)}
 _OF_WORKLOADS = ("seeded", "packages", "workload", "read_only")
@@ -201,6 +204,11 @@ class Preset(Record):
     def has_peer(self) -> bool:
         """Whether host code asks request code, and measures what it answers."""
         return any(command.peer is not None for command in self.commands)
+
+    @property
+    def asks_endpoint(self) -> bool:
+        """Whether it asks a server behind the host's endpoint, and is shown that socket."""
+        return any("${endpoint}" in command.tokens for command in self.commands)
 
     @property
     def commits(self) -> tuple[str, ...]:

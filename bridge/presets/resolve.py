@@ -127,6 +127,7 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
     said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}", f"asked by {trust.asker}"]
     _check_asker(preset, facts, trust)
     _check_peer(preset, facts)
+    _check_endpoint(preset, facts)
     if preset.code == "host":
         note = "; the workload it brings is not used" if request.workload is not None else ""
         whose = "the host's installed engine" if preset.workload is None else f"the owner's {preset.workload.label}"
@@ -171,6 +172,16 @@ def _check_peer(preset: Preset, facts: PolicyFacts) -> None:
             f"this host has sandbox.uid {own}, sandbox.peer_uid {other}, mode {facts.sandbox_mode}",
             remedy="the host's owner runs the service as root on Linux and sets sandbox.uid and sandbox.peer_uid in "
             "policy.toml to two users without rights of their own",
+        )
+
+
+def _check_endpoint(preset: Preset, facts: PolicyFacts) -> None:
+    """Refuse a preset that asks a server behind an endpoint where the host has none."""
+    if preset.asks_endpoint and not facts.endpoints:
+        raise PolicyRefusedError(
+            f"preset {preset.name!r} asks a server on another machine, and this host has no endpoint for it",
+            remedy="the host's owner ends `ssh -L FILE:127.0.0.1:PORT MACHINE` in a socket here and names it in "
+            "policy.toml: [sandbox] endpoints = ['unix:FILE']",
         )
 
 
@@ -281,6 +292,8 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
     network = preset.sandbox.network and facts.sandbox_network
     models = (facts.target, facts.drafter) if preset.models != type(preset.models)() else (None, None)
     roots = (*preset.read_only, *facts.read_only, *facts.model_roots)
+    asked = facts.endpoints[:1] if preset.asks_endpoint else ()
+    roots = (*roots, *(endpoint.removeprefix("unix:") for endpoint in asked))
     folders = (*roots, *(path for path in models if path and Path(path).is_absolute()))
     spec = SandboxSpec(
         mode=mode,
@@ -292,6 +305,7 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
     )
     return spec, [
         *([] if facts.card is None else [f"card {facts.card} (this slot's own)"]),
+        *(f"endpoint {endpoint} (the host's own, shown for this preset)" for endpoint in asked),
         f"sandbox {mode} ({why})",
         f"network {_on(network)} (preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)}; both count)",
     ]

@@ -22,6 +22,7 @@ def exposures(policy: Policy, private: Iterable[str] = ()) -> Iterator[tuple[str
     lists = (
         ("model_roots", policy.model_roots),
         ("sandbox.read_only", policy.sandbox.read_only),
+        ("sandbox.endpoints", tuple(path.removeprefix("unix:") for path in policy.sandbox.endpoints)),
         ("sandbox.devices", policy.sandbox.devices),
         ("target", _paths(policy.target)),
         ("drafter", _paths(policy.drafter)),

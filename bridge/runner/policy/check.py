@@ -119,9 +119,7 @@ def _about_this_machine(policy: Policy) -> Iterator[Check]:
         for path in paths:
             if not Path(path).is_dir():
                 yield Check(key, "warn", f"{path} is no folder", "make it, or take it out")
-    for path in policy.sandbox.devices:
-        if not _is(path, stat.S_ISCHR):
-            yield Check("sandbox.devices", "warn", f"{path} is no device node", "ls -l /dev; take it out")
+    yield from _nodes(policy)
     for key, uid in (("sandbox.uid", policy.sandbox.uid), ("sandbox.peer_uid", policy.sandbox.peer_uid)):
         if uid is not None:
             yield from _user(key, uid)
@@ -159,6 +157,18 @@ def _user(key: str, uid: int) -> Iterator[Check]:
         pwd.getpwuid(uid)
     except KeyError:
         yield Check(key, "warn", f"no user has uid {uid}", "make one without rights of its own")
+
+
+def _nodes(policy: Policy) -> Iterator[Check]:
+    """Yield devices and sockets that are none."""
+    for path in policy.sandbox.devices:
+        if not _is(path, stat.S_ISCHR):
+            yield Check("sandbox.devices", "warn", f"{path} is no device node", "ls -l /dev; take it out")
+    for endpoint in policy.sandbox.endpoints:
+        if not _is(endpoint.removeprefix("unix:"), stat.S_ISSOCK):
+            yield Check(
+                "sandbox.endpoints", "warn", f"{endpoint}: nothing listens there", "start ssh -L, or take it out"
+            )
 
 
 def _is(path: str, kind: Callable[[int], bool]) -> bool:

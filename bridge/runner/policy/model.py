@@ -20,6 +20,7 @@ from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
 from bridge.system.gitlfs import check_url
 
 AuditTarget = Annotated[str, Field(pattern=r"^(journald|syslog|/[^\x00-\x1f]+)$")]
+Endpoint = Annotated[str, Field(pattern=r"^unix:/[^\x00-\x1f]+$")]
 Condition = Annotated[str, Field(pattern=r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$")]
 
 
@@ -38,6 +39,7 @@ class SandboxPolicy(Record):
         peer_uid: the user of request code that host code asks and measures.
         socket: a service manager's, behind which runs get processes and users of their own.
         own_users: the same from the range that /etc/subuid gives the runner's user, where there is no such manager.
+        endpoints: ``unix:`` and the path of a socket, shown to runs of presets that ask a server behind it.
     """
 
     mode: Literal["required", "preferred", "off"] = "preferred"
@@ -48,6 +50,7 @@ class SandboxPolicy(Record):
     network: bool = False
     devices: tuple[AbsolutePath, ...] = ()
     read_only: tuple[AbsolutePath, ...] = ()
+    endpoints: Annotated[tuple[Endpoint, ...], Field(max_length=1)] = ()
 
 
 class LimitPolicy(PresetLimits):
@@ -181,6 +184,7 @@ class Policy(TrustPolicy):
             sandbox_service=self.sandbox.socket is not None or self.sandbox.own_users,
             devices=self.sandbox.devices,
             read_only=self.sandbox.read_only,
+            endpoints=self.sandbox.endpoints,
             limits=caps,
             grace_s=self.limits.grace_s,
         )

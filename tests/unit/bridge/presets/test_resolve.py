@@ -120,6 +120,18 @@ def test_devices_are_the_hosts_and_only_for_presets_that_ask():
     assert resolve(ask(), without, facts, Trust()).sandbox.devices == ()
 
 
+def test_an_endpoint_is_shown_to_the_presets_that_name_it_and_to_no_other():
+    facts = replace(FACTS, endpoints=("unix:/run/drafter",))
+    asking = preset(FULL.replace('"join", "${target}"', '"join", "${endpoint}"'))
+    spec = resolve(ask(), asking, facts, Trust())
+    assert spec.commands[1].argv[-2:] == ("unix:/run/drafter", "smoke")
+    assert spec.sandbox.read_only == ("/run/drafter",)
+    assert "endpoint unix:/run/drafter" in "\n".join(explain(spec))
+    assert resolve(ask(), preset(), facts, Trust()).sandbox.read_only == ()
+    with pytest.raises(PolicyRefusedError, match="no endpoint for it"):
+        resolve(ask(), asking, FACTS, Trust())
+
+
 def test_request_code_is_refused_on_a_served_bus_and_the_message_says_what_to_do():
     request, tests = ask("pytest-path", workload=CODE), registry()["pytest-path"]
     with pytest.raises(PolicyRefusedError, match="the request is unsigned") as caught:
