@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from engine.isolation.children import ServingChild
@@ -20,3 +21,12 @@ class DrafterProcess(ServingChild):
     def __init__(self, options: Sequence[str]) -> None:
         super().__init__("the drafter's server", "engine.cli", ["distributed", "serve", "--until-eof", *options])
         self.address = self.said.removeprefix(SERVING).split()[0]
+
+
+def served_words(options: argparse.Namespace) -> list[str]:
+    """Return the options that make a drafter's server load what this process loads."""
+    words = ["--backend", options.backend]
+    for name in ("device", "dtype", "target", "drafter"):
+        value = getattr(options, name)
+        words += [f"--{name}", value] if value else []
+    return words

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import random
 import sys
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
 from engine.errors import BackendMissingError, UsageError, install_remedy
 from engine.isolation.delayed_link import DelayedLink
-from engine.isolation.drafter_process import SERVING, DrafterProcess
-from engine.loading import Engine
+from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words
+from engine.loading import NGRAM, Engine
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.options import add_model_options, longest_draft, open_selected, positive
@@ -94,7 +95,7 @@ def _rpc() -> Any:
 
 def _serve(options: argparse.Namespace) -> int:
     rpc = _rpc()
-    if options.drafter == "ngram":
+    if (options.drafter or os.environ.get("KAKEYA_DRAFTER")) == NGRAM:
         served = {rpc.methods.NGRAM: serve_ngram(NgramModel())}
     else:
         engine = open_selected(options)
@@ -124,11 +125,7 @@ def _served(options: argparse.Namespace) -> Iterator[str]:
     if options.address:
         yield options.address
         return
-    words = ["--backend", options.backend]
-    for name in ("device", "dtype", "target", "drafter"):
-        value = getattr(options, name)
-        words += [f"--{name}", value] if value else []
-    process = DrafterProcess(words)
+    process = DrafterProcess(served_words(options))
     try:
         yield process.address
     finally:
