@@ -62,7 +62,9 @@ ROLES: Final = {
     "speculative": "candidate",
     "local": "baseline",
     "local_again": "control",
-    "distributed": "candidate",
+    "in-process": "candidate",
+    "loopback": "candidate",
+    "crosshost": "candidate",
     "base": "baseline",
     "base_again": "control",
     "head": "candidate",
@@ -73,7 +75,7 @@ ROLES: Final = {
 PLAIN: Final = frozenset({"autoregressive", "autoregressive_again"})
 """Arms that decode without a drafter."""
 
-DRAFTING: Final = frozenset({"speculative", "distributed"})
+DRAFTING: Final = frozenset({"speculative", "in-process", "loopback", "crosshost"})
 """Arms that decode with a drafter."""
 
 UNSEEN: Final = frozenset({"peer"})

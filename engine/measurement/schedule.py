@@ -1,7 +1,7 @@
 """In which order arms meet prompts: balanced, and drawn from the run's nonce so that it was not chosen.
 
-Every order of the arms occurs equally often in a launch. Which prompt gets which order, and which prompt comes when, is
-the order of sha256 values over the nonce: reproducible by anyone, and not known before the run begins.
+Every order that balances the arms occurs equally often in a launch. Which prompt gets which order, and which prompt
+comes when, is the order of sha256 values over the nonce: reproducible by anyone, and not known before the run begins.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 from typing import TypeVar
 
 from engine.errors import UsageError
@@ -74,13 +73,26 @@ def drawn(items: Mapping[str, Item], *seed: object) -> list[Item]:
     return [items[name] for name in sorted(items, key=rank)]
 
 
+def every_order(arms: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the orders that balance: each arm is in each place, and behind each other arm, equally often.
+
+    A Williams square (E. J. Williams, 1949), or two of them for an odd number of arms: up to three arms all
+    permutations, then one or two orders an arm.
+    """
+    size = len(arms)
+    steps = [(place + 1) // 2 if place % 2 else (size - place // 2) % size for place in range(size)]
+    rows = {tuple((step + shift) % size for step in steps) for shift in range(size)}
+    rows |= {row[::-1] for row in rows} if size % 2 else set()
+    return [tuple(arms[index] for index in row) for row in sorted(rows)]
+
+
 def balanced_orders(arms: Sequence[str], count: int, *seed: object) -> list[tuple[str, ...]]:
-    """Return ``count`` orders of the arms, every permutation equally often, shuffled.
+    """Return ``count`` orders of the arms, every one that balances equally often, shuffled.
 
     Raises:
-        UsageError: If ``count`` is no multiple of the number of permutations.
+        UsageError: If ``count`` is no multiple of the number of orders.
     """
-    orders = list(permutations(arms))
+    orders = every_order(arms)
     if count % len(orders):
         raise UsageError(f"{count} prompts cannot balance {len(orders)} orders of {len(arms)} arms; use a multiple")
     return shuffled(orders * (count // len(orders)), *seed, "orders")

@@ -26,11 +26,13 @@ DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 
 def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> Iterator[ClaimDraft]:
-    """Yield mean acceptance length and rate of the candidate, the worse of all tokens and before loops."""
-    arms = arms_of(report, evidence)
-    candidate = arms.candidate
-    if candidate is None or not candidate.measured:
-        return
+    """Yield mean acceptance length and rate of each candidate, the worse of all tokens and before loops."""
+    for place, candidate in enumerate(arms_of(report, evidence).candidates):
+        suffix = "" if place == 0 else f"_{candidate.name}"
+        yield from _accepted(candidate, role if place == 0 else "secondary", suffix)
+
+
+def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:
     everything = _acceptance(candidate, clipped=False)
     before = _acceptance(candidate, clipped=True)
     if everything is None:
@@ -44,7 +46,7 @@ def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> 
     shown = f"before loops {before.value:.2f}; " if before is not None and loops else ""
     yield replace(
         ClaimDraft.of_ratio(
-            "acceptance_length",
+            f"acceptance_length{suffix}",
             role,
             worse,
             f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
@@ -62,7 +64,7 @@ def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> 
     )
     if drafted:
         yield ClaimDraft(
-            id="acceptance_rate",
+            id=f"acceptance_rate{suffix}",
             role="secondary",
             value=accepted / drafted,
             unit="share",
@@ -228,10 +230,11 @@ def answers(arm: Arm) -> dict[str, bool]:
 
 
 def call_times(report: Report) -> Iterator[ClaimDraft]:
-    """Yield mean and median seconds of every method an arm called."""
+    """Yield mean and median seconds of every method an arm called, its bytes, and the round trips of its link."""
     for row in report.body["rows"]["rpcs"]:
         name = f"rpc_{row['arm']}_{row['method']}".lower()
-        seconds = row["seconds"]
+        seconds, trips = row["seconds"], sorted(row["round_trips_s"])
+        sent, received = (row[side] / len(seconds) for side in ("bytes_sent", "bytes_received"))
         yield ClaimDraft(
             id=name,
             role="secondary",
@@ -241,6 +244,19 @@ def call_times(report: Report) -> Iterator[ClaimDraft]:
             arms=(row["arm"],),
             wording=(
                 f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, "
-                f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls"
+                f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls, "
+                f"{sent:.0f} bytes sent and {received:.0f} received a call"
+            ),
+        )
+        yield ClaimDraft(
+            id=f"round_trip_{row['arm']}".lower(),
+            role="secondary",
+            value=statistics.median_low(trips),
+            unit="s",
+            n=len(trips),
+            arms=(row["arm"],),
+            wording=(
+                f"{row['arm']}: an empty round trip p50 {statistics.median_low(trips) * 1e3:.2f} ms, "
+                f"p99 {trips[min(len(trips) - 1, int(0.99 * len(trips)))] * 1e3:.2f} ms, {len(trips)} of them"
             ),
         )

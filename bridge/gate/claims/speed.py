@@ -69,6 +69,7 @@ def speedups(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     series = series_ratio(report, evidence)
     if series is None:
         yield from _over_prompts(report, evidence)
+        yield from _other_candidates(report, evidence)
         return
     yield _over_launches(report, evidence, series)
     for name, (stage, said) in SECONDARY.items():
@@ -212,6 +213,28 @@ def _over_prompts(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         },
     )
     yield from _secondaries(arms, earlier, names)
+
+
+def _other_candidates(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
+    """Yield the decode ratio of each candidate beyond the first; several questions of one report share its error."""
+    arms, earlier = arms_of(report, evidence), earlier_arms(report, evidence)
+    ratios: dict[str, Ratio] = {}
+    for arm in arms.candidates[1:]:
+        before = tuple(one.against(other) for one in earlier for other in one.candidates if other.name == arm.name)
+        ratio = time_ratio(arms.against(arm), "decode_s", before)
+        if ratio is not None:
+            ratios[arm.name] = ratio
+    adjusted, baseline = holm({name: ratio.p_value() for name, ratio in ratios.items()}), baseline_name(arms)
+    for name, ratio in ratios.items():
+        said = effect(ratio) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
+        shown = shown_ratio(ratio)
+        wording = f"{name}: decode {said}: {shown}, vs {baseline}"
+        yield replace(
+            ClaimDraft.of_ratio(f"decode_speedup_{name}", "secondary", ratio, wording),
+            baseline=baseline,
+            arms=(name, *(arm.name for arm in arms.reference)),
+            detail={"effect": said, "holm_p": adjusted[name], "summary": f"{shown}, vs {baseline}"},
+        )
 
 
 def shown_ratio(ratio: Ratio) -> str:

@@ -113,8 +113,16 @@ class StatedRpc(TypedDict):
     arm: str
     method: str
     seconds: list[float]
+    drafting_s: list[float]
+    round_trips_s: list[float]
     bytes_sent: int
     bytes_received: int
+
+
+class StatedDraft(TypedDict):
+    arm: str
+    sample: str
+    digest: str
 
 
 class StatedDrafterParityBlock(TypedDict):
@@ -227,6 +235,7 @@ class StatedRows(TypedDict):
     passes: NotRequired[list[list[int]]]
     trees: NotRequired[StatedTrees]
     rpcs: NotRequired[list[StatedRpc]]
+    drafts: NotRequired[list[StatedDraft]]
     blocks: NotRequired[list[StatedDrafterParityBlock] | list[StatedFusedGraphProbeBlock]]
     generations: NotRequired[list[StatedGeneration]]
     checks: NotRequired[list[StatedCheck]]

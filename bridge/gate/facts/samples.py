@@ -63,6 +63,10 @@ class Arms:
         """Baseline and control: the same code."""
         return tuple(arm for arm in (self.baseline, self.control) if arm is not None)
 
+    def against(self, candidate: Arm) -> Arms:
+        """Return the same arms with one of the candidates alone."""
+        return Arms((*self.reference, candidate), self.baseline, self.control, (candidate,))
+
     @property
     def rows(self) -> Iterator[tuple[Arm, Sample]]:
         """Every sample with its arm, warm-ups too."""

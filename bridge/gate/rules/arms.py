@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import permutations
 
+from bridge.gate.declared.views import StatedRpc
 from bridge.gate.facts.launch_series import Series, series_of
 from bridge.gate.facts.samples import Arm, arms_of, depth_of
 from bridge.gate.interface import Evidence, Report, Violation
@@ -44,12 +44,14 @@ def require_distinct_arms(report: Report, evidence: Evidence) -> Iterator[Violat
         )
     if baseline is None or report.kind in {COMMIT_COMPARISON, REQUEST_CODE}:
         return
+    # One that asked elsewhere and was never answered in time is no baseline: the calls say what it did.
+    asked = {row["arm"] for row in report.body["rows"]["rpcs"]} if report.kind == DISTRIBUTED_BENCH else set()
     for arm in arms.candidates:
         if arm.code_path == baseline.code_path:
             yield Violation(f"both arms run {arm.code_path}", f"/arms/{arm.index}/code_path")
         # The arms of a study of caches differ by what they store, and none of them drafts.
         drafted = any(sample["counters"]["drafted_tokens"] for sample in arm.measured)
-        if arm.measured and not drafted and report.kind != KV_QUANTISATION:
+        if arm.measured and not drafted and report.kind != KV_QUANTISATION and arm.name not in asked:
             yield Violation(
                 f"no sample of {arm.name!r} drafted a token: both arms are the same computation", f"/arms/{arm.index}"
             )
@@ -59,7 +61,7 @@ def require_distinct_arms(report: Report, evidence: Evidence) -> Iterator[Violat
     "G4-ARMS", "ratio", kinds=SAMPLED, remedy="Give every arm its own name and role; use the engine's harness."
 )
 def require_arm_roles(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """A comparison has one baseline, at most one control and one candidate, and nothing else.
+    """A comparison has one baseline, at most one control, one candidate unless its kind has several, and nothing else.
 
     Two baselines are a choice of which one to lose to.
     """
@@ -68,13 +70,11 @@ def require_arm_roles(report: Report, evidence: Evidence) -> Iterator[Violation]
     for name, count in names.items():
         if count > 1:
             yield Violation(f"arm {name!r} occurs {count} times", "/arms")
-    if report.kind in ONE_EACH:
-        roles = Counter(arm.role for arm in arms.all)
-        for role, count in roles.items():
-            if count > 1:
-                yield Violation(f"{count} arms have the role {role!r}", "/arms")
-        if arms.baseline is None:
-            yield Violation("there is no baseline", "/arms")
+    for role, count in Counter(arm.role for arm in arms.all).items():
+        if count > 1 and (role != "candidate" or report.kind in ONE_EACH):
+            yield Violation(f"{count} arms have the role {role!r}", "/arms")
+    if arms.baseline is None and report.kind in (*ONE_EACH, DISTRIBUTED_BENCH, DISTRIBUTED_E2E):
+        yield Violation("there is no baseline", "/arms")
     order = [("baseline", "control", "candidate").index(arm.role) for arm in arms.all]
     if order != sorted(order):
         yield Violation(f"arms are listed as {[arm.role for arm in arms.all]}, expected the baseline first", "/arms")
@@ -211,7 +211,7 @@ def _balanced(
         if len({prompt for _, prompt in block}) != 1 or len({name for name, _ in block}) != size:
             yield Violation(f"launch {launch}: {block[0][1]!r} did not meet every arm in turn", "/arms")
             return
-    orders = list(permutations(arm.name for arm in arms))
+    orders = balancing_orders([arm.name for arm in arms])
     if len(blocks) % len(orders):
         yield Violation(f"launch {launch}: {len(blocks)} prompts cannot balance {len(orders)} orders", "/arms")
         return
@@ -223,6 +223,18 @@ def _balanced(
             f"launch {launch}: prompt {first} met {' '.join(got[first])}; the nonce draws {' '.join(wanted[first])}",
             "/arms",
         )
+
+
+def balancing_orders(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Return the orders in which arms are in each place, and behind each other arm, equally often.
+
+    Williams squares (1949): up to three arms all permutations, then one or two orders an arm.
+    """
+    size = len(names)
+    steps = [(place + 1) // 2 if place % 2 else (size - place // 2) % size for place in range(size)]
+    rows = {tuple((step + shift) % size for step in steps) for shift in range(size)}
+    rows |= {row[::-1] for row in rows} if size % 2 else set()
+    return [tuple(names[index] for index in row) for row in sorted(rows)]
 
 
 def shuffled(items: Sequence[tuple[str, ...]], *seed: object) -> list[tuple[str, ...]]:
@@ -238,9 +250,10 @@ def shuffled(items: Sequence[tuple[str, ...]], *seed: object) -> list[tuple[str,
     "G4-RPCS", "times", kinds=(DISTRIBUTED_E2E, DISTRIBUTED_BENCH), remedy="Count every call where it is made, per arm."
 )
 def require_distinct_calls(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Calls are listed once per arm and method, of arms that exist, and took no longer than the run.
+    """Calls are listed once per arm and method, of arms that exist: one for each draft, none longer than the run.
 
-    A distributed arm without calls decoded locally.
+    A distributed arm without calls decoded locally, and one with fewer answers than drafts did so at times. What the
+    server computed for a draft is a part of what it took to come.
     """
     rows, arms = report.body["rows"]["rpcs"], arms_of(report, evidence)
     candidates = {arm.name for arm in arms.all if arm.role == "candidate"}
@@ -253,9 +266,25 @@ def require_distinct_calls(report: Report, evidence: Evidence) -> Iterator[Viola
     silent = {name for name in candidates if "in-process" not in name} - called
     for name in sorted(silent):
         yield Violation(f"arm {name!r} made no call", "/rows/rpcs")
-    for name in sorted(called & candidates):
-        arm = next(one for one in arms.all if one.name == name)
-        spent_s = sum(sum(row["seconds"]) for row in rows if row["arm"] == name)
-        total_s = sum(sample["stages"]["total_s"] for sample in arm.samples)
-        if spent_s > 4 * total_s + 0.1:  # calls may overlap: one drafts ahead while another restores
-            yield Violation(f"{spent_s:.3f} s of calls in {total_s:.3f} s of samples of {name!r}", "/rows/rpcs")
+    for arm in arms.candidates:
+        for said in _calls_of(arm, [row for row in rows if row["arm"] == arm.name]):
+            yield Violation(said, "/rows/rpcs")
+
+
+def _calls_of(arm: Arm, rows: Sequence[StatedRpc]) -> Iterator[str]:
+    """Yield what cannot be true of the calls of one arm."""
+    if not rows:
+        return
+    answers = sum(len(row["seconds"]) for row in rows)
+    drafts = sum(1 for sample in arm.samples for count in sample["drafted_per_step"] or () if count)
+    if answers < drafts:
+        yield f"{answers} answers for {drafts} drafts of {arm.name!r}"
+    for row in rows:
+        if len(row["seconds"]) != len(row["drafting_s"]):
+            yield f"{len(row['seconds'])} answers of {arm.name!r}, {len(row['drafting_s'])} of them were computed"
+        elif any(took < computed for took, computed in zip(row["seconds"], row["drafting_s"], strict=True)):
+            yield f"a draft of {arm.name!r} was computed for longer than it took to come"
+    spent_s = sum(sum(row["seconds"]) for row in rows)
+    total_s = sum(sample["stages"]["total_s"] for sample in arm.samples)
+    if spent_s > 4 * total_s + 0.1:  # calls may overlap: one drafts ahead while another restores
+        yield f"{spent_s:.3f} s of calls in {total_s:.3f} s of samples of {arm.name!r}"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from bridge.gate.declared.views import StatedConfig, StatedSampleCounters
 from bridge.gate.facts.samples import Sample, arms_of, depth_of, expected_drafts, idle_refusals
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import DRAFTING, PLAIN, SAMPLED, UNSEEN
+from bridge.gate.report_kinds import DISTRIBUTED_BENCH, DRAFTING, PLAIN, SAMPLED, UNSEEN
 from bridge.gate.rule import report_rule
 
 
@@ -125,10 +125,12 @@ def recount_steps(report: Report, evidence: Evidence) -> Iterator[Violation]:
     beside plain decoding to see whether it would have come true, is a call of the drafter without a verified token;
     only the controller makes one, and reading it may cost a synchronisation.
     """
-    config = report.body["config"]
+    config, rows = report.body["config"], report.body.get("rows")
+    elsewhere = {row["arm"] for row in rows["rpcs"]} if rows and report.kind == DISTRIBUTED_BENCH else set()
     for arm, sample in arms_of(report, evidence).rows:
         check = _plain_steps if sample["accepted_per_step"] is None else _drafting_steps
         check = _peer_steps if arm.name in UNSEEN else check
+        check = _remote_steps if arm.name in elsewhere else check
         for message in check(sample, config):
             yield Violation(message, arm.pointer(sample))
 
@@ -155,7 +157,24 @@ def _plain_steps(sample: Sample, _config: StatedConfig) -> Iterator[str]:
     yield from _synchronisations(counters)
 
 
+def _remote_steps(sample: Sample, config: StatedConfig) -> Iterator[str]:
+    """A draft from elsewhere may come too late to be verified: the drafter ran for at least what was."""
+    drafting, calls = (
+        sum(1 for count in sample["drafted_per_step"] or () if count),
+        sample["counters"]["drafter_forwards"],
+    )
+    yield from _steps_and_tokens(sample, config)
+    if not _looks_up(config) and not drafting <= calls <= sample["counters"]["steps"]:
+        yield f"{calls} drafter forwards for {drafting} steps with a draft in {sample['counters']['steps']}"
+
+
 def _drafting_steps(sample: Sample, config: StatedConfig) -> Iterator[str]:
+    yield from _steps_and_tokens(sample, config)
+    if sample["drafted_per_step"] is not None:
+        yield from _drafter_calls(sample["counters"], sample["drafted_per_step"], config)
+
+
+def _steps_and_tokens(sample: Sample, config: StatedConfig) -> Iterator[str]:
     counters, accepted, drafted = sample["counters"], sample["accepted_per_step"], sample["drafted_per_step"]
     if accepted is None or drafted is None or len(drafted) != len(accepted):
         yield "accepted_per_step and drafted_per_step have different lengths"
@@ -190,7 +209,6 @@ def _drafting_steps(sample: Sample, config: StatedConfig) -> Iterator[str]:
         ]
         if odd:
             yield f"step {odd[0]} drafted {drafted[odd[0]]} tokens, the depth and the budget say {expected[odd[0]]}"
-    yield from _drafter_calls(counters, drafted, config)
     yield from _synchronisations(counters)
 
 

@@ -17,6 +17,7 @@ from bridge.gate.report_kinds import (
     CODE_THROUGHPUT,
     COMMIT_COMPARISON,
     INTERLEAVED,
+    ONE_EACH,
     PAIRED,
     SAMPLED,
     STUDIES,
@@ -92,20 +93,22 @@ def _series_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _paired_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[Violation]:
-    for message in _launch_design(arms, profile):
+    for message in _launch_design(arms, profile, kind):
         yield Violation(message, "/arms", premise="ratio")
     for message in _prompt_design(arms, profile, kind):
         yield Violation(message, "/arms")
 
 
-def _launch_design(arms: Arms, profile: Mapping[str, Any]) -> Iterator[str]:
+def _launch_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:
     launches = {sample["launch"] for arm in arms.all for sample in arm.measured}
     if len(launches) != profile["launches"]:
         yield f"{len(launches)} launches, the design has {profile['launches']}"
     if arms.control is None:
         yield "no control: without the baseline measured twice nobody knows the noise"
-    if len(arms.all) > profile["arms"]:
-        yield f"{len(arms.all)} arms, the design has {profile['arms']}"
+    # Candidates of a kind with several answer one question each; the first is the primary claim.
+    count = len(arms.all) if kind in ONE_EACH else len(arms.all) - len(arms.candidates[1:])
+    if count > profile["arms"]:
+        yield f"{count} arms, the design has {profile['arms']}"
 
 
 def _prompt_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterator[str]:

@@ -23,7 +23,9 @@ ROLES = {
     "speculative": "candidate",
     "local": "baseline",
     "local_again": "control",
-    "distributed": "candidate",
+    "rtt-0ms": "candidate",
+    "rtt-50ms": "candidate",
+    "in-process": "candidate",
     "loopback": "candidate",
     "base": "baseline",
     "base_again": "control",
@@ -33,16 +35,17 @@ ROLES = {
     "affine8": "candidate",
 }
 COMMITS = ("base", "base_again", "head")
+RUNGS = ("in-process", "loopback")
+REMOTE = (*RUNGS, "rtt-0ms", "rtt-50ms")
 NATIVE = "mlx_lm.generate:generate_step"
 CODE = {
     "speculative": "engine.decoding.speculative:speculative",
-    "distributed": "engine.distributed.session:decode",
-    "loopback": "engine.distributed.session:decode",
+    **dict.fromkeys(REMOTE, "engine.decoding.speculative:speculative"),
     "peer": "engine.isolation.peers:PipedPeer",
     "affine8": "engine.backends.mlx.caches:quantised",
     **dict.fromkeys(COMMITS, "engine.decoding.speculative:speculative"),
 }
-DRAFTS = {"speculative", "distributed", "loopback", *COMMITS}
+DRAFTS = {"speculative", *REMOTE, *COMMITS}
 VOCABULARY, STOP_ID, BLOCK = 2048, 1, 4
 LAYERS = 6
 ROW_BYTES = LAYERS * 128 * 4
@@ -173,11 +176,10 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
 def with_claims(case: Case) -> Case:
     """Let the report state its ratio, as the harness does, and seal it."""
     arms = case.report["arms"]
-    names = [arm["name"] for arm in arms]
     candidate = next((arm["name"] for arm in arms if arm["role"] == "candidate"), None)
     if candidate is not None and case.report["kind"] in {"code_throughput", "needle_recall", "distributed_bench"}:
         sums = {a["name"]: sum(s["stages"]["decode_s"] for s in a["samples"] if not s["is_warmup"]) for a in arms}
-        theirs = [name for name in names if name != candidate]
+        theirs = [arm["name"] for arm in arms if arm["role"] != "candidate"]
         ratio = sum(sums[name] for name in theirs) / len(theirs) / sums[candidate]
         case.report["claims"] = [
             {
@@ -223,8 +225,8 @@ def _sample(
     launch, index, is_warmup = place
     tokens = list(answers[prompt])
     drafts = arm in DRAFTS
-    # Two commits of one engine accept the same drafts.
-    drawn = random.Random(f"{plan.seed} {prompt}") if arm in COMMITS else rng
+    # Two commits of one engine accept the same drafts, and so do the rungs of one drafter.
+    drawn = random.Random(f"{plan.seed} {prompt}") if arm in (*COMMITS, *RUNGS) else rng
     accepted, drafted = _steps(plan, drawn, len(tokens)) if drafts else (None, None)
     steps = len(accepted) if accepted is not None else len(tokens) - 1
     factor = rng.lognormvariate(0.0, plan.noise) * (plan.shift(arm, launch, index) if plan.shift else 1.0)

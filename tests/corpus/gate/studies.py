@@ -50,15 +50,21 @@ def acceptance() -> Case:
 
 
 def distributed_bench() -> Case:
-    case = code_throughput(Plan(arms=("local", "local_again", "distributed"), step_s=0.07), "distributed_bench")
-    case.report["rows"] = {"rpcs": [_rpc("distributed", "DraftBlock", 7), _rpc("distributed", "Extend", 8)]}
+    arms = ("local", "local_again", "rtt-0ms", "rtt-50ms")
+    case = code_throughput(Plan(arms=arms, step_s=0.07), "distributed_bench")
+    case.report["rows"] = {"rpcs": [_rpc(case, "rtt-0ms", 7), _rpc(case, "rtt-50ms", 8)]}
     return state_claims(case)
 
 
 def distributed_e2e() -> Case:
-    plan = Plan(arms=("local", "loopback"), launches=1, per_launch=6, warmups=1)
+    plan = Plan(arms=("local", "in-process", "loopback"), launches=1, per_launch=6, warmups=1)
     case = code_throughput(plan, "distributed_e2e")
-    case.report["rows"] = {"rpcs": [_rpc("loopback", "DraftBlock", 9)]}
+    drafts = [
+        {"arm": arm["name"], "sample": sample["id"], "digest": sha(sample["prompt_id"])}
+        for arm in case.report["arms"][1:]
+        for sample in arm["samples"]
+    ]
+    case.report["rows"] = {"rpcs": [_rpc(case, "loopback", 9)], "drafts": drafts}
     case.record["sample_marks"] = []
     return state_claims(case)
 
@@ -186,10 +192,21 @@ def kv_quantisation() -> Case:
     return state_claims(case)
 
 
-def _rpc(arm: str, method: str, seed: int) -> dict[str, Any]:
+def _rpc(case: Case, name: str, seed: int) -> dict[str, Any]:
+    """Return calls as many as an arm drafted, some for a draft that came too late."""
     rng = random.Random(seed)
-    seconds = [rng.uniform(0.001, 0.003) for _ in range(50)]
-    return {"arm": arm, "method": method, "seconds": seconds, "bytes_sent": 5000, "bytes_received": 9000}
+    arm = next(one for one in case.report["arms"] if one["name"] == name)
+    drafts = sum(1 for sample in arm["samples"] for count in sample["drafted_per_step"] if count) + 5
+    drafting = [rng.uniform(0.001, 0.003) for _ in range(drafts)]
+    return {
+        "arm": name,
+        "method": "Draft",
+        "seconds": [computed + rng.uniform(0.0002, 0.0004) for computed in drafting],
+        "drafting_s": drafting,
+        "round_trips_s": [rng.uniform(0.0002, 0.0004) for _ in range(40)],
+        "bytes_sent": 5000,
+        "bytes_received": 9000,
+    }
 
 
 def drafter_parity() -> Case:

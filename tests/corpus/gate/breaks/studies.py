@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.corpus.gate.breaks.registry import BREAKS, PASSES, honest
-from tests.corpus.gate.builders import Case
+from tests.corpus.gate.builders import Case, sha
 
 
 def study(code: str, kind: str, change: Callable[[Any], None]) -> None:
@@ -48,6 +48,7 @@ study("G7-DESIGN", "bounded_kv", lambda report: report["rows"]["points"][0].upda
 study("G7-BUFFERS", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=4_000_000))
 study("G7-NATIVE", "bounded_kv", lambda report: report["rows"]["points"][0].update(kv_bytes=64))
 study("G4-RPCS", "distributed_e2e", lambda report: report["rows"]["rpcs"].clear())
+study("G6-RUNGS", "distributed_e2e", lambda report: report["rows"]["drafts"][-1].update(digest=sha("other ids")))
 study("G5-CONFIRM", "commit_comparison", slow)
 study("G2-PEER", "request_code", lambda report: report["rows"]["launches"][1]["prompts"][3].update(text="known"))
 study(

@@ -21,11 +21,11 @@ from bridge.gate.facts import samples
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.registry import rules
 from bridge.gate.reports import schema
-from bridge.gate.rules.arms import shuffled
+from bridge.gate.rules.arms import balancing_orders, shuffled
 from bridge.records.workload import KIND as WORKLOAD
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
-from engine.measurement.schedule import PROFILES, in_turns
+from engine.measurement.schedule import PROFILES, every_order, in_turns
 from engine.measurement.schedule import shuffled as engine_shuffled
 from engine.reports import tokens as engine_tokens
 from engine.studies import acceptance
@@ -67,6 +67,8 @@ def test_digests_and_repeats_are_the_engines(tokens):
 def test_orders_are_drawn_as_the_engine_draws_them():
     items = [(str(index),) for index in range(24)]
     assert shuffled(items, "digest", 3, "orders") == engine_shuffled(items, "digest", 3, "orders")
+    assert balancing_orders(list("abcdef")) == every_order("abcdef")
+    assert balancing_orders(list("abcde")) == every_order("abcde")
 
 
 @pytest.mark.parametrize("kind", sorted(report_kinds.KINDS))

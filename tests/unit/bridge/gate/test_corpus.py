@@ -42,7 +42,7 @@ MISSING = {
     "needle_recall": set(),
     "acceptance": set(),
     "distributed_bench": {"times"},
-    "distributed_e2e": {"inputs"},
+    "distributed_e2e": set(),
     "commit_comparison": {"times"},
     "request_code": set(),
     "kv_quantisation": set(),
@@ -97,6 +97,28 @@ def test_a_second_arm_that_differs_is_looked_at():
     said = [f.arms for f in judged(case.seal()).findings if f.code == "G6-IDENTITY"]
     assert ("crosshost",) in said
     assert ("loopback",) not in said
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_rung_that_is_not_the_in_process_one_is_said_in_every_dtype(dtype):
+    case = honest("distributed_e2e")
+    case.report["config"]["dtype"] = case.report["config"]["target"]["dtype"] = dtype
+    for sample in case.report["arms"][2]["samples"]:
+        retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
+    verdict = judged(case.seal())
+    said = {finding.code: finding.severity for finding in verdict.findings if finding.arms == ("loopback",)}
+    assert said["G6-RUNGS"] == "violation"
+    assert said["G6-IDENTITY"] == ("violation" if dtype == "float32" else "note")
+    assert next(claim.value for claim in verdict.claims if claim.id == "identical_rungs") == 0.0
+
+
+def test_every_round_trip_time_of_a_bench_is_a_claim_of_its_own():
+    claims = {claim.id: claim for claim in judged(honest("distributed_bench")).claims}
+    assert [claims[f"decode_speedup{name}"].role for name in ("", "_rtt-50ms")] == ["primary", "secondary"]
+    for name in ("identical_prompts", "acceptance_length", "acceptance_rate"):
+        assert {name, f"{name}_rtt-50ms"} <= claims.keys()
+    assert "p99" in claims["round_trip_rtt-50ms"].wording
+    assert claims["decode_speedup_rtt-50ms"].baseline == claims["decode_speedup"].baseline
 
 
 def test_smoke_is_never_better_than_valid():

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import pytest
 
 from engine.errors import UsageError
-from engine.measurement.schedule import PROFILES, balanced_orders, shuffled
+from engine.measurement.schedule import PROFILES, balanced_orders, every_order, shuffled
 
 ARMS = PROFILES["claim"].arms
 
@@ -17,6 +17,16 @@ def test_every_order_occurs_equally_often() -> None:
     orders = balanced_orders(ARMS, 12, "digest", 0)
     assert Counter(orders) == dict.fromkeys(permutations(ARMS), 2)
     assert Counter(balanced_orders(ARMS[:2], 6, "digest", 0)) == dict.fromkeys(permutations(ARMS[:2]), 3)
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_each_arm_is_in_each_place_and_behind_each_other_arm_equally_often(size: int) -> None:
+    orders = every_order(tuple("abcdefgh"[:size]))
+    places = Counter(pair for order in orders for pair in enumerate(order))
+    behind = Counter(pair for order in orders for pair in pairwise(order))
+    assert (len(places), len(behind)) == (size * size, size * (size - 1))
+    assert len({*places.values()}) == 1
+    assert len({*behind.values()}) == min(size - 1, 1)
 
 
 def test_the_order_is_the_requests_and_the_launchs() -> None:
