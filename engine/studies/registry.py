@@ -26,6 +26,11 @@ STUDIES = {
     "peer": ("request_code:LAUNCH", "one launch of asking untrusted code, measured from outside"),
     "answer": ("request_code:ANSWER", "the other side of that: decode what is asked over a pipe"),
     "peer-assemble": ("request_code:ASSEMBLE", "join those launches into their report"),
+    "distributed-e2e": ("distributed_e2e:COMMAND", "equal tokens and drafts with the drafter here and elsewhere"),
+    "distributed-bench": (
+        "distributed_bench:COMMAND",
+        "speed with the drafter behind links of several round-trip times",
+    ),
     "recompute": ("recompute:COMMAND", "compute again what the reports of a run say was put out"),
     "model": ("model_cards:COMMAND", "the measurements behind the model cards and prompt sets"),
 }

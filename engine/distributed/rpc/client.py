@@ -71,6 +71,16 @@ class DrafterChannel:
         self._lease_s = offer.lease_s
         return offer
 
+    def round_trip_s(self, wait_s: float = DESCRIBE_S) -> float:
+        """Return the seconds that a call takes which nothing is computed for.
+
+        Raises:
+            SessionError: If the server does not answer.
+        """
+        began_s = time.perf_counter()
+        self.describe(wait_s)
+        return time.perf_counter() - began_s
+
     def connect(self, listener: Listener) -> DraftStream:
         """Open a stream for a session."""
         now_s = time.monotonic()
