@@ -19,6 +19,7 @@ VERBS = {
         "engine.cli.distributed.commands",
         "serve a drafter to another process, verify and measure it there",
     ),
+    "node": ("engine.cli.distributed.node", "tell other machines what this one can do, and list them"),
     "probe": ("engine.cli.probe", "say what this machine can run, and measure a small matrix product"),
     "tests": ("engine.cli.tests", "run a test suite and write its outcome as a report"),
     "chat": ("engine.cli.chat", "talk to a model, the caches kept from turn to turn"),

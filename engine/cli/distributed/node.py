@@ -1,0 +1,170 @@
+"""``kakeya-engine node serve|ls|probe``: say what this machine can do, and who else is there."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import platform
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from engine.cli.boundary import guarded
+from engine.errors import BackendMissingError, UsageError, install_remedy
+
+VERBS = {
+    "serve": "tell others of this node and hear of them until interrupted",
+    "ls": "list the nodes that one of them knows",
+    "probe": "ask one node for its card, and time the round trip",
+}
+ROLES = ("target", "drafter", "tool", "embedder")
+SERVING = "serving at "
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of every verb."""
+    built = argparse.ArgumentParser(
+        prog="kakeya-engine node", description="; ".join(f"{verb}: {about}" for verb, about in VERBS.items())
+    )
+    built.add_argument("verb", choices=VERBS)
+    built.add_argument(
+        "--address",
+        help="serve: where to listen (default: 127.0.0.1:0); ls, probe: the node that is asked. 127.0.0.1:PORT or "
+        "unix:/PATH, never another machine's: ssh -L carries it there",
+    )
+    built.add_argument("--seed", action="append", default=[], help="serve: a node there is already, or several")
+    built.add_argument("--name", default="", help="serve: the node's name (default: the host's)")
+    built.add_argument("--role", action="append", default=[], choices=ROLES, help="serve: may be given again")
+    built.add_argument("--drafter", help="serve: address of a drafter here; its model is told, and its role")
+    built.add_argument("--preset", action="append", default=[], help="serve: a preset offered as a tool, or several")
+    built.add_argument("--until-eof", action="store_true", help="serve: also end when standard input does")
+    return built
+
+
+def main(argv: list[str]) -> int:
+    """Run a verb."""
+    options = parser().parse_args(argv)
+    return guarded(lambda: {"serve": _serve, "ls": _list, "probe": _probe}[options.verb](options))
+
+
+def _node() -> Any:
+    """Import what needs gRPC.
+
+    Raises:
+        BackendMissingError: If it is not installed.
+    """
+    try:
+        from engine.distributed.rpc import node
+    except ImportError as error:
+        remedy = install_remedy("distributed")
+        raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
+    return node
+
+
+def _serve(options: argparse.Namespace) -> int:
+    module = _node()
+    node = module.GossipNode(_card(options), tuple(options.seed))
+
+    async def serve() -> None:
+        address = await node.start(options.address or "127.0.0.1:0")
+        print(f"{SERVING}{address} · {node.membership.node}", flush=True)
+        try:
+            if options.until_eof:
+                await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+            else:
+                await node.wait()
+        finally:
+            await node.stop()
+
+    with suppress(KeyboardInterrupt):
+        asyncio.run(serve())
+    return 0
+
+
+def _card(options: argparse.Namespace) -> Any:
+    """Return what is known of this machine without measuring, and the drafter that is served here."""
+    from engine.distributed.kakeya.v1 import capability_pb2 as pb
+
+    page = os.sysconf("SC_PAGE_SIZE")
+    free = os.sysconf("SC_AVPHYS_PAGES") if "SC_AVPHYS_PAGES" in os.sysconf_names else 0
+    card = pb.Card(
+        node=options.name or socket.gethostname(),
+        # A start is newer than the one before it, also after the machine was off.
+        generation=time.time_ns() // 1_000_000,
+        roles=[_role(pb, name) for name in options.role],
+        device=platform.machine(),
+        memory_total_bytes=page * os.sysconf("SC_PHYS_PAGES"),
+        memory_free_bytes=page * free,
+        presets=options.preset,
+    )
+    if options.drafter:
+        offer = _drafter_at(options.drafter)
+        card.endpoints["drafter"] = options.drafter
+        facts = {"name": offer.info.name, "digest": offer.info.digest or "", "tokenizer": offer.tokenizer}
+        card.models.add(vocab_size=offer.vocab_size, **facts)
+        if "drafter" not in options.role:
+            card.roles.append(_role(pb, "drafter"))
+    return card
+
+
+def _role(pb: Any, name: str) -> Any:
+    return pb.NodeRole.Value(f"NODE_ROLE_{name.upper()}")
+
+
+def _drafter_at(address: str) -> Any:
+    """Return what is served at an address, of whichever service it is."""
+    from engine.distributed.rpc.client import DrafterChannel
+    from engine.distributed.rpc.methods import DFLASH, NGRAM
+    from engine.errors import SessionError
+
+    for service in (DFLASH, NGRAM):
+        channel = DrafterChannel(address, service)
+        try:
+            return channel.describe()
+        except SessionError as error:
+            if error.status != "UNIMPLEMENTED" or service is NGRAM:
+                raise
+        finally:
+            channel.close()
+    raise AssertionError("either service answers or raises")
+
+
+def _asked(options: argparse.Namespace) -> str:
+    if not options.address:
+        raise UsageError(f"{options.verb} asks a node; give its --address, as `node serve` printed it")
+    return str(options.address)
+
+
+def _list(options: argparse.Namespace) -> int:
+    told, _ = _node().listed(_asked(options))
+    rows = [("node", "roles", "models", "memory", "heard", "endpoints"), *map(_row, told)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def _probe(options: argparse.Namespace) -> int:
+    told, took_s = _node().listed(_asked(options))
+    print("\n".join("  ".join(part for part in _row(one) if part != "-") for one in told[:1]))
+    print(f"answered in {1e3 * took_s:.1f} ms, knows {len(told)} nodes")
+    return 0
+
+
+def _row(told: Any) -> Sequence[str]:
+    from engine.distributed.kakeya.v1 import capability_pb2 as pb
+
+    card = pb.Card.FromString(told.card)
+    names = {value: name.removeprefix("NODE_ROLE_").lower() for name, value in pb.NodeRole.items()}
+    return (
+        card.node,
+        ",".join(names.get(role, f"role {role}") for role in card.roles) or "-",
+        ",".join(model.name for model in card.models) or "-",
+        f"{card.memory_free_bytes / 2**30:.1f} of {card.memory_total_bytes / 2**30:.1f} GiB",
+        "now" if not told.silent_ms else f"{told.silent_ms / 1e3:.1f} s ago",
+        " ".join(f"{name}={address}" for name, address in sorted(card.endpoints.items())) or "-",
+    )

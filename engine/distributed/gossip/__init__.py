@@ -1,0 +1,1 @@
+"""Nodes that tell each other who is there and what each can do."""

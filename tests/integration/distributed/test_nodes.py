@@ -1,0 +1,113 @@
+"""Nodes on real sockets: they find each other, and who is killed, stopped or started again is known to be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import pytest
+
+pytest.importorskip("grpc", reason="nodes exchange over gRPC")
+
+from engine.cli.distributed import node as cli
+from engine.distributed.kakeya.v1 import capability_pb2 as pb
+from engine.distributed.rpc.node import GossipNode, listed
+from engine.errors import SessionError, UsageError
+
+PATIENT_S = 120.0
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Wait until something holds, however busy the machine is."""
+    end_s = time.monotonic() + PATIENT_S
+    while not true():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.05)
+
+
+def names(address: str) -> set[str]:
+    return {pb.Card.FromString(told.card).node for told in listed(address, PATIENT_S)[0]}
+
+
+async def until_met(nodes: list[GossipNode]) -> None:
+    while any(len(node.membership.cards()) < len(nodes) for node in nodes):
+        await asyncio.sleep(0.01)
+
+
+def test_nodes_find_each_other_over_one_that_both_know(capsys: pytest.CaptureFixture[str]) -> None:
+    async def meet() -> list[str]:
+        first = GossipNode(pb.Card(node="a", generation=1, roles=[pb.NODE_ROLE_DRAFTER]), ttl_s=600.0, round_s=0.01)
+        seed = await first.start("127.0.0.1:0")
+        others = [GossipNode(pb.Card(node=name, generation=1), (seed,), ttl_s=600.0, round_s=0.01) for name in "bc"]
+        for other in others:
+            await other.start("127.0.0.1:0")
+        await asyncio.wait_for(until_met([first, *others]), PATIENT_S)
+        loop = asyncio.get_running_loop()
+        assert await loop.run_in_executor(None, cli.main, ["ls", "--address", seed]) == 0
+        assert await loop.run_in_executor(None, cli.main, ["probe", "--address", seed]) == 0
+        for node in (first, *others):
+            await node.stop()
+        return seed
+
+    seed = asyncio.run(meet())
+    said = capsys.readouterr().out
+    assert all(f"\n{name}  " in said for name in "abc")
+    assert "drafter" in said
+    assert "knows 3 nodes" in said
+    with pytest.raises(SessionError, match="is it served there"):
+        listed(seed, 0.2)
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.7:50051", "nowhere"])
+def test_a_node_is_served_and_asked_on_this_machine_only(address: str) -> None:
+    with pytest.raises(UsageError):
+        GossipNode(pb.Card(node="a"), (address,))
+    with pytest.raises(UsageError):
+        asyncio.run(GossipNode(pb.Card(node="a")).start(address))
+    assert cli.main(["ls", "--address", address]) != 0
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen]]:
+    started: list[subprocess.Popen] = []
+    yield started
+    for process in started:
+        with suppress(ProcessLookupError):
+            process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.communicate()
+
+
+def serve(processes: list[subprocess.Popen], name: str, address: str = "127.0.0.1:0", *seeds: str) -> str:
+    words = [word for seed in seeds for word in ("--seed", seed)]
+    command = [sys.executable, "-m", "engine.cli", "node", "serve", "--until-eof", "--name", name, "--address", address]
+    process = subprocess.Popen([*command, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    processes.append(process)
+    return process.stdout.readline().removeprefix(cli.SERVING).split()[0]
+
+
+@pytest.mark.slow
+def test_processes_that_are_killed_stopped_and_started_again(processes: list[subprocess.Popen]) -> None:
+    first = serve(processes, "a")
+    second = serve(processes, "b", "127.0.0.1:0", first)
+    serve(processes, "c", "127.0.0.1:0", first)
+    until(lambda: names(first) == names(second) == {"a", "b", "c"}, "all three know each other")
+
+    processes[2].kill()
+    processes[2].wait()
+    until(lambda: names(first) == names(second) == {"a", "b"}, "the killed one is forgotten by both")
+
+    os.kill(processes[1].pid, signal.SIGSTOP)
+    until(lambda: names(first) == {"a"}, "the stopped one is taken for gone")
+    os.kill(processes[1].pid, signal.SIGCONT)
+    until(lambda: names(first) == names(second) == {"a", "b"}, "it comes back with a larger heartbeat")
+
+    # The name of a dead node on the port of none: a start is a larger generation.
+    serve(processes, "c", "127.0.0.1:0", second)
+    until(lambda: names(first) == names(second) == {"a", "b", "c"}, "the one that was killed is there again")
