@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from engine.backends.probing import BACKENDS, ProbeResult, attempt, probe
+from engine.backends.probing import BACKENDS, ProbeCheck, attempt, probe
 from engine.cli.boundary import guarded
+from engine.errors import UsageError
 from engine.huggingface import take_torch_in
+from engine.isolation.ring import LIBRARIES, probe_ring
 from engine.loading import load_backend, open_engine, own_drafter, resolve_model
 from engine.measurement.proposal import TrialSettings, described, proposed, try_depths
 from engine.measurement.selection import load_prompts
@@ -20,12 +25,13 @@ from engine.reports.context import machine_facts, thread_facts, utc_now
 from engine.tokenizer import Tokenizer
 
 PROMPTS = 3
+RING = "ring"
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of this verb."""
     built = argparse.ArgumentParser(prog="kakeya-engine probe", description=__doc__)
-    built.add_argument("backend", choices=BACKENDS, help="which array library to ask")
+    built.add_argument("backend", choices=(*BACKENDS, RING), help="which array library to ask; ring: two processes")
     built.add_argument("--accelerator", action="store_true", help="a machine without a GPU fails the probe")
     built.add_argument("--report", metavar="FILE", help="also write a schema 3 report, below KAKEYA_OUT under a runner")
     add_out_option(built)
@@ -35,7 +41,29 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Probe; exit 0 when every required check holds, 1 otherwise."""
     options = parser().parse_args(argv)
-    return guarded(lambda: _run(options))
+    return guarded(lambda: _ring(options) if options.backend == RING else _run(options))
+
+
+def _ring(options: argparse.Namespace) -> int:
+    """Probe the distributed backend of each library that is installed.
+
+    Raises:
+        UsageError: If a report is asked for, or none is installed.
+    """
+    if options.report or options.accelerator:
+        raise UsageError("probe ring takes neither --report nor --accelerator: it measures two processes here")
+    installed = [library for library in LIBRARIES if importlib.util.find_spec(library)]
+    if not installed:
+        raise UsageError(f"neither {' nor '.join(LIBRARIES)} is installed here")
+    checks = [attempt(LIBRARIES[library], partial(_ring_of, library)) for library in installed]
+    _print(checks)
+    return 0 if all(check.ok for check in checks) else 1
+
+
+def _ring_of(library: str) -> tuple[bool, str, Any]:
+    found = probe_ring(library)
+    said = f"{found.size} ranks, sum {found.total:g}, round trip {1e6 * found.round_trip_s:.0f} µs p50"
+    return found.ok, said, found.round_trip_s
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -46,7 +74,7 @@ def _run(options: argparse.Namespace) -> int:
     if result.ok:
         depth = attempt("draft depth", lambda: _depth(options.backend), required=False)
         result = replace(result, checks=(*result.checks, depth))
-    _show(result)
+    _print(result.checks)
     if options.report:
         report = Report(
             kind="environment_probe",
@@ -80,7 +108,7 @@ def _depth(backend: str) -> tuple[bool, str, Any]:
     return pays, f"{described(trials)}, {DEFAULT_TARGET} on structured text", best.depth
 
 
-def _show(result: ProbeResult) -> None:
-    for check in result.checks:
+def _print(checks: Iterable[ProbeCheck]) -> None:
+    for check in checks:
         mark = "ok  " if check.ok else ("FAIL" if check.required else "no  ")
         print(f"{mark} {check.name:<16} {check.detail}")
