@@ -129,8 +129,8 @@ class RemoteTrial:
         )
 
 
-def measured_terms(node: str, decodes: Iterable[RemoteDecode]) -> DrafterTerms:
-    """Return a drafter's terms from decodes that waited for every draft.
+def measured_terms(node: str, decodes: Iterable[RemoteDecode], mib_s: float | None = None) -> DrafterTerms:
+    """Return a drafter's terms from decodes that waited for every draft; ``mib_s`` bounds what a link here does not.
 
     Raises:
         UsageError: If no draft came.
@@ -143,10 +143,12 @@ def measured_terms(node: str, decodes: Iterable[RemoteDecode]) -> DrafterTerms:
         raise UsageError(f"no draft came from {node}; nothing was measured. Try more prompts or tokens")
     decode_s, committed = sum(one.decode_s for one in taken), sum(len(one.tokens) - 1 for one in taken)
     draft_s = sum(drafting) / len(drafting)
+    sent_bytes = sum(sum(one.sent.values()) for one in taken)
+    moving_s = 0.0 if mib_s is None else sent_bytes / len(answers) / (mib_s * 2**20)
     return DrafterTerms(
         node=node,
         committed=committed / steps,
         verify_s=max(0.0, decode_s - sum(answers)) / steps,
         draft_s=draft_s,
-        link_s=sum(answers) / len(answers) - draft_s,
+        link_s=sum(answers) / len(answers) - draft_s + moving_s,
     )

@@ -34,6 +34,7 @@ VERBS = {
     "serve": "offer a drafter on a port of this machine until interrupted",
     "verify": "compare drafts and output with the drafter here, in another process, and with plain decoding",
     "demo": "complete a prompt with the drafter in another process, and say what crossed the link",
+    "agree": "print what both ends of a session have to agree on, as one hash",
     "plan": "measure what a remote drafter brings and costs here, and say whether it is worth asking",
     "bench": "plain decoding, the drafter here, and the drafter behind links of several round-trip times",
 }
@@ -63,6 +64,8 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
     built.add_argument("--depth", type=positive, default=3, help="verify, plan: tokens a draft (default: %(default)s)")
     built.add_argument("--rtt", default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)")
+    built.add_argument("--link-ms", type=float, default=0.0, help="plan: round trip of the way there (default: 0)")
+    built.add_argument("--link-mib-s", type=float, help="plan: what goes over it a second (default: unbounded)")
     built.add_argument(
         "--target-ms",
         type=float,
@@ -75,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run a verb; verify exits 1 where anything differs."""
     options = parser().parse_args(argv)
-    verbs = {"serve": _serve, "verify": _verify, "demo": _demo, "plan": _plan, "bench": _bench}
+    verbs = {"serve": _serve, "verify": _verify, "demo": _demo, "agree": _agree, "plan": _plan, "bench": _bench}
     return guarded(lambda: verbs[options.verb](options))
 
 
@@ -193,16 +196,30 @@ def _demo(options: argparse.Namespace) -> int:
     return 0 if drafted.tokens == plain.tokens else 1
 
 
+def _agree(options: argparse.Namespace) -> int:
+    engine = open_selected(options)
+    offer = serve_dflash(engine.backend, engine.drafter, engine.target.info, engine.folder).offer
+    row_format = engine.backend.row_dtype(engine.target) if options.rows == "exact" else options.rows
+    print(f"{offer.compatibility(row_format).hex()} {offer.info.name} {row_format}")
+    return 0
+
+
 def _plan(options: argparse.Namespace) -> int:
     engine, prompts = _opened(options)
     trial = RemoteTrial(engine, options.max_new, options.target_ms / 1e3)
-    with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
+    with ExitStack() as stack:
+        address = way = stack.enter_context(_served(options))
+        if options.link_ms:
+            link = DelayedLink(address, options.link_ms)
+            stack.callback(link.close)
+            way = link.address
+        remote = stack.enter_context(_remote(options, engine, way, PATIENT_S))
         depth = FixedDepth(min(options.depth, longest_draft(remote)), waits=True)
         # The first prompt of each warms both ways up.
         plain = [trial.decode(prompt.ids, None, FixedDepth(0)) for prompt in (prompts[0], *prompts)][1:]
         there = [trial.decode(prompt.ids, remote, depth) for prompt in (prompts[0], *prompts)][1:]
         plain_s = sum(one.decode_s for one in plain) / sum(len(one.drafts) for one in plain)
-        placement = plan(PlacementSnapshot(plain_s, (measured_terms(address, there),)))
+        placement = plan(PlacementSnapshot(plain_s, (measured_terms(address, there, options.link_mib_s),)))
     print("\n".join(placement.reasons))
     print("no remote drafter" if placement.node is None else f"ask {placement.node}")
     return 0

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Draft on another machine: see whether that pays before anything is installed there, install it, and carry its drafts here.
+# Run it where the target decodes. Nothing is encrypted but by ssh, and nothing listens beyond a loopback: see
+# docs/guides/remote-drafter.md.
+set -euo pipefail
+
+SSH=${SSH:-ssh}
+ENGINE=${ENGINE:-kakeya-engine}
+REMOTE_DIR=${REMOTE_DIR:-kakeya-drafter}
+PORT=${PORT:-50551}
+PINGS=10
+PROBE_MIB=16
+PACKAGE=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+TARGET=()
+
+usage() {
+  cat <<TXT
+usage: $(basename "$0") check|install|serve HOST [options]
+
+  check     measure the way to HOST and say whether a drafter there would pay; changes nothing anywhere
+  install   check, then put this clone and its own environment into ~/$REMOTE_DIR on HOST
+  serve     start the drafter on HOST and end its port in a socket here, until interrupted
+
+  --target NAME      the target whose drafter it is (default: the engine's own)
+  --drafter NAME     the drafter (default: the one that belongs to the target)
+  --extras A,B       extras of the package on HOST (default: torch,distributed)
+  --socket FILE      serve: the socket here (default: ./drafter.sock)
+  --target-ms MS     check: emulate a target this slow a token, where the one to be served is not here
+TXT
+}
+
+die() {
+  printf '%s\n' "$1" >&2
+  [ $# -lt 2 ] || printf '  %s\n' "$2" >&2
+  exit 2
+}
+
+remote() { "$SSH" "${CONTROL[@]}" -o BatchMode=yes "$HOST" "$@"; }
+
+now_ms() { perl -MTime::HiRes=time -e 'printf "%d\n", 1000 * time'; }
+
+quoted() { [ $# = 0 ] || printf ' %q' "$@"; }
+
+reach() {
+  remote true || die "$HOST cannot be reached by ssh without a question" "ssh $HOST true, and a key in your agent"
+}
+
+# The median of round trips over one open connection: what a draft's way costs at least.
+round_trip_ms() {
+  local index began
+  for ((index = 0; index < PINGS; index++)); do
+    began=$(now_ms)
+    remote true
+    echo $(($(now_ms) - began))
+  done | sort -n | sed -n "$((PINGS / 2 + 1))p"
+}
+
+mib_s() {
+  local began took
+  began=$(now_ms)
+  head -c "$((PROBE_MIB << 20))" /dev/urandom | remote 'cat > /dev/null'
+  took=$(($(now_ms) - began))
+  echo $((PROBE_MIB * 1000 / (took > 0 ? took : 1)))
+}
+
+check() {
+  reach
+  RTT_MS=$(round_trip_ms)
+  MIB_S=$(mib_s)
+  printf 'link      %s: round trip %s ms, %s MiB/s up\n' "$HOST" "$RTT_MS" "$MIB_S"
+  local ours theirs
+  ours=$("$ENGINE" distributed agree ${TARGET[@]+"${TARGET[@]}"})
+  printf 'agreement %s\n' "$ours"
+  if theirs=$(remote "$REMOTE_DIR/.venv/bin/kakeya-engine distributed agree$(quoted ${TARGET[@]+"${TARGET[@]}"})" 2>/dev/null); then
+    [ "$ours" = "$theirs" ] || die "$HOST would serve another drafter: it agrees on $theirs" "install the same commit and models on both machines"
+    printf 'there     the same\n'
+  else
+    printf 'there     nothing is installed yet\n'
+  fi
+  "$ENGINE" distributed plan ${TARGET[@]+"${TARGET[@]}"} --link-ms "$RTT_MS" --link-mib-s "$((MIB_S > 0 ? MIB_S : 1))" --target-ms "$TARGET_MS"
+}
+
+install() {
+  check
+  command -v git >/dev/null || die "git is not installed here" "install git: the committed tree is what is sent"
+  # The committed tree: what differs from it here is not sent.
+  git -C "$PACKAGE" archive HEAD | remote "mkdir -p $REMOTE_DIR && tar -xf - -C $REMOTE_DIR"
+  remote "cd $REMOTE_DIR && python3 -m venv .venv && .venv/bin/python -m pip install --quiet -c constraints.txt -e '.[$EXTRAS]'"
+  printf 'installed %s:%s at %s\n' "$HOST" "$REMOTE_DIR" "$(git -C "$PACKAGE" rev-parse --short HEAD)"
+}
+
+serve() {
+  reach
+  [ ! -e "$SOCKET" ] || die "$SOCKET is there already" "rm $SOCKET, if nothing uses it"
+  local folder
+  folder=$(cd "$(dirname "$SOCKET")" && pwd)
+  printf 'policy    [sandbox] endpoints = ["unix:%s/%s"]\n' "$folder" "$(basename "$SOCKET")"
+  printf 'try       %s distributed verify --address unix:%s/%s\n' "$ENGINE" "$folder" "$(basename "$SOCKET")"
+  # The server there ends with this connection: its standard input does.
+  tail -f /dev/null | "$SSH" -o BatchMode=yes -o ExitOnForwardFailure=yes -o StreamLocalBindUnlink=yes \
+    -L "$folder/$(basename "$SOCKET"):127.0.0.1:$PORT" "$HOST" \
+    "$REMOTE_DIR/.venv/bin/kakeya-engine distributed serve --until-eof --address 127.0.0.1:$PORT$(quoted ${TARGET[@]+"${TARGET[@]}"})"
+}
+
+VERB=${1:-}
+case $VERB in
+  check | install | serve) ;;
+  -h | --help) usage; exit 0 ;;
+  *) usage >&2; exit 2 ;;
+esac
+HOST=${2:-}
+case $HOST in
+  "" | -*) die "no HOST" "$(basename "$0") $VERB HOST" ;;
+esac
+shift 2
+EXTRAS=torch,distributed
+SOCKET=./drafter.sock
+TARGET_MS=0
+while [ $# -gt 0 ]; do
+  [ $# -gt 1 ] || die "$1 lacks its value" "$(basename "$0") --help"
+  case $1 in
+    --target | --drafter) TARGET+=("$1" "$2") ;;
+    --extras) EXTRAS=$2 ;;
+    --socket) SOCKET=$2 ;;
+    --target-ms) TARGET_MS=$2 ;;
+    *) die "unknown option $1" "$(basename "$0") --help" ;;
+  esac
+  shift 2
+done
+WORK=$(mktemp -d)
+trap 'rm -rf "$WORK"' EXIT
+# One connection for all calls: opening one each time would be measured instead of the link.
+CONTROL=(-o ControlMaster=auto -o "ControlPath=$WORK/ssh" -o ControlPersist=60)
+"$VERB"
