@@ -52,6 +52,7 @@ def _ring(options: argparse.Namespace) -> int:
     """
     if options.report or options.accelerator:
         raise UsageError("probe ring takes neither --report nor --accelerator: it measures two processes here")
+    take_torch_in()  # what is left out is not found either
     installed = [library for library in LIBRARIES if importlib.util.find_spec(library)]
     if not installed:
         raise UsageError(f"neither {' nor '.join(LIBRARIES)} is installed here")
