@@ -48,8 +48,8 @@ class Metered(GitStore):
         self.calls: Counter[str] = Counter()
         super().__init__(*arguments, **options)
 
-    def list(self, prefixes: Sequence[str]) -> Listing:
-        found = super().list(prefixes)
+    def list(self, prefixes: Sequence[str], **options: Any) -> Listing:
+        found = super().list(prefixes, **options)
         self.calls += Counter({"listings": 1, "bytes": found.bytes_received})
         return found
 

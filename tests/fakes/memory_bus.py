@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from bridge.bus.refbus import RefBus
@@ -83,10 +83,15 @@ class MemoryStore:
     def route(self) -> str:
         return "memory:"
 
-    def list(self, prefixes: Sequence[str]) -> Listing:
+    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
         self._pass("list")
+        wanted = (*prefixes, *bring)
         with self.remote.lock:
-            refs = {ref: oid for ref, oid in sorted(self.remote.refs.items()) if ref.startswith(tuple(prefixes))}
+            refs = {ref: oid for ref, oid in sorted(self.remote.refs.items()) if ref.startswith(wanted)}
+        with suppress(MissingObjectError, ObjectBoundError):
+            for ref in bring:
+                if ref in refs and self._get(refs[ref]) is None:
+                    self._fetch(refs[ref], history=True, max_bytes=max_bytes)
         return Listing(refs, sum(len(ref) + 46 for ref in refs))
 
     def mark(self, prefixes: Sequence[str]) -> None:

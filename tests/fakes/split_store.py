@@ -26,8 +26,8 @@ class SplitStore:
     def route(self) -> str:
         return self._requester.route
 
-    def list(self, prefixes: Sequence[str]) -> Listing:
-        return self._requester.list(prefixes)
+    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
+        return self._requester.list(prefixes, bring=bring, max_bytes=max_bytes)
 
     def mark(self, prefixes: Sequence[str]) -> Hashable:
         return self._host.mark(prefixes)

@@ -32,6 +32,7 @@ class Runs:
     def __init__(self, store: RefStore, requests: Requests, quarantine: Quarantine) -> None:
         self._store, self._requests, self._quarantine = store, requests, quarantine
         self._request_refs: dict[str, str] = {}
+        self._seen: dict[str, Mapping[str, str]] = {}
 
     def remember(self, run_id: str, ref: str) -> None:
         """Note the request branch of a run that was sent from here."""
@@ -63,10 +64,8 @@ class Runs:
             read_archived: returns the claim chain of a run, with this request branch, if it was archived.
             with_log: whether its log is read next, and is fetched in the same call.
         """
-        refs = self._list_for(record, run_id)
+        refs = self._list_for(record, run_id, with_log=with_log)
         claim_ref = names.claim_ref(record.prefix, run_id)
-        if with_log:
-            self._obtain(refs, {"claim": claim_ref, "log": names.log_ref(record.prefix, run_id)})
         claim_oid = refs.get(claim_ref)
         claim, ignored = None, None
         try:
@@ -97,22 +96,31 @@ class Runs:
 
     def _obtain(self, refs: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         """Fetch claim and log of a run at once, unless one of them is no good: then its reader says so."""
-        tips = {
-            ref: refs[ref] for use, ref in wanted.items() if ref in refs and self._quarantine.allows(use, refs[ref])
-        }
-        if len(tips) == len(wanted):
+        tips = {ref: refs[ref] for ref in wanted if ref in refs}
+        if len(tips) == len(wanted) and all(self._quarantine.allows(use, tips[ref]) for ref, use in wanted.items()):
             with suppress(ObjectError, MissingObjectError):
                 self._store.obtain(tips, max_bytes=CHAIN_MAX_BYTES)
 
-    def _list_for(self, record: BusRecord, run_id: str) -> Mapping[str, str]:
-        """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus."""
-        own = (names.claim_ref(record.prefix, run_id), names.log_ref(record.prefix, run_id))
+    def _list_for(self, record: BusRecord, run_id: str, *, with_log: bool = False) -> Mapping[str, str]:
+        """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus.
+
+        With its log, what was good when it was last seen is brought along, and the rest of both is fetched at once.
+        """
+        own = {names.claim_ref(record.prefix, run_id): "claim", names.log_ref(record.prefix, run_id): "log"}
         known = self._request_refs.get(run_id)
         branches = (
             names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))
         )
-        refs = self._store.list([*own, *branches]).refs
-        return {ref: oid for ref, oid in refs.items() if run_id in ref}
+        seen = self._seen.get(run_id, {}) if with_log else {}
+        bring = [ref for ref, use in own.items() if ref in seen and self._quarantine.allows(use, seen[ref])]
+        asked = [*(ref for ref in own if ref not in bring), *branches]
+        listed = self._store.list(asked, bring=bring, max_bytes=CHAIN_MAX_BYTES if bring else 0).refs
+        refs = {ref: oid for ref, oid in listed.items() if run_id in ref}
+        if with_log:
+            self._seen[run_id] = refs
+        if with_log and len(bring) < len(own):
+            self._obtain(refs, own)
+        return refs
 
     def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
         """Return the request branch of a run; of two branches with the same id neither is remembered."""

@@ -127,21 +127,23 @@ class GitStore:
         """Where the remote is, without user information."""
         return self._route.shown
 
-    def list(self, prefixes: Sequence[str]) -> Listing:
+    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
         """Return every ref that starts with one of the prefixes, asking the remote for no more than those.
 
         `git ls-remote` requests all refs. A fetch with a refspec for each prefix and a negative one for all refs sends
         them as ref-prefix arguments of ls-refs (gitprotocol-v2(5)) and fetches nothing; the reply is read from git's
         packet trace. Where the trace holds no reply (protocol v0), ls-remote is used, for an hour without trying again.
         """
-        listing = None if _CLOCK.steady_s() < self._unasked_until_s else self._list_by_prefix(prefixes)
+        listing = (
+            None if _CLOCK.steady_s() < self._unasked_until_s else self._list_by_prefix(prefixes, bring, max_bytes)
+        )
         if listing is None:
             finished = self._run(["ls-remote", "--quiet", self._route.url])
             if finished.exit_code != 0:
                 raise explain(finished, f"cannot list {self.route}")
             listing = replace(parse_ls_remote(finished.stdout), unasked=True)
             self._unasked_until_s = max(self._unasked_until_s, _CLOCK.steady_s() + _UNASKED_S)
-        wanted = tuple(prefixes)
+        wanted = (*prefixes, *bring)
         return replace(listing, refs={ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)})
 
     def mark(self, prefixes: Sequence[str]) -> Hashable:
@@ -258,13 +260,19 @@ class GitStore:
         """Delete an isolated store, if there is one."""
         shutil.rmtree(self._state / "isolated" / f"{name}.git", ignore_errors=True)
 
-    def _list_by_prefix(self, prefixes: Sequence[str]) -> Listing | None:
+    def _list_by_prefix(self, prefixes: Sequence[str], bring: Sequence[str], max_bytes: int) -> Listing | None:
         descriptor, name = tempfile.mkstemp(prefix="listing-", dir=self._state)
         os.close(descriptor)
         trace = Path(name)
         try:
             specs = [f"{prefix}*:refs/none/{number}/*" for number, prefix in enumerate(prefixes)]
-            finished = self._run([*_FETCH, self._route.url, *specs, "^refs/*"], {"GIT_TRACE_PACKET": name})
+            if bring:
+                specs += [f"+{ref}:{_fetched(ref)}" for ref in bring] + [f"^{prefix}*" for prefix in prefixes]
+            else:
+                specs.append("^refs/*")
+            finished = self._run(
+                [*_FETCH, self._route.url, *specs], {"GIT_TRACE_PACKET": name}, max_file_bytes=max_bytes or None
+            )
             listing = parse_trace(trace.read_bytes())
         finally:
             trace.unlink(missing_ok=True)

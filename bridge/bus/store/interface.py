@@ -72,8 +72,14 @@ class RefStore(Protocol):
         """Where the remote is, without user information."""
         ...
 
-    def list(self, prefixes: Sequence[str]) -> Listing:
+    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
         """Return every ref that starts with one of the prefixes.
+
+        Args:
+            prefixes: how the refs begin.
+            bring: full names of refs that are listed too, and made readable in the same call where that is possible;
+                where it was not, `obtain` makes them so, or says why not.
+            max_bytes: the bound of what is brought.
 
         Raises:
             RemoteError: the remote did not answer.

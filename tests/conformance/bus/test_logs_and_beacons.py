@@ -39,10 +39,24 @@ def test_a_log_chunk_that_does_not_follow_is_refused(host: Actor, client: Actor)
 def test_one_push_carries_lease_log_and_beacon(host: Actor, client: Actor) -> None:
     sent = client.submit()
     held = host.start(sent.ref, host.claim(sent.ref))
-    host.renew(sent.ref, held, log=chunk(sent.ref.id, 0, 0, b"x"), beacon=host.beacon(7))
+    held = host.renew(sent.ref, held, log=chunk(sent.ref.id, 0, 0, b"x"), beacon=host.beacon(7))
     assert client.bus.view(sent.ref.id, with_log=True).claim is not None
     assert [one.data for one in client.bus.read_log(sent.ref.id)] == [b"x"]
     assert [one.sequence for _, one in client.bus.read_beacons()] == [7]
+
+
+def test_a_run_that_is_watched_is_seen_as_it_is_at_each_look(place: Place, host: Actor, client: Actor) -> None:
+    sent = client.submit()
+    held = host.start(sent.ref, host.claim(sent.ref))
+    for seq in range(3):
+        held = host.renew(sent.ref, held, log=chunk(sent.ref.id, seq, seq, b"x"))
+        view = client.bus.view(sent.ref.id, with_log=True)
+        assert view.claim is not None
+        assert (view.claim.oid, view.request) == (held.oid, sent.ref)
+        assert len(client.bus.read_log(sent.ref.id, tip=view.log)) == seq + 1
+    place.set_ref(names.log_ref(names.DEFAULT_PREFIX, sent.ref.id), None)
+    view = client.bus.view(sent.ref.id, with_log=True)
+    assert (view.claim is not None, view.log) == (True, None)
 
 
 def test_a_bus_that_is_opened_knows_the_beacons_of_that_listing(place: Place, host: Actor) -> None:

@@ -7,7 +7,7 @@ import pytest
 from bridge.bus.refs.names import DEFAULT_PREFIX, log_ref
 from bridge.bus.store.interface import MissingObjectError
 from bridge.errors import FencedError
-from tests.fakes.bus_actors import Actor, FakeClock
+from tests.fakes.bus_actors import Actor, FakeClock, chunk
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
 
 
@@ -39,3 +39,18 @@ def test_what_the_remote_lost_at_the_ref_of_a_log_costs_nobody_the_claim() -> No
     fetches = asked.count("fetch")
     assert client.view(sent.ref.id, with_log=True).claim is not None
     assert asked.count("fetch") == fetches  # what is not given now is left alone for a while
+
+
+def test_a_run_that_moved_on_is_seen_and_read_in_one_call() -> None:
+    clock, remote, asked = FakeClock(), MemoryRemote(), list[str]()
+    MemoryBus(remote, clock=clock).create(bus_record(clock))
+    runner = Actor(MemoryBus(remote, clock=clock), clock, "a")
+    client = MemoryBus(remote, clock=clock, faults=Faults(asked.append))
+    sent = runner.submit()
+    held = runner.start(sent.ref, runner.claim(sent.ref))
+    for seq in range(2):
+        asked.clear()
+        held = runner.renew(sent.ref, held, log=chunk(sent.ref.id, seq, seq, b"x"))
+        view = client.view(sent.ref.id, with_log=True)
+        assert len(client.read_log(sent.ref.id, tip=view.log)) == seq + 1
+    assert asked == ["list"]
