@@ -41,6 +41,9 @@ POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_
 class FixedCode:
     """Code facts that need no process."""
 
+    def look(self) -> None:
+        """There is nothing to look at."""
+
     def now(self, _max_age_s: float = 0.0) -> CodeFacts:
         return CodeFacts("a" * 40, False, "/usr/bin/python3", "3.11.2", {"kakeya": "0"}, None)
 

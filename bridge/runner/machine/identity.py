@@ -118,11 +118,15 @@ class CodeWatch:
     """Knows the host's code as it is now: asks again when an installed package or a source file has changed."""
 
     def __init__(self, interpreter: str) -> None:
-        """Begin to ask; a runner has other things to do meanwhile."""
+        """Begin to ask."""
         self._interpreter = interpreter
         self._lock = threading.Lock()
         self._known: tuple[CodeFacts, str] | None = None
         self._looked_s = float("-inf")
+        self.look()
+
+    def look(self) -> None:
+        """Begin to look at what is installed now; a runner has other things to do meanwhile."""
         threading.Thread(target=self.now, name="code-watch", daemon=True).start()
 
     def now(self, max_age_s: float = 0.0) -> CodeFacts:

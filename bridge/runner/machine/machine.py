@@ -21,6 +21,7 @@ from bridge.system.clock import Clock
 if TYPE_CHECKING:
     from bridge.executor.local import LocalExecutor
 
+_NOW_S: Final = 1.0
 _RECENT_S: Final = 60.0
 
 
@@ -40,8 +41,8 @@ class Machine:
 
     @property
     def code(self) -> CodeFacts:
-        """The installed code as it is now."""
-        return self.code_watch.now()
+        """The installed code as it is now; a look that began less than a second ago counts."""
+        return self.code_watch.now(_NOW_S)
 
     @property
     def recent_code(self) -> CodeFacts:

@@ -34,6 +34,7 @@ class Queue:
         rules: what the owner allows.
         running_ids: returns the runs that are going on here.
         start: begins a run whose claim is held.
+        look: begins to look at the code that a run is about to need, while its claim is on its way.
         slots: how many runs go on at once.
         is_ending: returns whether the runner was asked to end.
     """
@@ -46,13 +47,14 @@ class Queue:
         running_ids: Callable[[], tuple[str, ...]],
         start: Callable[[ClaimedRun], None],
         *,
+        look: Callable[[], None],
         slots: RunSlots,
         clock: Clock,
         is_ending: Callable[[], bool],
         log: logging.Logger,
     ) -> None:
         self._rules, self._state, self._link = rules, state, link
-        self._running_ids, self._start, self._slots = running_ids, start, slots
+        self._running_ids, self._start, self._look, self._slots = running_ids, start, look, slots
         self._clock, self._is_ending, self._log = clock, is_ending, log
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
@@ -144,6 +146,7 @@ class Queue:
         )
         journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
         asked_s = self._clock.steady_s()
+        self._look()
         with link.lock:
             # Who has it when this is fenced off, recovery finds out: perhaps we, late.
             held = link.bus.claim(claim, over)

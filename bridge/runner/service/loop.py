@@ -107,8 +107,8 @@ class Runner:
         self._mark: Hashable = None
         self._lock = threading.Lock()
         self._queue = Queue(
-            rules, state, link, self._running_ids, self._start, slots=self._slots, clock=clock,
-            is_ending=self._takes_no_more, log=log,
+            rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
+            clock=clock, is_ending=self._takes_no_more, log=log,
         )  # fmt: skip
         self._view = OwnerView(
             rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
