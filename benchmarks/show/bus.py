@@ -138,6 +138,10 @@ LINES = (
     ),
     Line("a listing over protocol v2: at most 200 B a run of the last two days and 20 KB", STUDIES, listings("v2")),
     Line("over v0 bytes follow the refs that exist", STUDIES, listings("v0")),
+    Line(
+        "a remote that lists all of its refs is named by doctor, with drop_after_days as remedy",
+        f"{PYTEST} tests/integration/bus/test_archived_results.py",
+    ),
     Line("status, ls, a poll, start and claim flat within 1.2x (v2)", STUDIES, flat),
     Line("repository bytes a run", STUDIES, stored),
     Line(
