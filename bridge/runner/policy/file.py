@@ -113,7 +113,7 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
     Workloads are those of the user's config folder, once `kakeya-runner workload allow` has named them.
 
     Args:
-        environment: of the requester; only model choices and thread settings are taken over.
+        environment: of the requester; only model choices, thread settings and an endpoint are taken over.
         interpreter: absolute path of the Python that runs the engine.
     """
     own = {name: environment[name] for name in EMBEDDED_VARIABLES if environment.get(name)}
@@ -127,6 +127,7 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
         "target": environment.get("KAKEYA_TARGET") or None,
         "drafter": environment.get("KAKEYA_DRAFTER") or None,
         "rate_per_hour": 0,
+        "sandbox": {"endpoints": [endpoint] if (endpoint := environment.get("KAKEYA_ENDPOINT")) else []},
         "env": own,
         "workloads": str(platformdirs.user_config_path("kakeya").absolute() / WORKLOADS_FILE),
     }

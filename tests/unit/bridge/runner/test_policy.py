@@ -96,6 +96,7 @@ def test_the_built_in_policy_takes_only_named_things_from_its_owner():
             "KAKEYA_TARGET": "/m/big",
             "KAKEYA_MODEL_ROOTS": "/m:relative",
             "OMP_NUM_THREADS": "2",
+            "KAKEYA_ENDPOINT": "unix:/run/drafter",
             "BASH_ENV": "/evil",
             "PYTHONPATH": "/evil",
         }
@@ -103,6 +104,7 @@ def test_the_built_in_policy_takes_only_named_things_from_its_owner():
     facts = policy.facts(embedded=True)
     assert (facts.target, facts.model_roots) == ("/m/big", ("/m",))
     assert dict(facts.environment) == {"OMP_NUM_THREADS": "2"}
+    assert facts.endpoints == ("unix:/run/drafter",)
     assert facts.trust_pushers
 
 
