@@ -16,6 +16,7 @@ import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
+from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.loopback import check_loopback
 from engine.distributed.rpc.methods import MESSAGE_BYTES, DraftingService
 from engine.distributed.session import DraftSession, Served
@@ -204,7 +205,15 @@ class _Stream:
                 return
             draft = await loop.run_in_executor(self._worker, self._session.work, *waiting)
             if draft is not None:
+                await self._answer(context, draft)
+
+    async def _answer(self, context: Any, draft: pb.BlockDraft) -> None:
+        """Send a draft; a client that reads none for as long as its lease is let go."""
+        try:
+            async with asyncio.timeout(self._table.lease_s):
                 await context.write(self._service.response(draft=draft))
+        except TimeoutError as error:
+            raise SessionError("NOT_FOUND", "the session's lease ran out: nothing was read in time") from error
 
     async def _leave(self) -> None:
         """End the session that was closed; keep one that lost its stream for its lease."""

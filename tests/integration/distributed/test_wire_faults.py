@@ -1,0 +1,241 @@
+"""Messages that arrive other than they were sent, sessions that are gone, and clients that do not read."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import grpc
+import psutil
+import pytest
+
+from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
+from engine.distributed.compatibility import FORMATS
+from engine.distributed.kakeya.v1 import proposer_pb2 as pb
+from engine.distributed.remote_drafter import RemoteModel
+from engine.distributed.rpc.client import DrafterChannel
+from engine.distributed.rpc.in_thread import serving
+from engine.distributed.rpc.methods import NGRAM
+from engine.distributed.rpc.remote import remote_model
+from engine.distributed.rpc.server import DrafterServer
+from engine.distributed.served import serve_ngram
+from engine.distributed.session import TokenHash
+from engine.drafters.ngram import NgramModel
+from engine.stopping import Stopping
+from engine.structure.layout import CacheLayout
+from tests.integration.distributed.conftest import Pair
+
+PATIENT_S = 120.0
+BUDGET = 600
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    """Wait until something holds, however busy the machine is."""
+    end_s = time.monotonic() + PATIENT_S
+    while not true():
+        assert time.monotonic() < end_s, what
+        time.sleep(0.02)
+
+
+class Struck:
+    """A stream on which the next block arrives changed."""
+
+    def __init__(self, inner, faults: list[Callable[[pb.Block], None]]) -> None:
+        self._inner, self._faults = inner, faults
+
+    def send(self, message) -> None:
+        if isinstance(message, pb.Block) and message.HasField("rows") and self._faults:
+            changed = pb.Block.FromString(message.SerializeToString())
+            self._faults.pop()(changed)
+            message = changed
+        self._inner.send(message)
+
+    def close(self, message) -> None:
+        self._inner.close(message)
+
+
+def checksum(block: pb.Block) -> None:
+    block.rows.crc32 ^= 1
+
+
+def dtype(block: pb.Block) -> None:
+    block.rows.format = FORMATS["float16"]
+
+
+def shape(block: pb.Block) -> None:
+    block.rows.width += 1
+
+
+def size(block: pb.Block) -> None:
+    block.rows.total_bytes += 4
+
+
+def truncated(block: pb.Block) -> None:
+    block.rows.data = block.rows.data[:-1]
+
+
+def too_much(block: pb.Block) -> None:
+    block.rows.data += b"\0"
+
+
+def unknown_session(block: pb.Block) -> None:
+    block.session = "0" * 32
+
+
+def another_text(block: pb.Block) -> None:
+    block.ask.token_hash = bytes(16)
+
+
+FAULTS = (checksum, dtype, shape, size, truncated, too_much, unknown_session, another_text)
+
+
+def test_what_arrives_changed_costs_drafts_and_no_token(pair: Pair) -> None:
+    """One after the other in one text: each fault ends a session, and the next drafts again."""
+    waiting, armed, drafted = list(FAULTS), [], set()
+    model: RemoteModel = pair.remote(patience_s=1.0)
+    model = replace(model, connect=lambda listener: Struck(pair.channel.connect(listener), armed))
+    engine, prompt, tokens = pair.engine, pair.prompts[0], []
+    while waiting or armed:  # a busy machine may come to the end of a text before the last of them
+        sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
+        parts = Parts(sequence, model.open(), engine.accept, FixedDepth(3, waits=True), engine.backend.clock)
+        tokens = []
+        for step in speculative(parts, prompt, Stopping(BUDGET)):
+            tokens += step.tokens
+            if step.drafted and not armed and waiting:
+                armed.append(waiting.pop())
+                drafted.add(len(waiting))
+            elif step.drafted and not armed and not waiting:
+                break
+        assert tokens == pair.plain(prompt, len(tokens))[: len(tokens)]
+    assert len(drafted) == len(FAULTS)
+
+
+class Ngram:
+    """A server of prompt lookup with its address, and how to ask it."""
+
+    def __init__(self, lease_s: float = 30.0, most: int = 64) -> None:
+        self.served = serve_ngram(NgramModel(), lease_s)
+        self.server = DrafterServer({NGRAM: self.served}, lease_s, most)
+        self.address = ""
+
+    @property
+    def sessions(self) -> int:
+        return len(self.server.tables[NGRAM])
+
+    def opening(self) -> pb.Open:
+        agreed = self.served.offer.compatibility("float32")
+        return pb.Open(compatibility=agreed, row_format=FORMATS["float32"])
+
+
+@pytest.fixture
+def ngram() -> Iterator[Ngram]:
+    made = Ngram()
+    with serving(made.server) as made.address:
+        yield made
+
+
+def model_at(pair: Pair, channel: DrafterChannel) -> RemoteModel:
+    return remote_model(channel, pair.engine.backend, pair.engine.target, pair.engine.folder, patience_s=PATIENT_S)
+
+
+def test_a_session_whose_lease_ran_out_begins_anew(pair: Pair, ngram: Ngram) -> None:
+    channel = DrafterChannel(ngram.address, NGRAM)
+    drafter = model_at(pair, channel).open()
+    drafter.observe(0, (5, 6, 7, 8, 5, 6), None)
+    first = drafter.ask(7, 6, 2).take()
+    assert first.count
+    table = ngram.server.tables[NGRAM]
+    for lease in list(table._leases.values()):  # as the sweep would, an hour later
+        table.close(lease.session)
+    again = drafter.ask(7, 6, 2).take()
+    while not again.count:
+        again = drafter.ask(7, 6, 2).take()
+        time.sleep(0.02)
+    assert again.tokens == first.tokens
+    assert drafter.traffic.sessions >= 2
+    channel.close()
+
+
+def test_sessions_are_bounded_and_room_is_made_by_closing(pair: Pair, ngram: Ngram) -> None:
+    channel = DrafterChannel(ngram.address, NGRAM)
+    model = model_at(pair, channel)
+    held = [model.open() for _ in range(64)]
+    until(lambda: ngram.sessions == 64, "all are open")
+    for drafter in held:
+        drafter.observe(0, (5, 6, 5), None)
+    late = model.open()
+    late.observe(0, (5, 6, 5), None)
+    until(lambda: late.ask(6, 3, 1).take().skipped == "no connection to the remote drafter", "one more is refused")
+    assert ngram.sessions == 64
+    assert held[0].ask(6, 3, 1).take().count == 1
+    held[0].close()
+    until(lambda: late.ask(6, 3, 1).take().count == 1, "there is room again")
+    channel.close()
+
+
+def asks(ngram: Ngram, stop: threading.Event) -> Iterator[object]:
+    """Yield the messages of a client that goes on asking."""
+    yield NGRAM.wrapped(ngram.opening())
+    session = ""
+    while not session and not stop.is_set():
+        table = ngram.server.tables[NGRAM]
+        session = next(iter(table._leases), "")
+        time.sleep(0.01)
+    hashed, number = TokenHash(), 0
+    hashed.add((5, 6, 5))
+    while not stop.is_set():
+        number += 1
+        block = pb.Block(session=session, sequence=number)
+        if number == 1:
+            block.segments.add(start=0, tokens=(5, 6, 5))
+        block.ask.CopyFrom(pb.Ask(bonus=6, context_length=3, count=1, token_hash=hashed.with_bonus(6)))
+        yield NGRAM.wrapped(block)
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_nothing_holds_nobody_up_and_is_let_go(pair: Pair) -> None:
+    made, stop = Ngram(lease_s=2.0), threading.Event()
+    with serving(made.server) as made.address, grpc.insecure_channel(made.address) as channel:
+        call = channel.stream_stream(
+            NGRAM.path(NGRAM.stream), NGRAM.request.SerializeToString, NGRAM.response.FromString
+        )(asks(made, stop))
+        until(lambda: made.sessions == 1, "it is open")
+        other = DrafterChannel(made.address, NGRAM)
+        drafter = model_at(pair, other).open()
+        drafter.observe(0, (5, 6, 5), None)
+        until(lambda: drafter.ask(6, 3, 1).take().count == 1, "another client is answered meanwhile")
+        drafter.close()
+        until(lambda: made.sessions == 0, "what it holds is let go")
+        until(lambda: not call.is_active() or call.code() is not None, "its stream is ended")
+        stop.set()
+        call.cancel()
+        other.close()
+
+
+@pytest.mark.slow
+def test_ten_thousand_sessions_over_sockets_leave_nothing(pair: Pair, ngram: Ngram) -> None:
+    channel = DrafterChannel(ngram.address, NGRAM)
+    model = model_at(pair, channel)
+
+    def some(count: int) -> None:
+        for _ in range(count):
+            drafter = model.open()
+            drafter.observe(0, (5, 6, 5), None)
+            assert drafter.ask(6, 3, 1).take().count == 1
+            drafter.close()
+        until(lambda: ngram.sessions == 0, "all are closed")
+        until(lambda: threading.active_count() < 40, "their threads have ended")
+        gc.collect()
+
+    process = psutil.Process()
+    some(1000)
+    before, files = process.memory_info().rss, process.num_fds()
+    some(9000)
+    # What one session held, kept for each of nine thousand, would be far more.
+    assert process.memory_info().rss - before < 32 << 20
+    assert process.num_fds() <= files + 5
+    channel.close()
