@@ -47,7 +47,7 @@ from engine.studies.remote_arms import (
 from engine.tokenizer import Tokenizer
 
 KIND = "distributed_bench"
-PROFILES = {"smoke": (6, 1, 64), "claim": (12, 2, 256)}
+PROFILES = {"smoke": (6, 1, 32), "claim": (12, 2, 256)}
 """Prompts of a launch at least, warm-ups and tokens."""
 PATIENCE_S = 5.0
 
