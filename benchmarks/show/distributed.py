@@ -8,6 +8,7 @@ from collections import defaultdict
 from itertools import pairwise
 
 from benchmarks.show.line import Line
+from benchmarks.studies import remote_faults
 from benchmarks.studies.remote_identity import LENGTHS
 from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
 from benchmarks.studies.remote_sweep import FORCED, LATER_MS, PLAIN, PLANNED, TARGETS_MS, TRIPS_MS
@@ -115,6 +116,18 @@ def health() -> str | None:
     return "; ".join(said) or None
 
 
+def faults() -> str | None:
+    """Return on how many faults the output was the same, and for how long one held a text up at most."""
+    rows = [row for entry in report_of("distributed", "remote-faults").entries() for row in entry["rows"]]
+    if not rows:
+        return None
+    same, longest = sum(row["same_output"] for row in rows), max(rows, key=lambda row: row["longest_step_s"])
+    return (
+        f"{len(rows)} of {len(remote_faults.cases())} kinds: output unchanged on {same}, a step took at most "
+        f"{longest['longest_step_s']:.1f} s ({longest['fault']}), deadline {longest['deadline_s']:g} s"
+    )
+
+
 def gossip_rounds(counts: tuple[int, ...] = (4, 8, 16, 32), seeds: int = 3) -> str:
     """Return in how many rounds everybody knew everybody, at most over seeds, without loss; nodes on one clock."""
     said = []
@@ -179,7 +192,7 @@ LINES = (
         "pytest tests/unit/engine/distributed/test_membership.py tests/integration/distributed/test_nodes.py",
         gossip_rounds,
     ),
-    Line("faults, each ≤ 1 deadline and output unchanged; 64 sessions bounded; 10,000 leak nothing", FAULTS),
+    Line("faults, each ≤ 1 deadline and output unchanged; 64 sessions bounded; 10,000 leak nothing", FAULTS, faults),
     Line("branches drafted ahead, only if they win in the sweep; a drafter trained without newest features", STUDIES),
     Line(
         "adds ≤ 30 s to make test", "pytest --durations=0 tests/unit/engine/distributed tests/integration/distributed"

@@ -27,6 +27,7 @@ from engine.distributed.session import TokenHash
 from engine.drafters.ngram import NgramModel
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
+from tests.fakes.struck_stream import FAULTS, StruckStream
 from tests.integration.distributed.conftest import Pair
 
 PATIENT_S = 120.0
@@ -41,63 +42,11 @@ def until(true: Callable[[], bool], what: str) -> None:
         time.sleep(0.02)
 
 
-class Struck:
-    """A stream on which the next block arrives changed."""
-
-    def __init__(self, inner, faults: list[Callable[[pb.Block], None]]) -> None:
-        self._inner, self._faults = inner, faults
-
-    def send(self, message) -> None:
-        if isinstance(message, pb.Block) and message.HasField("rows") and self._faults:
-            changed = pb.Block.FromString(message.SerializeToString())
-            self._faults.pop()(changed)
-            message = changed
-        self._inner.send(message)
-
-    def close(self, message) -> None:
-        self._inner.close(message)
-
-
-def checksum(block: pb.Block) -> None:
-    block.rows.crc32 ^= 1
-
-
-def dtype(block: pb.Block) -> None:
-    block.rows.format = FORMATS["float16"]
-
-
-def shape(block: pb.Block) -> None:
-    block.rows.width += 1
-
-
-def size(block: pb.Block) -> None:
-    block.rows.total_bytes += 4
-
-
-def truncated(block: pb.Block) -> None:
-    block.rows.data = block.rows.data[:-1]
-
-
-def too_much(block: pb.Block) -> None:
-    block.rows.data += b"\0"
-
-
-def unknown_session(block: pb.Block) -> None:
-    block.session = "0" * 32
-
-
-def another_text(block: pb.Block) -> None:
-    block.ask.token_hash = bytes(16)
-
-
-FAULTS = (checksum, dtype, shape, size, truncated, too_much, unknown_session, another_text)
-
-
 def test_what_arrives_changed_costs_drafts_and_no_token(pair: Pair) -> None:
     """One after the other in one text: each fault ends a session, and the next drafts again."""
     waiting, armed, drafted = list(FAULTS), [], set()
     model: RemoteModel = pair.remote(patience_s=1.0)
-    model = replace(model, connect=lambda listener: Struck(pair.channel.connect(listener), armed))
+    model = replace(model, connect=lambda listener: StruckStream(pair.channel.connect(listener), armed))
     engine, prompt, tokens = pair.engine, pair.prompts[0], []
     while waiting or armed:  # a busy machine may come to the end of a text before the last of them
         sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
