@@ -18,6 +18,7 @@ from engine.drafters.several import SeveralModel
 from engine.errors import UsageError
 from engine.loading import (
     BACKENDS,
+    ELSEWHERE,
     NGRAM,
     Engine,
     known_drafter,
@@ -26,7 +27,7 @@ from engine.loading import (
     own_drafter,
     resolve_model,
 )
-from engine.protocols import Depth, DrafterModel
+from engine.protocols import Backend, Depth, DrafterModel, TargetModel
 from engine.reports.context import PROFILES
 from engine.restoration.choice import add_restoration_option, chosen_restoration
 from engine.structure.layout import CacheLayout
@@ -235,6 +236,28 @@ def open_selected(options: argparse.Namespace) -> Engine:
     if options.drafter_context is None:
         return engine
     return replace(engine, drafter=bounded(engine.drafter, options.drafter_context))
+
+
+def open_lent(options: argparse.Namespace) -> tuple[Backend, DrafterModel, TargetModel, Path]:
+    """Load the drafter that the options and the environment name, and of its target only what it borrows.
+
+    Returns:
+        The backend, the drafter, the lender, and the target's folder.
+
+    Raises:
+        UsageError: If no DFlash drafter is named.
+    """
+    target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
+    named = chosen_drafter(from_here(options.drafter), target)
+    if named is None or named == NGRAM or named.startswith(ELSEWHERE):
+        raise UsageError(f"drafter {named or 'none'} borrows nothing of a target; expected a DFlash drafter")
+    folder = resolve_model(named)
+    backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
+    lender = backend.load_lender(target)
+    model: DrafterModel = backend.load_dflash(folder, lender)
+    if options.drafter_context is not None:
+        model = bounded(model, options.drafter_context)
+    return backend, model, lender, target
 
 
 def bounded(model: DrafterModel, context_tokens: int) -> DrafterModel:

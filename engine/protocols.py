@@ -290,6 +290,9 @@ class Backend(Protocol):
     def load_target(self, folder: Path) -> TargetModel:
         """Load a checkpoint folder."""
 
+    def load_lender(self, folder: Path) -> TargetModel:
+        """Load of a target at least what a DFlash drafter borrows: embedding rows, head, dtype and sizes."""
+
     def load_dflash(self, folder: Path, target: Any) -> DrafterModel:
         """Load a DFlash drafter for ``target``, which this backend loaded."""
 

@@ -27,7 +27,7 @@ from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.restoration.restorers import FTheta, f_theta
-from engine.structure.decoder import structure_of
+from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
@@ -37,6 +37,8 @@ from engine.verification.sampled import SamplingAccept
 
 DTYPES = ("float32", "bfloat16", "float16")
 MESSAGE_CHARACTERS = 400
+LENT = frozenset({"embed_tokens", "lm_head"})
+"""Of the names of a target's tensors: what a DFlash drafter borrows."""
 """How much is shown of what mlx-lm says: it lists every tensor of a model, one a line."""
 
 
@@ -71,6 +73,27 @@ class MlxBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
+        config, structure, module = self._opened(folder)
+        _check_finite(dict(tree_flatten(module.parameters())), folder)
+        settle_windows(module, structure)
+        return self._target(folder, config, structure, module, checkpoint.folder_digest(folder))
+
+    def load_lender(self, folder: Path) -> MlxTarget:
+        """Load of a target what a DFlash drafter borrows: embedding rows, head, dtype and sizes; no digest.
+
+        Every other tensor stays in its file: MLX reads one when it is computed with.
+
+        Raises:
+            ModelConfigError: If the family or a config value cannot be honoured.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        config, structure, module = self._opened(folder)
+        lent = {name: one for name, one in tree_flatten(module.parameters()) if LENT & set(name.split("."))}
+        _check_finite(lent, folder)
+        return self._target(folder, config, structure, module, "")
+
+    def _opened(self, folder: Path) -> tuple[dict[str, Any], Structure, Any]:
+        """Return config, structure and module of a folder; nothing of its tensors is read yet."""
         config = checkpoint.read_target_config(folder)
         checkpoint.weight_files(folder)
         structure = structure_of(folder, config)
@@ -85,14 +108,17 @@ class MlxBackend:
             raise ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files") from error
         if self._dtype is not None:
             _cast(module, self._dtype)
-        _check_finite(dict(tree_flatten(module.parameters())), folder)
-        settle_windows(module, structure)
+        return config, structure, module
+
+    def _target(
+        self, folder: Path, config: dict[str, Any], structure: Structure, module: Any, digest: str
+    ) -> MlxTarget:
         text = checkpoint.text_config(config)
         embedding = getattr(module, "language_model", module).model.embed_tokens
         like = embedding(mx.arange(1))
         info = TargetInfo(
             name=folder.name,
-            digest=checkpoint.folder_digest(folder),
+            digest=digest,
             format="mlx-lm" if "quantization" in config else "huggingface",
             parameters=int(get_total_parameters(module)),
             vocab_size=int(embedding.weight.shape[0]),

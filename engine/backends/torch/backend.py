@@ -98,6 +98,10 @@ class TorchBackend:
             target.warm_up(WARM_UP_ROWS)
         return self._graphed(target)
 
+    def load_lender(self, folder: Path) -> TorchTarget:
+        """Load what a DFlash drafter borrows: the whole target, since transformers loads nothing less."""
+        return self.load_target(folder)
+
     def random_target(self, shape: str) -> TorchTarget:
         """Build a target of published shapes with random weights, bfloat16 on an accelerator.
 

@@ -18,6 +18,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.distributed.placement import PlacementSnapshot, plan
 from engine.distributed.served import serve_dflash, serve_ngram
+from engine.distributed.session import Served
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
 from engine.errors import BackendMissingError, UsageError, install_remedy
@@ -26,7 +27,7 @@ from engine.isolation.drafter_process import SERVING, DrafterProcess, served_wor
 from engine.loading import NGRAM, Engine
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.selection import Prompt, load_prompts
-from engine.options import add_model_options, longest_draft, open_selected, positive
+from engine.options import add_model_options, longest_draft, open_lent, open_selected, positive
 from engine.protocols import DrafterModel
 from engine.tokenizer import Tokenizer
 
@@ -96,13 +97,18 @@ def _rpc() -> Any:
     return argparse.Namespace(client=client, methods=methods, remote=remote, server=server)
 
 
+def _dflash_served(options: argparse.Namespace) -> Served:
+    """Load a DFlash drafter with what it borrows of its target, and offer it."""
+    backend, drafter, lender, folder = open_lent(options)
+    return serve_dflash(backend, drafter, lender.info, folder)
+
+
 def _serve(options: argparse.Namespace) -> int:
     rpc = _rpc()
     if (options.drafter or os.environ.get("KAKEYA_DRAFTER")) == NGRAM:
         served = {rpc.methods.NGRAM: serve_ngram(NgramModel())}
     else:
-        engine = open_selected(options)
-        served = {rpc.methods.DFLASH: serve_dflash(engine.backend, engine.drafter, engine.target.info, engine.folder)}
+        served = {rpc.methods.DFLASH: _dflash_served(options)}
     server = rpc.server.DrafterServer(served, LEASE_S, options.sessions)
 
     async def serve() -> None:
@@ -197,9 +203,9 @@ def _demo(options: argparse.Namespace) -> int:
 
 
 def _agree(options: argparse.Namespace) -> int:
-    engine = open_selected(options)
-    offer = serve_dflash(engine.backend, engine.drafter, engine.target.info, engine.folder).offer
-    row_format = engine.backend.row_dtype(engine.target) if options.rows == "exact" else options.rows
+    backend, drafter, lender, folder = open_lent(options)
+    offer = serve_dflash(backend, drafter, lender.info, folder).offer
+    row_format = backend.row_dtype(lender) if options.rows == "exact" else options.rows
     print(f"{offer.compatibility(row_format).hex()} {offer.info.name} {row_format}")
     return 0
 
