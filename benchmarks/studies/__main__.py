@@ -1,7 +1,8 @@
 """Run the studies of an area where they stopped: `make studies AREA=...`, with STUDY=... one of them.
 
 One case at a time, and one run of this program at a time on a machine, whatever the checkout. A case that is in the
-committed report is not measured again: delete its line to repeat it. Exits 1 when a case failed; it stays open.
+committed report is not measured again: delete its line to repeat it. `STUDY="NAME --most N"` ends after N cases. Exits 1
+when a case failed; it stays open.
 """
 
 from __future__ import annotations
@@ -60,16 +61,18 @@ def _git(*words: str) -> str:
     return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run(name: str, studies: Sequence[Study], folder: Path = FOLDER) -> int:
-    """Measure every case that is not done; return the exit code."""
-    failed = 0
+def run(name: str, studies: Sequence[Study], folder: Path = FOLDER, most: int | None = None) -> int:
+    """Measure every case that is not done, at most so many of them; return the exit code."""
+    failed, left = 0, most
     if not studies:
         print(f"{name}: no studies yet")
     for study in studies:
         report, cases = report_of(name, study.name, folder), study.cases()
         done = report.done(cases)
         print(f"{name}/{study.name}: {study.about} {len(done)} of {len(cases)} done", flush=True)
-        for case in [case for case in cases if case not in done]:
+        todo = [case for case in cases if case not in done][:left]
+        left = None if left is None else left - len(todo)
+        for case in todo:
             began, around = time.monotonic(), circumstances()
             try:
                 rows = study.run(case)
@@ -89,12 +92,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.studies", description=__doc__)
     parser.add_argument("area", type=area, metavar="AREA")
     parser.add_argument("names", nargs="*", metavar="STUDY", help="only these studies of the area; all by default")
+    parser.add_argument("--most", type=int, help="end after so many cases; all that are open by default")
     asked = parser.parse_args(arguments)
+    if asked.most is not None and asked.most < 1:
+        parser.error(f"--most {asked.most}; expected at least 1 case")
     known = {study.name: study for study in STUDIES[asked.area]}
     if unknown := sorted(set(asked.names) - set(known)):
         parser.error(f"no study {', '.join(unknown)} in {asked.area}; there are {', '.join(known) or 'none'}")
     with alone():
-        return run(asked.area, [known[name] for name in asked.names or known])
+        return run(asked.area, [known[name] for name in asked.names or known], most=asked.most)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,14 @@ def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path, capsys) -> 
     assert asked == ["bb"]
 
 
+def test_no_more_cases_are_measured_than_are_asked_for(tmp_path: Path) -> None:
+    asked: list[str] = []
+    assert studies.run("rooms", [lengths(asked), lengths(asked)], tmp_path, most=2) == 0
+    assert asked == ["a", "bb"]
+    assert studies.run("rooms", [lengths(asked)], tmp_path, most=2) == 0
+    assert asked == ["a", "bb", "ccc"]
+
+
 def test_a_case_that_fails_stays_open_and_the_others_are_measured(tmp_path: Path, capsys) -> None:
     assert studies.run("rooms", [lengths([], {"bb"})], tmp_path) == 1
     assert "failed: bb: no length today" in capsys.readouterr().err
