@@ -198,7 +198,7 @@ def reports_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the models, and where the reports are."""
     add_model_options(parser)
-    parser.add_argument("--set", help="file of the prompt set, where the study's was no packaged one")
+    parser.add_argument("--set", help="set or file the prompts are of (default: the packaged one that the report names)")
     add_out_option(parser)
 
 
@@ -232,6 +232,8 @@ def _samples_again(options: argparse.Namespace, report: Mapping[str, Any], nonce
 def strange(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], asked: str | None) -> int | None:
     """Return how many prompts of a report are none of a set's; None where the host has no such set.
 
+    What a prompt asks for is part of it: a question made from its answer is always answered right.
+
     Args:
         engine: its target's pinned digests are compared.
         tokenizer: the target's.
@@ -243,7 +245,8 @@ def strange(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], ask
         prompts = load_hosts_own(asked, named, tokenizer, engine.target.info.name).prompts
     except UsageError:
         return None
-    return len({output.prompt_digest for output in outputs_of(report)} - {prompt.digest for prompt in prompts})
+    met = {(row["prompt_digest"], row.get("expected")) for arm in report["arms"] for row in arm["samples"]}
+    return len({digest for digest, _ in met - {(prompt.digest, prompt.expected) for prompt in prompts}})
 
 
 def report(found: Mapping[str, Any]) -> None:

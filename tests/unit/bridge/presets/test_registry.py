@@ -137,3 +137,10 @@ def test_the_test_suites_that_presets_name_are_there():
 
 def test_the_names_of_installed_presets_are_known_without_reading_one():
     assert installed_names() == tuple(registry())
+
+
+def test_the_set_that_prompts_are_compared_with_is_the_presets_and_not_the_reports():
+    last = {name: preset.commands[-1] for name, preset in registry().items() if preset.commands}
+    confirming = {name: command.argv for name, command in last.items() if command.confirms}
+    assert len(confirming) > 10
+    assert [name for name, argv in confirming.items() if "--set" not in argv] == []

@@ -89,6 +89,17 @@ def test_a_prompt_is_looked_for_in_the_hosts_own_set(engine, tokens):
     assert said == [0, 1]
 
 
+def test_a_question_made_from_its_answer_is_none_of_the_sets(engine, tokens):
+    tokenizer = Tokenizer(engine.folder)
+    known = load_prompts("needle", tokenizer, engine.target.info.name).prompts[0]
+    said = []
+    for expected in (known.expected, "0000", None):
+        value = report(tokens, prompt=known.ids)
+        value["arms"][0]["samples"][0]["expected"] = expected
+        said.append(strange(engine, tokenizer, value, "needle"))
+    assert said == [0, 1, 1]
+
+
 def test_a_set_that_a_program_brought_is_none_of_the_hosts(engine, tokens, tmp_path):
     mine, tokenizer = tmp_path / "mine.json", Tokenizer(engine.folder)
     mine.write_text(
