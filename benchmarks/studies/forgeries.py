@@ -1,8 +1,9 @@
 """Coordinated cheats through the real runner: which premise falls is compared with a column that was written before.
 
-The column is `fell` of each lie in `tests/integration/gate/lies`; what no rule sees says why in `unseen`. A premise
-fell where a rule took it that takes nothing from the honest twin of the same preset. Resumable: a case is a lie; the
-last ones are the same lies at the full size of a claim.
+The column is `fell` of each lie in `tests/integration/gate/lies`, beside the rules that must take it; what no rule sees
+says why in `unseen`. A premise fell where a rule took it that takes nothing from the honest twin of the same preset. A
+busy machine takes premises, too: only those that a lie's own rules took count. Resumable: a case is a lie; after those
+in turns come some of them at the full size of a claim, then the others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from benchmarks.studies.study import Row, Study
 from tests.integration.gate.lies import LIES, TWINS
+from tests.integration.gate.lies.registry import Lie
 from tests.integration.gate.site import Ended, Site, serving
 
 IN_TURNS = "honest-in-turns"
@@ -38,8 +40,9 @@ WHOLE = "full-size "
 
 
 def cases() -> Sequence[str]:
-    """Return the lies in turns, then the others, then those at full size."""
-    return (*sorted(LIES, key=lambda name: twin_of(name) != IN_TURNS), *(WHOLE + name for name in FULL))
+    """Return the lies in turns, then those at full size, then the others."""
+    others = [name for name, lie in LIES.items() if lie.preset in ("decode", "aside", "memory")]
+    return (*(name for name in LIES if name not in others), *(WHOLE + name for name in FULL), *others)
 
 
 def twin_of(name: str) -> str:
@@ -65,9 +68,16 @@ def run(case: str) -> list[Row]:
             "decision": ended.verdict["decision"],
             "reason": ended.claim.reason,
             "evidence": sorted(claim["id"] for claim in ended.verdict["claims"] if claim["decision"] == "evidence"),
-            "as_written": lie.fell in premises if lie.fell else not premises,
+            "as_written": _as_written(lie, fell, ended.verdict["decision"]),
         }
     ]
+
+
+def _as_written(lie: Lie, fell: set[tuple[str, str, str]], decision: str) -> bool:
+    """Whether one of a lie's own rules took the premise that was written down, or nothing fell where nothing was."""
+    if not lie.fell:
+        return not fell and decision in {"evidence", "valid"}
+    return any(premise == lie.fell and code in lie.codes for premise, code, _ in fell)
 
 
 def summary(found: Sequence[Row]) -> str:

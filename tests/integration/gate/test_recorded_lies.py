@@ -82,6 +82,7 @@ def test_a_lie_over_a_recording_gets_the_verdict_it_deserves(
 
 def test_every_lie_is_told_here_beside_it_or_by_the_study() -> None:
     assert {*RUN_FOR_REAL, *SECONDS_LONG} <= set(LIES)
-    told = [lie for name, lie in LIES.items() if name not in (*RECORDED, *RUN_FOR_REAL, *HONEST)]
+    beside = (*RECORDED, *RUN_FOR_REAL)
+    told = [lie for name, lie in LIES.items() if name not in beside and not name.startswith("honest")]
     assert all(lie.fell or lie.unseen or lie.codes for lie in told)
     assert set(cases()) >= set(LIES)

@@ -33,14 +33,15 @@ def without_prompts(path: Path, report: Report) -> None:
 
 
 def changed_afterwards(path: Path, report: Report) -> None:
-    """Leave a process behind that changes the report while it is computed again."""
+    """Leave a process behind that changes the report as soon as it was computed again."""
     save(path, report)
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        for _ in range(100):
+        until = time.monotonic() + 60
+        while not path.with_name("recompute.json").exists() and time.monotonic() < until:
             time.sleep(0.02)
-            path.write_text("{}")
+        path.write_text("{}")
         os._exit(0)
 
 
