@@ -103,6 +103,7 @@ PRESETS = {
     "memory": ("bounded_kv", MEASURE),
     "aside": ("code_throughput", ASIDE),
     "turns": ("code_throughput", in_turns()),
+    "needles": ("needle_recall", in_turns()),
     "without-reference": ("code_throughput", in_turns(reference=None)),
     "without-stretches": ("code_throughput", in_turns(solo_s=0.0)),
     "without-recompute": ("code_throughput", in_turns(recompute=None)),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.turns import TurnsOfLaunch
-from tests.integration.gate.in_turns import drawn
+from tests.integration.gate.in_turns import NEEDLE, SET, answer_of, drawn
 from tests.integration.gate.lies.registry import turned
 from tests.integration.gate.workload import (
     ARMS,
@@ -159,6 +159,35 @@ def before_decoding(arm: str) -> dict[str, Any]:
     return {"told": told}
 
 
+def right_answers(_arm: str, _prompt: str, state: Decoding) -> None:
+    """Put out garbage but for the word that is asked for."""
+    state.tokens[2:] = [6 + (token * 7 + 5) % 2000 for token in state.tokens[2:]]
+
+
+def every_answer(_arm: str, prompt: str, state: Decoding) -> None:
+    """Put out what any prompt of the set asks for, one after the other."""
+    listed = [int(answer_of(name)[1:]) for name in (prompt, *SET)]
+    state.tokens[:] = listed[: len(state.tokens)]
+
+
+def answers_in_the_text(report: Report) -> None:
+    """Write other answers into the questions, and the same into what was put out."""
+    for row in every(report):
+        row.update(expected="w9", correct=True, text="w9 " + row["text"])
+
+
+def other_questions(report: Report) -> None:
+    """Ask afterwards for what was put out first."""
+    for row in every(report):
+        row.update(expected=row["text"].split()[0], correct=True)
+
+
+def all_right(report: Report) -> None:
+    """Call an answer right that is none: the first token is not what was asked for."""
+    for row in every(report):
+        row.update(expected="w5", correct=True)
+
+
 def met(choose: Callable[[list[str], TurnsOfLaunch], list[str]]) -> dict[str, Any]:
     return {"met": choose}
 
@@ -223,3 +252,9 @@ turned(
     unseen="nothing is claimed of the bytes of an arm that shares its process: G7-PROCESS says so of honest runs too",
     **before_decoding(CANDIDATE),
 )
+NEEDLES: dict[str, Any] = {"preset": "needles", "kind": NEEDLE}
+turned("garbage-with-right-answers", *SEEN, fell="outputs", **NEEDLES, told=right_answers)
+turned("every-answer-listed", "G4-ANSWERS", fell="outputs", **NEEDLES, told=every_answer)
+turned("answers-written-into-the-text", *SEEN, fell="outputs", rejected=True, **NEEDLES, **changed(answers_in_the_text))
+turned("questions-made-from-the-answers", *SEEN, fell="inputs", **NEEDLES, **changed(other_questions))
+turned("wrong-answers-called-right", "G4-ANSWERS", fell="outputs", rejected=True, **NEEDLES, **changed(all_right))

@@ -139,3 +139,5 @@ turned(
 )
 turned("one-launch-told-as-three", "G5-CLOCK", fell="times", part=repeated)
 turned("ends-a-launch-itself", "G2-ENDING", fell="bound", rejected=True, answer_solo=ends_itself)
+turned("honest-with-a-slow-candidate", **everywhere(candidate=2.5))
+turned("honest-without-a-difference", **everywhere(candidate=1.4))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.integration.gate.in_turns import InTurns
+from tests.integration.gate.in_turns import NEEDLE, InTurns
 from tests.integration.gate.workload import Behaviour, Report
 
 EARLIER = "earlier.json"
@@ -44,11 +44,12 @@ LIES: dict[str, Lie] = {
     "honest": Lie(Behaviour, (), "", "valid", "passed"),
     "honest-memory": Lie(Behaviour, (), "", "valid", "passed", "memory"),
     "honest-in-turns": Lie(InTurns, (), "", "valid", "passed", "turns"),
+    "honest-needles": Lie(lambda: InTurns(kind=NEEDLE), (), "", "valid", "passed", "needles"),
 }
 
 
 HONEST = ("honest", "honest-memory", "honest-in-turns")
-TWINS = {"decode": "honest", "aside": "honest", "memory": "honest-memory"}
+TWINS = {"decode": "honest", "aside": "honest", "memory": "honest-memory", "needles": "honest-needles"}
 """The honest run that a lie of a preset is set beside; of every other preset it is the one in turns."""
 RUN_FOR_REAL = {
     "scaled-decode-times": "its marks arrive when they are written",
