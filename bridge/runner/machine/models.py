@@ -1,4 +1,4 @@
-"""Digest the model folders a run can read; file digests are cached by inode, size and modification time.
+"""Digest the model folders a run can read, file by file.
 
 Knows names and folders, no format. A model is found where the engine looks: an absolute path, the policy's roots,
 the owner's model folder, the installed package.
@@ -7,36 +7,28 @@ the owner's model folder, the installed package.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from bridge.records import ModelDigest
+from bridge.runner.machine.file_digests import FileDigests
 from bridge.runner.machine.model_shape import read_shape
-from bridge.system.durable import write_atomically
 
-_READ_BYTES = 1 << 20
 _HOME_FOLDER = "kakeya-models"
 _FILES_MAX_COUNT = 10_000
 
 
 class ModelDigests:
-    """A cache of file digests in the runner's state."""
+    """Digests of model folders, by those of their files."""
 
     def __init__(self, cache: Path) -> None:
-        self._cache = cache
-        try:
-            self._known: dict[str, str] = json.loads(cache.read_bytes())
-        except (OSError, ValueError):
-            self._known = {}  # it is only a cache
+        self._files = FileDigests(cache)
 
     def of(self, names: Iterable[str], roots: Iterable[str], engine: Path | None) -> tuple[ModelDigest, ...]:
         """Return the digest of each model that is found; one that is not is the workload's to complain about."""
         folders = [(name, find_model(name, roots, engine)) for name in dict.fromkeys(names)]
-        before = dict(self._known)
         found = tuple(self._digest(name, folder) for name, folder in folders if folder is not None)
-        if self._known != before:
-            write_atomically(self._cache, json.dumps(self._known, sort_keys=True).encode())
+        self._files.keep()
         return found
 
     def _digest(self, name: str, folder: Path) -> ModelDigest:
@@ -44,7 +36,7 @@ class ModelDigests:
         count = total = 0
         for file in sorted(path for path in folder.rglob("*") if path.is_file())[:_FILES_MAX_COUNT]:
             size = file.stat().st_size
-            digest.update(f"{file.relative_to(folder).as_posix()} {size} {self._file(file)}\n".encode())
+            digest.update(f"{file.relative_to(folder).as_posix()} {size} {self._files.of(file)}\n".encode())
             count, total = count + 1, total + size
         return ModelDigest(
             name=name,
@@ -61,19 +53,8 @@ class ModelDigests:
         config, weights = folder / "config.json", sorted(folder.glob("model*.safetensors"))
         if not config.is_file() or not weights:
             return None
-        lines = [f"{file.name} {self._file(file)}\n" for file in (config, *weights)]
+        lines = [f"{file.name} {self._files.of(file)}\n" for file in (config, *weights)]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
-
-    def _file(self, file: Path) -> str:
-        facts = file.stat()
-        key = f"{file} {facts.st_dev} {facts.st_ino} {facts.st_size} {facts.st_mtime_ns} {facts.st_ctime_ns}"
-        if key not in self._known:
-            digest = hashlib.sha256()
-            with file.open("rb") as stream:
-                while block := stream.read(_READ_BYTES):
-                    digest.update(block)
-            self._known[key] = digest.hexdigest()
-        return self._known[key]
 
 
 def find_model(name: str, roots: Iterable[str], engine: Path | None) -> Path | None:
