@@ -198,7 +198,9 @@ def reports_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the models, and where the reports are."""
     add_model_options(parser)
-    parser.add_argument("--set", help="set or file the prompts are of (default: the packaged one that the report names)")
+    parser.add_argument(
+        "--set", help="set or file the prompts are of (default: the packaged one that the report names)"
+    )
     add_out_option(parser)
 
 

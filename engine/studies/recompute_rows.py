@@ -1,4 +1,4 @@
-"""Compute again the rows of studies that hold no samples: bytes by context, agreement of drafters, blocks of a graph.
+"""Compute again the rows of studies that hold no samples: bytes, agreement of drafters, blocks of a graph, forwards.
 
 Each is measured anew in the process of the recompute command, by the function of its study, from what the report says
 was asked. What a clock said is left out: it does not repeat.
@@ -19,7 +19,7 @@ from engine.loading import Engine
 from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
 from engine.options import open_selected
 from engine.structure.layout import CacheLayout
-from engine.studies import bounded_kv, drafter_parity, single_graph
+from engine.studies import bounded_kv, drafter_parity, single_graph, verify_cost
 from engine.tokenizer import Tokenizer
 
 POINT = ("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes")
@@ -84,10 +84,23 @@ def blocks(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -
     return {"target": engine.target.info.digest, "exactly": {"blocks": again}}
 
 
+def costs(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    """Return which tokens came out of each shape of forward and draft."""
+    engine, config = open_selected(options), report["config"]
+    plan = verify_cost.CostPlan(tuple(config["contexts"]), tuple(config["rows"]), 1, nonce)
+    again = verify_cost.measure_costs(engine, plan).rows()
+    listed = {
+        name: [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+        for name, rows in again.items()
+    }
+    return {"target": engine.target.info.digest, "exactly": listed}
+
+
 ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any], str], dict[str, Any]]] = {
     "bounded_kv": points,
     "drafter_parity": agreements,
     "fused_graph_probe": blocks,
+    "verify_cost": costs,
 }
 
 

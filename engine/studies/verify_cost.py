@@ -2,12 +2,13 @@
 
 All lengths of one context are measured in turn, in an order shuffled anew for every repeat, on one sequence that is
 cropped back after each forward: a slow moment of the machine meets every length alike. Times run from an idle device to
-the accepted tokens on the host, which is what a decoding step pays.
+the accepted tokens on the host, which is what a decoding step pays. What is verified is what the target would have said
+itself, so that every row of a block is seen in the tokens that come out; these do not repeat, so one digest is kept.
 
 Rows of the report::
 
-    {"verify": [{"context_tokens", "rows", "seconds": [..]}],
-     "draft":  [{"context_tokens", "drafted_tokens", "seconds": [..]}]}
+    {"verify": [{"context_tokens", "rows", "seconds": [..], "token_digest"}],
+     "draft":  [{"context_tokens", "drafted_tokens", "seconds": [..], "token_digest"}]}
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from engine.loading import Engine
 from engine.measurement.launch import model_facts
 from engine.measurement.study import Study
 from engine.options import add_model_options, add_report_options, counts, open_selected, positive
-from engine.reports import Fallback, RunContext
+from engine.reports import Fallback, RunContext, token_digest
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
 from engine.types import Draft
@@ -62,20 +63,22 @@ class CostPlan:
 
 @dataclass(frozen=True, slots=True)
 class VerifyCost:
-    """Seconds of every forward over ``rows`` rows after ``context_tokens`` positions."""
+    """Seconds of every forward over ``rows`` rows after ``context_tokens`` positions, and what it decided."""
 
     context_tokens: int
     rows: int
     seconds: tuple[float, ...]
+    token_digest: str
 
 
 @dataclass(frozen=True, slots=True)
 class DraftCost:
-    """Seconds of every draft of ``drafted_tokens`` tokens with ``context_tokens`` positions observed."""
+    """Seconds of every draft of ``drafted_tokens`` tokens with ``context_tokens`` positions, and the tokens."""
 
     context_tokens: int
     drafted_tokens: int
     seconds: tuple[float, ...]
+    token_digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,50 +123,62 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
     chooser = random.Random(f"{plan.seed}/{context}")  # noqa: S311 - a reproducible order, not a secret
     # Ids above the special ones: what a token is changes no shape, and no stop rule is asked.
     low = max((*engine.target.info.stop_ids, 0)) + 1
-    ids = tuple(chooser.randrange(low, engine.target.info.vocab_size) for _ in range(context + max(plan.rows)))
+    ids = tuple(chooser.randrange(low, engine.target.info.vocab_size) for _ in range(context + 1))
     sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
     drafter = engine.drafter.open()
     for forward in sequence.prefill(ids[:context], 512):
         shown = ids[forward.start : forward.start + forward.rows]
         drafter.observe(forward.start, shown, sequence.committed(forward, forward.rows))
-    bonus = ids[context]
+    bonus, own = ids[context], [ids[context]]
+    for _ in range(max(plan.rows) - 1):
+        own += engine.accept.decide(Draft(), sequence.forward_block(own[-1], Draft())).tokens
+    sequence.crop(context)
 
-    def verify(rows: int) -> None:
-        block = Draft(tokens=ids[context + 1 : context + rows], count=rows - 1)
-        engine.accept.decide(block, sequence.forward_block(bonus, block))
+    def verify(rows: int) -> tuple[int, ...]:
+        block = Draft(tokens=tuple(own[1:rows]), count=rows - 1)
+        decided = engine.accept.decide(block, sequence.forward_block(bonus, block))
         sequence.crop(context)
+        return decided.tokens
 
-    def ask(count: int) -> None:
+    def ask(count: int) -> tuple[int, ...]:
         tokens: Any = drafter.ask(bonus, context, count).take().tokens
-        tokens.tolist()
+        return tuple(tokens.tolist())
 
     depths = _depths(engine, plan.rows)
     work = [(verify, rows) for rows in plan.rows] + [(ask, count) for count in depths]
-    seconds = _interleaved(engine, work, plan.repeats, chooser)
+    found = [
+        (size, *one) for (_, size), one in zip(work, _interleaved(engine, work, plan.repeats, chooser), strict=True)
+    ]
     split = len(plan.rows)
     return MeasuredCosts(
-        tuple(VerifyCost(context, size, found) for size, found in zip(plan.rows, seconds[:split], strict=True)),
-        tuple(DraftCost(context, size, found) for size, found in zip(depths, seconds[split:], strict=True)),
+        tuple(VerifyCost(context, *one) for one in found[:split]),
+        tuple(DraftCost(context, *one) for one in found[split:]),
         tuple(Fallback("verify", "graphs", None, reason, count) for reason, count in sequence.fallbacks().items()),
     )
 
 
 def _interleaved(
-    engine: Engine, work: Sequence[tuple[Callable[[int], None], int]], repeats: int, chooser: random.Random
-) -> list[tuple[float, ...]]:
-    """Run every piece of work ``repeats`` times after warm-ups, each turn in a new order; return seconds by piece."""
+    engine: Engine, work: Sequence[tuple[Callable[[int], tuple[int, ...]], int]], repeats: int, chooser: random.Random
+) -> list[tuple[tuple[float, ...], str]]:
+    """Run every piece of work ``repeats`` times after warm-ups, each turn in a new order.
+
+    Returns:
+        By piece its seconds, and the digest of the tokens that came out when it ran first.
+    """
     seconds: list[list[float]] = [[] for _ in work]
+    digests: list[str] = [""] * len(work)
     for turn in range(WARM_UPS + repeats):
         order = list(range(len(work)))
         chooser.shuffle(order)
         for index in order:
             run, size = work[index]
             began_ns = engine.backend.clock.now_ns()
-            run(size)
+            tokens = run(size)
             spent_ns = engine.backend.clock.now_ns() - began_ns
+            digests[index] = digests[index] or token_digest(tokens)
             if turn >= WARM_UPS:
                 seconds[index].append(spent_ns / 1e9)
-    return [tuple(found) for found in seconds]
+    return [(tuple(spent), digest) for spent, digest in zip(seconds, digests, strict=True)]
 
 
 def _depths(engine: Engine, rows: Sequence[int]) -> tuple[int, ...]:

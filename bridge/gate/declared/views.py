@@ -220,12 +220,14 @@ class StatedTest(TypedDict):
 class StatedVerifyRow(TypedDict):
     context_tokens: int
     rows: int
+    token_digest: str
     seconds: list[float]
 
 
 class StatedDraftRow(TypedDict):
     context_tokens: int
     drafted_tokens: int
+    token_digest: str
     seconds: list[float]
 
 

@@ -128,7 +128,7 @@ def _confirmed(found: Mapping[str, Any], kind: Kind, report: Report, evidence: E
 def _rows(name: str, again: Any, report: Report) -> Iterator[Violation]:
     """Yield rows of a report that say something else than those that were measured again, in what these hold."""
     said = cast("Mapping[str, Any]", report.body["rows"])[name]
-    if not isinstance(again, list) or not again:
+    if not isinstance(again, list) or (said and not again):
         yield Violation(f"the {name} were not measured again")
         return
     for index, row in enumerate(said):

@@ -18,7 +18,7 @@ PACKAGES = {"kakeya": "0.1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2", "numpy": "2.
 REPEATING = frozenset(
     {
         *("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes"),
-        *("token_digest", "index", "mode", "position", "drafted", "accepted"),
+        *("token_digest", "index", "mode", "position", "drafted", "accepted", "rows", "drafted_tokens"),
     }
 )
 """What of a row comes out the same when it is measured again."""

@@ -259,12 +259,22 @@ def verify_cost() -> Case:
         return [base * rng.lognormvariate(0.0, 0.02) for _ in range(30)]
 
     verify = [
-        {"context_tokens": context, "rows": rows, "seconds": times(cost[rows] * (1 + context / 4000))}
+        {
+            "context_tokens": context,
+            "rows": rows,
+            "seconds": times(cost[rows] * (1 + context / 4000)),
+            "token_digest": token_digest([context + row for row in range(rows)]),
+        }
         for context in (128, 512)
         for rows in cost
     ]
     draft = [
-        {"context_tokens": context, "drafted_tokens": rows - 1, "seconds": times(0.0012)}
+        {
+            "context_tokens": context,
+            "drafted_tokens": rows - 1,
+            "seconds": times(0.0012),
+            "token_digest": token_digest([context - row for row in range(1, rows)]),
+        }
         for context in (128, 512)
         for rows in (2, 4, 8)
     ]

@@ -77,7 +77,7 @@ def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(
         assert said["strange"] == strange
 
 
-def test_verify_cost_keeps_every_forward_of_every_shape(run: Any) -> None:
+def test_verify_cost_keeps_every_forward_of_every_shape_and_its_tokens_come_out_again(run: Any, tmp_path: Path) -> None:
     options = ("--backend", "torch", "--device", "cpu", "--contexts", "8,40", "--rows", "1,4,8", "--repeats", "3")
     code, report = run("verify-cost", *options)
     assert code == 0
@@ -89,6 +89,12 @@ def test_verify_cost_keeps_every_forward_of_every_shape(run: Any) -> None:
     for row in [*report["rows"]["verify"], *report["rows"]["draft"]]:
         assert len(row["seconds"]) == 3
         assert min(row["seconds"]) > 0
+    again = ["recompute", *options[:4], "--target", "target", "--drafter", "drafter", "--out", str(tmp_path)]
+    assert eval_cli.main(again) == 0
+    (said,) = json.loads((tmp_path / "recompute.json").read_text())["reports"].values()
+    for name, rows in report["rows"].items():
+        assert said["exactly"][name] == [{key: row[key] for key in row.keys() - {"seconds"}} for row in rows]
+    assert said["exactly"]["verify"][0]["token_digest"] != said["exactly"]["verify"][1]["token_digest"]
 
 
 def test_verify_cost_of_random_shapes_is_labelled_so(run: Any) -> None:

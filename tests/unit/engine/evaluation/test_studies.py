@@ -80,6 +80,6 @@ def test_a_plan_that_cannot_be_measured_is_refused(changes: dict, error: type[Ex
 
 def test_a_cost_is_the_ratio_of_medians_at_the_same_context() -> None:
     rows = [(8, 1, (1.0, 9.0, 2.0)), (8, 4, (3.0, 3.0, 50.0)), (64, 1, (4.0,)), (64, 4, (4.0,))]
-    costs = MeasuredCosts(tuple(VerifyCost(*row) for row in rows), ())
+    costs = MeasuredCosts(tuple(VerifyCost(*row, token_digest="") for row in rows), ())
     assert costs.ratio(8, 4) == pytest.approx(1.5)
     assert costs.ratio(64, 4) == pytest.approx(1.0)
