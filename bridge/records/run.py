@@ -39,6 +39,8 @@ class CodeRecord(Record):
         packages: installed distributions and versions.
         lock_digest: sha256 over the canonical package list.
         programs: of a workload, everything that was to run, digested just before; written only where there is any.
+        altered: of a claim of the engine's, files of its packages that are not what was installed, by path, at most
+            20; written only where there are any.
     """
 
     origin: Literal["host", "request"]
@@ -51,10 +53,11 @@ class CodeRecord(Record):
     packages: dict[str, str]
     lock_digest: Sha256
     programs: tuple[ProgramDigest, ...] = ()
+    altered: tuple[Text, ...] = ()
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value or name != "programs"}
+        return {name: value for name, value in serialise(self).items() if value or name not in {"programs", "altered"}}
 
 
 class ImportedModule(Record):

@@ -38,14 +38,17 @@ from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
 POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
 
 
+@dataclass
 class FixedCode:
     """Code facts that need no process."""
+
+    site: Path | None = None
 
     def look(self) -> None:
         """There is nothing to look at."""
 
     def now(self, _max_age_s: float = 0.0) -> CodeFacts:
-        return CodeFacts("a" * 40, False, "/usr/bin/python3", "3.11.2", {"kakeya": "0"}, None)
+        return CodeFacts("a" * 40, False, "/usr/bin/python3", "3.11.2", {"kakeya": "0"}, None, self.site)
 
 
 def probe(spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
@@ -128,6 +131,7 @@ class World:
     cards: tuple[Card, ...] = ()
     faults: Faults = field(default_factory=Faults)
     presets: dict[str, Preset] = field(default_factory=lambda: dict(registry()))
+    site: Path | None = None
 
     def __post_init__(self) -> None:
         self.requester = MemoryBus(self.remote, clock=self.clock)
@@ -143,7 +147,7 @@ class World:
         folder = StateFolder(self.state / name)
         folder.create()
         rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
-        machine = Machine(self.executor, FixedCode(), "0", self.cards)
+        machine = Machine(self.executor, FixedCode(self.site), "0", self.cards)
         return RunnerProcess(
             rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.said))
         )

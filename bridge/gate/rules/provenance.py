@@ -41,7 +41,8 @@ def identify_code(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iter
 
     A number without the code behind it cannot be repeated. Changed code has no name. A package that was imported from
     somewhere else than the tree or the installation on record is other code. Every command counts: one that starts
-    another program than the engine could have written the report, whatever ran before it.
+    another program than the engine could have written the report, whatever ran before it. A package that the engine
+    computes with is what its installer wrote down: a baseline can be slowed in the library that it is measured with.
     """
     code = record.code
     if code is None:
@@ -59,6 +60,9 @@ def identify_code(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iter
     if code.dirty is not False:
         said = "unknown whether it differs" if code.dirty is None else "it differs"
         yield Violation(f"the code is not exactly that commit: {said}", "dirty", severity="violation")
+    if code.altered:
+        said = f"files of packages that are not what was installed: {', '.join(code.altered[:5])}"
+        yield Violation(said, "altered", severity="violation")
     if code.lock_digest != hashlib.sha256(strictjson.encode(code.packages)).hexdigest():
         yield Violation("lock_digest is not the digest of the package list", "lock_digest")
     first = spec.commands[0].argv[0]

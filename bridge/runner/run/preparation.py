@@ -9,11 +9,13 @@ from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.removal import remove_tree
-from bridge.records import Attempt, JobSpec, Request
+from bridge.records import Attempt, CodeRecord, JobSpec, Request
 from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.machine.file_digests import FileDigests
 from bridge.runner.machine.identity import CodeFacts
 from bridge.runner.machine.machine import Machine
 from bridge.runner.machine.models import ModelDigests
+from bridge.runner.machine.packages import altered_files
 from bridge.runner.run.large_files import large_files
 from bridge.runner.state.attempts import attempt_key
 from bridge.runner.state.folder import OpenState
@@ -52,7 +54,7 @@ def prepare(  # noqa: PLR0917 - one caller
         made.mkdir(mode=0o700)
     if spec.code == "request":
         _check_out(rules, state, bus, ref, spec, directory.work, clock)
-    ran = code.record(spec, request)
+    ran = _identified(code, state, spec, request)
     described = machine.executor.host()
     key = attempt_key(spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}")
     attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
@@ -70,6 +72,14 @@ def prepare(  # noqa: PLR0917 - one caller
         runner_version=machine.version,
         started=rfc3339(clock.now()),
     )
+
+
+def _identified(code: CodeFacts, state: OpenState, spec: JobSpec, request: Request | None) -> CodeRecord:
+    """Return what runs; of a claim of the engine's also which files of its packages are not what was installed."""
+    ran = code.record(spec, request)
+    if spec.profile != "claim" or spec.workload is not None or code.site is None:
+        return ran
+    return ran.evolve(altered=altered_files(code.site, FileDigests(state.folder.package_digests)))
 
 
 def _count(  # noqa: PLR0917 - one caller

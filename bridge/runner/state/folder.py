@@ -68,6 +68,11 @@ class StateFolder:
         return self.root / "model-digests.json"
 
     @property
+    def package_digests(self) -> Path:
+        """Digests of the files of installed packages, alike."""
+        return self.root / "package-digests.json"
+
+    @property
     def runs(self) -> Path:
         """Folders of runs whose results are not built yet, by run id; the handles of the executor."""
         return self.root / "runs"

@@ -228,6 +228,16 @@ def test_a_number_that_comes_out_otherwise_contradicts_the_report():
     assert judged(case.seal()).decision == "rejected"
 
 
+def test_a_library_that_was_patched_leaves_no_claim():
+    case = honest("claim")
+    case.record["code"]["altered"] = ["mlx_lm/generate.py"]
+    verdict = judged(case.seal())
+    assert verdict.decision == "recorded"
+    assert [one.message for one in verdict.findings if one.code == "G2-CODE"] == [
+        "files of packages that are not what was installed: mlx_lm/generate.py"
+    ]
+
+
 def test_an_output_of_a_lossy_cache_is_only_confirmed_on_its_own_layout():
     case = honest("kv_quantisation")
     answer = json.loads(case.raw["recompute.json"])
