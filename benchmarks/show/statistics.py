@@ -6,6 +6,7 @@ from benchmarks.equal_arms import campaign
 from benchmarks.equal_arms.figures import figures
 from benchmarks.show.line import Line
 from benchmarks.simulation.page import bars, done, rows
+from benchmarks.studies import confirmations
 
 STUDIES = "make studies AREA=evidence"
 
@@ -44,6 +45,12 @@ def equal_arms() -> str | None:
     return None if found is None else f"{found.runs} of {campaign.RUNS}: {found}"
 
 
+def confirmed() -> str | None:
+    """Return how a run that was begun to confirm another is counted, and what is refused."""
+    found = rows(confirmations.STUDY.name)
+    return confirmations.summary(found) if found else None
+
+
 LINES = (
     Line(
         "simulated, Gaussian and t3 launches: coverage ≥ .94, false citable ≤ .5 % each sign, 5 % slower faster in "
@@ -59,4 +66,5 @@ LINES = (
         STUDIES,
         equal_arms,
     ),
+    Line("a run begun with --confirms is one look, and only of its own question", STUDIES, confirmed),
 )

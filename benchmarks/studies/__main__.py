@@ -1,8 +1,8 @@
 """Run the studies of an area where they stopped: `make studies AREA=...`, with STUDY=... one of them.
 
 One case at a time, and one run of this program at a time on a machine, whatever the checkout. A case that is in the
-committed report is not measured again: delete its line to repeat it. `STUDY="NAME --most N"` ends after N cases. Exits 1
-when a case failed; it stays open.
+committed report is not measured again: delete its line to repeat it. `STUDY="NAME --most N"` ends after N cases.
+Exits 1 when a case failed; it stays open.
 """
 
 from __future__ import annotations

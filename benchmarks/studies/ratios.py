@@ -54,7 +54,7 @@ def run(case: str) -> list[Row]:
         try:
             document = _of_commits(place, kind) if kind.startswith("commit") else _of_programs(place, kind)
         finally:
-            _stop(place)
+            stop_runner(place)
     (claim,) = document["claims"]
     missing = [one["premise"] for one in claim["premises"] if not one["held"]]
     effect = claim["detail"].get("effect")
@@ -78,7 +78,7 @@ def _of_programs(place: Path, kind: str) -> dict[str, Any]:
         (folder / "old.c").write_text(_SLEEPS)
         subprocess.run(["cc", "-o", "old", "old.c"], cwd=folder, check=True)
     subprocess.run(["chmod", "-R", "go-w", str(folder)], check=True)
-    _kakeya(place, "runner", place, "workload", "allow", str(folder))
+    kakeya(place, "runner", place, "workload", "allow", str(folder))
     return _ran(place, place, "run", "two-sums")
 
 
@@ -88,7 +88,7 @@ def _of_commits(place: Path, kind: str) -> dict[str, Any]:
     folder.mkdir(mode=0o755)
     (folder / "workload.toml").write_text(_TOY)
     (folder / "workload.toml").chmod(0o644)
-    _kakeya(place, "runner", place, "workload", "allow", str(folder))
+    kakeya(place, "runner", place, "workload", "allow", str(folder))
     git = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
     subprocess.run([*git, "init", "-q", "-b", "main", str(clone)], check=True)
     slower = _BENCH.format(rounds=_ROUNDS + _ROUNDS // 10)
@@ -108,21 +108,22 @@ def _ran(place: Path, directory: Path, *words: str) -> dict[str, Any]:
     Raises:
         RuntimeError: it did not pass, or made no claim.
     """
-    done = _kakeya(place, "mac", directory, *words, "--wait", "--json")
+    done = kakeya(place, "mac", directory, *words, "--wait", "--json")
     document: dict[str, Any] = json.loads(done.stdout)
     if not document["claims"] or document["outcome"]["reason"] != "passed":
-        log = _kakeya(place, "mac", directory, "logs", "@last").stdout
+        log = kakeya(place, "mac", directory, "logs", "@last").stdout
         raise RuntimeError(f"{document['outcome']}: {done.stderr[-500:]} {log[-1000:]}")
     return document
 
 
-def _stop(place: Path) -> None:
+def stop_runner(place: Path) -> None:
     """End the embedded runner, which would serve for another minute."""
     for folder in (place / "data").glob("embedded/*/runner"):
-        _kakeya(place, "runner", place, "stop", "--state", str(folder), "--runs")
+        kakeya(place, "runner", place, "stop", "--state", str(folder), "--runs")
 
 
-def _kakeya(place: Path, program: str, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def kakeya(place: Path, program: str, directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Do a command of one of the two programs in a directory, with its data and settings below a place."""
     module = {"mac": "bridge.cli.mac.main", "runner": "bridge.cli.host.main"}[program]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
     places = {"KAKEYA_DATA_DIR": str(place / "data"), "XDG_CONFIG_HOME": str(place / "config"),
