@@ -51,7 +51,8 @@ def test_what_is_not_marked_is_held_against_the_whole_run(name):
     assert judged(honest(name)) == (False, set())
     case = honest(name)
     for command in case.record["commands"]:
-        command["cpu_s"] = 0.0
+        if command["name"] != "recompute":  # it computes what they should have
+            command["cpu_s"] = 0.0
     assert judged(case) == (True, {"commands"})
 
 
