@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from engine.turns import TurnOrder, TurnsOfLaunch
 from tests.integration.gate.in_turns import burn
-from tests.integration.gate.lies.registry import turned
+from tests.integration.gate.lies import registry
 from tests.integration.gate.workload import ARMS, Report
 
 BASELINE, CANDIDATE = ARMS
+turned = partial(registry.turned, timed=True)
 Work = Callable[[str, bool, float], None]
 
 

@@ -29,6 +29,7 @@ class Lie:
         decision: what the gate decides at best.
         reason: how the run ends.
         preset: which of the test's presets runs it.
+        timed: it is one about time: what rules on the machine's noise say of it is about the lie.
     """
 
     behaviour: Callable[[], Behaviour]
@@ -38,6 +39,7 @@ class Lie:
     reason: str = "gate_rejected"
     preset: str = "decode"
     unseen: str = ""
+    timed: bool = False
 
 
 LIES: dict[str, Lie] = {
@@ -89,11 +91,12 @@ def told(name: str, *codes: str, preset: str = "decode", **expected: str) -> Cal
 
 
 def turned(
-    name: str, *codes: str, preset: str = "turns", fell: str = "", unseen: str = "", rejected: bool = False, **how: Any
-) -> None:
+    name: str, *codes: str, preset: str = "turns", fell: str = "", unseen: str = "", rejected: bool = False,
+    timed: bool = False, **how: Any,
+) -> None:  # fmt: skip
     """Register a lie of the stand-in in turns, by what it does otherwise."""
     ends = ("rejected", "gate_rejected") if rejected else ("valid", "passed")
-    LIES[name] = Lie(lambda: InTurns(**how), codes, fell, *ends, preset, unseen)
+    LIES[name] = Lie(lambda: InTurns(**how), codes, fell, *ends, preset, unseen, timed)
 
 
 def written(name: str, *codes: str, **expected: str) -> Callable[[Callable[[Path, Report], None]], None]:
