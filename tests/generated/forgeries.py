@@ -34,6 +34,10 @@ def generate() -> dict[str, str]:
     lines += ["", "At the full size of a claim:", "", "| cheat | must fall | fell | by | class | as written |"]
     lines += ["|---|---|---|---|---|---|"]
     lines += [_line(f"{WHOLE}{name}", LIES[name].fell, found.get(("claim", name))) for name in FULL]
+    missed = {name: LIES[name].missed for (_, name), row in found.items() if not row["as_written"]}
+    if missed:
+        lines += ["", "Not as it was written:", "", "| cheat | why |", "|---|---|"]
+        lines += [f"| {name} | {why or 'not known yet'} |" for name, why in missed.items()]
     lines += [UNSEEN, "| cheat | why | fell |", "|---|---|---|"]
     lines += [
         f"| {name} | {lie.unseen} | {_fell(found.get(('smoke', name)))} |" for name, lie in LIES.items() if lie.unseen

@@ -211,7 +211,15 @@ turned(
     rejected=True,
     said=lambda arm, tokens: tokens * 2 if arm == CANDIDATE else tokens,
 )
-turned("steps-that-were-not-taken", "G4-TURNS", fell="outputs", rejected=True, told=longer_steps)
+turned(
+    "steps-that-were-not-taken",
+    "G4-TURNS",
+    fell="outputs",
+    missed="the stand-in's drafter misses every fourth token, so turns of 8 or 16 end where whole drafts end, too; steps "
+    "within a turn are the word of the identified program",
+    rejected=True,
+    told=longer_steps,
+)
 turned(
     "steps-merged-within-a-turn",
     unseen="turns say how many tokens there were, not in how many steps: acceptance rests on the identified code",

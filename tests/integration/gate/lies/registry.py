@@ -29,6 +29,7 @@ class Lie:
         decision: what the gate decides at best.
         reason: how the run ends.
         preset: which of the test's presets runs it.
+        missed: why it can lose nothing although a premise was written down; the page prints it, too.
         timed: it is one about time: what rules on the machine's noise say of it is about the lie.
     """
 
@@ -39,6 +40,7 @@ class Lie:
     reason: str = "gate_rejected"
     preset: str = "decode"
     unseen: str = ""
+    missed: str = ""
     timed: bool = False
 
 
@@ -91,12 +93,12 @@ def told(name: str, *codes: str, preset: str = "decode", **expected: str) -> Cal
 
 
 def turned(
-    name: str, *codes: str, preset: str = "turns", fell: str = "", unseen: str = "", rejected: bool = False,
-    timed: bool = False, **how: Any,
+    name: str, *codes: str, preset: str = "turns", fell: str = "", unseen: str = "", missed: str = "",
+    rejected: bool = False, timed: bool = False, **how: Any,
 ) -> None:  # fmt: skip
     """Register a lie of the stand-in in turns, by what it does otherwise."""
     ends = ("rejected", "gate_rejected") if rejected else ("valid", "passed")
-    LIES[name] = Lie(lambda: InTurns(**how), codes, fell, *ends, preset, unseen, timed)
+    LIES[name] = Lie(lambda: InTurns(**how), codes, fell, *ends, preset, unseen, missed, timed)
 
 
 def written(name: str, *codes: str, **expected: str) -> Callable[[Callable[[Path, Report], None]], None]:
