@@ -60,7 +60,8 @@ def archived() -> str:
 def forged() -> str | None:
     """Return how many coordinated cheats lost the premise that was written down before, through the real runner."""
     found = rows(forgeries.STUDY.name)
-    return forgeries.summary(found) if found else None
+    whole = sum(row["profile"] == "claim" for row in found)
+    return f"{forgeries.summary(found)}; {whole} of {len(forgeries.FULL)} at full size" if found else None
 
 
 LINES = (
