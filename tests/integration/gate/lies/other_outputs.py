@@ -215,8 +215,8 @@ turned(
     "steps-that-were-not-taken",
     "G4-TURNS",
     fell="outputs",
-    missed="the stand-in's drafter misses every fourth token, so turns of 8 or 16 end where whole drafts end, too; steps "
-    "within a turn are the word of the identified program",
+    missed="the stand-in's drafter misses every fourth token, so turns of 8 or 16 end where whole drafts end, too; "
+    "steps within a turn are the word of the identified program",
     rejected=True,
     told=longer_steps,
 )
