@@ -1,6 +1,6 @@
 """What an execution engine does: JobSpec -> Execution.
 
-Knows nothing about requests, buses or verdicts. Other engines (Ray, Slurm) implement the same protocol.
+Knows nothing about requests, buses or verdicts. What places runs on nodes implements the same protocol.
 """
 
 from __future__ import annotations

@@ -52,6 +52,7 @@ def resolve(
     limits, limit_lines = _limits(request, preset, policy_facts)
     sandbox, sandbox_lines = _sandbox(request, preset, policy_facts)
     commands = tuple(commands_of(request, preset, policy_facts, params))
+    placement = _placement(request, preset, policy_facts)
     labels = dict.fromkeys((*preset.labels, *_labels(request, preset, policy_facts, trust)))
     return JobSpec(
         id=request.id,
@@ -74,11 +75,26 @@ def resolve(
         outputs=outputs_of(preset, commands),
         gate_profile=preset.gate_profile,
         primary_claim=preset.primary_claim,
-        decisions=(*said, *_param_lines(request, preset, params, given), *limit_lines, *sandbox_lines),
+        decisions=(
+            *said,
+            *_param_lines(request, preset, params, given),
+            *limit_lines,
+            *sandbox_lines,
+            *([] if placement is None else [f"nodes with {' and '.join(placement) or 'any features'} (host)"]),
+        ),
         labels=tuple(labels),
         workload=preset.workload,
         seed_basis=seed_basis(request) if any(command.seed is not None for command in commands) else None,
+        placement=placement,
     )
+
+
+def _placement(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[str, ...] | None:
+    """Return what the labels that request and preset name mean for the node; None where nothing is placed."""
+    if facts.constraints is None:
+        return None
+    wanted = dict.fromkeys((*request.runner.labels, *preset.needs))
+    return tuple(dict.fromkeys(facts.constraints[one] for one in wanted if one in facts.constraints))
 
 
 def explain(spec: JobSpec) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ class RunProgress(Record):
         unit: what is counted within it; None where nothing is.
         done, most: how many of them are over, and out of how many at most; None where nobody said.
         left_s: how long the rest of the step takes at the pace so far; None where there is no pace yet.
+        waits: where it waits and why, while it is placed and nothing of it runs; None from then on.
     """
 
     step: Name
@@ -44,6 +45,7 @@ class RunProgress(Record):
     done: Count = 0
     most: Count | None = None
     left_s: Seconds | None = None
+    waits: Text | None = None
 
 
 class Claim(Record):

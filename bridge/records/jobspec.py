@@ -138,6 +138,7 @@ class JobSpec(Record):
             nobody did.
         workload: what the owner's own program promises to report; written only where it is one.
         seed_basis: what the seeds of its repeats follow from; written only where there is one.
+        placement: features that the node which runs it must have; written only where runs go to nodes.
     """
 
     schema_version: Literal[1] = 1
@@ -165,10 +166,11 @@ class JobSpec(Record):
     signer: Text | None = None
     workload: WorkloadDefinition | None = None
     seed_basis: Text | None = None
+    placement: tuple[Text, ...] | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialise(self), "workload", "seed_basis")
+        return _without(serialise(self), "workload", "seed_basis", "placement")
 
 
 def _without(fields: dict[str, Any], *optional: str) -> dict[str, Any]:

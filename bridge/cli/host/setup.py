@@ -25,6 +25,7 @@ from bridge.runner.state.folder import StateFolder
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
+    from bridge.executor.interface import Executor
     from bridge.system.clock import Clock
 
 Say = Callable[[str], None]
@@ -58,6 +59,7 @@ def set_up(
         model_roots=tuple(str(Path(root).resolve()) for root in arguments.models),
         interpreter=arguments.interpreter,
         keygen=keys.generate,
+        engine=arguments.executor,
     )
     if arguments.unit:
         options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
@@ -124,6 +126,7 @@ def examine_host(
     from bridge.runner.maintenance.doctor import DoctorContext, examine
     from bridge.runner.policy.file import load_policy
 
+    executor: Executor
     try:
         policy = load_policy(path)
     except KakeyaError:

@@ -16,16 +16,26 @@ def supervise(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: it is no run's folder.
     """
-    from bridge.executor.supervisor.folder import RunFolder, make_durable
+    from bridge.executor.engines.node import at_node
+    from bridge.executor.supervisor.folder import JobFile, RunFolder, make_durable
     from bridge.executor.supervisor.program import preload
     from bridge.executor.supervisor.program import supervise as run
 
     folder = RunFolder(Path(arguments.folder).absolute())
+    if arguments.probe:
+        from bridge.executor.engines.probe import answer
+
+        answer(folder.root)
+        return 0
     if folder.job() is None:
         raise UsageError(f"{folder.root} is no run's folder: it has no job.json", remedy="see docs/supervisor.md")
     preload()
+
+    def complete(job: JobFile) -> JobFile:
+        return at_node(job, folder.root)
+
     with folder.opened() as files:
-        if run(files, metadata.version("kakeya"), lambda: True):
+        if run(files, metadata.version("kakeya"), lambda: True, complete=complete):
             make_durable(files)
             return 0
     print(f"kakeya-runner: {folder.root} has a supervisor, or had one", file=sys.stderr)

@@ -15,6 +15,8 @@ _UNITS = {"sample": "samples", "launch": "launches"}
 
 def progress_text(progress: RunProgress) -> str:
     """Return ``train (1 of 2): 12 of 60 samples, about 4m left``."""
+    if progress.waits is not None:
+        return progress.waits
     step = progress.step if progress.steps == 1 else f"{progress.step} ({progress.number} of {progress.steps})"
     parts = []
     if progress.unit is not None:

@@ -23,7 +23,7 @@ import pydantic
 from pydantic import ConfigDict
 
 from bridge.executor.capture.outputs import Stamp
-from bridge.executor.interface import Execution, RunDirectory
+from bridge.executor.interface import Execution, HostPaths, RunDirectory
 from bridge.records import HostRecord, JobSpec, Record, SandboxApplied
 from bridge.records.base import Count, Moment, Sha256, Text
 from bridge.strictjson import StrictJsonError
@@ -43,6 +43,8 @@ class JobFile(Record):
         offered: what the sandbox proved to be for the run's user, and for the user of its peers.
         host: the machine, where the runner is on the same one; None lets the supervisor look.
         tied: whether the run ends, as interrupted, when the process that said go is gone.
+        paths: what the sandbox hides and shows, where a node is to try its own; None where it was tried already.
+        trials: the folder in which nodes keep the outcomes, each for its own boot.
     """
 
     schema_version: Literal[1] = 1
@@ -57,6 +59,8 @@ class JobFile(Record):
     peer_offered: SandboxApplied | None = None
     host: HostRecord | None = None
     tied: bool = False
+    paths: HostPaths | None = None
+    trials: str | None = None
 
     @property
     def directory(self) -> RunDirectory:

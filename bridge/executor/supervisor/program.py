@@ -54,7 +54,9 @@ def supervise(
     version: str,
     wait_for_go: Callable[[], bool],
     here: RunDirectory | None = None,
+    *,
     is_alone: Callable[[], bool] = lambda: False,
+    complete: Callable[[JobFile], JobFile] = lambda job: job,
 ) -> bool:
     """Run one job to its end; return False when it is not ours to run: taken, started before, or never let go.
 
@@ -64,6 +66,7 @@ def supervise(
         wait_for_go: called when the folder is ours; False means that nobody wants the run any more.
         here: where the run may write, if this process is another user than its runner; None as the job says.
         is_alone: returns whether the process that said go is gone, which ends a run that is tied to it.
+        complete: returns the job with what only the machine that runs it can say.
     """
     if not take(files.lock) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
         return False
@@ -72,7 +75,7 @@ def supervise(
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stopped.on_signal)
     try:
-        job = JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32)
+        job = complete(JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32))
         stopped.alone = is_alone if job.tied else stopped.alone
         execution = _execute(job, files, version, stopped.asked, here)
     except KakeyaError as error:

@@ -163,7 +163,7 @@ def _may_be_followed(files: FolderFiles) -> bool:
 def _supervise(files: FolderFiles, connection: socket.socket, version: str, directory: RunDirectory) -> None:
     """Be the supervisor; never returns."""
     try:
-        supervise(files, version, lambda: told_to_go(connection), directory, lambda: hung_up(connection))
+        supervise(files, version, lambda: told_to_go(connection), directory, is_alone=lambda: hung_up(connection))
         os._exit(0)
     finally:
         os._exit(1)

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Final
 import platformdirs
 
 from bridge.executor import local_executor
+from bridge.executor.engines.executor import EngineExecutor
+from bridge.executor.engines.interface import ClusterEngine
+from bridge.executor.engines.placed import ClusterQueue, settle_of
+from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.executor.interface import Executor
 from bridge.executor.observe.accelerators.cards import Card, find_cards
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES, visible
@@ -52,7 +56,7 @@ class Machine:
 
 def policy_executor(
     policy: Policy, state: Path, clock: Clock, trials: Path | None = None, *, lasts: bool = True
-) -> LocalExecutor:
+) -> LocalExecutor | EngineExecutor:
     """Return this machine's executor as a policy has it.
 
     Args:
@@ -62,10 +66,20 @@ def policy_executor(
         trials: where outcomes of sandbox trials are kept; None tries anew.
         lasts: whether the runner leaves things for the next one; a run of one that does not ends with its runner.
     """
+    if policy.executor.engine != "local":
+        queue = ClusterQueue(engine_of(policy, clock), policy.executor.longest_wait_s, settle_of(state))
+        return EngineExecutor(clock, queue, host_paths(policy, state), state / "trials")
     kept = platformdirs.user_state_path("kakeya") if lasts else state
     own_users = kept / "users" if policy.sandbox.own_users else None
     paths = host_paths(policy, state)
     return local_executor(clock, paths, trials, policy.sandbox.socket, own_users, tied=not lasts)
+
+
+def engine_of(policy: Policy, clock: Clock) -> ClusterEngine:
+    """Return the engine of a policy whose runs go to nodes."""
+    asked = policy.executor
+    options = SlurmOptions(asked.partition, asked.account, asked.qos, asked.cpus, asked.memory, asked.gres)
+    return SlurmEngine(options, clock)
 
 
 def this_machine(policy: Policy, state: Path, clock: Clock, *, lasts: bool = True) -> Machine:
@@ -90,5 +104,7 @@ def this_machine(policy: Policy, state: Path, clock: Clock, *, lasts: bool = Tru
 
 def cards_of(policy: Policy) -> tuple[Card, ...] | None:
     """Return the cards that a policy's runs share out: all, or those that its own CUDA_VISIBLE_DEVICES lists."""
+    if policy.executor.engine != "local":
+        return ()  # the engine shares out what its nodes have
     listed = policy.environment.get(VISIBLE_DEVICES)
     return find_cards(None if listed is None else visible(listed))

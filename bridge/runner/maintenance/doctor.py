@@ -24,9 +24,10 @@ from bridge.presets import registry
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
-from bridge.runner.machine.machine import cards_of
+from bridge.runner.machine.machine import cards_of, engine_of
 from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.bus_checks import check_listing
+from bridge.runner.maintenance.engine_checks import check_engine
 from bridge.runner.maintenance.mac_checks import check_folders, check_mac
 from bridge.runner.maintenance.place_checks import Place, check_cuda, check_slots, this_place, why_no_sandbox
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
@@ -70,6 +71,8 @@ def examine(context: DoctorContext) -> Iterator[Check]:
     yield from _state(context, policy)
     yield _key(context.state.root, None if policy is None else policy.name)
     yield from _sandbox(context, policy)
+    if policy is not None and policy.executor.engine != "local":
+        yield from check_engine(engine_of(policy, context.clock), context.state.root, sys.executable, context.clock)
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy, context.executor.host().drivers)

@@ -27,6 +27,7 @@ class SetupOptions:
 
     Attributes:
         bus: route of the bus, with its id after ``#``.
+        engine: the cluster's queue that runs go to; None keeps them on this machine.
         keygen: makes the key that signs results, in a folder and under a name; None leaves it out.
     """
 
@@ -38,6 +39,7 @@ class SetupOptions:
     model_roots: tuple[str, ...] = ()
     interpreter: str | None = None
     keygen: Callable[[Path, str], object] | None = None
+    engine: str | None = None
 
 
 @dataclass(frozen=True)
@@ -67,11 +69,15 @@ def policy_text(options: SetupOptions) -> str:
         "labels": list(options.labels) or None,
         "interpreter": options.interpreter,
         "model_roots": list(options.model_roots) or None,
+        "engine": options.engine,
     }
     lines = []
     for line in template(options.name).splitlines(keepends=True):
         key = line.removeprefix("# ").partition(" = ")[0]
         value = chosen.pop(key, None)
+        if options.engine is not None and line.startswith("# [executor]"):
+            lines.append("[executor]\n")
+            continue
         lines.append(line if value is None else f"{key} = {json.dumps(value)}\n")
     return "".join(lines)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -15,10 +15,12 @@ from bridge.presets import LimitCaps, PolicyFacts
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records import Record
 from bridge.records.base import Name, Text
+from bridge.runner.policy.executor import ExecutorPolicy
 from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
 from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
 from bridge.system.gitlfs import check_url
 
+LOCAL_SLOTS_MAX_COUNT: Final = 16
 AuditTarget = Annotated[str, Field(pattern=r"^(journald|syslog|/[^\x00-\x1f]+)$")]
 Endpoint = Annotated[str, Field(pattern=r"^unix:/[^\x00-\x1f]+$")]
 Condition = Annotated[str, Field(pattern=r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$")]
@@ -100,7 +102,8 @@ class Policy(TrustPolicy):
         environment, secrets: variables of every run; secrets only where a preset names them.
         model_roots, target, drafter: which models the presets use.
         workloads: file that lists the folders of the owner's own programs; `kakeya-runner workload allow` writes it.
-        slots: runs at the same time; with NVIDIA cards each has one of its own, so there are no more than cards.
+        slots: runs at the same time; with NVIDIA cards each has one of its own, so there are no more than cards. With
+            an engine, those that are in its queue or on its nodes.
         expiry_max_s: validity a request gets at most.
         rate_per_hour: unsigned requests taken per hour and bus.
         drop_after_days: age from which the refs of archived runs are deleted on the bus; None: they stay.
@@ -121,7 +124,7 @@ class Policy(TrustPolicy):
     target: Text | None = None
     drafter: Text | None = None
     workloads: AbsolutePath | None = None
-    slots: Annotated[int, Field(ge=1, le=16)] = 1
+    slots: Annotated[int, Field(ge=1, le=256)] = 1
     expiry_max_s: Annotated[float, Field(gt=0, le=bounds.EXPIRY_MAX_S)] = bounds.EXPIRY_MAX_S
     rate_per_hour: Annotated[int, Field(ge=0)] = 60
     drop_after_days: Annotated[float, Field(ge=2)] | None = None
@@ -132,6 +135,7 @@ class Policy(TrustPolicy):
     metrics: AbsolutePath | None = None
     presets: PresetPolicy = PresetPolicy()
     sandbox: SandboxPolicy = SandboxPolicy()
+    executor: ExecutorPolicy = ExecutorPolicy()
     limits: LimitPolicy = LimitPolicy()
     lfs: LfsPolicy = LfsPolicy()
     actions: ActionsPolicy = ActionsPolicy()
@@ -147,6 +151,16 @@ class Policy(TrustPolicy):
         for key, argv in (("approval", self.approval), ("notify", self.notify)):
             if argv and not Path(argv[0]).is_absolute():
                 raise ValueError(f"{key} is an argv list whose first item is an absolute path")
+        placed = self.executor.engine != "local"
+        if self.slots > LOCAL_SLOTS_MAX_COUNT and not placed:
+            raise ValueError(f"slots: one machine has at most {LOCAL_SLOTS_MAX_COUNT}")
+        if unknown := sorted(set(self.executor.constraints) - set(self.labels)):
+            raise ValueError(f"executor.constraints: {', '.join(unknown)} is none of labels")
+        if placed and (self.sandbox.uid, self.sandbox.socket, self.sandbox.own_users) != (None, None, False):
+            raise ValueError(
+                "on the nodes of an engine every run is the runner's own user: leave out sandbox.uid, "
+                "socket and own_users"
+            )
         if self.trust_pushers and self.sandbox.mode == "off":
             raise ValueError("trust_pushers needs a sandbox: set sandbox.mode to preferred or required")
         if self.sandbox.peer_uid is not None and self.sandbox.uid in {None, self.sandbox.peer_uid}:
@@ -185,6 +199,7 @@ class Policy(TrustPolicy):
             devices=self.sandbox.devices,
             read_only=self.sandbox.read_only,
             endpoints=self.sandbox.endpoints,
+            constraints=None if self.executor.engine == "local" else self.executor.constraints,
             limits=caps,
             grace_s=self.limits.grace_s,
         )

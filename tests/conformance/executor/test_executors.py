@@ -1,4 +1,4 @@
-"""What every executor promises the runner, asked of the real one and of the fake the runner's tests use."""
+"""What every executor promises the runner: the real one, one that an engine places runs for, and the tests' fake."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from typing import Literal
 import pytest
 
 from bridge.errors import LeftRunningError
-from bridge.executor.interface import Execution, Executor, Hooks, RunDirectory, Starting
+from bridge.executor.engines.executor import EngineExecutor
+from bridge.executor.engines.placed import ClusterQueue
+from bridge.executor.interface import Execution, Executor, Hooks, HostPaths, RunDirectory, Starting
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
 from bridge.records import HostRecord, JobSpec, RunProgress, SandboxApplied, SandboxSpec
 from bridge.system.clock import SystemClock, parse_rfc3339
 from tests.fakes.fake_executor import FakeExecutor
+from tests.fakes.local_engine import LocalEngine
 from tests.fakes.local_jobs import Jobs
 
 # A program in both languages: what a process runs, and what the fake runs. They say the same thing.
@@ -94,11 +97,17 @@ class Bench:
         return any(kind == "log" for kind, _ in self.events)
 
 
-@pytest.fixture(params=["local", "fake"])
-def bench(request, tmp_path) -> Bench:
-    clock = SystemClock()
-    executor = LocalExecutor(clock) if request.param == "local" else FakeExecutor(clock, fake_program)
-    return Bench(executor, tmp_path)
+@pytest.fixture(params=["local", "engine", "fake"])
+def bench(request, tmp_path) -> Iterator[Bench]:
+    clock, engine = SystemClock(), LocalEngine()
+    queue = ClusterQueue(engine, longest_wait_s=600.0, settle_s=0.2)
+    executors = {
+        "local": lambda: LocalExecutor(clock),
+        "engine": lambda: EngineExecutor(clock, queue, HostPaths(), tmp_path / "trials"),
+        "fake": lambda: FakeExecutor(clock, fake_program),
+    }
+    yield Bench(executors[request.param](), tmp_path)
+    engine.end_all()
 
 
 def test_a_program_that_ends_well(bench):

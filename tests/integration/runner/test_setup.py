@@ -154,6 +154,7 @@ def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
         labels=("a", "b"),
         model_roots=("/m",),
         interpreter="/py",
+        engine="slurm",
     )
     path = tmp_path / "policy.toml"
     path.write_text(policy_text(wish))
@@ -162,6 +163,7 @@ def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
     policy = load_policy(path)
 
     assert (policy.bus, policy.labels, policy.model_roots, policy.interpreter) == ("/b#1", ("a", "b"), ("/m",), "/py")
+    assert policy.executor.engine == "slurm"
     assert len(policy_text(wish).splitlines()) == len(template("desk").splitlines())
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.errors import PolicyRefusedError
 from bridge.presets import PolicyFacts, Trust, registry, resolve
-from bridge.records import Workload
+from bridge.records import RunnerSelector, Workload
 from tests.fakes.asking import make_request
 
 CODE = Workload(commit="a" * 40, tree="b" * 40, origin="", dirty=False)
@@ -57,3 +57,12 @@ def test_every_combination_of_policy_and_trust_gives_the_lesser_of_both(request_
         assert ("trust_pushers" in spec.labels) is ((pushers or embedded) and not signed)
         assert (spec.principal, spec.signer) == ((trust.principal, trust.signer) if signed else ("unsigned", None))
     assert min(seen.values()) > 0
+
+
+def test_labels_become_what_the_owner_says_of_nodes_and_nothing_else_of_a_request_does() -> None:
+    preset = registry()["mlx-env-probe"]
+    request = make_request("b" * 32, preset.name, runner=RunnerSelector(labels=("cuda", "desk")))
+    assert resolve(request, preset, FACTS, Trust()).placement is None
+    assert "placement" not in resolve(request, preset, FACTS, Trust()).model_dump()
+    placed = replace(FACTS, constraints={"cuda": "a100", "metal": "m4"})
+    assert resolve(request, preset, placed, Trust()).placement == ("a100",)

@@ -116,3 +116,26 @@ def test_what_gives_runs_users_of_their_own_excludes_naming_one(way):
     assert not read_policy(GOOD).facts(embedded=False).apart
     with pytest.raises(UsageError, match=r"sandbox\.uid and sandbox\.(socket|own_users) each say which user"):
         read_policy(GOOD + own + b"uid = 501\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ('[executor]\npartition = "gpu"', 'partition of \\[executor\\] need engine = "slurm"'),
+        ('[executor]\nengine = "slurm"\nconstraints = {cuda = "a100"}', "cuda is none of labels"),
+        ('[executor]\nengine = "slurm"\n[sandbox]\nuid = 501', "leave out sandbox.uid"),
+        ('[executor]\nengine = "slurm"\npartition = "x --uid=0"', "executor.partition"),
+        ('[executor]\nengine = "ray"', "executor.engine"),
+    ],
+)
+def test_what_an_engine_cannot_have_is_refused_with_the_place(lines, says):
+    with pytest.raises(UsageError, match=says):
+        read_policy(f'schema = 1\nname = "mini"\n{lines}\n'.encode())
+
+
+def test_one_machine_has_sixteen_slots_at_most_and_a_cluster_more():
+    with pytest.raises(UsageError, match="one machine has at most 16"):
+        read_policy(b'schema = 1\nname = "mini"\nslots = 17\n')
+    policy = read_policy(b'schema = 1\nname = "mini"\nslots = 200\nlabels = ["cuda"]\n'
+                         b'[executor]\nengine = "slurm"\nconstraints = {cuda = "a100"}\n')  # fmt: skip
+    assert policy.facts(embedded=False).constraints == {"cuda": "a100"}

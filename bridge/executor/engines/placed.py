@@ -1,0 +1,319 @@
+"""A run that an engine placed on a node: followed through its folder, as one of this machine is.
+
+The folder is shared with the nodes. It decides what became of the run; what the engine says decides only when nothing
+more will come. A job's name is the run's id and which submission it is, so a job is found again by a runner that was
+killed before it had its number.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import pydantic
+
+from bridge.errors import InfrastructureError, LeftRunningError
+from bridge.executor.engines.interface import ClusterEngine, EngineJob, JobNeeds
+from bridge.executor.engines.node import node_of
+from bridge.executor.engines.submitted import Submitted, load_submitted, save_submitted
+from bridge.executor.interface import Execution, Hooks
+from bridge.executor.supervisor.attached import came_to
+from bridge.executor.supervisor.folder import RunFolder
+from bridge.records import RunProgress
+from bridge.strictjson import StrictJsonError
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
+
+SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, acdirmax of nfs(5))
+_SETTLE_LOCAL_S: Final = 2.0
+_LOCAL: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay"})
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_TICK_S: Final = 0.1
+_LOOK_S: Final = 1.0
+_INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
+_READ_BYTES: Final = 1 << 18
+
+
+@dataclass(frozen=True)
+class ClusterQueue:
+    """How runs are placed.
+
+    Attributes:
+        engine: the queue.
+        longest_wait_s: how long one may wait there.
+        settle_s: how long the folder may take to show what a node wrote.
+    """
+
+    engine: ClusterEngine
+    longest_wait_s: float
+    settle_s: float = SETTLE_S
+
+
+def settle_of(folder: Path) -> float:
+    """Return how long a folder may take to show what a node wrote: a moment where this machine has its disk itself."""
+    place, kind = "", ""
+    with suppress(OSError):
+        for line in _MOUNTS.read_text("utf-8", "replace").splitlines():  # see proc(5)
+            words, _, after = line.partition(" - ")
+            point = words.split()[4].encode().decode("unicode_escape")
+            inside = folder.resolve().is_relative_to(point)
+            if inside and len(point) >= len(place):
+                place, kind = point, after.split()[0]
+    return _SETTLE_LOCAL_S if kind in _LOCAL else SETTLE_S
+
+
+@dataclass(frozen=True)
+class NodeJob:
+    """What is submitted for a run.
+
+    Attributes:
+        name: the run's part of the job's name.
+        argv: what a node starts.
+        needs: where, and for how long.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    needs: JobNeeds
+
+
+class PlacedStart:
+    """A run whose folder is made and that nothing was submitted for; leaving the block before `go` forgets it."""
+
+    def __init__(self, folder: RunFolder, queue: ClusterQueue, clock: Clock, job: NodeJob) -> None:
+        self._folder, self._queue, self._clock, self._job = folder, queue, clock, job
+
+    def go(self, hooks: Hooks) -> PlacedRun:
+        """Submit it: its name is written down before, its number after.
+
+        Raises:
+            InfrastructureError: the engine does not take it; nothing was started.
+        """
+        before = load_submitted(self._folder.root)
+        count = 1 if before is None else before.count + 1
+        known = Submitted(name=f"{self._job.name}-{count}", count=count, since=rfc3339(self._clock.now()))
+        save_submitted(self._folder.root, known)
+        output = self._folder.root / "engine.log"
+        job = self._queue.engine.submit(known.name, self._job.argv, output, self._job.needs)
+        known = known.evolve(job=job)
+        save_submitted(self._folder.root, known)
+        return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
+
+    def __enter__(self) -> PlacedStart:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+class PlacedRun:
+    """A run that waits in the engine's queue or goes on on a node."""
+
+    def __init__(self, folder: RunFolder, known: Submitted, hooks: Hooks, queue: ClusterQueue, clock: Clock) -> None:
+        self._folder, self._hooks, self._clock = folder, hooks, clock
+        self._job, self._since = known.job or known.name, parse_rfc3339(known.since)
+        self._queue, self._engine = queue, queue.engine
+        self._looked_s = float("-inf")
+        self._seen: EngineJob | None = None
+        self._gone_s: float | None = None
+        self._asked: str | None = None
+        self._asked_s = 0.0
+        self._told = False
+        self._progress = b""
+        self._waits: RunProgress | None = None
+
+    def stop(self) -> None:
+        """Ask for the end of the run, as interrupted, without waiting for it."""
+        self._ask("interrupted")
+
+    def wait(self) -> Execution:
+        """Hand on the log until the run has ended; return what it came to.
+
+        Raises:
+            LeftRunningError: the hooks said to leave it.
+            SandboxUnavailableError: the node could not give the sandbox; nothing was started.
+            InfrastructureError: it never began: the engine refused, ended or forgot it, or it waited too long.
+        """
+        with self._folder.log.open("rb") as log:
+            while True:
+                over = self._is_over()
+                self._feed(log)
+                if over:
+                    return self._came_to()
+                asked = self._hooks.should_stop()
+                if asked == "left":
+                    raise LeftRunningError("the run goes on without this runner")
+                if asked is not None:
+                    self._ask(asked)
+                self._insist()
+                self._clock.sleep(_TICK_S)
+
+    def _feed(self, log: BinaryIO) -> None:
+        facts = self._folder.facts()
+        if not self._told and facts is not None:
+            self._told = True
+            self._hooks.on_started(facts.pid, facts.started, facts.marker)
+        while block := log.read(_READ_BYTES):
+            self._hooks.on_log(block)
+        if (said := self._folder.progress()) != self._progress:
+            self._progress = said
+            with suppress(StrictJsonError, pydantic.ValidationError):  # torn: the next look finds it whole
+                self._hooks.on_progress(RunProgress.parse(said))
+
+    def _is_over(self) -> bool:
+        """Whether nothing more will come: the end is written down, or the engine has ended the job some time ago."""
+        if self._folder.taken():
+            self._gone_s = None
+            return False
+        if self._folder.kept() is not None:
+            return True
+        self._look()
+        if self._gone_s is None:
+            return False
+        return self._clock.steady_s() - self._gone_s >= self._queue.settle_s
+
+    def _look(self) -> None:
+        """Ask the engine now and then; while it does not answer, nothing follows from that."""
+        now_s = self._clock.steady_s()
+        if now_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        try:
+            seen = self._engine.look(self._job)
+        except InfrastructureError:
+            return
+        self._seen = seen or self._seen
+        if seen is None or seen.state == "ended":
+            self._gone_s = self._gone_s or now_s
+            return
+        self._gone_s = None
+        if seen.state == "queued" and self._folder.facts() is None:
+            self._tell(seen)
+            if (self._clock.now() - self._since).total_seconds() > self._queue.longest_wait_s:
+                self._ask("waited")
+
+    def _tell(self, seen: EngineJob) -> None:
+        """Say where it waits, each time that changed."""
+        place = "" if seen.place is None else f"{_ordinal(seen.place[0])} of {seen.place[1]}"
+        words = ", ".join(filter(None, (seen.reason or seen.word.lower(), place)))
+        waits = RunProgress(step="queue", number=0, steps=0, waits=f"queued on {self._engine.name}: {words}")
+        if waits != self._waits:
+            self._waits = waits
+            self._hooks.on_progress(waits)
+
+    def _ask(self, ending: str) -> None:
+        """Ask for the end: of the job while it waits, of the run as its folder says, and by a signal."""
+        if self._asked is not None:
+            return
+        self._asked, self._asked_s = ending, self._clock.steady_s()
+        with suppress(InfrastructureError):  # it does not answer: the folder says it, and it is said again
+            self._engine.end(self._job, queued_only=True)
+        if ending != "waited":
+            self._folder.stop("cancelled" if ending == "cancelled" else "interrupted")
+            with suppress(InfrastructureError):
+                self._engine.ask_to_end(self._job)
+        self._looked_s = float("-inf")
+
+    def _insist(self) -> None:
+        """End the job by the engine where asking did not end it."""
+        job = self._folder.job()
+        grace_s = _INSIST_S + (0.0 if job is None else job.spec.limits.grace_s)
+        if self._asked is None or self._clock.steady_s() - self._asked_s < grace_s:
+            return
+        began = self._told or self._folder.facts() is not None
+        if self._asked == "waited" and began:
+            self._asked = None  # it began while it was told to end for waiting: it goes on
+            return
+        self._asked_s = self._clock.steady_s()
+        with suppress(InfrastructureError):
+            self._engine.end(self._job)
+
+    def _came_to(self) -> Execution:
+        """Return what the folder says the run came to.
+
+        Raises:
+            InfrastructureError: nothing of it ever ran.
+        """
+        if self._folder.facts() is None and self._folder.kept() is None:
+            return self._never_began()
+        found = came_to(self._folder, self._clock)
+        found = found if found.host is not None else replace(found, host=node_of(self._folder.root))
+        if self._asked == "cancelled" and found.ending == "interrupted":
+            return replace(found, ending="cancelled")  # the signal was seen before the byte
+        if found.ending == "killed" and self._folder.kept() is None:
+            return replace(found, ending="interrupted", message=f"its job ended without a result: {self._why()}")
+        return found
+
+    def _never_began(self) -> Execution:
+        if self._asked == "waited":
+            waited = f"waited {self._queue.longest_wait_s:.0f} s in the queue of {self._engine.name}"
+            raise InfrastructureError(f"{waited}, the owner's longest: {self._why()}", remedy="send it again later")
+        if self._asked is not None:
+            return not_begun(self._folder, self._clock, self._asked, f"ended while it was {self._why()}")
+        raise InfrastructureError(f"{self._engine.name} ended its job before it began: {self._why()}{self._printed()}")
+
+    def _why(self) -> str:
+        seen = self._seen
+        if seen is None:
+            return f"job {self._job} is not known any more"
+        return f"job {self._job}, {seen.word}" + (f" ({seen.reason})" if seen.reason else "")
+
+    def _printed(self) -> str:
+        """Return the last line that the job printed, which is why a node could not run it."""
+        with suppress(OSError):
+            lines = (self._folder.root / "engine.log").read_text("utf-8", "replace").strip().splitlines()
+            return f": {lines[-1]}" if lines else ""
+        return ""
+
+
+def find_again(folder: RunFolder, hooks: Hooks, queue: ClusterQueue, clock: Clock) -> Execution | PlacedRun | None:
+    """Return what a run came to, the run if it may go on, None if nothing was submitted for it.
+
+    Raises:
+        SandboxUnavailableError, InfrastructureError: as `PlacedRun.wait`, or the engine does not answer.
+    """
+    known = load_submitted(folder.root)
+    if known is None or folder.job() is None:
+        return None
+    job = known.job
+    kept = None if folder.taken() else folder.kept()
+    if kept is not None and kept.execution is not None:
+        return kept.execution
+    if job is None:
+        found = queue.engine.find(known.name)
+        if found is None and folder.facts() is None and folder.kept() is None and not folder.taken():
+            return None
+        known = known.evolve(job=known.name if found is None else found.id)
+        save_submitted(folder.root, known)
+    return PlacedRun(folder, known, hooks, queue, clock)
+
+
+def not_begun(folder: RunFolder, clock: Clock, ending: str, message: str) -> Execution:
+    """Return the end of a run that was ended while it waited."""
+    from bridge.executor.sandbox.confinement import nothing
+
+    return Execution(
+        ok=True,
+        ending="cancelled" if ending == "cancelled" else "interrupted",
+        program_exit=None,
+        message=message,
+        commands=(),
+        limits_hit=(),
+        sandbox=nothing("nothing was started"),
+        telemetry=None,
+        sample_marks=(),
+        sample_marks_dropped=0,
+        outputs=(),
+        reports={},
+        log=folder.log.read_bytes(),
+        log_truncated_bytes=0,
+        redactions=0,
+        wall_s=0.0,
+        ended=rfc3339(clock.now()),
+    )
+
+
+def _ordinal(number: int) -> str:
+    tens = {1: "st", 2: "nd", 3: "rd"} if number % 100 not in {11, 12, 13} else {}
+    return f"{number}{tens.get(number % 10, 'th')}"

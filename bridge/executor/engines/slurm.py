@@ -1,0 +1,193 @@
+"""Slurm as an engine: sbatch, squeue, scancel and scontrol, through the process door.
+
+Knows Slurm's words and options (22.05 and later), and nothing about runs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from bridge.errors import InfrastructureError
+from bridge.executor.engines.interface import EngineJob, JobNeeds
+from bridge.system.clock import Clock
+from bridge.system.process import Completed, run
+
+_CALL_S: Final = 30.0
+_FRESH_S: Final = 1.0  # one listing serves all runs for so long
+_OUTPUT_MAX_BYTES: Final = 16 << 20
+_FORMAT: Final = "%i|%j|%T|%r"
+_RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
+_QUEUED: Final = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING", "REVOKED"}
+)
+_KNOWN: Final = ("SLURM_CONF", "PATH", "HOME")  # of our environment, what Slurm's commands see
+_TAKEN: Final = re.compile(rb"ProctrackType\s*=\s*(\S+)")
+
+
+@dataclass(frozen=True)
+class SlurmOptions:
+    """What of a job the owner decides; None leaves it to Slurm.
+
+    Attributes:
+        partition, account, qos: where it is queued and who is charged.
+        cpus: processors of a run.
+        memory, gres: as Slurm writes them, such as ``8G`` and ``gpu:1``.
+    """
+
+    partition: str | None = None
+    account: str | None = None
+    qos: str | None = None
+    cpus: int | None = None
+    memory: str | None = None
+    gres: str | None = None
+
+    def words(self) -> list[str]:
+        """Return them as options of sbatch."""
+        given = {
+            "partition": self.partition,
+            "account": self.account,
+            "qos": self.qos,
+            "cpus-per-task": self.cpus,
+            "mem": self.memory,
+            "gres": self.gres,
+        }
+        return [f"--{name}={value}" for name, value in given.items() if value is not None]
+
+
+class SlurmEngine:
+    """Implements `bridge.executor.engines.interface.ClusterEngine`; one for all runs of a runner.
+
+    Args:
+        options: what the owner decides about every job.
+        clock: says how old the listing is.
+    """
+
+    name = "slurm"
+
+    def __init__(self, options: SlurmOptions, clock: Clock) -> None:
+        self._options, self._clock = options, clock
+        self._lock = threading.Lock()
+        self._listed_s = float("-inf")
+        self._jobs: dict[str, EngineJob] = {}
+        self._names: dict[str, str] = {}
+
+    def check(self) -> str | None:
+        """Return why a job that leaves processes behind would keep them; None where Slurm holds jobs in a cgroup.
+
+        Raises:
+            InfrastructureError: Slurm does not answer.
+        """
+        found = _TAKEN.search(self._call(["scontrol", "show", "config"]).stdout)
+        how = "unknown" if found is None else found[1].decode("ascii", "replace")
+        if how == "proctrack/cgroup":
+            return None
+        return f"Slurm finds the processes of a job by {how}, so only a sandbox ends what leaves its session"
+
+    def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
+        """Queue a command; see the interface. Nothing of our environment goes along."""
+        if os.geteuid() == 0:
+            raise InfrastructureError(
+                "a runner that is root submits nothing: its jobs would be root on the nodes",
+                remedy="run it as a user of its own, the same on every node",
+            )
+        minutes = int(needs.wall_s // 60) + 1
+        words = [
+            "sbatch", "--parsable", f"--job-name={name}", "--no-requeue", f"--time={minutes}", "--chdir=/",
+            f"--output={output}", "--open-mode=append", "--export=PATH=/usr/bin:/bin", "--ntasks=1",
+            *self._options.words(),
+        ]  # fmt: skip
+        if needs.constraints:
+            words.append(f"--constraint={'&'.join(needs.constraints)}")
+        done = self._call(words, f"#!/bin/sh\nexec {shlex.join(argv)}\n".encode())
+        job = done.stdout.decode("ascii", "replace").strip().partition(";")[0]
+        if not job.isdigit():
+            raise InfrastructureError(f"sbatch answered {job[:80]!r} instead of a job's number")
+        with self._lock:
+            self._listed_s = float("-inf")  # so that nobody takes it for a job that is forgotten
+        return job
+
+    def find(self, name: str) -> EngineJob | None:
+        """Return the job of a name; see the interface."""
+        with self._lock:
+            self._listed_s = float("-inf")
+            self._list()
+            return self._jobs.get(self._names.get(name, ""))
+
+    def look(self, job: str) -> EngineJob | None:
+        """Return a job as it stands; see the interface."""
+        with self._lock:
+            if self._clock.steady_s() - self._listed_s > _FRESH_S:
+                self._list()
+            return self._jobs.get(job)
+
+    def ask_to_end(self, job: str) -> None:
+        """Send TERM to the job's own process; see the interface."""
+        self._cancel("--signal=TERM", "--batch", job)
+
+    def end(self, job: str, *, queued_only: bool = False) -> None:
+        """Cancel a job; see the interface."""
+        self._cancel(*(["--state=PENDING"] if queued_only else []), job)
+
+    def _cancel(self, *words: str) -> None:
+        done = self._tried(["scancel", *words])
+        if not done.ok and b"Invalid job id" not in done.stderr and b"already completed" not in done.stderr:
+            raise _failed(done)
+
+    def _list(self) -> None:
+        """Read all jobs of the partition that Slurm shows us, those that wait in the order in which they will start.
+
+        Raises:
+            InfrastructureError: Slurm does not answer.
+        """
+        where = [] if self._options.partition is None else [f"--partition={self._options.partition}"]
+        words = ["squeue", "--noheader", "--states=all", "--sort=-p,i", f"--format={_FORMAT}", *where]
+        jobs, names, waiting = {}, {}, []
+        for line in self._call(words).stdout.decode("utf-8", "replace").splitlines():
+            job, name, word, reason = (*line.split("|"), "", "", "")[:4]
+            jobs[job], names[name] = EngineJob(job, _state(word), word, _reason(reason)), job
+            if word == "PENDING":
+                waiting.append(job)
+        for place, job in enumerate(waiting, 1):
+            seen = jobs[job]
+            jobs[job] = EngineJob(job, seen.state, seen.word, seen.reason, (place, len(waiting)))
+        self._jobs, self._names, self._listed_s = jobs, names, self._clock.steady_s()
+
+    def _call(self, argv: Sequence[str], data: bytes | None = None) -> Completed:
+        done = self._tried(argv, data)
+        if not done.ok:
+            raise _failed(done)
+        return done
+
+    def _tried(self, argv: Sequence[str], data: bytes | None = None) -> Completed:
+        environment = {name: os.environ[name] for name in _KNOWN if name in os.environ}
+        program = shutil.which(argv[0])
+        if program is None:
+            raise InfrastructureError(
+                f"there is no {argv[0]} here", remedy="install Slurm's commands on the runner's machine"
+            )
+        return run(
+            [program, *argv[1:]], env=environment, timeout_s=_CALL_S, input=data, max_output_bytes=_OUTPUT_MAX_BYTES
+        )
+
+
+def _failed(done: Completed) -> InfrastructureError:
+    """Return the error of a call, in Slurm's own words: what a job asked for and no node has, for instance."""
+    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    why = "did not answer in time" if done.timed_out else said[-1] if said else f"exit code {done.exit_code}"
+    return InfrastructureError(f"{Path(done.argv[0]).name}: {why}", remedy="sinfo; kakeya-runner doctor")
+
+
+def _state(word: str) -> Literal["queued", "running", "ended"]:
+    return "running" if word in _RUNNING else "queued" if word in _QUEUED else "ended"
+
+
+def _reason(text: str) -> str:
+    return "" if text in {"None", "(null)"} else text

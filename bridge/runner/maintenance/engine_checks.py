@@ -1,0 +1,54 @@
+"""Check what a cluster needs of this runner: an engine that answers, and a state folder that its nodes share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from bridge.diagnostics import Check
+from bridge.errors import InfrastructureError
+from bridge.executor.engines.interface import ClusterEngine
+from bridge.executor.engines.probe import ask_node
+from bridge.system.clock import Clock
+
+PATIENCE_S: Final = 120.0
+_SHARE: Final = "give --state a folder that every node has at the same path, of the same user, with locks"
+
+
+def check_engine(
+    engine: ClusterEngine, state: Path, python: str, clock: Clock, patience_s: float = PATIENCE_S
+) -> Iterator[Check]:
+    """Yield whether the engine answers, what it does not hold together, and what a node sees of the state folder."""
+    name = engine.name
+    try:
+        loose = engine.check()
+    except InfrastructureError as error:
+        yield Check(name, "fail", error.message, error.remedy)
+        return
+    if loose is None:
+        yield Check(name, "ok", "answers, and holds the processes of a job together")
+    else:
+        yield Check(name, "ok", f"answers; {loose}: runs without a sandbox are refused")
+    if os.geteuid() == 0:
+        yield Check(name, "fail", "this runner is root, and its jobs would be", "run it as a user of its own")
+        return
+
+    def argv(folder: Path) -> tuple[str, ...]:
+        return (python, "-I", "-m", "bridge.cli.host.main", "supervise", "--probe", str(folder))
+
+    try:
+        found = ask_node(engine, state, argv, clock, patience_s=patience_s)
+    except InfrastructureError as error:
+        yield Check("shared folder", "fail", f"{state}: {error.message}", error.remedy or _SHARE)
+        return
+    except OSError as error:
+        yield Check("shared folder", "fail", f"{state}: {error.strerror}", _SHARE)
+        return
+    wrong = found.problems()
+    where = f"{state} on node {found.answer.node}, {found.waited_s:.0f} s after it was asked"
+    if wrong:
+        yield Check("shared folder", "fail", f"{where}: {'; '.join(wrong)}", _SHARE)
+    else:
+        yield Check("shared folder", "ok", f"written here, read there, and back: {where}")
