@@ -6,6 +6,7 @@ from benchmarks.areas import AREAS
 from benchmarks.show import (
     bus,
     claim_runs,
+    clusters,
     distributed,
     engine_drafting,
     engine_folders,
@@ -32,6 +33,7 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "workloads": workloads.LINES,
     "front-door": front_door.LINES,
     "distributed": distributed.LINES,
+    "clusters": clusters.LINES,
     "hardware": hardware.LINES,
     "restoration": restoration.LINES,
     "engine": (*engine_folders.LINES, *engine_models.LINES, *engine_drafting.LINES),

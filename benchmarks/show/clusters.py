@@ -1,0 +1,108 @@
+"""What the issue on clusters promises to show."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from benchmarks.show.line import Line
+from benchmarks.studies import slurm_runs
+from benchmarks.studies.report import report_of
+
+STUDIES = "make studies AREA=clusters"
+TESTS = "python -m pytest -q tests/conformance/executor"
+EPHEMERAL = "python -m pytest -q tests/integration/runner/test_once_ephemeral.py"
+
+
+def _rows(kind: str) -> list[dict[str, Any]]:
+    """Return the rows of the newest entry of each case of a kind."""
+    newest = {entry["case"]: entry for entry in report_of("clusters", slurm_runs.STUDY.name).entries()}
+    return [row for case, entry in newest.items() if case.split()[0] == kind for row in entry["rows"]]
+
+
+def _whole() -> str | None:
+    newest = {entry["case"]: entry["rows"] for entry in report_of("clusters", slurm_runs.STUDY.name).entries()}
+    here, there = newest.get("whole local"), newest.get("whole slurm")
+    if not here or not there:
+        return None
+    same = all((a["reason"], a["decision"], a["rules"]) == (b["reason"], b["decision"], b["rules"])
+               for a, b in zip(here, there, strict=True))  # fmt: skip
+    return f"{len(there)} runs on Slurm, verdict {'the same' if same else 'another'} as local; Ray: not built"
+
+
+def _ended(kind: str, count: int) -> str | None:
+    rows = _rows(kind)
+    if not rows:
+        return None
+    left, once = sum(row["survivors"] for row in rows), sum(row["starts"] == 1 for row in rows)
+    return f"{left} survivors, {once} of {len(rows)} begun once; {len(rows)} of {count} cases, Slurm"
+
+
+def _many() -> str | None:
+    rows = _rows("many")
+    if not rows:
+        return None
+    row = rows[-1]
+    return (
+        f"{row['ended']} of {row['sent']} ended, {row['started_once']} begun once, at most {row['most_at_once']} on "
+        f"{row['slots']} slots, out of order by {row['most_places_out_of_order']} at most"
+    )
+
+
+def _killed() -> str | None:
+    rows = _rows("kill")
+    if not rows:
+        return None
+    lost, repeated = sum(row["lost"] for row in rows), sum(row["starts"] != 1 for row in rows)
+    followed = sum(row["followed"] for row in rows)
+    return f"{lost} lost, {repeated} repeated, {followed} re-attached; {len(rows)} of {slurm_runs.KILLS} moments"
+
+
+def _fault(*names: str) -> str | None:
+    rows = {row["case"]: row for row in _rows("fault") if row["case"] in names}
+    if not rows:
+        return None
+    return "; ".join(
+        f"{name}: {row['reason']}, begun {row['starts']}, {row['survivors']} left" for name, row in rows.items()
+    )
+
+
+def _spread() -> str | None:
+    rows = _rows("spread")
+    if not rows:
+        return None
+    nodes = sorted({row["ran_on"] for row in rows if row.get("ran_on")})
+    return f"{len(rows)} requests over {', '.join(nodes)}"
+
+
+def _fault_line(text: str, *names: str) -> Line:
+    return Line(text, STUDIES, partial(_fault, *names))
+
+
+LINES = (
+    Line("whole request → result over a git remote on each engine, gate verdict the same as local", STUDIES, _whole),
+    Line("overhead over the engine's own `srun true` ≤ 1.0 s + the sandbox trial once a node", STUDIES),
+    Line("timeout, cancel, double fork, setsid, SIGTERM ignored: 0 survivors", STUDIES, partial(_ended, "hostile", 5)),
+    Line("limits and redaction identical", TESTS),
+    Line("200 requests on 2 nodes' worth of slots: none lost, none twice, order and capacity kept", STUDIES, _many),
+    Line("runner killed -9 at 20 random moments: re-attached, 0 lost, 0 repeated", STUDIES, _killed),
+    _fault_line("slurmctld stopped and started mid-run", "controller-restarted"),
+    _fault_line("node down", "node-killed"),
+    _fault_line("job requeued: attempt counted, never two results", "requeued"),
+    _fault_line("scancel from outside", "scancel-queued", "scancel-running"),
+    _fault_line("engine unreachable at submit", "controller-away-at-submit"),
+    Line("disk full on the shared folder", STUDIES),
+    _fault_line("SIGKILL of the node process under linuxproc", "supervisor-killed"),
+    _fault_line("unknown label", "no-node-has-it"),
+    _fault_line("longest wait reached", "longest-wait"),
+    _fault_line("cancelled while queued, its place shown before", "cancelled-while-queued"),
+    Line("engine says done and no result is there: interrupted", TESTS),
+    Line("kill between submit and journal", TESTS),
+    Line("engine that forgot the job: the folder decides", TESTS),
+    Line("everything submitted as an unprivileged user", STUDIES),
+    Line("a sweep of 24 requests spreads over the nodes", STUDIES, _spread),
+    Line("rows of a sweep carry node and host class; a workload and k3-fused on a labelled node", STUDIES),
+    Line("`once --ephemeral` leaves nothing, killed or not", EPHEMERAL),
+    Line("Ray in a venv of its own", STUDIES),
+    Line("a page that says when which is right", "docs/guides/clusters.md"),
+)
