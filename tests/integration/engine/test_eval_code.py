@@ -40,9 +40,33 @@ def refusals(out: Path) -> list[str]:
     return [message for message in found if not message.startswith("G5-")]
 
 
-def test_a_smoke_run_is_a_report_the_gate_does_not_refuse(root: Path, run_environment: Path) -> None:
-    report = measure(root, run_environment)
+def test_a_smoke_run_is_a_report_the_gate_does_not_refuse_and_its_marks_name_every_sample_in_order(
+    root: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setenv("KAKEYA_SAMPLE_PIPE", str(writing))
+    lines: list[bytes] = []
+    with os.fdopen(reading, "rb") as stream:
+        reader = threading.Thread(target=lambda: lines.extend(stream))
+        reader.start()
+        try:
+            report = measure(root, run_environment)
+        finally:
+            # The reader ends at the end of the stream only: without this a failing run would be waited for for ever.
+            os.close(writing)
+            reader.join()
     assert refusals(run_environment) == []
+    holds_two_equal_arms(report)
+    plan, *marks = [json.loads(line) for line in lines]
+    samples = sorted((row["order_index"], row) for arm in report["arms"] for row in arm["samples"])
+    assert (plan["event"], plan["samples"]) == ("plan", len(samples))
+    assert [mark["event"] for mark in marks] == ["start", "first_token", "end"] * len(samples)
+    assert [mark["sample"] for mark in marks[::3]] == [row["id"] for _, row in samples]
+    assert [mark["token_digest"] for mark in marks[2::3]] == [row["token_digest"] for _, row in samples]
+    assert max(map(len, lines)) <= 512
+
+
+def holds_two_equal_arms(report: dict[str, Any]) -> None:
     by_name = {arm["name"]: arm for arm in report["arms"]}
     assert [(arm["role"], len(arm["samples"])) for arm in report["arms"]] == [("baseline", 7), ("candidate", 7)]
     assert by_name["autoregressive"]["code_path"] == "mlx_lm.generate:generate_step"
@@ -58,30 +82,6 @@ def test_a_smoke_run_is_a_report_the_gate_does_not_refuse(root: Path, run_enviro
     assert not warm & measured
     assert report["config"]["block_size"] == 4
     assert [claim["id"] for claim in report["claims"]] == ["decode_speedup"]
-
-
-def test_marks_on_the_pipe_name_every_sample_in_order(
-    root: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reading, writing = os.pipe()
-    monkeypatch.setenv("KAKEYA_SAMPLE_PIPE", str(writing))
-    lines: list[bytes] = []
-    with os.fdopen(reading, "rb") as stream:
-        reader = threading.Thread(target=lambda: lines.extend(stream))
-        reader.start()
-        try:
-            report = measure(root, run_environment)
-        finally:
-            # The reader ends at the end of the stream only: without this a failing run would be waited for for ever.
-            os.close(writing)
-            reader.join()
-    plan, *marks = [json.loads(line) for line in lines]
-    samples = sorted((row["order_index"], row) for arm in report["arms"] for row in arm["samples"])
-    assert (plan["event"], plan["samples"]) == ("plan", len(samples))
-    assert [mark["event"] for mark in marks] == ["start", "first_token", "end"] * len(samples)
-    assert [mark["sample"] for mark in marks[::3]] == [row["id"] for _, row in samples]
-    assert [mark["token_digest"] for mark in marks[2::3]] == [row["token_digest"] for _, row in samples]
-    assert max(map(len, lines)) <= 512
 
 
 def test_launches_are_parts_of_one_report_at_the_depth_that_the_first_one_proposes(
