@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final
 
 import numpy as np
-from scipy.signal import lfilter
+import scipy
 
 from benchmarks.simulation.campaign import rates
 from benchmarks.simulation.noises import Array
@@ -35,7 +35,7 @@ def persisting(rho: float, sd: float, rng: np.random.Generator, runs: int) -> Ro
     def logs() -> Array:
         drawn = rng.normal(0.0, sd * math.sqrt(1.0 - rho * rho), (runs, MODELS.most))
         drawn[:, 0] = rng.normal(0.0, sd, runs)
-        found: Array = lfilter([1.0], [1.0, -rho], drawn, axis=1) + rng.normal(0.0, WITHIN, drawn.shape)
+        found: Array = scipy.signal.lfilter([1.0], [1.0, -rho], drawn, axis=1) + rng.normal(0.0, WITHIN, drawn.shape)
         return found
 
     first, second = stopped(MODELS, logs()), stopped(MODELS, logs())

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 import numpy as np
-from scipy.signal import lfilter
+import scipy
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Order = Literal["turns", "whole"]
@@ -48,7 +48,9 @@ class Autoregressive:
         drawn = rng.standard_normal((runs, count), dtype=np.float32)
         drawn *= np.float32(self.sd * math.sqrt(1.0 - self.rho * self.rho))
         drawn[:, 0] = rng.standard_normal(runs) * self.sd
-        return lfilter([1.0], [1.0, -self.rho], drawn, axis=1).astype(np.float32) + _jitter(runs, count, rng)
+        return scipy.signal.lfilter([1.0], [1.0, -self.rho], drawn, axis=1).astype(np.float32) + _jitter(
+            runs, count, rng
+        )
 
 
 @dataclass(frozen=True)

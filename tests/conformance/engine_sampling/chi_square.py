@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy import stats
+import scipy
 
 ALPHA = 0.001
 """Chance that a right implementation fails the whole family."""
@@ -16,11 +16,11 @@ def draws_needed(categories: int, total_variation: float, tests: int, power: flo
     strictest level that Holm's procedure asks of one test is ALPHA / tests.
     """
     freedom = categories - 1
-    critical = stats.chi2.isf(ALPHA / tests, freedom)
+    critical = scipy.stats.chi2.isf(ALPHA / tests, freedom)
     low, high = 1.0, 1e4
     for _ in range(80):
         middle = (low + high) / 2
-        low, high = (low, middle) if stats.ncx2.sf(critical, freedom, middle) >= power else (middle, high)
+        low, high = (low, middle) if scipy.stats.ncx2.sf(critical, freedom, middle) >= power else (middle, high)
     return int(np.ceil(high / (2 * total_variation) ** 2))
 
 
@@ -31,7 +31,7 @@ def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
     kept = expected > 0
     if kept.sum() == 1:
         return 1.0
-    return float(stats.chisquare(counts[kept], expected[kept] / expected[kept].sum() * counts.sum()).pvalue)
+    return float(scipy.stats.chisquare(counts[kept], expected[kept] / expected[kept].sum() * counts.sum()).pvalue)
 
 
 def rejected(p_values: dict[str, float]) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from bridge.gate import MeasuredRun, compare
 from bridge.gate.comparability import NEVER_CITABLE
@@ -103,7 +103,7 @@ def test_the_ratio_and_its_interval_are_the_delta_method_with_scipys_t():
     keys = list(ours)
     a, b = np.array([ours[k] for k in keys]), np.array([theirs[k] for k in keys])
     residual = a / a.mean() - b / b.mean()
-    half = stats.t.ppf(0.975, len(keys) - 1) * residual.std(ddof=1) / math.sqrt(len(keys))
+    half = scipy.stats.t.ppf(0.975, len(keys) - 1) * residual.std(ddof=1) / math.sqrt(len(keys))
     assert decode.value == pytest.approx(a.sum() / b.sum())
     assert decode.interval == pytest.approx((decode.value * math.exp(-half), decode.value * math.exp(half)))
 
@@ -152,7 +152,7 @@ def test_lost_needles_are_bounded_by_tango():
     assert recall.value == pytest.approx(-9 / 60)
     assert (recall.detail["lost"], recall.detail["gained"], recall.detail["preserved"]) == (9, 0, False)
     # For one-sided discordance Tango's restricted estimate is in closed form: the bound solves a quadratic.
-    z, bound = stats.norm.ppf(0.95), recall.interval[0]
+    z, bound = scipy.stats.norm.ppf(0.95), recall.interval[0]
     score = (-9 - 60 * bound) / math.sqrt(60 * (2 * _restricted(0, 9, 60, bound) + bound * (1 - bound)))
     assert score == pytest.approx(z, abs=1e-6)
 

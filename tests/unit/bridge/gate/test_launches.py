@@ -6,7 +6,7 @@ import math
 import re
 
 import pytest
-from scipy import stats
+import scipy
 
 from bridge import strictjson
 from bridge.gate import MeasuredRun, compare, judge
@@ -47,7 +47,7 @@ def test_the_ratio_is_the_supervisors_over_launches_and_its_interval_is_students
     case = launched(honest("claim"), scattered(8))
     verdict = judged(case)
     claim, logs = speed(verdict), logs_of(case)
-    low, high = stats.t.interval(0.96, 7, loc=sum(logs) / 8, scale=stats.sem(logs))
+    low, high = scipy.stats.t.interval(0.96, 7, loc=sum(logs) / 8, scale=scipy.stats.sem(logs))
     assert claim.interval == pytest.approx((math.exp(low), math.exp(high)))
     assert (claim.n, claim.detail["over"], claim.detail["looks"]) == (8, "launches", 1)
     assert claim.wording.startswith("decode faster: 1.3")

@@ -7,9 +7,9 @@ import random
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import optimize, stats
 
 from bridge.gate.stats.binomial import paired_difference_lower, rate_lower, rate_upper, sign_test
 from bridge.gate.stats.multiple import holm
@@ -22,21 +22,21 @@ from bridge.launches.distributions import beta_cdf, beta_quantile, t_cdf, t_quan
 @given(st.floats(0.001, 0.999), st.floats(0.5, 200), st.floats(0.5, 200))
 @settings(max_examples=60, deadline=None)
 def test_beta_functions_equal_scipys(x, a, b):
-    assert beta_cdf(x, a, b) == pytest.approx(stats.beta.cdf(x, a, b), abs=1e-10)
-    assert beta_quantile(x, a, b) == pytest.approx(stats.beta.ppf(x, a, b), rel=1e-6, abs=1e-9)
+    assert beta_cdf(x, a, b) == pytest.approx(scipy.stats.beta.cdf(x, a, b), abs=1e-10)
+    assert beta_quantile(x, a, b) == pytest.approx(scipy.stats.beta.ppf(x, a, b), rel=1e-6, abs=1e-9)
 
 
 @given(st.floats(0.001, 0.999), st.integers(1, 300))
 @settings(max_examples=60, deadline=None)
 def test_students_t_equals_scipys(p, df):
-    assert t_quantile(p, df) == pytest.approx(stats.t.ppf(p, df), rel=1e-8, abs=1e-8)
-    assert t_cdf(stats.t.ppf(p, df), df) == pytest.approx(p, abs=1e-10)
+    assert t_quantile(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-8, abs=1e-8)
+    assert t_cdf(scipy.stats.t.ppf(p, df), df) == pytest.approx(p, abs=1e-10)
 
 
 @pytest.mark.parametrize("values", [[1, 2, 3, 4, 5, 6], [-1, 2, 3, -4, 5, 6, 7, 8], [-1] * 9 + [2, 3]])
 def test_the_sign_test_equals_scipys(values):
     more = sum(value > 0 for value in values)
-    assert sign_test(values) == pytest.approx(stats.binomtest(more, len(values)).pvalue)
+    assert sign_test(values) == pytest.approx(scipy.stats.binomtest(more, len(values)).pvalue)
     assert sign_test([0.0] * 5 + [1.0]) == 1.0
 
 
@@ -86,8 +86,8 @@ def test_a_common_factor_moves_the_ratio_by_itself(n, factor, rng):
 @settings(max_examples=50, deadline=None)
 def test_clopper_pearson_equals_scipys_exact_interval(n, data):
     successes = data.draw(st.integers(0, n))
-    low = stats.binomtest(successes, n, alternative="greater").proportion_ci(0.95, "exact").low
-    high = stats.binomtest(successes, n, alternative="less").proportion_ci(0.95, "exact").high
+    low = scipy.stats.binomtest(successes, n, alternative="greater").proportion_ci(0.95, "exact").low
+    high = scipy.stats.binomtest(successes, n, alternative="less").proportion_ci(0.95, "exact").high
     assert rate_lower(successes, n, 0.95) == pytest.approx(low, abs=1e-8)
     assert rate_upper(successes, n, 0.95) == pytest.approx(high, abs=1e-8)
 
@@ -110,17 +110,17 @@ def _score_bound(gained, lost, n, z):
             return -(gained * math.log(p) + lost * math.log(q) + (n - gained - lost) * math.log(rest))
 
         low, high = max(1e-12, -difference + 1e-12), (1 - difference) / 2 - 1e-12
-        q = optimize.minimize_scalar(negative, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x
+        q = scipy.optimize.minimize_scalar(negative, bounds=(low, high), method="bounded", options={"xatol": 1e-12}).x
         variance = n * (2 * q + difference - difference**2)
         return (gained - lost - n * difference) / math.sqrt(variance) - z
 
-    return optimize.brentq(statistic, -0.9, (gained - lost) / n - 1e-9)
+    return scipy.optimize.brentq(statistic, -0.9, (gained - lost) / n - 1e-9)
 
 
 @pytest.mark.parametrize(("gained", "lost", "n"), [(1, 1, 125), (3, 3, 150), (6, 6, 200), (2, 5, 80), (4, 1, 60)])
 def test_tangos_bound_equals_a_numeric_likelihood(gained, lost, n):
     ours = paired_difference_lower(gained, lost, n, 0.95)
-    assert ours == pytest.approx(_score_bound(gained, lost, n, stats.norm.ppf(0.95)), abs=1e-4)
+    assert ours == pytest.approx(_score_bound(gained, lost, n, scipy.stats.norm.ppf(0.95)), abs=1e-4)
 
 
 def test_tangos_published_example():
@@ -138,7 +138,7 @@ def test_a_line_equals_scipys():
     rng = np.random.default_rng(3)
     x = list(np.linspace(0, 1, 40))
     y = list(0.3 * np.array(x) + rng.normal(0, 0.2, 40))
-    ours, theirs = line(x, y), stats.linregress(x, y)
+    ours, theirs = line(x, y), scipy.stats.linregress(x, y)
     assert (ours.slope, ours.error) == pytest.approx((theirs.slope, theirs.stderr))
     assert ours.p_value == pytest.approx(theirs.pvalue)
 
@@ -146,7 +146,7 @@ def test_a_line_equals_scipys():
 def test_the_robust_spread_equals_scipys():
     first, second = _data(5, 41, 0.2)
     logs = np.log(np.array(first) / np.array(second))
-    assert robust_log_spread(first, second) == pytest.approx(stats.median_abs_deviation(logs) * 1.4826)
+    assert robust_log_spread(first, second) == pytest.approx(scipy.stats.median_abs_deviation(logs) * 1.4826)
     assert largest_ratio([1.0, 6.0], [2.0, 3.0]) == 2.0
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from bridge.launches.attempts import ShownInterval, corrected_confidence, count_looks, too_many_unseen, weaker
 from bridge.launches.checks import HANDICAP_MOST, handicap, is_clock, mean_interval, solo_disagrees
@@ -32,7 +32,7 @@ def test_solo_stretches_disagree_only_where_their_whole_interval_is_beyond_ten_p
 
 def test_the_interval_of_a_mean_equals_scipys():
     values = [0.1, 0.4, 0.2, 0.35]
-    low, high = stats.t.interval(0.95, 3, loc=np.mean(values), scale=stats.sem(values))
+    low, high = scipy.stats.t.interval(0.95, 3, loc=np.mean(values), scale=scipy.stats.sem(values))
     found = mean_interval(values)
     assert (found.low, found.high) == pytest.approx((low, high))
 
@@ -74,7 +74,7 @@ def test_three_runs_that_differ_become_the_units_and_two_widen_the_interval():
     pooled = pool(runs, 5)
     means = [np.mean([one.log_ratio for one in run]) for run in runs]
     assert (pooled.unit, pooled.df) == ("sitting", 2)
-    assert pooled.error == pytest.approx(stats.sem(means))
+    assert pooled.error == pytest.approx(scipy.stats.sem(means))
     two = pool(runs[:2], 5)
     assert two.unit == "launch"
     assert two.error > 2 * over_launches(runs[0], 5).error
@@ -84,7 +84,7 @@ def test_the_test_of_equal_sittings_equals_scipys():
     rng = np.random.default_rng(8)
     for shift in (0.0, 0.01, 0.02, 0.03):
         runs = [sitting(rng, 0.0, 0.02), sitting(rng, shift, 0.02), sitting(rng, 2 * shift, 0.02, 12)]
-        p = stats.f_oneway(*[[one.log_ratio for one in run] for run in runs]).pvalue
+        p = scipy.stats.f_oneway(*[[one.log_ratio for one in run] for run in runs]).pvalue
         assert (pool(runs).unit == "sitting") == (p < 0.05)
 
 

@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from bridge.launches.estimate import Launch, over_launches, prompts_like_these, rotations
 
@@ -20,10 +20,10 @@ def launches(logs, blocks=1):
 def test_the_interval_is_students_at_98_per_cent_a_side():
     logs = np.random.default_rng(1).normal(0.1, 0.03, 9)
     found = over_launches(launches(logs))
-    low, high = stats.t.interval(0.96, 8, loc=logs.mean(), scale=stats.sem(logs))
+    low, high = scipy.stats.t.interval(0.96, 8, loc=logs.mean(), scale=scipy.stats.sem(logs))
     assert found.interval() == pytest.approx((math.exp(low), math.exp(high)))
     assert (found.sd, found.df, found.launches) == (pytest.approx(logs.std(ddof=1)), 8, 9)
-    assert found.half_width(4) == pytest.approx(stats.t.ppf(1 - 0.02 / 4, 8) * stats.sem(logs))
+    assert found.half_width(4) == pytest.approx(scipy.stats.t.ppf(1 - 0.02 / 4, 8) * scipy.stats.sem(logs))
 
 
 def test_what_the_blocks_differ_by_is_removed_as_a_linear_model_does():

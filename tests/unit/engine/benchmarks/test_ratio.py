@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from bridge.gate.stats.ratio import paired_ratio as gate_ratio
 from engine.errors import UsageError
@@ -14,7 +14,7 @@ from engine.measurement.ratio import paired_ratio, t_quantile
 @given(st.sampled_from([0.6, 0.9, 0.95, 0.975, 0.995]), st.integers(1, 200))
 @settings(max_examples=80, deadline=None)
 def test_t_quantiles_are_those_of_scipy(level: float, freedom: int) -> None:
-    assert t_quantile(level, freedom) == pytest.approx(stats.t.ppf(level, freedom), rel=1e-8)
+    assert t_quantile(level, freedom) == pytest.approx(scipy.stats.t.ppf(level, freedom), rel=1e-8)
 
 
 def test_the_interval_is_the_one_the_gate_computes() -> None:
@@ -34,8 +34,8 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
         slow = prompts * 1.25 * generator.lognormal(sigma=0.1, size=12)
         found = paired_ratio(slow.tolist(), prompts.tolist())
         held += found.low <= 1.25 * float(np.exp(0.005)) <= found.high
-    assert stats.binom.sf(held - 1, 400, 0.95) > 1e-3
-    assert stats.binom.cdf(held, 400, 0.95) > 1e-3
+    assert scipy.stats.binom.sf(held - 1, 400, 0.95) > 1e-3
+    assert scipy.stats.binom.cdf(held, 400, 0.95) > 1e-3
 
 
 @pytest.mark.parametrize(
