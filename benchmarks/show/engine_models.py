@@ -39,9 +39,10 @@ def state_cost() -> str | None:
 
 
 def dispatch() -> str | None:
-    """Return operations a step and its time over the roofline at the longest draft, by backend."""
+    """Return operations a step and its time over the roofline at the longest draft, by backend and way."""
     said = [
-        f"{row['case']} {row['operations']} operations, {row['over_roofline']:.1f} times reading the weights"
+        f"{row['case'].partition(',')[0]}{', ' + row['way'] if 'way' in row else ''} {row['operations']} operations, "
+        f"{row['over_roofline']:.1f} times reading the weights"
         for row in rows("dispatch")
         if row["drafted"] == max(DRAFTED)
     ]

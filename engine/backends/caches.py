@@ -21,7 +21,7 @@ class LayerRows(ABC):
         self.sink = sink
         self._grow_rows = grow_rows
         self._store = store
-        self._length = 0
+        self._length = self._base = self._floor = 0
 
     @property
     def length(self) -> int:
@@ -70,6 +70,29 @@ class LayerRows(ABC):
         """
         self.crop(length)
 
+    @property
+    def plain(self) -> bool:
+        """Whether rows are stored as attention sees them."""
+        return self._store.plain
+
+    def lend(self, rows: int) -> tuple[int, tuple[Array, ...]]:
+        """Return the position of the buffers' first row, and both buffers with room for ``rows`` more rows."""
+        self._make_room(rows, self._store.buffers())
+        return self._base, tuple(self._store.buffers())
+
+    def take_back(self, buffers: tuple[Array, ...], rows: int) -> None:
+        """Go on with buffers into which ``rows`` more rows were written."""
+        self._store.replace(buffers)
+        self._floor, self._length = self._length, self._length + rows
+
+    def blank(self, length: int) -> None:
+        """Write zeros over the rows of positions >= ``length``, which are about to be forgotten."""
+        self._store.blank(length - self._base, self._length - self._base)
+
+    @abstractmethod
+    def _make_room(self, rows: int, like: list[Array]) -> int:
+        """Let ``rows`` more rows fit and return the physical row of the oldest one they may see."""
+
     def update_and_fetch(self, keys: Array, values: Array) -> Rows:
         """Append rows, under the name that mlx-lm's attention modules call."""
         return self.append(keys, values)
@@ -90,11 +113,17 @@ class FullRows(LayerRows):
         """Append rows and return those the new queries may attend to, oldest first."""
         begin, end = self._length, self._length + int(keys.shape[2])
         parts = self._store.encode(keys, values)
-        if end > self._store.capacity:
-            self._store.move(parts, 0, begin, -(-end // self._grow_rows) * self._grow_rows)
+        first = self._make_room(end - begin, parts)
         self._store.write(parts, begin, end)
-        first, self._length = self._oldest_visible(), end
+        self._length = end
         return self._store.rows(first, end)
+
+    def _make_room(self, rows: int, like: list[Array]) -> int:
+        """Let ``rows`` more rows fit and return the oldest one they may see."""
+        end = self._length + rows
+        if end > self._store.capacity:
+            self._store.move(like, 0, self._length, -(-end // self._grow_rows) * self._grow_rows)
+        return self._oldest_visible()
 
     def check_crop(self, length: int) -> None:
         """Check that a crop to ``length`` can be had; any earlier one is exact because every row is kept.
@@ -130,8 +159,6 @@ class WindowRows(LayerRows):
         super().__init__(store, window, grow_rows, sink)
         self._reach = window - 1
         self.slack_rows = slack_rows
-        self._base = 0
-        self._floor = 0
         self._begin = 0
 
     def begin(self, position: int) -> None:

@@ -134,6 +134,20 @@ class RowStore:
         for buffer, part in zip(self._parts, parts, strict=True):
             buffer[:, :, begin:end] = part
 
+    @property
+    def plain(self) -> bool:
+        """Whether rows are stored as they are, one array a side."""
+        return self._codec is None
+
+    def replace(self, parts: Sequence[Array]) -> None:
+        """Go on with other buffers of as many rows."""
+        self._parts = list(parts)
+
+    def blank(self, begin: int, end: int) -> None:
+        """Write zeros into rows [begin, end)."""
+        for buffer in self._parts:
+            buffer[:, :, begin:end] = 0
+
     def rows(self, begin: int, end: int) -> Rows:
         """Return keys and values of rows [begin, end): views of the buffers where rows are stored as they are."""
         if self._codec is None:

@@ -11,7 +11,7 @@ Shapes: S rows, D hidden size, E values of a head, K captured layers, V vocabula
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mlx.core as mx
@@ -75,24 +75,35 @@ class Decoder:
 
         The layer before the first, ``EMBEDDED``, puts out what the first is given.
         """
-        ids, rows = ids_S[None], ids_S.shape[0]
+        masks = self._masks(caches, ids_S.shape[0])
+        return self.layers(ids_S, caches, capture, lambda index, hidden: self._mask(index, hidden, caches, masks))
+
+    def layers(
+        self, ids_S: mx.array, held: tuple[Any, ...], capture: tuple[int, ...], mask: Callable[[int, mx.array], Any]
+    ) -> tuple[mx.array, Any]:
+        """Run every layer over ``held``, which keeps its rows or state; ``mask`` is asked with a layer and its input.
+
+        Returns what ``forward`` does.
+        """
+        ids = ids_S[None]
         raw = self.text.embed_tokens(ids)
         hidden = raw if self._scale is None else raw * self._scale
-        # Any: a layer that attends keeps rows, never a state.
-        held: tuple[Any, ...] = caches
-        masks = self._masks(caches, rows)
-        run = self._run_sharing(ids, raw, hidden, caches) if hasattr(self.text, "previous_kvs") else None
+        run = self._run_sharing(ids, raw, hidden, held) if hasattr(self.text, "previous_kvs") else None
         captured: list[mx.array] = [hidden] if EMBEDDED in capture else []
         for index, (layer, kind) in enumerate(zip(self.text.layers, self.structure.kinds, strict=True)):
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, held[index])
             elif run is not None:
-                hidden = run(index, hidden, self._mask(index, hidden, caches, masks))
+                hidden = run(index, hidden, mask(index, hidden))
             else:
-                hidden = layer(hidden, self._mask(index, hidden, caches, masks), held[index])
+                hidden = layer(hidden, mask(index, hidden), held[index])
             if index in capture:
                 captured.append(hidden)
         return self.text.norm(hidden), mx.concatenate(captured, axis=-1)[0] if captured else None
+
+    def source(self, layer: int) -> int:
+        """Return the layer whose rows a layer attends to."""
+        return self._sources[layer]
 
     def project(self, layer: int, hidden_SD: mx.array) -> Rows:
         """Return the keys and values that a layer makes of its input, neither normed nor rotated ``[S, heads * E]``."""
@@ -158,7 +169,7 @@ class Decoder:
         like = self.embed(mx.array([0]))
         return mx.array(like.shape[-1] ** 0.5, mx.bfloat16).astype(like.dtype)
 
-    def _run_sharing(self, ids: mx.array, raw: mx.array, hidden: mx.array, caches: Caches) -> Any:
+    def _run_sharing(self, ids: mx.array, raw: mx.array, hidden: mx.array, caches: tuple[Any, ...]) -> Any:
         """Return how to run one of Gemma 4's layers: it may have an input of its own, or an earlier layer's rows."""
         text, count = self.text, len(self.text.layers)
         extra: list[Any] = [None] * count

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import mlx.core as mx
 
+from engine.backends.caches import LayerRows
 from engine.backends.evicting import PageCounts
 from engine.backends.layers import close_all, crop_all, held_rows, page_counts, watch
 from engine.backends.mlx.accept import predictions, read
 from engine.backends.mlx.caches import GROW_ROWS
+from engine.backends.mlx.models.compiled import CompiledSteps, lending, sound_rows
 from engine.backends.mlx.models.decoder import Weights
 from engine.backends.mlx.rows import LIBRARY, squared
 from engine.backends.rows import stored_errors
@@ -25,9 +28,14 @@ class MlxSequence:
     """Caches and capture of one request."""
 
     def __init__(
-        self, target: Weights, capture: tuple[int, ...], layout: CacheLayout, restorer: Restorer | None = None
+        self,
+        target: Weights,
+        capture: tuple[int, ...],
+        layout: CacheLayout,
+        restorer: Restorer | None = None,
+        steps: CompiledSteps | None = None,
     ) -> None:
-        """Begin with empty caches; ``restorer`` makes rows again where the layout says so.
+        """Begin with empty caches; ``restorer`` makes rows again where the layout says so, ``steps`` replays forwards.
 
         Raises:
             UsageError: If the target cannot have the layout, or nothing restores what it evicts.
@@ -40,6 +48,8 @@ class MlxSequence:
         self._chunk_rows = None if self.latents is None else layout.window
         read = () if self.latents is None else self.latents.restorer.capture
         self._reads = tuple(sorted({*capture, *read}))
+        self.steps = steps if self.latents is None and lending(self.caches) else None
+        self._sound: mx.array | None = None
 
     @property
     def length(self) -> int:
@@ -86,7 +96,10 @@ class MlxSequence:
             ids = mx.concatenate([mx.array([bonus], draft.tokens.dtype), draft.tokens])
         else:
             ids = mx.array([bonus, *draft.tokens], mx.int32)
-        return self._forward(ids)
+        forward = self._forward(ids)
+        if self._sound is not None:
+            mx.async_eval(forward.logits, self._sound)
+        return forward
 
     def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
         """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
@@ -114,6 +127,13 @@ class MlxSequence:
 
     def crop(self, length: int) -> None:
         """Crop every cache, or none of them."""
+        sound, self._sound = self._sound, None
+        finite: Any = [] if sound is None or length == self.length else sound.tolist()
+        if not all(finite):
+            # A replayed step multiplies rows that it must not see by zero, which leaves a number that is none.
+            for cache in self.caches:
+                if isinstance(cache, LayerRows):
+                    cache.blank(length)
         crop_all(self.caches, length)
 
     def rewind(self, length: int) -> None:
@@ -150,9 +170,15 @@ class MlxSequence:
         return stored_errors(held_rows(self.caches), layout, LIBRARY, squared)
 
     def _forward(self, ids: mx.array) -> Forward:
-        start = self.length
-        hidden, features = self._run(ids, self.capture)
-        return Forward(self.target.family.head(hidden[0]), features, start, ids.shape[0])
+        start, steps = self.length, self.steps
+        stepped = None if steps is None else steps.forward(ids, self.caches, self.capture)
+        if stepped is None:
+            hidden, features = self._run(ids, self.capture)
+            logits = self.target.family.head(hidden[0])
+            self._sound = None if steps is None else sound_rows(hidden[0])
+        else:
+            logits, features, self._sound = stepped
+        return Forward(logits, features, start, ids.shape[0])
 
     def _run(self, ids: mx.array, capture: tuple[int, ...]) -> tuple[mx.array, mx.array | None]:
         """Append rows; return the normed output and the captured states, None where none are wanted."""
@@ -170,5 +196,5 @@ class MlxSequence:
         """Start one forward; return it and what to read: the next id and its min-entropy."""
         forward = self._forward(ids)
         answer = list(predictions(forward.logits))
-        mx.async_eval(*answer)
+        mx.async_eval(*answer, *([] if self._sound is None else [self._sound]))
         return forward, answer

@@ -1,0 +1,61 @@
+"""Tracing without fusing, where MLX would compile each fused kernel with a C++ compiler.
+
+On a CPU MLX writes every fused kernel out as C++ and runs the system's compiler on it: seconds for the kernels of a
+step, spent again by every process that has a temporary folder of its own. Its Python package cannot turn that off
+alone, so the setting of the shared object that is loaded is called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+
+_SET_MODE = "_ZN3mlx4core16set_compile_modeENS0_11CompileModeE"
+_WITHOUT_FUSING, _FULL = 2, 3
+"""Of MLX's ``CompileMode``."""
+
+
+class Unfused:
+    """While it is entered, functions are traced without fusing on a CPU; elsewhere it changes nothing.
+
+    The setting is the whole process's: fusing comes back when the last thread has left.
+    """
+
+    _lock = threading.Lock()
+    _inside = 0
+
+    def __init__(self) -> None:
+        self._set_mode = _setter() if mx.default_device() == mx.Device(mx.cpu) else None
+
+    def __enter__(self) -> None:
+        """Turn fusing off."""
+        self._count(1)
+
+    def __exit__(self, *_: object) -> None:
+        """Turn fusing on again."""
+        self._count(-1)
+
+    def _count(self, added: int) -> None:
+        if self._set_mode is None:
+            return
+        with Unfused._lock:
+            Unfused._inside += added
+            self._set_mode(_WITHOUT_FUSING if Unfused._inside else _FULL)
+
+
+def _setter() -> Callable[[int], None] | None:
+    """Return MLX's setting, None where it has none or nothing is to be compiled at all."""
+    library = Path(str(mx.__file__)).parent / "lib" / "libmlx.so"
+    if os.environ.get("MLX_DISABLE_COMPILE") or not library.is_file():
+        return None
+    # It is loaded already; PyDLL keeps the interpreter's lock, since the call takes no time.
+    found: Any = getattr(ctypes.PyDLL(str(library)), _SET_MODE, None)
+    if found is not None:
+        found.argtypes, found.restype = [ctypes.c_int], None
+    return found

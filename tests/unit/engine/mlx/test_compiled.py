@@ -1,0 +1,95 @@
+"""A replayed step computes what a step built anew does, in the same buffers, past windows and behind rejected rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
+pytest.importorskip("torch", reason="the checkpoints are written with torch")
+
+from engine.backends.mlx.fusing import Unfused  # noqa: E402
+from engine.loading import load_backend  # noqa: E402
+from engine.structure.layout import CacheLayout  # noqa: E402
+from engine.types import Draft  # noqa: E402
+from tests.fakes import tiny_families  # noqa: E402
+
+IDS = tuple(5 + (index * 7) % (tiny_families.VOCAB - 5) for index in range(400))
+BLOCKS = ((4, 2), (4, 4), (4, 1), (1, 1), (1, 1), (4, 3))
+"""Rows of a block, and how many of them stay: each size comes more than once, so that it is replayed."""
+
+
+class Counted:
+    """Compiled steps that count how many forwards they ran."""
+
+    def __init__(self, steps: Any) -> None:
+        self.steps, self.ran = steps, 0
+
+    def forward(self, *arguments: Any) -> Any:
+        found = self.steps.forward(*arguments)
+        self.ran += found is not None
+        return found
+
+
+@pytest.fixture(scope="module", params=["qwen3", "gemma3_text", "gpt_oss"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tiny_families.write_family(tmp_path_factory.mktemp("target"), request.param)
+    return load_backend("mlx").load_target(folder)
+
+
+def opened(target: Any, prompt: int, layout: CacheLayout) -> Any:
+    sequence = target.open((0, 1), layout)
+    for _ in sequence.prefill(IDS[:prompt], 64):
+        pass
+    return sequence
+
+
+def block(position: int, rows: int) -> tuple[int, Draft]:
+    return IDS[position], Draft(IDS[position + 1 : position + rows], rows - 1)
+
+
+@pytest.mark.parametrize("layout", [CacheLayout.NATIVE, CacheLayout.FULL])
+def test_a_replayed_block_is_the_one_built_anew(target: Any, layout: CacheLayout) -> None:
+    prompt = 248
+    built, replayed = opened(target, prompt, layout), opened(target, prompt, layout)
+    built.steps, replayed.steps = None, Counted(replayed.steps)
+    position = prompt
+    for rows, kept in BLOCKS * 3:
+        forwards = [sequence.forward_block(*block(position, rows)) for sequence in (built, replayed)]
+        for one, other in (
+            (forwards[0].logits, forwards[1].logits),
+            (forwards[0].features, forwards[1].features),
+        ):
+            assert mx.allclose(one, other, rtol=1e-4, atol=1e-4).item()
+        position += kept
+        for sequence in (built, replayed):
+            sequence.crop(position)
+        assert built.measured_bytes() == replayed.measured_bytes()
+    assert replayed.steps.ran >= 2 * len(BLOCKS)
+
+
+def test_what_a_rejected_row_left_behind_is_never_seen(tmp_path: Path) -> None:
+    target, broken = load_backend("mlx").load_target(tiny_families.write_family(tmp_path, "qwen3")), IDS[60]
+    target.family.text.embed_tokens.weight[broken] = float("nan")
+    sequence, clean = opened(target, 40, CacheLayout.NATIVE), opened(target, 40, CacheLayout.NATIVE)
+    sequence.steps = counted = Counted(sequence.steps)
+    for position in range(40, 44):
+        bad = sequence.forward_block(IDS[position], Draft((broken, 7, 9), 3))
+        assert not mx.isfinite(bad.logits[1:]).any().item()
+        sequence.crop(position)
+        found, expected = (each.forward_block(IDS[position], Draft()).logits for each in (sequence, clean))
+        assert mx.allclose(found, expected, rtol=1e-4, atol=1e-4).item()
+    assert counted.ran >= 6
+
+
+def test_threads_that_trace_at_once_leave_fusing_off_until_the_last_is_done() -> None:
+    first, second, heard = Unfused(), Unfused(), []
+    for each in (first, second):
+        each._set_mode = heard.append
+    with first:
+        with second:
+            pass
+        assert len(set(heard)) == 1
+    assert len(set(heard)) == 2
