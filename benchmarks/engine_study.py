@@ -50,7 +50,7 @@ STUDIES = {
     "compare-mlx-gemma4": [*COMPARE, "--backend", "mlx", "--depths", "3,7,auto"],
     "compare-torch-gemma4": [*COMPARE, "--backend", "torch", "--depths", "3,7,auto"],
     "compare-mlx-qwen3": [*COMPARE_QWEN3, "--backend", "mlx", "--prompts", "30"],
-    "compare-torch-qwen3": [*COMPARE_QWEN3, "--backend", "torch", "--prompts", "12"],
+    "compare-torch-qwen3": [*COMPARE_QWEN3, "--backend", "torch", "--prompts", "30"],
     "controller-torch": [
         "controller", "--backend", "torch", "--prompts", "30", "--max-new", "512", "--worlds", "useless,long,turning",
     ],
