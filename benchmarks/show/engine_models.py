@@ -72,7 +72,9 @@ LINES = (
         "python -m benchmarks.engine_study",
         beside_libraries,
     ),
-    Line("time per step over the roofline and operations a step, as they are now", STUDIES, dispatch),
+    Line(
+        "time per step over the roofline and operations a step, before (built anew) and after (replayed)", STUDIES, dispatch
+    ),
     Line("hybrids: cost of exact rollback measured", STUDIES, state_cost),
     Line(
         "random-weight folders in the published layouts of 15 targets and drafters: open, chat and generate on both "
