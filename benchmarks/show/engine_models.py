@@ -73,7 +73,9 @@ LINES = (
         beside_libraries,
     ),
     Line(
-        "time per step over the roofline and operations a step, before (built anew) and after (replayed)", STUDIES, dispatch
+        "time per step over the roofline and operations a step, before (built anew) and after (replayed)",
+        STUDIES,
+        dispatch,
     ),
     Line("hybrids: cost of exact rollback measured", STUDIES, state_cost),
     Line(
