@@ -133,3 +133,48 @@ def _oid(data: bytes) -> str:
     if _OID.fullmatch(text) is None:
         raise ObjectFormatError(f"no object id: {text[:70]!r}")
     return text
+
+
+def patched(base: bytes, delta: bytes, max_bytes: int) -> bytes | None:
+    """Apply a delta of a pack to its base (gitformat-pack(5), "Deltified representation").
+
+    Args:
+        base: the object that it was made from.
+        delta: orders to copy pieces of the base, and bytes of its own.
+        max_bytes: the most that may come out.
+
+    Returns:
+        The object; None where the delta is broken, or makes more.
+
+    Raises:
+        IndexError: it ends in the middle of an order.
+    """
+    (before, at), made = _delta_size(delta, 0), bytearray()
+    after, at = _delta_size(delta, at)
+    if before != len(base) or after > max_bytes:
+        return None
+    while at < len(delta):
+        order, at = delta[at], at + 1
+        if order & 128:
+            numbers = [0] * 7  # of the four bytes of an offset and the three of a size, those that are not 0
+            for place in range(7):
+                if order >> place & 1:
+                    numbers[place], at = delta[at], at + 1
+            begin = int.from_bytes(numbers[:4], "little")
+            made += base[begin : begin + (int.from_bytes(numbers[4:], "little") or 1 << 16)]
+        else:
+            made += delta[at : at + order]
+            at += order or len(delta)
+        if len(made) > after:
+            return None
+    return bytes(made) if len(made) == after else None
+
+
+def _delta_size(delta: bytes, at: int) -> tuple[int, int]:
+    """Return a size at the beginning of a delta, and where it goes on."""
+    size = shift = 0
+    while True:
+        size |= (delta[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+        if not delta[at - 1] & 128:
+            return size, at

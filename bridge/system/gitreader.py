@@ -1,6 +1,6 @@
-"""Read objects of a repository within bounds: without a process where they are loose or packed whole, else from git.
+"""Read objects of a repository within bounds: without a process where they are loose or packed, else from git.
 
-A packed delta is read by git's object server. Knows nothing about where a repository comes from.
+A large or deep packed delta is read by git's object server. Knows nothing about where a repository comes from.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from bridge.errors import GitError
 from bridge.limits import GIT_LOCAL_WALL_S
 from bridge.system.git import Process, end, kill
-from bridge.system.gitobjects import Kind
+from bridge.system.gitobjects import Kind, patched
 
 # gitformat-pack(5). An index: a magic number, the version, 256 counts by first byte, then the sorted names. An entry of
 # a pack: its kind and its size in as many bytes as that takes, then deflated content.
@@ -25,7 +25,12 @@ _INDEX_HEAD: Final = b"\xfftOc\x00\x00\x00\x02"
 _NAMES_AT: Final = len(_INDEX_HEAD) + 4 * 256
 _LARGE_OFFSET: Final = 1 << 31
 _KINDS: Final[Mapping[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
-_ENTRY_HEAD_MAX_BYTES: Final = 16
+# A delta has a kind of its own: its base lies so many bytes before it, or has a name.
+_BY_OFFSET, _BY_NAME = 6, 7
+_NAME_BYTES: Final = 20
+_DELTA_MAX_BYTES: Final = 1 << 20  # of a delta and of what it is applied to
+_DELTAS_MAX_COUNT: Final = 50  # in a row, as git packs by default
+_ENTRY_HEAD_MAX_BYTES: Final = 48  # kind and size, and of a delta its base
 _PIECE_BYTES: Final = 64 * 1024
 
 
@@ -58,7 +63,7 @@ class ObjectSource(Protocol):
 
 
 class Packs:
-    """The packs in a folder of objects, read by their indexes: what is no delta needs no process."""
+    """The packs in a folder of objects, read by their indexes."""
 
     def __init__(self, objects: Path) -> None:
         self._folder = objects / "pack"
@@ -69,11 +74,11 @@ class Packs:
         return True if any(told) else None if None in told else False
 
     def read(self, oid: str, max_bytes: int) -> tuple[Kind, int, bytes] | None:
-        """Return kind, size and up to `max_bytes` of an object; None where it is a delta or in no pack."""
+        """Return kind, size and up to `max_bytes` of an object; None where it takes git to read it, or in no pack."""
         for index in self._indexes():
             offset = _place(index, bytes.fromhex(oid))
             if offset:
-                return _entry(index.removesuffix(".idx") + ".pack", offset, max_bytes)
+                return _entry(index, offset, max_bytes)
         return None
 
     def _indexes(self) -> list[str]:
@@ -114,28 +119,76 @@ def _place(index: str, name: bytes) -> int | None:
     return 0
 
 
-def _entry(pack: str, offset: int, max_bytes: int) -> tuple[Kind, int, bytes] | None:
-    """Return kind, size and the first bytes of what a pack holds at a place; None for a delta and what is broken."""
+def _entry(index: str, offset: int, max_bytes: int) -> tuple[Kind, int, bytes] | None:
+    """Return kind, size and the first bytes of what a pack holds at a place; None for what takes git, or is broken."""
+    deltas: list[bytes] = []
     try:
-        with _opened(pack) as descriptor:
-            head = os.pread(descriptor, _ENTRY_HEAD_MAX_BYTES, offset)
-            kind = _KINDS.get(head[0] >> 4 & 7)
-            size, shift, at = head[0] & 15, 4, 1
-            while head[at - 1] & 128:
-                size |= (head[at] & 127) << shift
-                shift, at = shift + 7, at + 1
-            if kind is None:
-                return None
-            wanted = min(size, max_bytes)
-            unpacker, content, place = zlib.decompressobj(), b"", offset + at
-            while len(content) < wanted and (piece := os.pread(descriptor, _PIECE_BYTES, place)):
-                place += len(piece)
-                content += unpacker.decompress(piece, wanted - len(content))
-                while unpacker.unconsumed_tail and len(content) < wanted:
-                    content += unpacker.decompress(unpacker.unconsumed_tail, wanted - len(content))
+        with _opened(index.removesuffix(".idx") + ".pack") as descriptor:
+            while len(deltas) <= _DELTAS_MAX_COUNT:
+                head = os.pread(descriptor, _ENTRY_HEAD_MAX_BYTES, offset)
+                number, (size, at) = head[0] >> 4 & 7, _entry_size(head)
+                if (kind := _KINDS.get(number)) is not None:
+                    bound = _DELTA_MAX_BYTES if deltas else max_bytes
+                    content = _inflated(descriptor, offset + at, min(size, bound))
+                    return _applied(kind, size, content, deltas, max_bytes)
+                base, at = _base(index, head, number, offset, at)
+                delta = _inflated(descriptor, offset + at, size) if base and size <= _DELTA_MAX_BYTES else None
+                if delta is None:
+                    return None
+                deltas.append(delta)
+                offset = base
     except (OSError, IndexError, zlib.error):
         return None
-    return (kind, size, content) if len(content) == wanted else None
+    return None
+
+
+def _entry_size(head: bytes) -> tuple[int, int]:
+    """Return the size in the head of an entry, and where the head goes on."""
+    size, shift, at = head[0] & 15, 4, 1
+    while head[at - 1] & 128:
+        size |= (head[at] & 127) << shift
+        shift, at = shift + 7, at + 1
+    return size, at
+
+
+def _base(index: str, head: bytes, number: int, offset: int, at: int) -> tuple[int, int]:
+    """Return where the base of a delta lies in the pack, 0 where that cannot be told, and where the head goes on."""
+    if number == _BY_NAME:
+        return _place(index, head[at : at + _NAME_BYTES]) or 0, at + _NAME_BYTES
+    if number != _BY_OFFSET:
+        return 0, at
+    back = head[at] & 127
+    while head[at] & 128:
+        at += 1
+        back = (back + 1 << 7) | (head[at] & 127)
+    return offset - back if 0 < back < offset else 0, at + 1
+
+
+def _inflated(descriptor: int, place: int, wanted: int) -> bytes | None:
+    """Return the first bytes of what is deflated at a place of a file; None where there are fewer."""
+    unpacker, content = zlib.decompressobj(), b""
+    while len(content) < wanted and (piece := os.pread(descriptor, _PIECE_BYTES, place)):
+        place += len(piece)
+        content += unpacker.decompress(piece, wanted - len(content))
+        while unpacker.unconsumed_tail and len(content) < wanted:
+            content += unpacker.decompress(unpacker.unconsumed_tail, wanted - len(content))
+    return content if len(content) == wanted else None
+
+
+def _applied(
+    kind: Kind, size: int, content: bytes | None, deltas: list[bytes], max_bytes: int
+) -> tuple[Kind, int, bytes] | None:
+    """Return an object after its deltas, the last of the list first; None where one is broken or too much comes out."""
+    if content is None or (deltas and size > len(content)):
+        return None
+    for delta in reversed(deltas):
+        made = patched(content, delta, _DELTA_MAX_BYTES)
+        if made is None:
+            return None
+        content = made
+    if deltas and len(content) > max_bytes:
+        return None
+    return kind, len(content) if deltas else size, content
 
 
 class ObjectReader:

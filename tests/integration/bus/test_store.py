@@ -243,19 +243,35 @@ def test_a_damaged_object_of_the_users_clone_is_an_error_and_never_half_an_objec
         reader.read(oid, "blob", 10**6)
 
 
-@pytest.mark.parametrize("deltas", [False, True])
-def test_what_is_packed_whole_is_read_without_a_process(store: GitStore, tmp_path: Path, deltas: bool) -> None:
-    text = "".join(f"line {number}\n" for number in range(2000))
-    made = [blob(f"{text}{number}".encode()) for number in range(8)] + [blob(b"")]
+DELTAS = "--depth=3"
+
+
+@pytest.mark.parametrize(
+    ("packed", "lines", "asks_git"),
+    [
+        (("--depth=0",), 2000, False),
+        ((DELTAS,), 2000, False),
+        ((DELTAS, "--delta-base-offset"), 2000, False),
+        ((DELTAS,), 100_000, True),
+    ],
+)
+def test_what_is_packed_is_read_without_a_process_unless_it_is_a_large_delta(
+    store: GitStore, tmp_path: Path, packed: tuple[str, ...], lines: int, asks_git: bool
+) -> None:
+    text = "".join(f"line {number}\n" for number in range(lines))
+    made = [blob(f"{number}{text}{'x' * number}{number}".encode()) for number in range(8)] + [blob(b"")]
     store.write(made)
     control = tmp_path / "state" / "control.git"
     listed = "".join(f"{one.oid}\n" for one in made).encode()
-    argv = ["git", "pack-objects", f"--depth={int(deltas)}", "objects/pack/pack"]
+    argv = ["git", "pack-objects", *packed, "objects/pack/pack"]
     subprocess.run(argv, cwd=control, input=listed, capture_output=True, check=True)
     git("prune-packed", cwd=control)
     with store.reader() as reader:
-        assert [reader.read(one.oid, "blob", 10**6) for one in made] == [one.data for one in made]
-        assert (reader._reader._process is not None) is deltas
+        assert [reader.read(one.oid, "blob", 10**7) for one in made] == [one.data for one in made]
+        assert (reader._reader._process is not None) is asks_git
+        for one in made[:-1]:
+            with pytest.raises(ObjectBoundError):
+                reader.read(one.oid, "blob", len(one.data) - 1)
     assert store._missing({"here": made[3].oid, "not": "0" * 40}) == {"not": "0" * 40}
 
 
