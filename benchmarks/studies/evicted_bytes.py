@@ -19,7 +19,7 @@ from engine.types import Draft
 
 BACKENDS = ("torch", "mlx")
 TARGETS = ("kakeya-tiny-qwen3", "kakeya-tiny-gemma4")
-CONTEXTS = (1024, 2048, 4096, 8192)
+CONTEXTS = (1024, 2048, 4096, 8192, 32768)
 POSITIONS = 32768 + 64
 STEPS, ROWS, CHUNK = 4, 8, 512
 DRAFTER_CONTEXT = 256

@@ -2,13 +2,15 @@
 
 The context is forwarded with the layout itself, so that features and rows are those of the bounded run. The question
 comes behind it, its answer with it in one block: an answer is right when every token of it is the most likely one
-after those before, which is what greedy decoding gives. Contexts are of held-out files and words.
+after those before, which is what greedy decoding gives. Contexts are of held-out files and words. With ``alpha`` a row
+lies so far of the way from the exact one to the one that is made: where recall halves, the error is too large.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from benchmarks.studies.study import Row, Study
 from engine.checkpoint import ASSETS
 from engine.loading import load_backend
 from engine.restoration.episodes import Episode, Episodes
+from engine.restoration.restorers import LayerInputs, full_layers
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import read_tokenizer
 from engine.training.corpus import read_corpus, word_pool
@@ -30,13 +33,15 @@ BOUNDED = "sink4+window64"
 UNFITTED = ("native", BOUNDED, f"{BOUNDED}+exact3", f"{BOUNDED}+exact5")
 SHIPPED = f"{BOUNDED}+ftheta64, as shipped"
 RANKS = (192, 64, 32, 16)
+ALPHAS = (0.25, 0.5, 0.75)
 
 
 def cases() -> Sequence[str]:
-    """Return layouts without an f_theta, then every rank, input and seed, then those trained end to end."""
+    """Return layouts without an f_theta, then every rank, input and seed, then mixed ones and those trained further."""
     fitted = [f"{BOUNDED}+ftheta{rank}, context, seed {seed}" for seed in SEEDS for rank in RANKS]
     fitted += [f"{BOUNDED}+ftheta64, drafter_rows, seed {seed}" for seed in SEEDS]
     fitted += [f"{BOUNDED}+exact5+ftheta32, context, seed {seed}" for seed in SEEDS]
+    fitted += [f"{BOUNDED}+ftheta16, context, alpha {alpha}, seed 1" for alpha in ALPHAS]
     fitted += [f"{BOUNDED}+ftheta32, context, {STEPS} steps, seed {seed}" for seed in SEEDS]
     return [*UNFITTED, SHIPPED, *fitted]
 
@@ -51,8 +56,10 @@ def run(case: str) -> list[Row]:
         restorer = _loaded(ASSETS / f"{TARGET}-ftheta{layout.rank}")
     elif layout.rank is not None:
         how, _, seed = rest.rpartition(", seed ")
-        name, _, steps = how.partition(", ")
-        restorer, errors = _fitted(_collected(name, int(seed)).of_rank(layout.rank), STEPS if steps else 0)
+        name, _, more = how.partition(", ")
+        restorer, errors = _fitted(_collected(name, int(seed)).of_rank(layout.rank), STEPS if "steps" in more else 0)
+        if more.startswith("alpha "):
+            restorer = _Mixed(restorer, _inputs(), float(more.removeprefix("alpha ")))
     found = [_asked(target, layout, restorer, episode) for episode in _episodes()]
     right = sum(answer for answer, _ in found)
     held = found[-1][1]
@@ -75,6 +82,51 @@ def _asked(target: Any, layout: CacheLayout, restorer: Any, episode: Episode) ->
     block = (*episode.question, *episode.answer[:-1])
     logits = sequence.forward_block(block[0], Draft(tokens=block[1:], count=len(block) - 1)).logits
     return logits[-len(episode.answer) :].argmax(dim=-1).tolist() == list(episode.answer), sequence
+
+
+@dataclass(frozen=True)
+class _Mixed:
+    """Rows part of the way from exact ones, made of the layers' inputs, to those of an f_theta."""
+
+    fitted: Any
+    exact: LayerInputs
+    alpha: float
+
+    @property
+    def settings(self) -> Any:
+        return self.fitted.settings
+
+    @property
+    def capture(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.fitted.capture, *self.exact.capture}))
+
+    def latents(self, features: Any) -> Any:
+        return _beside([self._of(self.exact, features), self.fitted.latents(self._of(self.fitted, features))])
+
+    def rows(self, layer: int, latents: Any, first: int) -> tuple[Any, Any]:
+        width = len(self.exact.capture) * self.exact.size
+        exact = self.exact.rows(layer, latents[:, :width], first)
+        made = self.fitted.rows(layer, latents[:, width:], first)
+        keys, values = (one + self.alpha * (other - one) for one, other in zip(exact, made, strict=True))
+        return keys, values
+
+    def _of(self, restorer: Any, features: Any) -> Any:
+        """Return the outputs that a restorer reads, of those of both."""
+        size = self.exact.size
+        places = [self.capture.index(layer) * size for layer in restorer.capture]
+        return _beside([features[:, place : place + size] for place in places])
+
+
+def _beside(parts: Sequence[Any]) -> Any:
+    import torch  # noqa: PLC0415 (the registry imports this module and needs no torch)
+
+    return torch.cat(list(parts), dim=-1)
+
+
+def _inputs() -> LayerInputs:
+    target = _target()
+    family = target.family
+    return LayerInputs(full_layers(family.structure), target.info.hidden_size, family.project, family.finish)
 
 
 def _loaded(folder: Path) -> Any:
