@@ -127,6 +127,17 @@ def token_digest(tokens: Sequence[int]) -> str | None:
         return None
 
 
+def answered(expected: str, text: str) -> bool:
+    """Return whether the answer's first line holds the expected value as a whole word."""
+    return expected in first_words(text)
+
+
+def first_words(text: str) -> set[str]:
+    """Return the words of a text's first line, without punctuation around them."""
+    first = text.strip().split("\n", 1)[0]
+    return {word.strip(".,;:!?'\"()") for word in first.split()}
+
+
 def loop_onset(tokens: Sequence[int]) -> int | None:
     """Return the first index from which tokens repeat, None if never.
 

@@ -7,7 +7,17 @@ from collections.abc import Iterator
 
 from bridge.gate.claims.generation import compare
 from bridge.gate.declared.views import StatedConfig
-from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, first_difference, loop_onset, token_digest
+from bridge.gate.facts.samples import (
+    Arm,
+    Sample,
+    answered,
+    arms_of,
+    by_prompt,
+    first_difference,
+    first_words,
+    loop_onset,
+    token_digest,
+)
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import ACCEPTANCE, DISTRIBUTED_E2E, INTERLEAVED, SAMPLED
 from bridge.gate.rule import report_rule
@@ -96,21 +106,11 @@ def _listed_answers(arm: Arm) -> Iterator[Violation]:
     """Yield the first answer that counts as right and names what another prompt asks for."""
     known = {sample["expected"] for sample in arm.samples if sample["expected"] is not None}
     for sample in arm.samples:
-        others = _first_words(sample["text"]) & known - {sample["expected"]} if sample["correct"] else ()
+        others = first_words(sample["text"]) & known - {sample["expected"]} if sample["correct"] else ()
         if others:
             said = f"its first line names {len(others)} answers of other prompts beside its own: a list is no answer"
             yield Violation(said, arm.pointer(sample), severity="violation", arms=(arm.name,))
             return
-
-
-def answered(expected: str, text: str) -> bool:
-    """Return whether the answer's first line holds the expected value as a whole word."""
-    return expected in _first_words(text)
-
-
-def _first_words(text: str) -> set[str]:
-    first = text.strip().split("\n", 1)[0]
-    return {word.strip(".,;:!?'\"()") for word in first.split()}
 
 
 @report_rule(

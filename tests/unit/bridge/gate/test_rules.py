@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bridge.gate import judge, rules_catalogue
+from bridge.gate.facts.samples import answered
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.judging import FINDINGS_PER_RULE_MAX, _class, _look
 from bridge.gate.rule import RegisteredRule
-from bridge.gate.rules.tokens import answered
 from bridge.records import Verdict
 from bridge.records.verdict import ClaimDecision
 from tests.corpus.gate.breaks import BREAKS, PASSES, honest
