@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from engine.backends.caches import SinkWindowRows
 from engine.backends.page_store import PageFile, PageMemory, PageStore
@@ -28,6 +29,7 @@ class PageCounts:
         rows_shown: rows that the newest append attended to, all layers with pages together.
         pool_bytes: bytes of the pools' buffers.
         index_bytes: bytes of what pages are chosen by.
+        host_bytes: held bytes in the host's memory, which no library's allocator counts: pages, or one on its way.
     """
 
     pages_moved: int = 0
@@ -35,6 +37,7 @@ class PageCounts:
     rows_shown: int = 0
     pool_bytes: int = 0
     index_bytes: int = 0
+    host_bytes: int = 0
 
     def __add__(self, other: PageCounts) -> PageCounts:
         """Return the counts of both together."""
@@ -44,11 +47,21 @@ class PageCounts:
             self.rows_shown + other.rows_shown,
             self.pool_bytes + other.pool_bytes,
             self.index_bytes + other.index_bytes,
+            self.host_bytes + other.host_bytes,
         )
+
+
+class RowMaker(Protocol):
+    """What makes rows again that nothing keeps."""
+
+    def rows(self, layer: int, begin: int, end: int) -> Rows:
+        """Make a layer's rows of positions [begin, end)."""
 
 
 class EvictingRows(SinkWindowRows):
     """Sink and newest rows in memory, older ones in pages of a store; asked with its queries before each append.
+
+    Where rows are made again there is no store: a page is made whenever one is read.
 
     A page leaves as soon as no row of the window is in it, so that what is in memory follows from the length alone.
     A crop to the start of the newest append or later never reaches into a page.
@@ -74,13 +87,18 @@ class EvictingRows(SinkWindowRows):
         self._open_store = open_store or (PageMemory if layout.host else PageFile)
         self._pages: PageStore | None = None
         self._page_shape: tuple[int, ...] = ()
+        self._maker: tuple[RowMaker, int] | None = None
         self._out = 0
         """The position from which on every row is in memory; pages hold the rows from the sink up to it."""
 
     @property
     def page_count(self) -> int:
         """How many pages have left."""
-        return 0 if self._pages is None else len(self._pages)
+        return max(0, self._out - self.sink) // self.page_rows
+
+    def restore(self, layer: int, maker: RowMaker) -> None:
+        """Take the place of a layer whose evicted rows nothing keeps."""
+        self._maker = (maker, layer)
 
     @property
     def bytes_read(self) -> int:
@@ -103,10 +121,15 @@ class EvictingRows(SinkWindowRows):
 
     def measured_bytes(self) -> int:
         """Return the bytes of all buffers; those of the store count where they are in the device's memory."""
-        counts, pages = self.counts(), 0
-        if self._pages is not None and (isinstance(self._pages, PageFile) or self._unified()):
-            pages = self._pages.memory_bytes
-        return super().measured_bytes() + counts.pool_bytes + counts.index_bytes + pages
+        counts = self.counts()
+        return super().measured_bytes() + counts.pool_bytes + counts.index_bytes + counts.host_bytes
+
+    def host_bytes(self) -> int:
+        """Return the bytes of pages in the host's memory, where that is the device's, and of a page on its way."""
+        pages = self._pages
+        if pages is None or not (isinstance(pages, PageFile) or self._unified()):
+            return 0
+        return pages.memory_bytes
 
     def close(self) -> None:
         """Let go of all pages."""
@@ -142,19 +165,27 @@ class EvictingRows(SinkWindowRows):
         end = self.sink + max(0, behind) // self.page_rows * self.page_rows
         for begin in range(max(self.sink, self._out), end, self.page_rows):
             keys, values = self._store.rows(begin - self._base, begin - self._base + self.page_rows)
-            if self._pages is None:
-                self._pages = self._open_store()
-                self._pages.claim()
-                self._page_shape = tuple(int(size) for size in keys.shape)
-            self._pages.write(self._store.library.packed(keys, values))
+            if self._maker is None:
+                self._write(keys, values)
             self._out = begin + self.page_rows
             self._evicted(keys, values)
+
+    def _write(self, keys: Array, values: Array) -> None:
+        if self._pages is None:
+            self._pages = self._open_store()
+            self._pages.claim()
+            self._page_shape = tuple(int(size) for size in keys.shape)
+        self._pages.write(self._store.library.packed(keys, values))
 
     def _evicted(self, keys: Array, values: Array) -> None:
         """Learn of a page that left."""
 
     def _page(self, number: int) -> Rows:
         """Return the rows of a page; the next reading may overwrite them."""
+        if self._maker is not None:
+            maker, layer = self._maker
+            begin = self.sink + number * self.page_rows
+            return maker.rows(layer, begin, begin + self.page_rows)
         if self._pages is None:
             raise IndexError(f"page {number}; none has left")
         return self._store.library.unpacked(self._pages.page(number), self._page_shape, self._store.buffers()[0])

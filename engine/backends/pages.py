@@ -223,6 +223,7 @@ class PagedRows(EvictingRows):
             rows_shown=self._rows_shown,
             pool_bytes=self._pool.measured_bytes(),
             index_bytes=sum(size(buffer) for buffer in self._chooser.buffers()),
+            host_bytes=self.host_bytes(),
         )
 
     def buffers(self) -> list[Array]:

@@ -68,6 +68,7 @@ class StreamedRows(EvictingRows):
             bytes_read=self.bytes_read,
             rows_shown=self._length,
             pool_bytes=0 if pool is None else pool.measured_bytes(),
+            host_bytes=self.host_bytes(),
         )
 
     def _chunks(self) -> Iterator[Chunk]:

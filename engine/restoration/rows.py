@@ -2,6 +2,7 @@
 
 Of every position a few numbers are kept for all layers together. A row behind the window is seen as it is made of
 those, in the window as it was: a rule of positions alone, so a row in a block sees what it would have seen by itself.
+Layers with pages make those that they read instead, whole, once all of their rows are behind the window.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from engine.backends.caches import LayerRows, SinkWindowRows
+from engine.backends.evicting import EvictingRows
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Array, Library, Rows, RowStore
 from engine.backends.visibility import Visibility
@@ -101,7 +103,9 @@ def restore(
     Raises:
         UsageError: If nothing restores what the layout evicts.
     """
-    layers = {index: cache for index, cache in enumerate(caches) if isinstance(cache, RestoredRows)}
+    if layout.rank is None:
+        return None
+    layers = {index: cache for index, cache in enumerate(caches) if isinstance(cache, RestoredRows | EvictingRows)}
     if not layers:
         return None
     if restorer is None or restorer.settings is not None:

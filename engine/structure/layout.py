@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.errors import UsageError
@@ -45,7 +45,8 @@ class CacheLayout:
         policy: what chooses those pages: one of ``POLICIES``, or ``attention``, which only a stream can measure.
         stream: evicted rows are read page by page for each block.
         host: evicted rows lie in the memory of the host instead of a file.
-        rank: evicted rows are restored from so many values a side; None for no restoration.
+        rank: evicted rows are made again from so many values a side, with pages those that are read; None for rows
+            that are kept or gone.
     """
 
     every_row: bool = False
@@ -123,7 +124,7 @@ class CacheLayout:
     @property
     def lossless(self) -> bool:
         """Whether decoding with it is decoding as the model defines it."""
-        return self.bits is None and (self.window is None or self.stream)
+        return self.bits is None and (self.window is None or (self.stream and self.rank is None))
 
     @property
     def evicts(self) -> bool:
@@ -198,6 +199,11 @@ class CacheLayout:
             raise UsageError(
                 f"cache layout {self}: +host says where evicted rows lie; expected +pages or +stream before"
             )
+        if self.host and self.rank is not None:
+            raise UsageError(
+                f"cache layout {self}: +host says where evicted rows lie, and with +ftheta{self.rank} they are made "
+                "again and lie nowhere; expected one of the two"
+            )
         if self.pages is None:
             return
         known = ("attention",) if self.stream else POLICIES
@@ -233,12 +239,6 @@ class CacheLayout:
             raise UsageError(f"cache layout {self}: layer {unknown[0]} is none of the full-attention layers {full}")
         if list(self.exact) == full:
             raise UsageError(f"cache layout {self} leaves no full-attention layer of {full} to bound; use native")
-        if self.rank is not None and (self.pages is not None or self.stream or self.host):
-            decoded = replace(self, rank=None)
-            raise UsageError(
-                f"cache layout {self}: +ftheta{self.rank} beside pages or a stream cannot be decoded yet; expected "
-                f"{decoded}"
-            )
 
 
 def _usual_policy(pages: bool, stream: bool) -> str:

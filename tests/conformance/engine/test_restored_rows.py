@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from engine.decoding.depth import FixedDepth
@@ -16,13 +16,13 @@ from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.errors import ModelError, UsageError
 from engine.loading import load_backend, open_engine
-from engine.restoration.canaries import canaries
+from engine.restoration.canaries import canaries, canaries_by_kind, input_restorer, scrambled
 from engine.restoration.restorers import full_widths
 from engine.restoration.rows import RestoredRows
 from engine.restoration.settings import RestorationSettings
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
-from engine.types import Draft
+from engine.types import Draft, Step
 
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")
@@ -63,13 +63,20 @@ class Loaded:
         save_file(made | tensors, folder / "model.safetensors")
         return self.backend.load_restoration(folder, self.targets[kind], self.drafters[kind])
 
-    def noisy(self, array: Any) -> Any:
-        drawn = np.random.default_rng(3).standard_normal(tuple(array.shape)).astype(np.float32)
-        if self.backend.name == "torch":
-            return torch.from_numpy(drawn)
-        import mlx.core as mx
-
-        return mx.array(drawn)
+    def decoding(
+        self,
+        kind: str,
+        restorer: Any,
+        drafter: Any,
+        depth: int,
+        prompt: tuple[int, ...],
+        stopping: Stopping | None = None,
+    ) -> tuple[Any, Iterator[Step]]:
+        """Return a sequence on the layout, and its steps."""
+        target = self.targets[kind]
+        sequence = target.open(drafter.capture, LAYOUT, restorer)
+        parts = Parts(sequence, drafter.open(), self.backend.greedy(target), FixedDepth(depth), self.backend.clock)
+        return sequence, speculative(parts, prompt, stopping or Stopping(12), 33)
 
 
 @pytest.fixture(scope="module", params=["mlx", "torch"])
@@ -84,8 +91,14 @@ def prompt_of(length: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_exact_rows_made_again_answer_as_native_and_noise_does_not(loaded: Loaded, kind: str) -> None:
-    found = canaries(loaded.backend, loaded.targets[kind], prompt_of(70), LAYOUT, loaded.noisy)
-    assert found.passed, found
+    found = canaries_by_kind(loaded.backend, loaded.targets[kind], prompt_of(70), LAYOUT)
+    layers = full_widths(loaded.targets[kind].family)
+    assert sorted(layer for each in found for layer in each.layers) == sorted(layers)
+    assert ("full_shared" in {each.layer_kind for each in found}) == kind.endswith("shared")
+    for each in found:
+        assert each.rows > 0
+        assert each.identity_logit_change <= 1e-4, each
+        assert each.noise_logit_change > 0.1, each
 
 
 class CutTarget:
@@ -100,7 +113,7 @@ class CutTarget:
 
 
 def test_a_cut_injection_is_found(loaded: Loaded) -> None:
-    found = canaries(loaded.backend, CutTarget(loaded.targets["qwen3"]), prompt_of(70), LAYOUT, loaded.noisy)
+    found = canaries(loaded.backend, CutTarget(loaded.targets["qwen3"]), prompt_of(70), LAYOUT, scrambled)
     assert not found.passed
     assert found.identity > 0.1
     assert found.rows == 0
@@ -132,22 +145,60 @@ def test_a_row_sees_what_it_would_by_itself_however_it_comes(loaded: Loaded, ran
 
 
 def test_drafted_tokens_are_those_without_a_drafter_and_sessions_do_not_mix(loaded: Loaded) -> None:
-    kind, prompt = "gemma4", prompt_of(80)
-    target, restorer = loaded.targets[kind], loaded.restorer(kind)
-    accept, decoded = loaded.backend.greedy(target), []
-    running = []
-    for drafter, depth in ((NgramModel(min_tokens=1), 0), (NgramModel(min_tokens=1), 5), (loaded.drafters[kind], 7)):
-        sequence = target.open(drafter.capture, LAYOUT, restorer)
-        parts = Parts(sequence, drafter.open(), accept, FixedDepth(depth), loaded.backend.clock)
-        running.append((sequence, speculative(parts, prompt, Stopping(12), 33), decoded.append([]) or decoded[-1]))
+    """Sessions on different prompts, stepped in turn: each emits what it does alone, from one forward a position."""
+    kind, one, other = "gemma4", prompt_of(80), prompt_of(83)
+    restorer, drafter = loaded.restorer(kind), NgramModel(min_tokens=1)
+    asked = ((drafter, 0, one), (drafter, 5, other), (loaded.drafters[kind], 7, one), (drafter, 0, other))
+    beside = in_turns([loaded.decoding(kind, restorer, *each) for each in asked[:3]])
+    alone = in_turns([loaded.decoding(kind, restorer, *asked[3])])
+    assert beside[0][0] == beside[2][0]
+    assert beside[1][0] == alone[0][0]
+    assert beside[0][0] != alone[0][0]
+    for (_, steps, forwarded), (_, depth, prompt) in zip(beside, asked, strict=False):
+        ahead = forwarded - len(prompt) - sum(step.drafted + step.target_forwards for step in steps if not step.prefill)
+        assert 0 <= ahead <= (depth == 0)
+
+
+def in_turns(sessions: list[Any]) -> list[tuple[list[int], list[Step], int]]:
+    """Step every session in turn to its end; return tokens, steps and positions forwarded of each."""
+    steps: list[list[Step]] = [[] for _ in sessions]
+    running = list(range(len(sessions)))
     while running:
-        for one in list(running):
-            step = next(one[1], None)
-            if step is None:
-                running.remove(one)
-            else:
-                one[2].extend(step.tokens)
-    assert decoded[0] == decoded[1] == decoded[2]
+        for index in list(running):
+            step = next(sessions[index][1], None)
+            running.remove(index) if step is None else steps[index].append(step)
+    tokens = [[token for step in each for token in step.tokens] for each in steps]
+    forwarded = [sequence.positions_forwarded for sequence, _ in sessions]
+    return list(zip(tokens, steps, forwarded, strict=True))
+
+
+def test_a_prompt_of_one_token_and_a_stop_inside_a_block_end_as_without_a_drafter(loaded: Loaded) -> None:
+    kind = "qwen3"
+    restorer, drafter, prompt = loaded.restorer(kind), NgramModel(min_tokens=1), prompt_of(1)
+    (plain,) = in_turns([loaded.decoding(kind, restorer, drafter, 0, prompt, Stopping(40))])
+    stop = plain[0][30]
+    stopped = loaded.decoding(kind, restorer, drafter, 5, prompt, Stopping(40, frozenset({stop})))
+    (found,) = in_turns([stopped])
+    assert found[0] == plain[0][: plain[0].index(stop) + 1]
+    assert stopped[0].length <= len(prompt) + len(found[0])
+
+
+@pytest.mark.parametrize("pages", ["+stream", "+pages4x5+stream", "+pages4x5", "+pages4x5/recent"])
+def test_pages_made_again_of_the_layers_inputs_are_those_that_left(loaded: Loaded, pages: str) -> None:
+    target, prompt = loaded.targets["gemma4"], prompt_of(300)
+    name = f"sink2+window16{pages}"
+    kept = target.open((), CacheLayout.parse(name))
+    layout = CacheLayout.parse(f"{name}+ftheta1")
+    made = target.open((), layout, input_restorer(target, layout))
+    last = []
+    for sequence in (kept, made):
+        for _ in sequence.prefill(prompt[:-4], 100):
+            pass
+        last.append(sequence.forward_block(prompt[-4], Draft(tokens=prompt[-3:], count=3)))
+    assert loaded.backend.apart(*last) < 1e-4
+    assert made.latents.rows_made > 0
+    assert made.page_counts().bytes_read == 0
+    assert kept.page_counts().pages_moved == made.page_counts().pages_moved
 
 
 def test_memory_grows_by_the_latents_alone_and_an_exact_layer_is_kept(loaded: Loaded) -> None:

@@ -45,11 +45,13 @@ class MlxSequence:
         self.layout = layout
         self.caches = target.family.caches(layout)
         self.latents = restore(self.caches, layout, restorer, LIBRARY, GROW_ROWS)
-        self._chunk_rows = None if self.latents is None else layout.window
+        self._chunk_rows = None if self.latents is None or layout.evicts else layout.window
         read = () if self.latents is None else self.latents.restorer.capture
         self._reads = tuple(sorted({*capture, *read}))
         self.steps = steps if self.latents is None and lending(self.caches) else None
         self._sound: mx.array | None = None
+        self.positions_forwarded = 0
+        """Rows of all forwards so far, those that were cropped later too."""
 
     @property
     def length(self) -> int:
@@ -177,12 +179,14 @@ class MlxSequence:
             logits = self.target.family.head(hidden[0])
             self._sound = None if steps is None else sound_rows(hidden[0])
         else:
+            self.positions_forwarded += int(ids.shape[0])
             logits, features, self._sound = stepped
         return Forward(logits, features, start, ids.shape[0])
 
     def _run(self, ids: mx.array, capture: tuple[int, ...]) -> tuple[mx.array, mx.array | None]:
         """Append rows; return the normed output and the captured states, None where none are wanted."""
         family, latents = self.target.family, self.latents
+        self.positions_forwarded += int(ids.shape[0])
         if latents is None:
             return family.forward(ids, self.caches, capture)
         start = self.length

@@ -103,6 +103,7 @@ class GraphedSequence(TorchSequence):
             self._inside = True
             self.caches = self._empty()
         start = self._slot.length
+        self.positions_forwarded += rows
         logits, features = self._slot.forward(ids_S)
         return Forward(logits=logits, features=features, start=start, rows=rows)
 

@@ -37,11 +37,13 @@ class TorchSequence:
         self.layout = layout
         self.caches = target.family.caches(layout)
         self.latents = restore(self.caches.layers, layout, restorer, LIBRARY, GROW_ROWS)
-        self._chunk_rows = None if self.latents is None else layout.window
+        self._chunk_rows = None if self.latents is None or layout.evicts else layout.window
         read = () if self.latents is None else self.latents.restorer.capture
         self._reads = tuple(sorted({*capture, *read}))
         self._rotary = RotaryTable(target.family.rotary, target.device, target.info.max_positions)
         self._accept = GreedyAccept(target.info.vocab_size)
+        self.positions_forwarded = 0
+        """Rows of all forwards so far, those that were cropped later too."""
 
     @property
     def length(self) -> int:
@@ -146,6 +148,7 @@ class TorchSequence:
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
         family, start, rows = self.target.family, self.length, ids_S.shape[0]
         tables = self._rotary.rows(start, rows)
+        self.positions_forwarded += rows
         hidden, outputs = family.forward(ids_S, self.caches, tables, self._reads)
         captured = dict(zip(self._reads, outputs, strict=True))
         if self.latents is not None:
