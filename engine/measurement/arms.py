@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
@@ -37,7 +38,8 @@ ROLES = {
 class Running:
     """One generation in progress: its steps, how to read the bytes it holds, and which forwards fell back why.
 
-    ``kv_bytes`` are those of rows, ``latent_bytes`` those of what evicted rows are made of again.
+    ``kv_bytes`` are those of rows, of them ``host_bytes`` in memory that no library's allocator counts, and
+    ``latent_bytes`` those of what evicted rows are made of again.
     """
 
     steps: Iterator[Step]
@@ -45,6 +47,7 @@ class Running:
     drafter_bytes: Callable[[], int | None]
     fallbacks: Callable[[], Mapping[str, int]] = dict
     latent_bytes: Callable[[], int] = int
+    host_bytes: Callable[[], int] = int
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +81,14 @@ def undrafted(
     engine: Engine, layout: CacheLayout, prompt: tuple[int, ...], stopping: Stopping, chunk_tokens: int
 ) -> Running:
     """Begin decoding with the engine's own loop on a cache layout, without a drafter."""
-    sequence = engine.target.open((), layout)
+    sequence: Any = engine.target.open((), layout)
     parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock, engine.resident)
     return Running(
         steps=speculative(parts, prompt, stopping, chunk_tokens),
         kv_bytes=lambda: sequence.measured_bytes() - sequence.latent_bytes(),
         drafter_bytes=lambda: None,
         latent_bytes=sequence.latent_bytes,
+        host_bytes=lambda: sequence.page_counts().host_bytes,
     )
 
 

@@ -8,7 +8,8 @@ holds then, all of that forgotten, is the idle reading that the buffers' sum mus
 Rows of the report::
 
     {"points": [{"arm", "role", "process", "repeat", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak",
-                 "drafter_bytes", "latent_bytes", "allocator_idle_bytes", "allocator_active_bytes", "token_digest"}]}
+                 "host_bytes", "drafter_bytes", "latent_bytes", "allocator_idle_bytes", "allocator_active_bytes",
+                 "token_digest"}]}
 """
 
 from __future__ import annotations
@@ -82,7 +83,10 @@ class MemoryPlan:
 
 @dataclass(frozen=True, slots=True)
 class MemoryPoint:
-    """Everything one arm held at one context, in bytes read from buffers and allocator."""
+    """Everything one arm held at one context, in bytes read from buffers and allocator.
+
+    ``host_bytes`` are those of ``kv_bytes`` that lie in the host's memory, where the allocator does not count them.
+    """
 
     arm: str
     role: str
@@ -92,6 +96,7 @@ class MemoryPoint:
     decode_steps: int
     kv_bytes: int
     kv_bytes_peak: int
+    host_bytes: int
     drafter_bytes: int
     latent_bytes: int
     allocator_idle_bytes: int | None
@@ -126,6 +131,7 @@ def measure_memory(
                 decode_steps=len(steps) - 1,
                 kv_bytes=held.kv_bytes(),
                 kv_bytes_peak=peak,
+                host_bytes=held.host_bytes(),
                 drafter_bytes=0,
                 latent_bytes=held.latent_bytes(),
                 allocator_idle_bytes=idle,

@@ -16,13 +16,15 @@ from typing import Any
 
 from engine.errors import UsageError
 from engine.loading import Engine
+from engine.measurement import bounded_answers
 from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
 from engine.options import open_selected
 from engine.structure.layout import CacheLayout
-from engine.studies import bounded_kv, drafter_parity, single_graph, verify_cost
+from engine.studies import bounded_kv, bounded_recall, drafter_parity, single_graph, verify_cost
 from engine.tokenizer import Tokenizer
 
-POINT = ("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes")
+BYTES = ("kv_bytes", "kv_bytes_peak", "host_bytes", "drafter_bytes", "latent_bytes")
+POINT = ("arm", "context_tokens", "decode_steps", *BYTES)
 BLOCK = ("index", "mode", "position", "drafted", "accepted")
 
 
@@ -96,8 +98,36 @@ def costs(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) ->
     return {"target": engine.target.info.digest, "exactly": listed}
 
 
+def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    """Return what each arm of a study of bounded caches answers, holds and moves, and its canaries, all run again."""
+    config, rows = report["config"], report["rows"]
+    chosen = argparse.Namespace(**(vars(options) | {"drafter_context": config["drafter_context"]}))
+    named = [row["arm"] for row in rows["candidates"] if row["role"] == "candidate"]
+    depth = config["depth"]
+    candidates = tuple(bounded_answers.Candidate.parse(arm, drafts=depth > 0) for arm in named)
+    engine = bounded_recall.opened(chosen, candidates, depth)
+    count = len({row["prompt_digest"] for row in rows["answers"]})
+    prompts = bounded_recall.drawn_prompts(_prompt_set(options, config, engine), config["least_tokens"], count, nonce)
+    plan = bounded_answers.RecallPlan(
+        candidates, prompts, config["max_new_tokens"], config["prefill_chunk_tokens"], depth
+    )
+    found = [asdict(one) for one in bounded_answers.answers(engine, plan, Tokenizer(engine.folder))]
+    canaries = [asdict(one) for one in bounded_recall.canary_rows(engine, prompts[0])]
+    changes = {"canary_identity": max, "canary_noise": min}
+    values = {
+        name: pick(row[f"{name.removeprefix('canary_')}_logit_change"] for row in canaries)
+        for name, pick in changes.items()
+    }
+    known = ("layer_kind", "layers", "rows")
+    again = {"answers": found, "layer_canaries": [{name: row[name] for name in known} for row in canaries]}
+    asked = {row["prompt_digest"] for row in rows["answers"]}
+    strange = len(asked - {prompt.digest for prompt in prompts})
+    return {"target": engine.target.info.digest, "strange": strange, "values": values, "exactly": again}
+
+
 ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any], str], dict[str, Any]]] = {
     "bounded_kv": points,
+    "bounded_recall": bounded,
     "drafter_parity": agreements,
     "fused_graph_probe": blocks,
     "verify_cost": costs,

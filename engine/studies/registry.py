@@ -20,6 +20,7 @@ STUDIES = {
     "verify-cost": ("verify_cost:COMMAND", "what verifying a block costs beside a decode"),
     "kv-quant": ("kv_quant:COMMAND", "recall, bytes and decode time of quantised caches"),
     "bounded-kv": ("bounded_kv:COMMAND", "bytes held by context, one arm a process"),
+    "bounded-recall": ("bounded_recall:COMMAND", "recall and bytes of many bounded caches, canaries beside"),
     "acceptance": ("acceptance:COMMAND", "accepted draft tokens on raw code completion"),
     "commits": ("commits:LAUNCH", "one launch of two checkouts' code against each other"),
     "commits-assemble": ("commits:ASSEMBLE", "join those launches into their report"),

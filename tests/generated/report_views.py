@@ -95,7 +95,7 @@ def camel(text: str) -> str:
 
 
 def singular(name: str) -> str:
-    for plural, one in (("Passes", "Pass"), ("Launches", "Launch")):
+    for plural, one in (("Passes", "Pass"), ("Launches", "Launch"), ("LayerCanaries", "LayerCanary")):
         if name.endswith(plural):
             return name.removesuffix(plural) + one
     return name[:-1] if name.endswith("s") else f"{name}Row"

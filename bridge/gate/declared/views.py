@@ -56,6 +56,8 @@ class StatedConfig(TypedDict):
     prompt_set: NotRequired[str]
     prompt_rule: NotRequired[str]
     prefill_chunk_tokens: NotRequired[int]
+    drafter_context: NotRequired[int | None]
+    least_tokens: NotRequired[int]
     base_commit: NotRequired[str]
     head_commit: NotRequired[str]
     slower_margin: NotRequired[float]
@@ -85,11 +87,51 @@ class StatedPoint(TypedDict):
     decode_steps: int
     kv_bytes: int
     kv_bytes_peak: int
+    host_bytes: int
     drafter_bytes: int
     latent_bytes: int
     allocator_idle_bytes: int | None
     allocator_active_bytes: int | None
     token_digest: str
+
+
+class StatedCandidate(TypedDict):
+    arm: str
+    role: Literal["baseline", "candidate"]
+    layout: str
+    restored_from: Literal[None, "f_theta", "identity"]
+    drafts: bool
+
+
+class StatedAnswer(TypedDict):
+    arm: str
+    prompt_id: str
+    prompt_digest: str
+    prompt_tokens: int
+    expected: str
+    tokens: list[int]
+    text: str
+    correct: bool
+    steps: int
+    drafted: int
+    accepted: int
+    positions_forwarded: int
+    kv_bytes: int
+    pool_bytes: int
+    index_bytes: int
+    drafter_bytes: int
+    latent_bytes: int
+    rows_injected: int
+    pages_moved: int
+    bytes_read: int
+
+
+class StatedLayerCanary(TypedDict):
+    layer_kind: Literal["full", "full_shared"]
+    layers: list[int]
+    identity_logit_change: float
+    noise_logit_change: float
+    rows: int
 
 
 class StatedTreesBase(TypedDict):
@@ -234,6 +276,9 @@ class StatedDraftRow(TypedDict):
 class StatedRows(TypedDict):
     by_position: NotRequired[list[StatedByPositionRow]]
     points: NotRequired[list[StatedPoint]]
+    candidates: NotRequired[list[StatedCandidate]]
+    answers: NotRequired[list[StatedAnswer]]
+    layer_canaries: NotRequired[list[StatedLayerCanary]]
     passes: NotRequired[list[list[int]]]
     trees: NotRequired[StatedTrees]
     rpcs: NotRequired[list[StatedRpc]]

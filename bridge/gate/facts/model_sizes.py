@@ -74,7 +74,7 @@ def layout_bytes(
     least = most = 0.0
     for layer, one in enumerate(caches):
         window = None if layout == "full" else one.window
-        if bounded is not None and window is None and str(layer) not in bounded["exact"].split("+exact"):
+        if bounded is not None and layer in bounded_layers(layout, caches):
             rows = _bounded_rows(bounded, positions)
             index = _index_bytes(bounded, one.keys, positions, (low, high))
         else:
@@ -126,6 +126,32 @@ def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[f
     if parts["policy"] == "bounds":
         return 2 * value[0] * keys * (gone // page), 2 * value[1] * keys * (positions / page + _INDEX_ROWS)
     return keys / 4 * gone, (keys / 4 + value[1] * keys / _LEAST_HEAD) * (positions + _INDEX_ROWS)
+
+
+def kept_rows(layout: str) -> int | None:
+    """Return how many rows a bounded layer keeps in memory: sink, window and pool; None where no layer is bounded."""
+    bounded = _BOUNDED.fullmatch(layout)
+    if bounded is None:
+        return None
+    return int(bounded["sink"]) + int(bounded["window"]) + int(bounded["rows"] or 0) * int(bounded["count"] or 0)
+
+
+def bounded_layers(layout: str, caches: tuple[CacheShape, ...]) -> tuple[int, ...]:
+    """Return the full-attention layers that a layout bounds, by their place among those that keep rows."""
+    bounded = _BOUNDED.fullmatch(layout)
+    if bounded is None:
+        return ()
+    exact = bounded["exact"].split("+exact")
+    return tuple(layer for layer, one in enumerate(caches) if one.window is None and str(layer) not in exact)
+
+
+def index_least(layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int) -> float:
+    """Return the least bytes of what the pages of all layers are chosen by; 0 where nothing is remembered of them."""
+    bounded = _BOUNDED.fullmatch(layout)
+    if bounded is None:
+        return 0.0
+    layers = bounded_layers(layout, caches)
+    return sum(_index_bytes(bounded, caches[layer].keys, positions, value_bytes(report))[0] for layer in layers)
 
 
 def latent_bytes(layout: str, report: Report, positions: int) -> tuple[float, float] | None:

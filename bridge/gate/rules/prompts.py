@@ -12,14 +12,14 @@ from typing import Any
 
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import DRAFTER_PARITY, INTERLEAVED, SAME_PROMPTS, SAMPLED
+from bridge.gate.report_kinds import BOUNDED_RECALL, DRAFTER_PARITY, INTERLEAVED, SAME_PROMPTS, SAMPLED
 from bridge.gate.rule import report_rule
 
 
 @report_rule(
     "G4-PROMPTS",
     "inputs",
-    kinds=(*SAMPLED, DRAFTER_PARITY),
+    kinds=(*SAMPLED, BOUNDED_RECALL, DRAFTER_PARITY),
     remedy="Store the token ids of every prompt under `prompts`, as the engine's report builder does.",
 )
 def compare_prompt_tokens(report: Report, evidence: Evidence) -> Iterator[Violation]:
@@ -52,6 +52,8 @@ def _decoded_prompts(report: Report, evidence: Evidence) -> Mapping[str, int | N
         return {
             row["prompt_digest"]: _prompt_end(report.body["rows"], row) for row in report.body["rows"]["generations"]
         }
+    if report.kind == BOUNDED_RECALL:
+        return {row["prompt_digest"]: row["prompt_tokens"] for row in report.body["rows"]["answers"]}
     return {s["prompt_digest"]: s["prompt_tokens"] for arm in arms_of(report, evidence).all for s in arm.samples}
 
 

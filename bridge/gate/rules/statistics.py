@@ -14,6 +14,7 @@ from bridge.gate.facts.samples import Arms, arms_of, stage_means, within
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import (
     ACCEPTANCE,
+    BOUNDED_RECALL,
     CODE_THROUGHPUT,
     COMMIT_COMPARISON,
     INTERLEAVED,
@@ -47,6 +48,11 @@ def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if profile["name"] == "smoke":
         yield Violation("a smoke run is a first look: few prompts and launches carry no claim", "/run/profile")
         return
+    if report.kind == BOUNDED_RECALL:
+        asked = {row["prompt_digest"] for row in report.body["rows"]["answers"]}
+        if len(asked) < profile["prompts_min_count"]:
+            said = f"{len(asked)} prompts, expected {profile['prompts_min_count']}"
+            yield Violation(said, "/rows/answers")
     if report.kind not in (*INTERLEAVED, ACCEPTANCE):
         return
     series = series_of(report, evidence)

@@ -19,6 +19,9 @@ REPEATING = frozenset(
     {
         *("arm", "context_tokens", "decode_steps", "kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes"),
         *("token_digest", "index", "mode", "position", "drafted", "accepted", "rows", "drafted_tokens"),
+        *("prompt_id", "prompt_digest", "prompt_tokens", "expected", "tokens", "text", "correct", "steps"),
+        *("host_bytes", "positions_forwarded", "pool_bytes", "index_bytes", "rows_injected", "pages_moved"),
+        *("bytes_read", "layer_kind", "layers"),
     }
 )
 """What of a row comes out the same when it is measured again."""

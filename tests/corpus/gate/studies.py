@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.measurement.drawn_prompts import draw
 from engine.reports.tokens import packed_tokens, token_digest
+from tests.corpus.gate.bounded import bounded_recall
 from tests.corpus.gate.builders import Case, envelope, sha, state_claims
 from tests.corpus.gate.generations import (
     COMMITS,
@@ -343,6 +344,7 @@ def bounded_kv() -> Case:
                         "decode_steps": 32,
                         "kv_bytes": kv,
                         "kv_bytes_peak": kv + 65_536,
+                        "host_bytes": 0,
                         "drafter_bytes": extra[0],
                         "latent_bytes": extra[1],
                         "allocator_idle_bytes": idle,
@@ -371,4 +373,5 @@ BUILDERS = {
     "fused_graph_probe": fused_graph,
     "f_theta_training": f_theta_training,
     "bounded_kv": bounded_kv,
+    "bounded_recall": lambda: bounded_recall(TARGET),
 }

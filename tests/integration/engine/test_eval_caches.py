@@ -178,3 +178,98 @@ def test_a_memory_study_that_cannot_be_made_is_one_line(
     assert len(lines) == 1
     assert message in lines[0]
     assert list(run_environment.iterdir()) == []
+
+
+BOUNDED_ARMS = "sink2+window8,sink2+window8+stream,sink2+window8+pages4x5,sink2+window8+identity"
+
+
+@pytest.fixture
+def long_needles(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A set of prompts that are longer than a window and a pool."""
+    path = tmp_path_factory.mktemp("sets") / "long.json"
+    rows = [
+        {
+            "id": f"n-{row}",
+            "kind": "needle",
+            "text": " ".join(f"w{5 + (row * 11 + place * 7) % 50}" for place in range(150)),
+            "expected": f"w{20 + row}",
+        }
+        for row in range(3)
+    ]
+    path.write_text(json.dumps({"schema": 1, "set": "long", "rule": "made", "prompts": rows}))
+    return path
+
+
+@pytest.mark.parametrize(("backend", "depth"), [("mlx", "2"), ("torch", "0")])
+def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
+    long_needles: Path, run_environment: Path, backend: str, depth: str
+) -> None:
+    common = ["--set", str(long_needles), "--backend", backend]
+    common += ["--device", "cpu"] if backend == "torch" else []
+    asked = ["--arms", BOUNDED_ARMS, "--prompts", "2", "--max-new", "6", "--depth", depth]
+    asked += ["--drafter-context", "16"] if depth != "0" else []
+    assert eval_cli.main(["bounded-recall", *common, *asked]) == 0
+    assert refusals(run_environment / "bounded-recall.json") == []
+    rows = json.loads((run_environment / "bounded-recall.json").read_bytes())["rows"]
+    by_arm = {
+        arm: [row for row in rows["answers"] if row["arm"] == arm] for arm in ("native", *BOUNDED_ARMS.split(","))
+    }
+    assert [len(found) for found in by_arm.values()] == [2] * 5
+    tokens = {arm: [row["tokens"] for row in found] for arm, found in by_arm.items()}
+    assert tokens["native"] == tokens["sink2+window8+stream"] == tokens["sink2+window8+identity"]
+    parts = {
+        "bytes_read": "+stream",
+        "index_bytes": "+pages4x5",
+        "pool_bytes": "+pages4x5",
+        "rows_injected": "+identity",
+    }
+    for part, ending in parts.items():
+        for arm, found in by_arm.items():
+            counted = arm.endswith(ending) or (part == "bytes_read" and "+pages" in arm)
+            assert all((row[part] > 0) == counted for row in found), (arm, part)
+    for row in rows["answers"]:
+        assert (row["drafter_bytes"] > 0) == (depth != "0" and row["arm"] != "native")
+        ahead = row["positions_forwarded"] - (row["prompt_tokens"] + row["steps"] + row["drafted"])
+        assert 0 <= ahead <= 1
+    again = computed_again(run_environment, "bounded-recall.json", *common)
+    assert again["strange"] == 0
+    exactly = json.loads(json.dumps(again["exactly"]))
+    assert exactly["answers"] == rows["answers"]
+    (canary,) = rows["layer_canaries"]
+    assert again["values"] == {
+        "canary_identity": pytest.approx(canary["identity_logit_change"], abs=5e-5),
+        "canary_noise": pytest.approx(canary["noise_logit_change"], abs=0.01),
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--arms", "native"), "arm native is the baseline of every report"),
+        (("--arms", "sink2+window8,sink2+window8"), "expected distinct arms"),
+        (
+            ("--arms", "sink2+window150"),
+            "keeps 152 rows and the shortest prompt has 150 tokens, so nothing is left out",
+        ),
+        (("--arms", "sink2+window8+pages4x40"), "keeps 170 rows and the shortest prompt has 150 tokens"),
+        (("--arms", "sink2+window8+pages4x4"), "a pool of 16 rows is smaller than a block"),
+        (("--arms", "sink2+window8+exact99"), "layer 99 is none of the full-attention layers"),
+        (("--arms", "sink2+window8+ftheta8,sink2+window8+ftheta16"), "expected one rank, for one f_theta is loaded"),
+        (("--arms", "sink2+window8+ftheta8"), "no f_theta of rank 8 is known for 'tiny'"),
+        (("--least-tokens", "151"), "has 0 prompts of at least 151 tokens with a known answer"),
+        (("--arms", "sink2+window8", "--depth", "99"), "proposes at most"),
+    ],
+)
+def test_a_study_of_bounded_caches_that_cannot_be_made_is_one_line(
+    long_needles: Path,
+    run_environment: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    message: str,
+) -> None:
+    asked = ["bounded-recall", "--set", str(long_needles), "--prompts", "2", "--arms", "sink2+window8"]
+    assert eval_cli.main([*asked, *arguments]) in {2, 4}
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1
+    assert message in lines[0]
+    assert list(run_environment.iterdir()) == []

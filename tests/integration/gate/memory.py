@@ -52,7 +52,7 @@ def study(arm: str) -> list[dict[str, Any]]:
                 {
                     "arm": arm, "role": ROLES[arm], "process": os.getpid(), "repeat": repeat,
                     "context_tokens": context, "decode_steps": STEPS, "kv_bytes": held,
-                    "kv_bytes_peak": max(peak, held), "drafter_bytes": 0, "latent_bytes": 0,
+                    "kv_bytes_peak": max(peak, held), "host_bytes": 0, "drafter_bytes": 0, "latent_bytes": 0,
                     "allocator_idle_bytes": idle, "allocator_active_bytes": allocator.active_bytes,
                     "token_digest": digest_of([context, 7, 8]),
                 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from bridge.gate.stats.trend import line
 
 Point = StatedPoint
 _SPAN_MIN: Final = 4
+_HAS_PAGES: Final = re.compile(r"\+(pages|stream)")
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -136,9 +138,9 @@ def _point_order(points: Sequence[Point]) -> Iterator[str]:
 def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Buffer sums and the allocator agree, repeats of a point agree, and the peak is no less than the rest.
 
-    What the buffers sum up to is what the allocator gained within 2 %; a repeat holds the same bytes and emits the same
-    tokens. What an arm holds before its prompt does not grow with the context: bytes set aside beforehand count as
-    well.
+    What the buffers sum up to is what the allocator gained within 2 %, but for pages in the host's memory: those it
+    does not count, and only a layout with pages has any. A repeat holds the same bytes and emits the same tokens. What
+    an arm holds before its prompt does not grow with the context: bytes set aside beforehand count as well.
     """
     tolerance = float(evidence.profile["memory_allocator_tolerance"])
     seen: dict[tuple[object, ...], tuple[object, ...]] = {}
@@ -149,11 +151,14 @@ def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
         active, idle = point["allocator_active_bytes"], point["allocator_idle_bytes"]
         if active is None or idle is None:
             yield Violation("the allocator has no counter here", where, severity="violation")
-        elif abs(active - idle - total) > tolerance * total:
-            yield Violation(f"buffers sum to {total}, the allocator gained {active - idle}", where)
+        elif abs(active - idle - (total - point["host_bytes"])) > tolerance * total:
+            said = f"buffers sum to {total}, {point['host_bytes']} of them the host's"
+            yield Violation(f"{said}, the allocator gained {active - idle}", where)
+        if point["host_bytes"] > (point["kv_bytes"] if _HAS_PAGES.search(point["arm"]) else 0):
+            yield Violation(f"{point['arm']} keeps {point['host_bytes']} bytes in the host's memory", where)
         if point["kv_bytes_peak"] < point["kv_bytes"]:
             yield Violation("the peak is below what was held", where)
-        names = ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "latent_bytes", "decode_steps")
+        names = ("kv_bytes", "kv_bytes_peak", "host_bytes", "drafter_bytes", "latent_bytes", "decode_steps")
         facts = tuple(cast("Mapping[str, int]", point)[name] for name in names)
         key = (point["arm"], point["context_tokens"])
         if seen.setdefault(key, facts) != facts:

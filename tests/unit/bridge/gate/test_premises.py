@@ -202,6 +202,7 @@ def test_what_a_claim_needs_is_said_without_a_run():
     ("kind", "rows", "field"),
     [
         ("bounded_kv", "points", "kv_bytes"),
+        ("bounded_recall", "answers", "index_bytes"),
         ("fused_graph_probe", "blocks", "accepted"),
         ("verify_cost", "verify", "token_digest"),
         ("verify_cost", "draft", "token_digest"),

@@ -1,0 +1,59 @@
+"""Cheats in what bounded caches answer and hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.corpus.gate.builders import Case, state_claims
+from tests.corpus.gate.cheats.registry import cheat
+from tests.corpus.gate.generations import ROW_BYTES
+
+
+@cheat("a native cache whose bytes no allocator counts", "G7-BUFFERS", base="bounded_kv")
+def _(case: Case) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == "baseline":
+            point.update(host_bytes=point["kv_bytes"], allocator_active_bytes=point["allocator_idle_bytes"])
+    return state_claims(case)
+
+
+def _of_arms(case: Case, ending: str, **changes: Any) -> Case:
+    for answer in case.report["rows"]["answers"]:
+        if answer["arm"].endswith(ending):
+            answer.update(changes)
+    return state_claims(case)
+
+
+@cheat("a restored arm that was given no row", "G3-INJECTED", base="bounded_recall")
+def _(case: Case) -> Case:
+    return _of_arms(case, "+ftheta64", rows_injected=0)
+
+
+@cheat("an injection that is cut before the attention", "G3-CANARY", base="bounded_recall")
+def _(case: Case) -> Case:
+    # What a window alone gives: rows are made, and whatever they are made of, they change nothing.
+    case.report["rows"]["layer_canaries"][0].update(identity_logit_change=3.1, noise_logit_change=0.0)
+    return state_claims(case)
+
+
+@cheat("a pool as large as the context", "G7-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    old, new = "sink4+window64+pages16x10", "sink4+window64+pages16x30"
+    for row in (*case.report["rows"]["candidates"], *case.report["rows"]["answers"]):
+        row.update({name: new for name in ("arm", "layout") if row.get(name) == old})
+    return _of_arms(case, "x30", kv_bytes=ROW_BYTES * 548 + 57_600, pool_bytes=ROW_BYTES * 480)
+
+
+@cheat("an index left out of the bytes", "G7-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    return _of_arms(case, "x10", kv_bytes=ROW_BYTES * 228, index_bytes=0)
+
+
+@cheat("a drafter's context left out of the bytes", "G7-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    return _of_arms(case, "", drafter_bytes=0)
+
+
+@cheat("an answer that lists what every prompt asks for", "G4-BOUNDED", base="bounded_recall", at_best="valid")
+def _(case: Case) -> Case:
+    return _of_arms(case, "x10", text=" ".join(str(4000 + number) for number in range(60)))
