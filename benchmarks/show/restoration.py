@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
-from benchmarks.studies import evicted_bytes, page_recall, restored_recall, streamed_answers
-from benchmarks.studies.report import FOLDER, report_of
+from benchmarks.studies import evicted_bytes, page_recall, restored_recall, streamed_answers, streamed_speed
+from benchmarks.studies.report import FOLDER, ROOT, report_of
 from benchmarks.studies.study import Study
 
 STREAMED = "tests/conformance/engine/test_streamed_rows.py"
@@ -18,6 +19,17 @@ PROJECTED = "tests/conformance/engine_families/test_projected_rows.py"
 BOUNDED = "tests/conformance/engine/test_caches_and_drafters.py"
 RESTORED = "tests/conformance/engine/test_restored_rows.py"
 PYTEST = "python -m pytest -n 0 -q"
+EVALUATED = "tests/integration/engine/test_eval_caches.py"
+CORPUS = "tests/unit/bridge/gate/test_corpus.py"
+CHEATS = "restored or injection or pool or index or context or lists"
+LAYOUTS = "tests/unit/engine/test_cache_layout.py"
+PRESETS = (
+    "k3-step1-incremental",
+    "k3-step2-fused",
+    "k3-step2-fused-allmlx",
+    "k3-kv-quant-eval",
+    "k3-bounded-kv",
+)
 STUDIES = "make studies AREA=restoration"
 
 
@@ -80,10 +92,26 @@ def recall(entries: list[dict[str, Any]]) -> str:
     return "; ".join(f"{target} {arm} {count}" for (target, arm), count in found.items())
 
 
+def speed(entries: list[dict[str, Any]]) -> str:
+    """Return by case how fast each streamed way is beside native decoding without a drafter."""
+    told = []
+    for entry in entries:
+        ways = (
+            f"{row['layout'].removeprefix('sink4+window64+')} {row['drafter']} {row['over_native']:.2f}x"
+            for row in entry["rows"]
+        )
+        told.append(f"{entry['case']}: {', '.join(ways)}")
+    return "; ".join(told)
+
+
+def _restored() -> dict[str, dict[str, Any]]:
+    """Return the row of every case of restored recall that is done."""
+    return {entry["case"]: entry["rows"][0] for entry in report_of("restoration", "restored-recall").entries()}
+
+
 def frontier() -> str | None:
     """Return how many hidden codes each way found, and in how many bytes, of the cases that the report has."""
-    entries = report_of("restoration", "restored-recall").entries()
-    found = {entry["case"]: entry["rows"][0] for entry in entries}
+    found = _restored()
     if not found:
         return None
     told = [
@@ -91,6 +119,64 @@ def frontier() -> str | None:
         for case, row in found.items()
     ]
     return f"{len(found)} of {len(restored_recall.cases())} cases: {'; '.join(told)}"
+
+
+def errors_by_layer() -> str | None:
+    """Return by rank the share of the squares of keys and values that is missed on each layer, one seed."""
+    told = []
+    for case, row in _restored().items():
+        if case.endswith(", context, seed 1") and row["held_out_error"]:
+            missed = row["held_out_error"]
+            layers = sorted({name.partition(".")[0] for name in missed}, key=int)
+            pairs = (f"{missed[f'{layer}.keys']:.2f}/{missed[f'{layer}.values']:.2f}" for layer in layers)
+            told.append(f"{row['layout']}: {' '.join(pairs)}")
+    return "; ".join(told) or None
+
+
+def halved() -> str | None:
+    """Return how many codes are found with rows so far of the way from exact to rank 16's, and where it halves."""
+    found = _restored()
+    ends = {0.0: found.get("native"), 1.0: found.get(f"{restored_recall.BOUNDED}+ftheta16, context, seed 1")}
+    between = {alpha: found.get(restored_recall.mixed(alpha)) for alpha in restored_recall.ALPHAS}
+    rows = {alpha: row for alpha, row in sorted({**ends, **between}.items()) if row is not None}
+    if len(rows) < len(ends) + len(between):
+        return None
+    told = ", ".join(f"{alpha:g}: {row['right']}/{row['of']}" for alpha, row in rows.items())
+    below = [alpha for alpha, row in rows.items() if 2 * row["right"] <= rows[0.0]["right"]]
+    return f"{told}; at or below half of native from {min(below):g} on" if below else f"{told}; never half of native"
+
+
+def conclusions() -> str | None:
+    """Return which conclusions of the first project the restored-recall report supports, with its counts."""
+    found = _restored()
+    kept = restored_recall.BOUNDED
+    asked = {
+        "a window alone forgets": (found.get(kept), False),
+        "restoring every layer brings codes back (rank 64)": (found.get(restored_recall.SHIPPED), True),
+        "one exact layer alone suffices (layer 5)": (found.get(f"{kept}+exact5"), True),
+        "an early exact layer does not (layer 3)": (found.get(f"{kept}+exact3"), False),
+        "reading the drafter's rows serves as well": (found.get(f"{kept}+ftheta64, drafter_rows, seed 1"), True),
+        "a small rank suffices (16)": (found.get(f"{kept}+ftheta16, context, seed 1"), True),
+    }
+    native = found.get("native")
+    if native is None:
+        return None
+    told = []
+    for said, (row, finds) in asked.items():
+        if row is not None:
+            holds = (2 * row["right"] > native["right"]) == finds
+            told.append(f"{said}: {'holds' if holds else 'does not hold'}, {row['right']}/{row['of']}")
+    return "; ".join(told)
+
+
+def committed() -> str | None:
+    """Return which presets have a committed run, and what its verdict is."""
+    told = []
+    for preset in PRESETS:
+        for folder in sorted((ROOT / "docs" / "evidence").glob(f"{preset}-????????")):
+            verdict = json.loads((folder / "verdict.json").read_text())
+            told.append(f"{folder.name} {verdict['decision']}")
+    return f"{len(told)} runs of {len(PRESETS)} presets: {', '.join(told)}" if told else None
 
 
 def _rows(entries: Iterable[dict[str, Any]], begin: str) -> Iterable[dict[str, Any]]:
@@ -106,7 +192,7 @@ LINES = (
     ),
     Line(
         "stream: resident bytes flat from 1K to 8K (upper bound of growth <= 2 %), >= 8x below native at 8K; with the "
-        "drafter's context, and of pages with index (to 32K: not measured)",
+        "drafter's context, and of pages with index; bytes only to 32K",
         f"{STUDIES} STUDY=evicted-bytes",
         lambda: measured(evicted_bytes.STUDY, resident),
     ),
@@ -115,7 +201,11 @@ LINES = (
         f"{STUDIES} STUDY=streamed-answers",
         lambda: measured(streamed_answers.STUDY, reading),
     ),
-    Line("stream: tokens/s beside native, faster or not", "not built"),
+    Line(
+        "stream: tokens/s beside native, faster or not",
+        f"{STUDIES} STUDY=streamed-speed",
+        lambda: measured(streamed_speed.STUDY, speed),
+    ),
     Line(
         "paged: recall >= .95 of native (paired Tango bound > -5 pp, 150 episodes, native >= .9, recency-only <= .5) "
         "at >= 8x fewer resident bytes, index and drafter included, per task; 'best single exact layer' is an arm "
@@ -124,18 +214,31 @@ LINES = (
         lambda: measured(page_recall.STUDY, recall),
     ),
     Line(
-        "f_theta: frontier recall x bytes over rank {16, 32, 64, c_p} x loss x input, 3 seeds, relative error by "
-        "layer, the alpha where recall halves; bounded and native prefill (so far contexts forwarded with the layout "
-        "itself; no native prefill, no alpha)",
+        "f_theta: frontier recall x bytes over rank {16, 32, 64, c_p} x loss x input, 3 seeds; bounded and native "
+        "prefill",
         f"{STUDIES} STUDY=restored-recall",
         frontier,
     ),
-    Line("f_theta: which of the seed's conclusions hold", "not built"),
-    Line("positions forwarded a step = block; prefill at most two forwards", "not built"),
     Line(
-        "sessions side by side equal each alone (paged ones)",
-        f"{PYTEST} {PAGED} -k side",
-        lambda: ran(PAGED, "-k", "side"),
+        "f_theta: relative error by layer (keys/values missed, layers in order)",
+        f"{STUDIES} STUDY=restored-recall",
+        errors_by_layer,
+    ),
+    Line(
+        "f_theta: the alpha where recall halves, on the way from exact rows to those of rank 16",
+        f"{STUDIES} STUDY=restored-recall",
+        halved,
+    ),
+    Line("f_theta: which of the seed's conclusions hold", f"{STUDIES} STUDY=restored-recall", conclusions),
+    Line(
+        "positions forwarded a step = block; prefill at most two forwards: once, counted",
+        f"{PYTEST} {RESTORED} {EVALUATED} -k 'mix or beside_the_native_one'",
+        lambda: ran(RESTORED, EVALUATED, "-k", "mix or beside_the_native_one"),
+    ),
+    Line(
+        "sessions side by side equal each alone (paged, and restored on different prompts)",
+        f"{PYTEST} {PAGED} {RESTORED} -k 'side or mix'",
+        lambda: ran(PAGED, RESTORED, "-k", "side or mix"),
     ),
     Line(
         "identity <= 1e-4 and noise > .1 per layer kind, KV-sharing layers included, on both backends, and the test "
@@ -164,5 +267,22 @@ LINES = (
         "one exact layer among bounded ones is the model under those masks, drafted or not, on both backends",
         f"{PYTEST} {BOUNDED} -k 'masks or exact'",
         lambda: ran(BOUNDED, "-k", "masks or exact", "-m", "not slow"),
+    ),
+    Line(
+        "report kind bounded_recall refuses cut injection, a pool as large as the context, index or drafter left out "
+        "of the bytes, a restored arm with 0 injected rows",
+        f"{PYTEST} {CORPUS} -k '{CHEATS}'",
+        lambda: ran(CORPUS, "-k", CHEATS),
+    ),
+    Line(
+        "bounded_recall from the command line: answers, text, bytes, counters and canaries come out the same again",
+        f"{PYTEST} {EVALUATED} -k bounded_caches",
+        lambda: ran(EVALUATED, "-k", "bounded_caches"),
+    ),
+    Line("presets: one committed report each", "kakeya-mac verify docs/evidence/FOLDER", committed),
+    Line(
+        "bad input: pool smaller than a block or larger than the context, exact layer out of range",
+        f"{PYTEST} {LAYOUTS}",
+        lambda: ran(LAYOUTS),
     ),
 )

@@ -1,9 +1,10 @@
 """How many hidden codes a target finds when what it evicted is made again, a way and a fit a case.
 
-The context is forwarded with the layout itself, so that features and rows are those of the bounded run. The question
-comes behind it, its answer with it in one block: an answer is right when every token of it is the most likely one
-after those before, which is what greedy decoding gives. Contexts are of held-out files and words. With ``alpha`` a row
-lies so far of the way from the exact one to the one that is made: where recall halves, the error is too large.
+The context is forwarded with the layout itself, so that features and rows are those of the bounded run; with ``native
+prefill`` it is forwarded on the native cache. The question comes behind it, its answer with it in one block: an answer
+is right when every token of it is the most likely one after those before, which is what greedy decoding gives. Contexts
+are of held-out files and words. With ``alpha`` a row lies so far of the way from the exact one to the one that is made:
+where recall halves, the error is too large.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ SEEDS = (1, 2, 3)
 BOUNDED = "sink4+window64"
 UNFITTED = ("native", BOUNDED, f"{BOUNDED}+exact3", f"{BOUNDED}+exact5")
 SHIPPED = f"{BOUNDED}+ftheta64, as shipped"
+FROM_NATIVE = f"{SHIPPED}, native prefill"
 RANKS = (192, 64, 32, 16)
 ALPHAS = (0.25, 0.5, 0.75)
 
@@ -41,9 +43,14 @@ def cases() -> Sequence[str]:
     fitted = [f"{BOUNDED}+ftheta{rank}, context, seed {seed}" for seed in SEEDS for rank in RANKS]
     fitted += [f"{BOUNDED}+ftheta64, drafter_rows, seed {seed}" for seed in SEEDS]
     fitted += [f"{BOUNDED}+exact5+ftheta32, context, seed {seed}" for seed in SEEDS]
-    fitted += [f"{BOUNDED}+ftheta16, context, alpha {alpha}, seed 1" for alpha in ALPHAS]
+    fitted += [mixed(alpha) for alpha in ALPHAS]
     fitted += [f"{BOUNDED}+ftheta32, context, {STEPS} steps, seed {seed}" for seed in SEEDS]
-    return [*UNFITTED, SHIPPED, *fitted]
+    return [*UNFITTED, SHIPPED, FROM_NATIVE, *fitted]
+
+
+def mixed(alpha: float) -> str:
+    """Return the case whose rows lie so far of the way from exact ones to those of rank 16."""
+    return f"{BOUNDED}+ftheta16, context, alpha {alpha}, seed 1"
 
 
 def run(case: str) -> list[Row]:
@@ -52,7 +59,7 @@ def run(case: str) -> list[Row]:
     layout, target = CacheLayout.parse(text), _target()
     restorer: Any = None
     errors: dict[str, float] = {}
-    if case == SHIPPED:
+    if case in {SHIPPED, FROM_NATIVE}:
         restorer = _loaded(ASSETS / f"{TARGET}-ftheta{layout.rank}")
     elif layout.rank is not None:
         how, _, seed = rest.rpartition(", seed ")
@@ -60,7 +67,8 @@ def run(case: str) -> list[Row]:
         restorer, errors = _fitted(_collected(name, int(seed)).of_rank(layout.rank), STEPS if "steps" in more else 0)
         if more.startswith("alpha "):
             restorer = _Mixed(restorer, _inputs(), float(more.removeprefix("alpha ")))
-    found = [_asked(target, layout, restorer, episode) for episode in _episodes()]
+    prefilled = _natively if case == FROM_NATIVE else _bounded
+    found = [_asked(prefilled(target, layout, restorer, episode), episode) for episode in _episodes()]
     right = sum(answer for answer, _ in found)
     held = found[-1][1]
     latents = 0 if held.latents is None else held.latents.measured_bytes()
@@ -74,14 +82,34 @@ def run(case: str) -> list[Row]:
     ]  # fmt: skip
 
 
-def _asked(target: Any, layout: CacheLayout, restorer: Any, episode: Episode) -> tuple[bool, Any]:
-    """Return whether the answer is the most likely one, and the sequence."""
-    sequence = target.open((), layout, restorer)
-    for _ in sequence.prefill(episode.context, 512):
-        pass
+def _asked(sequence: Any, episode: Episode) -> tuple[bool, Any]:
+    """Return whether the answer is the most likely one behind a context, and the sequence."""
     block = (*episode.question, *episode.answer[:-1])
     logits = sequence.forward_block(block[0], Draft(tokens=block[1:], count=len(block) - 1)).logits
     return logits[-len(episode.answer) :].argmax(dim=-1).tolist() == list(episode.answer), sequence
+
+
+def _bounded(target: Any, layout: CacheLayout, restorer: Any, episode: Episode) -> Any:
+    """Return a sequence that forwarded the context with the layout itself."""
+    sequence = target.open((), layout, restorer)
+    for _ in sequence.prefill(episode.context, 512):
+        pass
+    return sequence
+
+
+def _natively(target: Any, layout: CacheLayout, restorer: Any, episode: Episode) -> Any:
+    """Return a sequence with rows and latents of a context that was forwarded on the native cache."""
+    import torch  # noqa: PLC0415 (as below)
+
+    native, sequence = target.open(restorer.capture, CacheLayout.NATIVE), target.open((), layout, restorer)
+    with torch.inference_mode():
+        for forward in native.prefill(episode.context, 512):
+            sequence.latents.append(forward.start, forward.features)
+        for mine, theirs in zip(sequence.caches.layers, native.caches.layers, strict=True):
+            keys, values = theirs.held()
+            for start in range(0, native.length, layout.window):
+                mine.append(keys[:, :, start : start + layout.window], values[:, :, start : start + layout.window])
+    return sequence
 
 
 @dataclass(frozen=True)
