@@ -26,6 +26,9 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clone]:
     [
         ("k3-kv-quant-eval", "kv-quant.json", "recall_affine8"),
         ("k3-bounded-kv", "bounded-kv.json", "kv_saving"),
+        ("k3-step1-incremental", "bounded-recall.json", "recall"),
+        ("k3-step2-fused", "bounded-recall.json", "recall"),
+        ("k3-step2-fused-allmlx", "bounded-recall.json", "recall"),
     ],
 )
 def test_a_smoke_run_passes_the_gate_with_its_primary_claim(clone: Clone, preset: str, report: str, claim: str) -> None:
