@@ -75,12 +75,18 @@ def _spread() -> str | None:
     return f"{len(rows)} requests over {', '.join(nodes)}"
 
 
+def _doctor() -> str | None:
+    rows = _rows("doctor")
+    return "; ".join(f"{row['name']}: {row['level']}, {row['text']}" for row in rows) or None
+
+
 def _fault_line(text: str, *names: str) -> Line:
     return Line(text, STUDIES, partial(_fault, *names))
 
 
 LINES = (
     Line("whole request → result over a git remote on each engine, gate verdict the same as local", STUDIES, _whole),
+    Line("shared folder checked by `doctor` (write here, read there, same uid, clock skew)", STUDIES, _doctor),
     Line("overhead over the engine's own `srun true` ≤ 1.0 s + the sandbox trial once a node", STUDIES),
     Line("timeout, cancel, double fork, setsid, SIGTERM ignored: 0 survivors", STUDIES, partial(_ended, "hostile", 5)),
     Line("limits and redaction identical", TESTS),

@@ -77,7 +77,7 @@ class Cluster:
     def call(self, *words: str) -> str:
         """Run one of Slurm's commands as root and return what it prints."""
         done = subprocess.run(words, env=self.environment(), capture_output=True, text=True, timeout=60, check=False)
-        return done.stdout.strip()
+        return (done.stdout or done.stderr).strip()
 
     def start(self, daemon: str, *words: str) -> None:
         """Start a daemon, which goes into the background."""

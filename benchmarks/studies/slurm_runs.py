@@ -227,7 +227,8 @@ class SlurmSite(Site):
 def cases() -> Sequence[str]:
     """Return all cases."""
     return [
-        "whole local", "whole slurm", *(f"hostile {name}" for name in HOSTILE), *(f"fault {name}" for name in FAULTS),
+        "doctor", "whole local", "whole slurm",
+        *(f"hostile {name}" for name in HOSTILE), *(f"fault {name}" for name in FAULTS),
         *(f"kill {number}" for number in range(KILLS)), "spread", "many",
     ]  # fmt: skip
 
@@ -317,7 +318,7 @@ def main(case: str, folder: Path, told: IO[str] = sys.stdout) -> None:
     site = SlurmSite(folder, as_root=_as_root, lease_s=600.0, **changes)
     try:
         rows = {"whole": _whole, "hostile": _hostile, "fault": _fault, "kill": _killed, "spread": _spread,
-                "many": _many}[kind](site, what)  # fmt: skip
+                "many": _many, "doctor": _doctor}[kind](site, what)  # fmt: skip
     except BaseException:
         for log in (*folder.glob("*.log"), *folder.glob("state-*/runs/*/engine.log")):
             print(f"--- {log}\n{log.read_text()[-4000:]}", file=sys.stderr)
@@ -325,6 +326,16 @@ def main(case: str, folder: Path, told: IO[str] = sys.stdout) -> None:
     finally:
         site.end()
     print(json.dumps({"rows": rows}), file=told, flush=True)
+
+
+def _doctor(site: SlurmSite, _what: str) -> list[Row]:
+    """Return what doctor says of the engine and of the folder that its nodes share."""
+    done = subprocess.run(
+        site.command("doctor", "--json", "--bus", site.route), cwd=ROOT, capture_output=True, text=True, check=False,
+        timeout=900,
+    )  # fmt: skip
+    found = json.loads(done.stdout.replace(str(site.folder), "…"))
+    return [one for one in found if one["name"] in {"slurm", "shared folder"}]
 
 
 def _whole(site: SlurmSite, _what: str) -> list[Row]:
@@ -466,12 +477,16 @@ def _scancel_running(site: SlurmSite) -> Row:
 
 
 def _requeued(site: SlurmSite) -> Row:
-    """Have an operator requeue the job: a second start of the same folder runs nothing."""
+    """Have an operator requeue the job, which was submitted as one that is not; then cancel what goes on."""
     ref = site.send("long")
     site.began(ref)
     job = site.job(ref)
-    site.as_root("call", "scontrol", "requeue", job)
-    return site.row(ref, state=site.state(job))
+    said = site.as_root("call", "scontrol", "requeue", job)
+    time.sleep(10.0)
+    state = site.state(job)
+    if state == "RUNNING":
+        site.requester().ask_cancel(ref.id, b"{}")
+    return site.row(ref, state=state, said=said)
 
 
 def _no_node(site: SlurmSite) -> Row:
