@@ -196,7 +196,7 @@ class SlurmSite(Site):
             "node": record.host.name,
             "decision": verdict["decision"],
             "rules": sorted({one["code"] for one in verdict["findings"]}),
-            "limits": [one.name for one in record.limits_hit],
+            "limits": [one.limit for one in record.limits_hit],
             **more,
         }
 
