@@ -22,19 +22,19 @@ LEAST_PAIRS = 60
 
 
 def identity() -> str | None:
-    """Return by length of prompt on how many drafts and output were the same."""
-    found: dict[str, list[dict]] = defaultdict(list)
+    """Return by length of prompt on how many prompts drafts, id by id, and output were the same."""
+    found: dict[str, dict[tuple[int, str], dict]] = defaultdict(dict)
     for entry in report_of("distributed", "remote-identity").entries():
-        found[entry["case"].split(",")[0]] += entry["rows"]
+        found[entry["case"].split(",")[0]] |= {(row["prompt"], row["rows"]): row for row in entry["rows"]}
     if not found:
         return None
     said = []
     for length in LENGTHS:
-        rows = found.get(length, [])
-        exact = [row for row in rows if row["rows"] == "exact"]
-        drafts, output = sum(row["same_drafts"] for row in exact), sum(row["same_output"] for row in rows)
-        said.append(f"{length}: drafts {drafts} of {len(exact)}, output {output} of {len(rows)} (fp32 and bf16 rows)")
-    return "in process and loopback only; " + "; ".join(said)
+        rows = list(found[length].values())
+        output = [row["same_output"] for row in rows]
+        exact = [row["same_ids"] for row in rows if "same_ids" in row and row["rows"] == "exact"]
+        said.append(f"{length}: drafts id by id {sum(exact)} of {len(exact)}, output {sum(output)} of {len(output)}")
+    return "in process and loopback only, fp32 and bf16 rows; " + "; ".join(said)
 
 
 def curve(way: str = FORCED) -> dict[tuple[int, int], PairedRatio]:

@@ -23,8 +23,11 @@ ROWS = ("exact", "bfloat16")
 
 
 def cases() -> Sequence[str]:
-    """Return the prompts in parts; those of a ``long`` part are joined until they reach past 1,024 tokens."""
-    return [f"{length}, part {part}" for part in range(PARTS) for length in LENGTHS]
+    """Return the prompts in parts; those of a ``long`` part are joined until they reach past 1,024 tokens.
+
+    Older entries, ``short, part 0`` and so on, compared positions and lengths of drafts without their ids.
+    """
+    return [f"{length}, by id, part {part}" for part in range(PARTS) for length in LENGTHS]
 
 
 @cache
@@ -43,7 +46,7 @@ def _opened() -> tuple[Any, list[tuple[int, ...]], dict[str, Any]]:
 
 def run(case: str) -> list[Row]:
     """Decode the prompts of a part with the drafter here and elsewhere, rows as they are and halved, and plainly."""
-    length, _, part = case.partition(", part ")
+    length, _, part = case.partition(", by id, part ")
     engine, prompts, remote = _opened()
     first = int(part) * PART
     chosen = [prompts[(first + number) % len(prompts)] for number in range(PART)]
@@ -62,7 +65,7 @@ def run(case: str) -> list[Row]:
                     "prompt": first + number,
                     "prompt_tokens": len(prompt),
                     "rows": rows,
-                    "same_drafts": there.drafted_as(here),
+                    "same_ids": there.drafted_as(here),
                     "same_output": there.tokens == here.tokens == plain.tokens,
                     **there.row(),
                 }
