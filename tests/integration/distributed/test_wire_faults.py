@@ -6,6 +6,7 @@ import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import grpc
@@ -34,9 +35,9 @@ PATIENT_S = 120.0
 BUDGET = 600
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def until(true: Callable[[], bool], what: str, patient_s: float = PATIENT_S) -> None:
     """Wait until something holds, however busy the machine is."""
-    end_s = time.monotonic() + PATIENT_S
+    end_s = time.monotonic() + patient_s
     while not true():
         assert time.monotonic() < end_s, what
         time.sleep(0.02)
@@ -134,14 +135,17 @@ def asks(ngram: Ngram, stop: threading.Event) -> Iterator[object]:
         table = ngram.server.tables[NGRAM]
         session = next(iter(table._leases), "")
         time.sleep(0.01)
+    # Ids that take five bytes each: what is sent fills the windows of the connection the sooner.
+    text = tuple((1 << 31) + number for number in range(100)) * 2
     hashed, number = TokenHash(), 0
-    hashed.add((5, 6, 5))
+    hashed.add(text)
     while not stop.is_set():
         number += 1
         block = pb.Block(session=session, sequence=number)
         if number == 1:
-            block.segments.add(start=0, tokens=(5, 6, 5))
-        block.ask.CopyFrom(pb.Ask(bonus=6, context_length=3, count=1, token_hash=hashed.with_bonus(6)))
+            block.segments.add(start=0, tokens=text)
+        ask = pb.Ask(bonus=text[0], context_length=len(text), count=64, token_hash=hashed.with_bonus(text[0]))
+        block.ask.CopyFrom(ask)
         yield NGRAM.wrapped(block)
 
 
@@ -158,10 +162,12 @@ def test_a_client_that_reads_nothing_holds_nobody_up_and_is_let_go(pair: Pair) -
         drafter.observe(0, (5, 6, 5), None)
         until(lambda: drafter.ask(6, 3, 1).take().count == 1, "another client is answered meanwhile")
         drafter.close()
-        until(lambda: made.sessions == 0, "what it holds is let go")
-        until(lambda: not call.is_active() or call.code() is not None, "its stream is ended")
+        until(lambda: made.sessions == 0, "what it holds is let go", 500.0)
+        with suppress(grpc.RpcError):
+            for _ in call:
+                pass
+        assert call.code() == grpc.StatusCode.NOT_FOUND
         stop.set()
-        call.cancel()
         other.close()
 
 
