@@ -29,7 +29,7 @@ def confirmed() -> str:
     needing = [
         name for name, kind in kinds().items() if not kind.confirms and any("outputs" in m.needs for m in kind.metrics)
     ]
-    return f"{len(known)} of {len(known) + len(needing)} that need it; not {', '.join(needing)}"
+    return f"of {len(known)} of {len(known) + len(needing)} kinds that need it; not of {', '.join(needing) or 'none'}"
 
 
 def judged_again() -> str:
