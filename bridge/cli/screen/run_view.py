@@ -5,13 +5,13 @@ Every text in it that came from elsewhere is cleaned here.
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
 from bridge.client.document.untrusted import PREFIX, clean_line, tail
+from bridge.client.run.cause import telling_line
 from bridge.client.run.facts import next_steps, place_of, times_of
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
@@ -21,8 +21,6 @@ from bridge.durations import duration_text
 from bridge.ids import short
 
 _FAILED_LOG_LINES = 12
-_SEARCHED_LINES = 200
-_ERROR = re.compile(r"\b(\w*(Error|Exception|Interrupt)\b|(error|fatal|panic|failed|FAILED|killed)\b)")
 _LABEL_MOST_CHARS = 24
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
@@ -67,7 +65,7 @@ def headline(run: Run, status: RunStatus) -> str:
 
 def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line; of a failure its cause comes first: the log's line, then the gate."""
-    cause = None if status.result is None else telling_line(status)
+    cause = None if status.result is None else telling_line(status.reason, status.result.log)
     if cause is not None:
         yield "cause", f"{PREFIX}{cause}"
     if status.message and status.reason != "gate_rejected":  # the findings below say it line by line
@@ -138,20 +136,6 @@ def _gate_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
         yield clean_line(name), clean_line(text)
     if stopped:
         yield "gate", clean_line(unfinished(status.reason, verdict))
-
-
-def telling_line(status: RunStatus) -> str | None:
-    """Return the line of a failed run's log that says most: its last error, else its last line.
-
-    A run that the gate rejected has one only where its log names an error: it ended by itself.
-    """
-    if status.result is None or status.reason not in {"program_failed", "timed_out", "gate_rejected"}:
-        return None
-    lines = [line for line in tail(status.result.log, _SEARCHED_LINES).lines if line.strip()]
-    errors = [line for line in lines if _ERROR.search(line) is not None and not line.startswith("[kakeya]")]
-    if errors:
-        return errors[-1]
-    return lines[-1] if lines and status.reason != "gate_rejected" else None
 
 
 def _log_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
