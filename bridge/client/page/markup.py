@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Final
 
 from bridge.client.document.untrusted import clean_line
@@ -18,8 +19,12 @@ td,th{border-bottom:1px solid var(--line)}
 .verdict{font-size:1.15rem;font-weight:600}.evidence,.held{color:var(--good)}
 .rejected,.missing,.nothing{color:var(--bad)}.valid,.recorded{color:var(--some)}
 pre{white-space:pre-wrap;border:1px solid var(--line);padding:.6rem;font-size:13px;overflow-wrap:anywhere}
-figure{margin:1rem 0;background:#fff;color:#000;padding:.3rem}svg{max-width:100%;height:auto;display:block}
+figure{margin:1rem 0;background:#fff;color:#000;padding:.3rem;overflow-x:auto}
+svg{max-width:100%;height:auto;display:block}
+@media(max-width:40rem){svg{min-width:34rem}thead{display:none}tr,td{display:block;border:0;max-width:none}
+tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}}
 """
+# On a phone a row of a table becomes a block of lines, each with the name of its column; a plot keeps its size.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -47,7 +52,8 @@ def section(title: str, *parts: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of cells that are markup already; nothing without rows."""
-    lines = ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
+    named = [f' data-of="{text(one)}"' for one in head]
+    lines = ["".join(f"<td{of}>{cell}</td>" for of, cell in zip_longest(named, row, fillvalue="")) for row in rows]
     if not lines:
         return ""
     top = f"<thead><tr>{''.join(f'<th>{text(one)}</th>' for one in head)}</tr></thead>" if head else ""

@@ -11,15 +11,21 @@ from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import decode_rates, rows
 from bridge.client.page import plots
 from bridge.client.page.markup import lines, marked, page, section, table, text
-from bridge.client.run.result import Result
+from bridge.client.run.cause import telling_line
+from bridge.client.run.result import Result, ending
 from bridge.diagnostics import Check
+from bridge.durations import duration_text
 from bridge.ids import short
 from bridge.records import ClaimResult, RunRecord, Verdict
+from bridge.system.clock import parse_rfc3339
 
 LOG_LINES: Final = 200
+_END_LINES: Final = 20
 _REPORT_ROWS: Final = 400
 _LOG_FIRST: Final = frozenset({"program_failed", "timed_out"})
 """Endings that the log explains and the gate does not."""
+_ENDED_BY_ITSELF: Final = frozenset({"passed", "gate_rejected"})
+"""Endings of which the verdict says all."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +47,9 @@ def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Ear
     """
     result, verdict = judged.result, judged.verdict
     record = result.record
-    log = section("Log, written by the program of the run", _log(result))
-    failed = record is not None and record.reason in _LOG_FIRST
-    parts = [_head(result, verdict), log if failed else ""]
+    parts = [_head(result, verdict)]
+    if record is not None and record.reason in _LOG_FIRST:
+        parts.append(section("End of the log", _log(result, _END_LINES)))
     if verdict is not None:
         parts += [section("Claims", *_claims(verdict)), section("Findings", _findings(verdict))]
     parts.append(section("Signature and integrity", _checks(checks)))
@@ -51,7 +57,7 @@ def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Ear
     parts.append(section("History of the primary claim", *_history(earlier)))
     if record is not None:
         parts += [section("Time line", *_times(record)), section("Provenance", _provenance(record))]
-    parts.append("" if failed else log)
+    parts.append(section("Log, written by the program of the run", _log(result, LOG_LINES)))
     return page(f"Kakeya run {short(result.id)}", parts)
 
 
@@ -62,15 +68,18 @@ def page_of_refused(name: str, why: str, checks: Sequence[Check]) -> str:
 
 
 def _head(result: Result, verdict: Verdict | None) -> str:
+    """Return the title, how it ended, and why: of a failure the cause comes first, then what the gate says."""
     record = result.record
+    reason = ending(None, result)
     decision = "not judged" if verdict is None else f"{verdict.decision} ({verdict.profile})"
     kind = "recorded" if verdict is None else verdict.decision
-    said = "" if verdict is None else f"<p>{text(verdict.headline)}</p>"
-    ended = (
-        "" if record is None else f"<p>{text(record.reason)}{text(f': {record.message}' if record.message else '')}</p>"
-    )
+    ended = decision if reason in _ENDED_BY_ITSELF else f"{reason}, {decision}"
+    cause = telling_line(reason, result.log)
+    said = [None if cause is None else f"In its log: {cause}"]
+    said += [None if record is None else record.message, None if verdict is None else verdict.headline]
     preset = "" if record is None else f" {text(record.preset)}"
-    return f'<h1>Run {text(short(result.id))}{preset}</h1><p class="verdict {kind}">{text(decision)}</p>{said}{ended}'
+    title = f'<h1>Run {text(short(result.id))}{preset}</h1><p class="verdict {kind}">{text(ended)}</p>'
+    return title + "".join(f"<p>{text(one)}</p>" for one in said if one)
 
 
 def _claims(verdict: Verdict) -> Iterator[str]:
@@ -128,13 +137,11 @@ def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
 
 
 def _times(record: RunRecord) -> Iterator[str]:
-    moments = (
-        ("asked for", record.created),
-        ("claimed", record.claimed),
-        ("started", record.started),
-        ("ended", record.ended),
-    )
-    yield table((), ((text(name), text(at)) for name, at in moments if at is not None))
+    moments = (("claimed", record.claimed), ("started", record.started), ("ended", record.ended))
+    asked = parse_rfc3339(record.created)
+    after = ((name, at, (parse_rfc3339(at) - asked).total_seconds()) for name, at in moments if at is not None)
+    states = (("asked for", record.created, 0.0), *after)
+    yield table(("state", "at", "after"), ((text(name), text(at), duration_text(s)) for name, at, s in states))
     if record.telemetry is not None:
         samples = record.telemetry.samples
         shares = {
@@ -169,7 +176,7 @@ def _provenance(record: RunRecord) -> str:
     return table((), ((text(name), text(value)) for name, value in facts))
 
 
-def _log(result: Result) -> str:
-    last = tail(result.log, LOG_LINES)
+def _log(result: Result, most_lines: int) -> str:
+    last = tail(result.log, most_lines)
     left = f"<p>{last.earlier_lines} earlier lines are in log.txt.</p>" if last.earlier_lines else ""
     return left + lines(last.lines) if last.lines else ""

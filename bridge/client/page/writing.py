@@ -39,7 +39,7 @@ def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
     name = id_in(folder)
     named = short(name) if name is not None else folder.name
     if not verified.ok or verified.answer.refused:
-        failed = "; ".join(check.text for check in verified.checks if check.level == "fail")
+        failed = "; ".join(f"{check.name}: {check.text}" for check in verified.checks if check.level == "fail")
         return _put(settings, named, page_of_refused(named, failed or verified.reason, verified.checks))
     return _put(settings, named, _whole(settings, folder, trusted, verified, named))
 
