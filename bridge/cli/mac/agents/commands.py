@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.maintenance.agent_files import AGENTS, AgentFile, server_entry
+from bridge.client.maintenance.agent_files import AGENTS, AgentFile, merged, server_entry
 from bridge.errors import UsageError, install_remedy
 from bridge.system.durable import write_atomically
+
+_BY_HAND: Final = "merge it by hand; nothing was written"
 
 
 def agent(call: Invocation) -> int:
@@ -51,42 +57,66 @@ def uninstall(call: Invocation) -> int:
     return _merge(call, dict.fromkeys(("server", "skill", "section"), ""))
 
 
+@dataclass(frozen=True)
+class _Change:
+    """What becomes of one file."""
+
+    old: str
+    new: str
+    base: Path
+
+    @property
+    def word(self) -> str:
+        return "unchanged" if self.new == self.old else "written" if self.new else "removed"
+
+    def make(self, path: Path) -> None:
+        """Write or remove the file; its permissions stay, and no folder is left empty."""
+        if self.word == "written":
+            path.parent.mkdir(parents=True, exist_ok=True)
+            mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
+            write_atomically(path, self.new.encode(), mode=mode)
+        elif self.word == "removed":
+            path.unlink()
+            if self.base in path.parents:
+                with contextlib.suppress(OSError):  # the first folder that is not empty
+                    for folder in itertools.takewhile(lambda folder: folder != self.base, path.parents):
+                        folder.rmdir()
+
+
 def _merge(call: Invocation, contents: Mapping[str, str]) -> int:
     """Work out every file first, then write: one that cannot be merged leaves all as they were."""
     from bridge.client.document.envelope import of_data
 
-    files = {one.path: one for name, of in AGENTS.items() if getattr(call.args, name) for one in of}
+    files = [one for name, of in AGENTS.items() if getattr(call.args, name) for one in of]
     if not files:
         raise UsageError(
             "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
         )
-    plan = [(path, *_merged(path, one, contents[one.content])) for one in files.values() if (path := _place(call, one))]
-    rows = []
-    for path, old, new in plan:
-        change = "unchanged" if new == old else "removed" if not new else "written"
-        if new and new != old:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, new.encode(), mode=0o644)
-        elif old and not new:
-            path.unlink()
-        call.output.row(change, str(path))
-        rows.append({"path": str(path), "change": change})
+    plan = dict(_planned(call, one, contents[one.content]) for one in files)
+    for path, change in plan.items():
+        change.make(path)
+        call.output.row(change.word, str(path))
+    rows = [{"path": str(path), "change": change.word} for path, change in plan.items()]
     call.output.document(of_data(call.command.name, rows))
     return 0
 
 
-def _place(call: Invocation, one: AgentFile) -> Path:
-    if one.path.startswith("~/"):
-        return Path(call.environment.get("HOME", str(Path.home())), one.path[2:])
-    repository = call.settings().repository
-    return (repository.top if repository is not None else call.directory) / one.path
-
-
-def _merged(path: Path, one: AgentFile, content: str) -> tuple[str, str]:
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
-    if not old and not content:
-        return old, old
+def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Change]:
+    """Return a file and what becomes of it; two names of one file, as a link gives them, are one."""
+    base = _base(call, one)
+    path = (base / one.path.removeprefix("~/")).resolve()
     try:
-        return old, one.merge(old, content)
+        old = path.read_bytes().decode() if path.exists() else ""
+        new = merged(one, old, content) if old or content else old
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: it is no UTF-8 text: {error}", remedy=_BY_HAND) from None
     except UsageError as error:
-        raise UsageError(f"{path}: {error.message}", remedy="merge it by hand; nothing was written") from None
+        raise UsageError(f"{path}: {error.message}", remedy=_BY_HAND) from None
+    return path, _Change(old, new, base.resolve())
+
+
+def _base(call: Invocation, one: AgentFile) -> Path:
+    if one.path.startswith("~/"):
+        return Path(call.environment.get("HOME", str(Path.home())))
+    repository = call.settings().repository
+    return call.directory if repository is None else repository.top
