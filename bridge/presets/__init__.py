@@ -3,8 +3,8 @@
 from bridge.presets.facts import LimitCaps, PolicyFacts, Trust
 from bridge.presets.model import Preset
 from bridge.presets.parameters import bind
-from bridge.presets.registry import find, load, registry
-from bridge.presets.resolve import explain, host_labels, resolve
+from bridge.presets.installed import find, load, registry
+from bridge.presets.resolution import explain, host_labels, resolve
 
 __all__ = [
     "LimitCaps",

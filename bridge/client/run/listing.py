@@ -106,7 +106,7 @@ def _listing(session: BusSession, limit: int) -> Snapshot:
     now_ms = int(session.clock.now().timestamp() * 1000)
     if session.embedded:
         return session.bus.snapshot()
-    from bridge.presets.registry import installed_names
+    from bridge.presets.installed import installed_names
 
     seen = session.bus.snapshot(ListingWindow(now_ms, installed_names()))
     return seen if len({*seen.claims, *(ref.id for ref in seen.requests)}) >= limit else session.bus.snapshot()

@@ -18,7 +18,7 @@ import pydantic
 
 from bridge.diagnostics import Check
 from bridge.errors import UsageError
-from bridge.presets.registry import registry
+from bridge.presets.installed import registry
 from bridge.presets.workloads import digests
 from bridge.presets.workloads.file import MetricTable, Numeric, WorkloadFile
 from bridge.presets.workloads.file_text import Said, line_of, parsed
