@@ -57,12 +57,6 @@ def registry() -> Mapping[str, Preset]:
     return _read(resources.files("bridge.presets").iterdir())
 
 
-def installed_names() -> tuple[str, ...]:
-    """Return the names of the installed presets, sorted; a preset is named as its file is, so none is read."""
-    files = resources.files("bridge.presets").iterdir()
-    return tuple(sorted(one.name.removesuffix(".toml") for one in files if one.name.endswith(".toml")))
-
-
 def find(name: str, presets: Mapping[str, Preset] | None = None) -> Preset:
     """Return a preset by name.
 

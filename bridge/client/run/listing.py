@@ -75,7 +75,7 @@ def _archived(session: BusSession, seen: Snapshot, *, state: str | None, preset:
             break
         run_id = one.tip.claim.id
         if run_id not in known and preset in {None, name := _preset_of(one.ref, run_id)}:
-            found.append(_row(session, run_id, None, name, seen=seen, claim=one.tip))
+            found.append(_row(session, run_id, None, name, requested=False, claim=one.tip))
     return found
 
 
@@ -95,7 +95,7 @@ def _listed(session: BusSession, seen: Snapshot, *, state: str | None, preset: s
         name = request.preset if request is not None else _preset_of(branches.get(run_id), run_id)
         if preset is not None and name is not None and name != preset:
             continue
-        row = _row(session, run_id, request, name, seen=seen, claim=claims.get(run_id))
+        row = _row(session, run_id, request, name, requested=run_id in branches, claim=claims.get(run_id))
         if (state is None or row.state == state) and (preset is None or row.preset == preset):
             found.append(row)
     return found
@@ -106,7 +106,7 @@ def _listing(session: BusSession, limit: int) -> Snapshot:
     now_ms = int(session.clock.now().timestamp() * 1000)
     if session.embedded:
         return session.bus.snapshot()
-    from bridge.presets.installed import installed_names
+    from bridge.presets.names import installed_names
 
     seen = session.bus.snapshot(ListingWindow(now_ms, installed_names()))
     return seen if len({*seen.claims, *(ref.id for ref in seen.requests)}) >= limit else session.bus.snapshot()
@@ -118,7 +118,7 @@ def _row(
     request: Request | None,
     preset: str | None,
     *,
-    seen: Snapshot,
+    requested: bool,
     claim: ClaimTip | None,
 ) -> Row:
     fetched = session.store.has_result(run_id)
@@ -126,10 +126,10 @@ def _row(
         claim = None  # as if it were not there: `status` says why
     if claim is not None:
         state = state_of(claim.claim)
-    elif fetched and run_id not in {ref.id for ref in seen.requests}:
+    elif fetched and not requested:
         state = RunState.DONE
     else:
-        state = state_of(None, requested=run_id in {ref.id for ref in seen.requests})
+        state = state_of(None, requested=requested)
     stored = session.store.read_ending(run_id) if fetched else None
     asked_s, now_s = unix_ms(run_id) / 1000, session.clock.now().timestamp()
     return Row(

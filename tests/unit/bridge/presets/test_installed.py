@@ -10,7 +10,7 @@ from bridge.errors import PresetNotFoundError, UsageError
 from bridge.gate import profiles
 from bridge.gate.report_kinds import KINDS
 from bridge.presets import find, load, registry
-from bridge.presets.installed import installed_names
+from bridge.presets.names import installed_names
 
 NAMES = [
     "mlx-env-probe",
