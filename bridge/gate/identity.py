@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.records import GateIdentity
+from bridge.version import VERSION
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 _SUFFIXES: Final = (".py", ".json", ".toml")
 
@@ -22,16 +23,14 @@ _SUFFIXES: Final = (".py", ".json", ".toml")
 @cache
 def identity() -> GateIdentity:
     """Return version and digest; a changed rule, schema or threshold changes the digest."""
+    from importlib.resources import files
+
     digest = hashlib.sha256()
     sources = [*_sources(files("bridge.gate"), ""), *_sources(files("bridge.launches"), "../launches/")]
     for name, data in sorted(sources):
         digest.update(f"{len(name)}:{name}:{len(data)}:".encode())
         digest.update(data)
-    try:
-        number = version("kakeya")
-    except PackageNotFoundError:
-        number = "unknown"
-    return GateIdentity(version=number, digest=digest.hexdigest())
+    return GateIdentity(version=VERSION, digest=digest.hexdigest())
 
 
 def _sources(folder: Traversable, prefix: str) -> Iterator[tuple[str, bytes]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 
 import pytest
 import yaml
 
+from bridge.version import VERSION
 from tests.drift import ROOT
 from tests.release_ready import missing, on_main, tags
 
@@ -64,3 +66,8 @@ def test_only_release_tags_of_the_commit_that_is_checked_out_count(tmp_path):
     subprocess.run([*git, "tag", "other"], check=True)
     assert tags(tmp_path) == []
     assert not on_main(tmp_path)
+
+
+def test_the_program_says_the_version_that_is_released():
+    written = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+    assert written == VERSION

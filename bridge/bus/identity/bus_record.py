@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
 from typing import Final, Literal
 
 from bridge.bus.content import commits
@@ -19,6 +18,7 @@ from bridge.bus.store.swap import swap, tips_of
 from bridge.errors import BusError, BusMissingError, ObjectError, WrongBusError
 from bridge.limits import MIB
 from bridge.records import BusRecord
+from bridge.version import VERSION
 
 PROTOCOL: Final = 2
 _PUT_BACK: Final = (
@@ -238,10 +238,9 @@ def _check_schema(ref: str, data: bytes | None) -> None:
 
 
 def _check_client(record: BusRecord) -> None:
-    mine = version("kakeya")
-    if _numbers(record.minimum_client) > _numbers(mine):
+    if _numbers(record.minimum_client) > _numbers(VERSION):
         raise BusError(
-            f"this bus needs kakeya {record.minimum_client} or newer; this is {mine}", remedy="upgrade kakeya"
+            f"this bus needs kakeya {record.minimum_client} or newer; this is {VERSION}", remedy="upgrade kakeya"
         )
 
 

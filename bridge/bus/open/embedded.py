@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 from bridge.system.clock import Clock
+from bridge.version import VERSION
 
 
 def embedded_folder(data_dir: Path) -> Path:
     """Return the folder of this environment's embedded bus: its repository, state and logs."""
-    key = f"{os.path.realpath(sys.prefix)}\n{version('kakeya')}"
+    key = f"{os.path.realpath(sys.prefix)}\n{VERSION}"
     return data_dir / "embedded" / hashlib.sha256(key.encode()).hexdigest()[:16]
 
 

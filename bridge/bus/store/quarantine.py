@@ -11,7 +11,6 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from bridge.bus.store.interface import MissingObjectError
 from bridge.errors import BusError, ObjectError
 from bridge.system.clock import Clock
 from bridge.system.durable import append_whole, write_atomically
+from bridge.version import VERSION
 
 KEPT_MAX_COUNT: Final = 20_000
 REASON_MAX_CHARS: Final = 300
@@ -35,7 +35,7 @@ class Quarantine:
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         self._path, self._clock = path, clock
-        self._version = version("kakeya")
+        self._version = VERSION
         self._reasons: dict[tuple[str, str], str] = {}
         self._resting: dict[tuple[str, str], tuple[float, float, str]] = {}
         self._lock = threading.Lock()

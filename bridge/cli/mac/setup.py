@@ -145,19 +145,13 @@ def completion(call: Invocation) -> int:
 
 def version(call: Invocation) -> int:
     """Print versions of program, gate and schemas."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        number = installed("kakeya")
-    except PackageNotFoundError:
-        number = "unknown"
     from bridge.client.document.envelope import SCHEMA, of_data
     from bridge.gate import identity
+    from bridge.version import VERSION
 
     gate = identity()
-    data = {"kakeya": number, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
-    rows = {"kakeya": number, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
+    data = {"kakeya": VERSION, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
+    rows = {"kakeya": VERSION, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
     for label, text in rows.items():
         call.output.row(label, text)
     call.output.document(of_data("version", data))

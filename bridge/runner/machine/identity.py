@@ -13,7 +13,6 @@ import threading
 from base64 import urlsafe_b64encode
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -181,14 +180,6 @@ def beside_installation(execution: Execution, code: CodeFacts) -> Execution:
     own = code.engine.with_name(found.module)
     installation = str(own.resolve()) if own.exists() else None
     return replace(execution, imported=found.evolve(installation=installation))
-
-
-def runner_version() -> str:
-    """Return the version of the installed package."""
-    try:
-        return metadata.version("kakeya")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 def ask_interpreter(interpreter: str) -> CodeFacts:

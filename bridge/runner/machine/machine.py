@@ -17,10 +17,11 @@ from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.executor.interface import Executor
 from bridge.executor.observe.accelerators.cards import Card, find_cards
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES, visible
-from bridge.runner.machine.identity import CodeFacts, CodeWatch, runner_version
+from bridge.runner.machine.identity import CodeFacts, CodeWatch
 from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.model import Policy
 from bridge.system.clock import Clock
+from bridge.version import VERSION
 
 if TYPE_CHECKING:
     from bridge.executor.local import LocalExecutor
@@ -99,7 +100,7 @@ def this_machine(policy: Policy, state: Path, clock: Clock, *, lasts: bool = Tru
     executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()
-    return Machine(executor, CodeWatch(policy.interpreter), runner_version(), cards_of(policy))
+    return Machine(executor, CodeWatch(policy.interpreter), VERSION, cards_of(policy))
 
 
 def cards_of(policy: Policy) -> tuple[Card, ...] | None:

@@ -9,7 +9,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +16,7 @@ from bridge.cli.mac.context import Invocation
 from bridge.client.maintenance.agent_files import AGENTS, AgentFile, merged, server_entry
 from bridge.errors import UsageError, install_remedy
 from bridge.system.durable import write_atomically
+from bridge.version import VERSION
 
 _BY_HAND: Final = "merge it by hand; nothing was written"
 
@@ -40,7 +40,7 @@ def mcp(call: Invocation) -> int:
             raise
         raise UsageError("the packages of the tools are not installed", remedy=install_remedy("mcp")) from error
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    serve(InProcess(call), version("kakeya"))
+    serve(InProcess(call), VERSION)
     return 0
 
 
