@@ -27,6 +27,11 @@ def duration_text(seconds: float) -> str:
     return "0s"
 
 
+def measured_text(seconds: float) -> str:
+    """Return a measured duration: in tenths of a second below ten, in its two largest units above."""
+    return f"{max(0.0, seconds):.1f}s" if seconds < 9.95 else duration_text(seconds)
+
+
 def age_text(seconds: float) -> str:
     """Return an age in one unit, at least two of it: ``90s``, ``5m``, ``47h``, ``3d``."""
     for unit, size in _UNITS[:-1]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from bridge.durations import measured_text
 from bridge.publish.plot import plot_lines
 from bridge.records import RunRecord, SandboxApplied, Verdict
 
@@ -60,7 +61,7 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         ("asked by", f"{record.principal}, signed by {record.signer}" if record.signer else "unsigned request"),
         ("code", "" if record.code is None else f"{record.code.origin}, {record.code.trust_class}"),
         ("labels", ", ".join(record.labels)),
-        ("wall", f"{record.wall_s:.2f} s after {record.queue_s:.1f} s in the queue"),
+        ("wall", f"{measured_text(record.wall_s)} after {measured_text(record.queue_s)} in the queue"),
     )
     lines = [f"# {escape(record.preset)}: {escape(record.reason)}"]
     if verdict.claims:

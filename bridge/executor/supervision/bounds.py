@@ -18,6 +18,7 @@ from typing import Final, Literal
 
 import psutil
 
+from bridge.durations import duration_text, measured_text
 from bridge.executor.interface import Ending
 from bridge.executor.observe.machine_state import suspended_s
 from bridge.executor.process.tree import Usage
@@ -238,8 +239,10 @@ class Bounds:
 
 def _over(name: str, bound: float, observed: float, ending: Ending, slept_s: float = 0.0) -> Stop:
     hit = LimitHit(limit=name, bound=float(bound), observed=float(observed), action="killed")
-    unit = "seconds" if name.endswith("_s") else name.rpartition("_")[2]
-    seen, most = (f"{one:.6g}" if unit == "seconds" else f"{one:,.0f}" for one in (observed, bound))
-    message = f"{name.rpartition('_')[0] or name} limit reached: {seen} {unit}, at most {most} (limits.{name})"
-    message += f"; the machine slept for {slept_s:.0f} of them" if slept_s >= 1.0 else ""
+    what, _, unit = name.rpartition("_")
+    seen, most = (
+        (measured_text(observed), measured_text(bound)) if unit == "s" else (f"{observed:,.0f} {unit}", f"{bound:,.0f}")
+    )
+    message = f"{what or name} limit reached: {seen}, at most {most} (limits.{name})"
+    message += f"; the machine slept for {duration_text(slept_s)} of it" if slept_s >= 1.0 else ""
     return Stop(ending, message, hit, graceful=ending == "timed_out")

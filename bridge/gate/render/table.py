@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
+from bridge.durations import measured_text
 from bridge.ids import short
 from bridge.records import ClaimResult, Finding, RunRecord, Verdict
 
@@ -82,7 +83,7 @@ def _first(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
     yield f"{verdict.decision} ({verdict.profile})"
     if record is not None:
         yield short(verdict.id)
-        yield f"{record.wall_s:.0f} s" if record.wall_s >= 10 else f"{record.wall_s:.1f} s"
+        yield measured_text(record.wall_s)
         yield f"{record.host.os} {record.host.machine}"
 
 

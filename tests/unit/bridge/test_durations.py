@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.durations import age_text, duration_text, parse_duration
+from bridge.durations import age_text, duration_text, measured_text, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,11 @@ from bridge.durations import age_text, duration_text, parse_duration
 )  # fmt: skip
 def test_a_duration_is_said_in_its_two_largest_units(seconds, text):
     assert duration_text(seconds) == text
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.04, "0.0s"), (1.53, "1.5s"), (9.97, "10s"), (5400, "1h30m")])
+def test_a_measured_duration_keeps_tenths_below_ten_seconds(seconds, text):
+    assert measured_text(seconds) == text
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(5, "5s"), (119, "119s"), (300, "5m"), (7199, "119m"), (90_000, "25h")])

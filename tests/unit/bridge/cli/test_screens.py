@@ -97,7 +97,7 @@ def day(folder: Path, width: int) -> dict[str, str]:
     failed = here.ended(FAILED, reason="program_failed", decision="rejected", message="exit code 1", program_exit=1)
     here.show("program-failed", "status", failed)
     hit = LimitHit(limit="wall_s", bound=300.0, observed=301.0, action="killed")
-    said = "wall limit reached: 301 seconds, at most 300 (limits.wall_s)"
+    said = "wall limit reached: 5m1s, at most 5m (limits.wall_s)"
     late = here.ended(b"step 1\n", reason="timed_out", decision="rejected", message=said, limits_hit=(hit,))
     here.show("timed-out", "status", late)
     here.sent()
