@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.bus.refbus import RefBus
+    from bridge.bus.sides.requester import RequesterRefBus
+    from bridge.bus.sides.shared import SharedRefBus
     from bridge.system.clock import Clock
 
-__all__ = ["open_bus"]
+B = TypeVar("B", bound="SharedRefBus")
+
+__all__ = ["open_bus", "open_requester_bus"]
 
 
 def open_bus(
@@ -22,7 +26,7 @@ def open_bus(
     expect_id: str | None = None,
     budget: Path | None = None,
 ) -> RefBus:
-    """Open a bus; nothing is sent or checked before the first call.
+    """Open a bus for both sides; nothing is sent or checked before the first call.
 
     Args:
         route: the name of a remote of `repository`, a path, or a file, ssh or https URL.
@@ -36,9 +40,33 @@ def open_bus(
         UsageError: the route leads nowhere.
         BusError: the clone's configuration sends pushes elsewhere.
     """
+    from bridge.bus.refbus import RefBus
+
+    return _opened(RefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget)
+
+
+def open_requester_bus(
+    route: str, *, repository: Path | None, state: Path, clock: Clock, expect_id: str | None = None
+) -> RequesterRefBus:
+    """Open a bus for a requester, without what a runner needs of it; see `open_bus`."""
+    from bridge.bus.sides.requester import RequesterRefBus
+
+    return _opened(RequesterRefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id)
+
+
+def _opened(
+    kind: type[B],
+    route: str,
+    *,
+    repository: Path | None,
+    state: Path,
+    clock: Clock,
+    expect_id: str | None,
+    budget: Path | None = None,
+) -> B:
+    """Return a bus over git, with what this host keeps of it in files of its own."""
     import hashlib
 
-    from bridge.bus.refbus import RefBus
     from bridge.bus.store.git import GitStore, read_clone
     from bridge.bus.store.push_budget import Pacer
     from bridge.bus.store.quarantine import Quarantine
@@ -55,4 +83,4 @@ def open_bus(
         budget = platformdirs.user_state_path("kakeya") / "pushes" / name
     pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock)
     quarantine = Quarantine(state / "quarantine.jsonl", clock)
-    return RefBus(store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine)
+    return kind(store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine)

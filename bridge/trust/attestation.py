@@ -14,14 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge import strictjson
+from bridge import records, strictjson
 from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES
-from bridge.records import Request, RunRecord, StoredVerdict, Verdict
 from bridge.trust.signing_key import MetadataSigner, verifying_key
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer
+
+    from bridge.records import RunRecord, StoredVerdict, Verdict
 
 ATTESTATION_FILE = "attestation.dsse.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -227,8 +228,8 @@ def _compare_subjects(subjects: object, files: Mapping[str, bytes]) -> None:
 def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
     predicate = attested.predicate
     try:
-        record = RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
-        verdict = StoredVerdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        record = records.RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        verdict = records.StoredVerdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
         expected = _predicate(_stated_ref(predicate, files), record, verdict, attested.link)
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
@@ -242,7 +243,7 @@ def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
 def _stated_ref(predicate: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
     """Return the branch the request itself names; where it is no request, the branch that the runner stated."""
     try:
-        return Request.parse(files["request.json"]).ref
+        return records.Request.parse(files["request.json"]).ref
     except (KeyError, ValueError):
         return str(predicate["ref"])
 

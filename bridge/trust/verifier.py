@@ -9,14 +9,13 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 
-from bridge import ids, strictjson
+from bridge import ids, records, strictjson
 from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
-from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.attestation import ATTESTATION_FILE, Attested, verify_attestation
@@ -24,12 +23,15 @@ from bridge.trust.claim_chain import read_chain
 from bridge.trust.judgement import KeyAuthority, Signed, TrustAnswer, may_say
 from bridge.trust.seals import seal_in
 
+if TYPE_CHECKING:
+    from bridge.records import JobSpec, Manifest, Record, RunRecord
+
 _PATH = re.compile(
     r"(log\.txt|run\.json|verdict\.json|summary\.md|request\.json|request\.json\.sig|spec\.json|claims\.jsonl"
     r"|reports/(?!\.)[^/\0\\]+(/(?!\.)[^/\0\\]+)*)"
 )
 _REQUIRED = ("log.txt", "run.json", "verdict.json", "summary.md", "claims.jsonl")
-R = TypeVar("R", bound=Record)
+R = TypeVar("R", bound="Record")
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,13 @@ def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> lis
     if "manifest.json" not in files:
         return [TreeProblem("manifest.json", "missing; this is not a result tree")]
     problems: list[TreeProblem] = []
-    manifest = _read(Manifest, "manifest.json", files, problems)
+    manifest = _read(records.Manifest, "manifest.json", files, problems)
     if manifest is None:
         return problems
     problems += _files(manifest, files)
-    record = _read(RunRecord, "run.json", files, problems)
-    verdict = _read(StoredVerdict, "verdict.json", files, problems)
-    spec = _read(JobSpec, "spec.json", files, problems) if "spec.json" in files else None
+    record = _read(records.RunRecord, "run.json", files, problems)
+    verdict = _read(records.StoredVerdict, "verdict.json", files, problems)
+    spec = _read(records.JobSpec, "spec.json", files, problems) if "spec.json" in files else None
     for path, other in (("run.json", record), ("verdict.json", verdict), ("spec.json", spec)):
         if other is not None and other.id != manifest.id:
             problems.append(TreeProblem(path, f"is about run {other.id}, the manifest about {manifest.id}"))
@@ -124,7 +126,7 @@ def judge_result(
 def _said_signed(files: Mapping[str, bytes]) -> str | None:
     """Return what in a result without a signature says that there was one, None where nothing does."""
     try:
-        manifest = Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES)
+        manifest = records.Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES)
         messages = [link.message for link in read_chain(files.get("claims.jsonl", b""), hex_chars=40)]
     except (KeyError, ValueError):  # StrictJsonError and ValidationError are ValueErrors: a finding of its own
         return None
@@ -136,7 +138,7 @@ def _said_signed(files: Mapping[str, bytes]) -> str | None:
 
 def _record_in(files: Mapping[str, bytes]) -> RunRecord | None:
     try:
-        return RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        return records.RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
     except (KeyError, ValueError):
         return None
 
@@ -211,7 +213,7 @@ def _request(
     if spec.request_digest != digest or spec.preset != record.preset or spec.policy_digest != record.policy_digest:
         yield TreeProblem("spec.json", "is for another request, preset or policy than run.json")
     problems: list[TreeProblem] = []
-    request = _read(Request, "request.json", files, problems)
+    request = _read(records.Request, "request.json", files, problems)
     yield from problems
     if request is not None and (request.id, request.bus_id) != (manifest.id, manifest.bus_id):
         yield TreeProblem("request.json", "is another run's or another bus's request")
@@ -221,7 +223,7 @@ def _claims(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -
     path = "claims.jsonl"
     try:
         links = read_chain(files.get(path, b""), hex_chars=len(manifest.request_oid))
-        claims = [Claim.parse(link.claim) for link in links]
+        claims = [records.Claim.parse(link.claim) for link in links]
     except ValueError as error:  # StrictJsonError and ValidationError are ValueErrors
         yield TreeProblem(path, f"is no claim chain: {str(error).splitlines()[0]}")
         return

@@ -9,16 +9,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from bridge.bus.archive.days import Archives
-from bridge.bus.archive.keeping import nearest
 from bridge.bus.content.results import Results
 from bridge.bus.identity.bus_record import BusIdentity, JudgeRoot
 from bridge.bus.refs import names
-from bridge.bus.refs.beacons import BeaconRefs
 from bridge.bus.refs.claims import Claims
-from bridge.bus.refs.collect import GRACE_S, delete, ended_runs
-from bridge.bus.refs.logs import Logs
 from bridge.bus.refs.requests import Requests
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot
@@ -40,9 +36,14 @@ from bridge.bus.views import (
 from bridge.errors import FencedError
 from bridge.ids import unix_ms
 from bridge.limits import BEACON_DEAD_S
-from bridge.records import Beacon, BusRecord
-from bridge.system.clock import Clock
 from bridge.trust.seals import BusSeals, Refused, Seals
+
+if TYPE_CHECKING:
+    from bridge.bus.archive.days import Archives
+    from bridge.bus.refs.beacons import BeaconRefs
+    from bridge.bus.refs.logs import Logs
+    from bridge.records import Beacon, BusRecord
+    from bridge.system.clock import Clock
 
 
 class SharedRefBus:
@@ -124,6 +125,8 @@ class SharedRefBus:
 
     def neighbours(self, run_id: str, count: int) -> Mapping[str, str]:
         """Return the claims of the runs nearest to one in time, archived ones too; see the interface."""
+        from bridge.bus.archive.keeping import nearest
+
         return nearest(self._archives, self.snapshot().claims, run_id, count)
 
     def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
@@ -166,6 +169,8 @@ class SharedRefBus:
 
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
         """Delete refs of runs that ended long ago; yield each name."""
+        from bridge.bus.refs.collect import delete, ended_runs
+
         record = self.identity()
         refs = self._store.list([record.prefix, *names.listing_prefixes(record.request_branches)]).refs
         runs = list(ended_runs(self._claims, record.prefix, refs, self._clock.now(), older_than_s))
@@ -184,10 +189,14 @@ class SharedRefBus:
 
     @cached_property
     def _archives(self) -> Archives:
+        from bridge.bus.archive.days import Archives
+
         return Archives(self._store, self.identity().prefix, self._claims, self._seals, self._quarantine)
 
     def _read_archived(self, run_id: str, request: RequestRef | None) -> ClaimView | None:
         """Return the claim chain of a run that was archived; a request that may still run was not."""
+        from bridge.bus.refs.collect import GRACE_S
+
         if request is not None and self._clock.now().timestamp() - unix_ms(run_id) / 1000 < GRACE_S:
             return None
         found = self._archives.find(run_id)
@@ -202,8 +211,12 @@ class SharedRefBus:
 
     @cached_property
     def _logs(self) -> Logs:
+        from bridge.bus.refs.logs import Logs
+
         return Logs(self._store, self.identity().prefix, self._seals, self._quarantine)
 
     @cached_property
     def _beacons(self) -> BeaconRefs:
+        from bridge.bus.refs.beacons import BeaconRefs
+
         return BeaconRefs(self._store, self.identity().prefix, self._seals, self._quarantine)

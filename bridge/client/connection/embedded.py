@@ -86,13 +86,13 @@ class EmbeddedRunner:
 
 def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     """Return a session on this machine's own bus, made when it is not there yet."""
-    from bridge.bus import open_bus
+    from bridge.bus import open_requester_bus
     from bridge.bus.open.embedded import embedded_folder, ensure_embedded
 
     route = str(ensure_embedded(settings.data_dir, clock))
     repository = settings.repository.top if settings.repository is not None else None
     folder = bus_state(settings, route)
-    bus = open_bus(route, repository=repository, state=folder, clock=clock)
+    bus = open_requester_bus(route, repository=repository, state=folder, clock=clock)
     runner = EmbeddedRunner(settings.data_dir, embedded_folder(settings.data_dir))
     record = identify(bus, settings.bus)
     return BusSession(settings, bus, record, Store(settings.state_dir), clock, runner.wake, folder, runner.last_words)

@@ -27,7 +27,7 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
         from bridge.client.connection import embedded
 
         return embedded.open_session(settings, clock)
-    from bridge.bus import open_bus
+    from bridge.bus import open_requester_bus
     from bridge.client.connection.pins import RootReader
     from bridge.trust.key_seals import KeySeals
 
@@ -37,7 +37,7 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
         raise RemoteError("no route to the bus is configured", remedy="kakeya-mac init --bus ROUTE")
     repository = settings.repository.top if settings.repository is not None else None
     folder = bus_state(settings, route)
-    bus = open_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
+    bus = open_requester_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     roots = RootReader(settings)
     bus.use_root(roots.judge)
     opened_s = clock.steady_s()

@@ -10,21 +10,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pydantic
 
-from bridge import strictjson
+from bridge import records, strictjson
 from bridge.bus.views import Tree
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
 from bridge.run.outcomes import exit_code_of
 from bridge.run.requirement import Requirement
 
+if TYPE_CHECKING:
+    from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
+
 _RECORD_MAX_BYTES = 32 * MIB
-_R = TypeVar("_R", bound=Record)
+_R = TypeVar("_R", bound="Record")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Result:
         if self.stored is None:
             return None
         try:
-            return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
+            return records.Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         except pydantic.ValidationError:
             return self.judged(signed=False)
 
@@ -67,7 +69,7 @@ class Result:
         pooled = self.record is not None and self.record.attempt is not None and self.record.attempt.number > 1
         if pooled and signed and self.stored is not None and self.stored.gate.digest == identity().digest:
             # Earlier attempts are not in this tree; the host had them, and judged with this very gate.
-            return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
+            return records.Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         files = self.tree.files
         reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
         authority: Literal["attested", "unattested"] = "attested" if signed else "unattested"
@@ -89,14 +91,14 @@ def read_result(tree: Tree, run_id: str | None = None) -> Result:
     Raises:
         IntegrityError: not a result tree, or another run's.
     """
-    manifest = _read(tree, "manifest.json", Manifest)
+    manifest = _read(tree, "manifest.json", records.Manifest)
     if manifest is None:
         raise IntegrityError("there is no manifest.json; expected a result tree")
     wanted = run_id or manifest.id
     record, stored, spec = (
-        _read(tree, "run.json", RunRecord),
-        _read(tree, "verdict.json", StoredVerdict),
-        _read(tree, "spec.json", JobSpec),
+        _read(tree, "run.json", records.RunRecord),
+        _read(tree, "verdict.json", records.StoredVerdict),
+        _read(tree, "spec.json", records.JobSpec),
     )
     for name, found in (
         ("manifest.json", manifest),
@@ -166,7 +168,7 @@ def _request(tree: Tree, wanted: str) -> Request | None:
     """Return the request in the tree; a malformed one was rejected by the host, so it is None and no error."""
     data = tree.files.get("request.json")
     try:
-        request = None if data is None else Request.parse(data)
+        request = None if data is None else records.Request.parse(data)
     except (strictjson.StrictJsonError, pydantic.ValidationError):
         return None
     if request is not None and request.id != wanted:

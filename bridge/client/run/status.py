@@ -18,7 +18,6 @@ from bridge.client.connection.session import BusSession
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
-from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES
 from bridge.run.requirement import Requirement, satisfied
@@ -28,6 +27,7 @@ from bridge.trust.verifier import verify_tree
 
 if TYPE_CHECKING:
     from bridge.client.run.actions import ActionsView
+    from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
 
 
 EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
