@@ -6,7 +6,7 @@ Frozen values; the records inside them are in `bridge.records`. Knows no transpo
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.ids import new_id
@@ -166,13 +166,6 @@ class Submission:
 
     ref: RequestRef
     reattached: bool
-
-
-@dataclass(frozen=True)
-class Tree:
-    """Files of a result tree by relative POSIX path, `manifest.json` included."""
-
-    files: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, Reason, of_pro
 from bridge.gate.facts.launch_series import series_ratio
 from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.report_kinds import ATTACHMENTS, SAMPLED
+from bridge.gate.report_kinds import SAMPLED
 from bridge.gate.reports.loading import load
 from bridge.gate.stats.binomial import paired_difference_lower
 from bridge.gate.stats.multiple import holm
@@ -28,6 +28,7 @@ from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
 from bridge.gate.workload_comparison import MetricDifference, own_program
 from bridge.gate.workload_comparison import differences as metric_differences
 from bridge.launches.sittings import agree
+from bridge.records.jobspec import ATTACHMENTS
 
 STAGES: Final[Mapping[StageName, str]] = {"decode_s": "decode", "prefill_s": "prefill"}
 

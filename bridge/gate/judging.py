@@ -14,12 +14,12 @@ from bridge.gate.claims.workload import rows_of
 from bridge.gate.identity import identity
 from bridge.gate.interface import Authority, Evidence, Report, ReportProblem, Skip, Violation
 from bridge.gate.registry import rules
-from bridge.gate.report_kinds import ATTACHMENTS
 from bridge.gate.reports.loading import load
 from bridge.gate.reports.workload import load as load_workload
 from bridge.gate.rule import RegisteredRule
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
+from bridge.records.jobspec import ATTACHMENTS
 
 FINDINGS_PER_RULE_MAX: Final = 20
 _SEVERITIES: Final = ("reject", "violation", "note")

@@ -54,9 +54,6 @@ ONE_EACH: Final = having("one_each")
 SAME_PROMPTS: Final = having("same_prompts")
 """Kinds whose arms all meet the same prompts."""
 
-ATTACHMENTS: Final = frozenset({"junit", "text", "attachment", "recompute"})
-"""Declared outputs of these kinds are files beside a report and are not judged by themselves."""
-
 ROLES: Final = {
     "autoregressive": "baseline",
     "autoregressive_again": "control",

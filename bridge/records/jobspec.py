@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
@@ -106,6 +106,10 @@ class SandboxSpec(Record):
     devices: tuple[str, ...] = ()
     uid: int | None = None
     peer_uid: int | None = None
+
+
+ATTACHMENTS: Final = frozenset({"junit", "text", "attachment", "recompute"})
+"""Declared outputs of these kinds are files beside a report and are not judged by themselves."""
 
 
 class DeclaredOutput(Record):

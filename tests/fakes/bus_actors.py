@@ -8,7 +8,8 @@ import os
 from dataclasses import dataclass, field
 
 from bridge.bus.refbus import RefBus
-from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission
 from bridge.ids import new_id
 from bridge.records import Beacon, Claim, LogHead, Request
 from bridge.records.request import LimitRequest, RunnerSelector, Workload

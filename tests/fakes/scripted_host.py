@@ -8,7 +8,8 @@ import os
 from collections.abc import Mapping
 
 from bridge.bus.interface import RunnerBus
-from bridge.bus.views import HeldClaim, LogChunk, RequestRef, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.presets import PolicyFacts, Preset, Trust, find, registry, resolve
 from bridge.publish import build_tree
 from bridge.records import (

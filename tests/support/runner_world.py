@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.views import RequestRef, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.executor.observe.accelerators.cards import Card
 from bridge.presets import Preset, registry

@@ -9,7 +9,7 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.store.interface import Reader, RefStore
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.errors import BusError, IntegrityError
 from bridge.ids import unix_ms
 from bridge.limits import MIB, RESULT_MAX_BYTES, RESULT_MAX_FILES

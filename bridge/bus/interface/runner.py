@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from bridge.bus.interface.history import History
 from bridge.bus.interface.shared import SharedBus
 from bridge.bus.store.gather import WorkBudget
+from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
     ClaimView,
@@ -16,7 +17,6 @@ from bridge.bus.views import (
     LogChunk,
     ReadRequests,
     RequestRef,
-    Tree,
 )
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
 

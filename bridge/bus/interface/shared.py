@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Protocol
 
 from bridge.bus.store.gather import WorkBudget
+from bridge.bus.tree import Tree
 from bridge.bus.views import (
     ArchivedClaim,
     ClaimTip,
@@ -14,7 +15,6 @@ from bridge.bus.views import (
     ReceivedRequest,
     RequestRef,
     Snapshot,
-    Tree,
 )
 from bridge.records import Beacon, BusRecord
 from bridge.trust.seals import Refused, Seals

@@ -22,6 +22,7 @@ from bridge.bus.sides.shared import SharedRefBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.swap import swap
+from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
     ClaimView,
@@ -29,7 +30,6 @@ from bridge.bus.views import (
     LogChunk,
     ReadRequests,
     RequestRef,
-    Tree,
 )
 from bridge.errors import BusError
 from bridge.limits import BEACON_DEAD_S

@@ -23,6 +23,7 @@ from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore, RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.quarantine import Quarantine
+from bridge.bus.tree import Tree
 from bridge.bus.views import (
     ArchivedClaim,
     ClaimTip,
@@ -31,7 +32,6 @@ from bridge.bus.views import (
     ReceivedRequest,
     RequestRef,
     Snapshot,
-    Tree,
 )
 from bridge.errors import FencedError
 from bridge.ids import unix_ms

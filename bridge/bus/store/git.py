@@ -71,12 +71,15 @@ class UserClone:
 
 
 def read_clone(repository: Path) -> UserClone:
-    """Return what is read of the user's clone, linked work trees included.
+    """Return what is read of the user's clone, linked work trees included: git is asked where it is no plain clone.
 
     Raises:
         UsageError: it is no git repository.
     """
     names = ("objects", "shallow", "index")
+    own = repository / ".git"
+    if (own / "HEAD").is_file() and (own / "objects").is_dir():
+        return UserClone(*((own / name).resolve() for name in names))
     finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
     lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
     if finished.exit_code != 0 or len(lines) != len(names):

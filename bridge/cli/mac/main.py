@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import sys
@@ -15,10 +16,39 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command of this process and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
     gc.set_threshold(_OBJECTS)
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # none is ours, and looking for them takes its time
     if front_page.is_asked(words):
         return front_page.show()
+    _load_no_plugins()
     return _run(words)
+
+
+def run_process() -> int:
+    """Run the command of this process and end it; return its exit code where that is left to Python.
+
+    What was written is flushed and what was registered for the end is done; then the process ends without taking apart
+    what it imported, which takes as long as reading a run. Where a thread still works, it ends as any other.
+    """
+    code = main()
+    threads = sys.modules.get("threading")
+    if threads is not None and threads.active_count() > 1:
+        return code
+    try:
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:  # a reader that has left; Python says and does what it always does
+        return code
+    os._exit(code)
+
+
+def _load_no_plugins() -> None:
+    """Let pydantic look for no plugins: none is ours, and what looks for them loads e-mail, archives and resources."""
+    from types import ModuleType
+
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # also in processes that are started from here
+    finder = ModuleType("pydantic.plugin._loader")
+    finder.get_plugins = tuple  # type: ignore[attr-defined]
+    sys.modules.setdefault(finder.__name__, finder)
 
 
 def _run(words: list[str]) -> int:
@@ -36,4 +66,4 @@ def _run(words: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_process())

@@ -6,7 +6,6 @@ Knows argparse and the table, nothing about what commands do.
 from __future__ import annotations
 
 import argparse
-import difflib
 import textwrap
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn
@@ -62,6 +61,8 @@ _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days":
 
 def unknown_command(word: str) -> UsageError:
     """Return the error for a word that is no command, with the nearest ones."""
+    import difflib
+
     near = difflib.get_close_matches(word, list(BY_NAME), n=2)
     hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(BY_NAME)}"
     return UsageError(f"unknown command {word[:60]!r}{hint}", remedy=f"{PROGRAM} --help")

@@ -113,7 +113,8 @@ class ClientSettings:
             return b"", ""
         from bridge.client.clone.default_branch import merged_file
 
-        return merged_file(self.repository.top, FILE_NAME, None if self.bus.source == "committed" else self.bus.route)
+        chosen = None if self.bus.source == "committed" else self.bus.route
+        return merged_file(self.repository.top, self.repository.common_dir, FILE_NAME, chosen)
 
     @property
     def runs_dir(self) -> Path:

@@ -9,20 +9,31 @@ from bridge.client.clone import git_door as gitdoor
 from bridge.errors import GitError
 
 
-def merged_file(top: Path, name: str, chosen: str | None) -> tuple[bytes, str]:
+def merged_file(top: Path, common: Path, name: str, chosen: str | None) -> tuple[bytes, str]:
     """Return a file of the default branch as this clone last saw it, and where it is; empty where there is none.
 
     Args:
         top: of the clone.
+        common: its git directory, the one that its work trees share.
         name: of the file.
         chosen: the bus that the reader chose; a remote of that name counts before others.
     """
+    if not _may_have_default_branches(common):
+        return b"", ""
     remote = _own_remote(chosen, list(gitdoor.remotes(top)))
     where = f"refs/remotes/{remote}/HEAD:{name}"
     try:
         return (gitdoor.git(top, "cat-file", "blob", where).encode() if remote else b""), where
     except GitError:
         return b"", where
+
+
+def _may_have_default_branches(common: Path) -> bool:
+    """Return whether a remote's default branch may be known here: told by files, so that git need not be started."""
+    if (common / "reftable").exists() or any((common / "refs" / "remotes").glob("**/HEAD")):
+        return True
+    packed = common / "packed-refs"
+    return packed.exists() and b"/HEAD\n" in packed.read_bytes()
 
 
 def _own_remote(chosen: str | None, remotes: Sequence[str]) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.errors import GitError, IntegrityError, UsageError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.request.branches import HEADS, run_id_of

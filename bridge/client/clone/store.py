@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge import strictjson
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short

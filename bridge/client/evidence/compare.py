@@ -11,8 +11,8 @@ from typing import Any
 from bridge.client.evidence.judged import JudgedResult
 from bridge.gate import Comparison, MeasuredRun
 from bridge.gate import compare as gate_compare
-from bridge.gate.report_kinds import ATTACHMENTS
 from bridge.records import ClaimResult
+from bridge.records.jobspec import ATTACHMENTS
 
 CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
 _PREFIX = "reports/"

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import Pins
 from bridge.client.connection.session import BusSession

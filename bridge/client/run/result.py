@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pydantic
 
 from bridge import records, strictjson
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
@@ -177,7 +177,7 @@ def _request(tree: Tree, wanted: str) -> Request | None:
 
 
 def _reports(tree: Tree, spec: JobSpec | None) -> dict[str, Mapping[str, Any]]:
-    from bridge.gate.report_kinds import ATTACHMENTS
+    from bridge.records.jobspec import ATTACHMENTS
 
     beside = {f"reports/{output.path}" for output in spec.outputs if output.kind in ATTACHMENTS} if spec else set()
     reports: dict[str, Mapping[str, Any]] = {}

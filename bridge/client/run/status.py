@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from bridge.bus.views import RunView, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import RunView
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import RefusedResultError
 from bridge.client.connection.session import BusSession

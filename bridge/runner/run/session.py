@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.errors import (
     FencedError,
     InfrastructureError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.bus.refs import names
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.errors import (
     FencedError,
     IntegrityError,

@@ -14,7 +14,8 @@ from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
 from bridge.bus.store.gather import WorkBudget
-from bridge.bus.views import RequestRef, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import RequestRef
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.errors import PolicyRefusedError, UntrustedLogError

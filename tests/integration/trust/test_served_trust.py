@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bridge.bus import open_bus
-from bridge.bus.views import RequestRef, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import RequestRef
 from bridge.cli.mac.program import Surroundings, main
 from bridge.records import JobSpec, RunRecord, Workload
 from bridge.system.clock import SystemClock

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bridge.bus.open.embedded import embedded_folder
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone.config import discover
 from bridge.client.connection.pins import Pins, answer_about, pins

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from bridge.bus.views import ClaimView, HeldClaim, RequestRef, Tree
+from bridge.bus.tree import Tree
+from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import BusError, FencedError, RemoteError
 from bridge.records import Claim
 from tests.fakes.bus_actors import Actor, FakeClock

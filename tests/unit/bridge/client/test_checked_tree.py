@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.client.run.status import check
 from bridge.errors import IntegrityError
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.evidence.quote import quote
 from bridge.client.run.result import Result

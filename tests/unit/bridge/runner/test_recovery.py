@@ -7,7 +7,7 @@ from typing import get_args
 
 import pytest
 
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.run.state import FOLLOWING
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.delivery import ResultDelivery

@@ -15,7 +15,7 @@ import pytest
 
 from bridge.bus.refs import names
 from bridge.bus.store.gather import WorkBudget
-from bridge.bus.views import Tree
+from bridge.bus.tree import Tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.errors import FencedError, PolicyRefusedError, RequestRejectedError, UntrustedLogError
