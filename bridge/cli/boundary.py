@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import sys
-import traceback
 from collections.abc import Callable
 from typing import Final
 
@@ -36,6 +35,8 @@ def guarded(
         return 0
     except Exception as error:  # noqa: BLE001 (the one place: a bug still ends in a code and a message)
         if not isinstance(error, KakeyaError | OSError):
+            import traceback
+
             talk(traceback.format_exc().rstrip())
         known = as_known(error, f"{program} doctor")
         report(known)

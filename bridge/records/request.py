@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge.limits import LABELS_MAX_COUNT, PARAMS_MAX_COUNT, SWEEP_MAX_COUNT
 from bridge.records.base import Moment, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 
+PRINCIPAL_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}"
+FINGERPRINT_PATTERN: Final = r"SHA256:[A-Za-z0-9+/]{43}"
 Profile = Literal["smoke", "claim"]
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]

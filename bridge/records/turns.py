@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from bridge.launches.stopping import LaunchRule
 from bridge.records.base import Count, Name, Record, Seconds, Sha256, Text
 
 Stamp = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -30,6 +29,8 @@ class StopRule(Record):
 
     @model_validator(mode="after")
     def _rotations_are_whole(self) -> Self:
+        from bridge.launches.stopping import LaunchRule
+
         LaunchRule(self.least, self.most, self.blocks, self.half_width)
         return self
 
@@ -46,7 +47,7 @@ class LaunchSeries(Record):
     """
 
     arms: tuple[Name, Name]
-    rule: StopRule = StopRule()
+    rule: StopRule = StopRule.model_construct()  # its own values need no check, which would load what decides by it
     unit: Literal["tokens", "samples"] = "tokens"
     turn_least_s: Seconds = 0.05
     solo_s: Seconds = 3.0

@@ -18,9 +18,9 @@ from bridge.errors import RequestRejectedError
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
 from bridge.records import LimitRequest, Request, RunnerSelector, SweepPlace
 from bridge.records.base import ParamValue
+from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.request.branches import run_id_of
 from bridge.system.clock import parse_rfc3339
-from bridge.trust.ssh_signatures import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 
 UNSIGNED = "unsigned"
 SCHEMA = 2

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 from bridge import records, strictjson
 from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES
-from bridge.trust.signing_key import MetadataSigner, verifying_key
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
     from bridge.records import RunRecord, StoredVerdict, Verdict
+    from bridge.trust.signing_key import MetadataSigner
 
 ATTESTATION_FILE = "attestation.dsse.json"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -176,6 +176,8 @@ def _predicate(ref: str, record: RunRecord, verdict: Verdict | StoredVerdict, li
 def _opened(data: bytes, keys: Iterable[str]) -> tuple[bytes, str | None]:
     from securesystemslib.dsse import Envelope
     from securesystemslib.exceptions import VerificationError
+
+    from bridge.trust.signing_key import verifying_key
 
     try:
         envelope = Envelope.from_dict(strictjson.decode(data, max_bytes=ENVELOPE_MAX_BYTES))

@@ -7,12 +7,14 @@ Which key made a signature is remembered, as the next poll brings the same commi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.trust.judgement import UNCHECKED, KeyAuthority, Signed, TrustAnswer, may_say
 from bridge.trust.keyring import sign, signer_of
 from bridge.trust.seals import Seal, Statement
-from bridge.trust.signing_key import SigningKey
+
+if TYPE_CHECKING:
+    from bridge.trust.signing_key import SigningKey
 
 REMEMBERED_MAX_COUNT: Final = 20_000
 

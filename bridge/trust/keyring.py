@@ -9,10 +9,13 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from bridge.errors import UsageError
 from bridge.records import KeyRecord
-from bridge.trust.signing_key import SigningKey
+
+if TYPE_CHECKING:
+    from bridge.trust.signing_key import SigningKey
 
 PUBLIC_FILE = "runner.keys.json"  # beside the private key; every public record, oldest first
 _RAW_BYTES = 32

@@ -10,10 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.errors import InfrastructureError, UsageError
-from bridge.system.durable import write_atomically
-from bridge.trust.root import RootError, TrustRoot, read_root
+
+if TYPE_CHECKING:
+    from bridge.trust.root import TrustRoot
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class RootMemory:
         path = self._path(bus_id)
         if not path.exists():
             return None
+        from bridge.trust.root import RootError, read_root
+
         try:
             value = json.loads(path.read_bytes())
             files = {name: text.encode("utf-8") for name, text in value["files"].items()}
@@ -75,8 +79,10 @@ class RootMemory:
             UsageError: the reader was told a key that no root it knows had.
         """
         known = self.recall(bus_id)
-        if known is None and pin is None and not first:
+        if known is None and pin is None and (files is None or not first):
             return None
+        from bridge.trust.root import RootError
+
         if known is not None and pin is not None and pin not in known.root.owners:
             known = self._moved_on(files, known, pin)
         try:
@@ -107,6 +113,8 @@ class RootMemory:
         Raises:
             UsageError: it does not.
         """
+        from bridge.trust.root import RootError, read_root
+
         try:
             if files is not None and pin in read_root(files, known.root).owners:
                 return known
@@ -118,6 +126,8 @@ class RootMemory:
         )
 
     def _keep(self, found: KnownRoot) -> None:
+        from bridge.system.durable import write_atomically
+
         files = {name: data.decode("utf-8") for name, data in found.root.files.items()}
         write_atomically(
             self._path(found.root.bus_id), json.dumps({"vouched": found.vouched, "files": files}, indent=1).encode()
@@ -135,6 +145,8 @@ def _checked(
     Raises:
         RootError: it may not.
     """
+    from bridge.trust.root import RootError, read_root
+
     seen = read_root(files, None if known is None else known.root, pin if known is None else None)
     if seen.bus_id != bus_id:
         raise RootError(f"the root is of bus {seen.bus_id}, this is bus {bus_id}")

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import InfrastructureError, PolicyRefusedError, UsageError
+from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.system import process
 
 NAMESPACE: Final = "kakeya-request-v1"
 COMMIT_NAMESPACE: Final = "git"
 SIGNATURE_MAX_BYTES: Final = 16 * 1024
 TIMEOUT_S: Final = 20.0
-PRINCIPAL_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}"
-FINGERPRINT_PATTERN: Final = r"SHA256:[A-Za-z0-9+/]{43}"
 _FOUND = re.compile(rf"\bkey ({FINGERPRINT_PATTERN})\s*$".encode(), re.MULTILINE)
 _PRINCIPAL = re.compile(PRINCIPAL_PATTERN)
 _ARMOUR = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\n]+)\n-----END SSH SIGNATURE-----\n?")

@@ -147,11 +147,10 @@ def version(call: Invocation) -> int:
     """Print versions of program, gate and schemas."""
     from bridge.client.document.envelope import SCHEMA, of_data
     from bridge.gate import identity
-    from bridge.version import VERSION
 
     gate = identity()
-    data = {"kakeya": VERSION, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
-    rows = {"kakeya": VERSION, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
+    data = {"kakeya": gate.version, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
+    rows = {"kakeya": gate.version, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
     for label, text in rows.items():
         call.output.row(label, text)
     call.output.document(of_data("version", data))

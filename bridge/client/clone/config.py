@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -316,6 +315,10 @@ def _load(path: Path) -> dict[str, Any]:
 def _table(data: bytes, path: str) -> dict[str, Any]:
     if len(data) > FILE_MAX_BYTES:
         raise UsageError(f"{path}: {len(data)} bytes; a configuration has at most {FILE_MAX_BYTES}")
+    if not data:
+        return {}
+    import tomllib
+
     try:
         return tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

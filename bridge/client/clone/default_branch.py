@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from bridge.client.clone import git_door as gitdoor
 from bridge.errors import GitError
 
 
@@ -20,6 +19,8 @@ def merged_file(top: Path, common: Path, name: str, chosen: str | None) -> tuple
     """
     if not _may_have_default_branches(common):
         return b"", ""
+    from bridge.client.clone import git_door as gitdoor
+
     remote = _own_remote(chosen, list(gitdoor.remotes(top)))
     where = f"refs/remotes/{remote}/HEAD:{name}"
     try:

@@ -7,7 +7,6 @@ the same id and bytes) and ``runs/<short id>/`` (a result tree, written whole or
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,6 @@ from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.records import Request
-from bridge.system.durable import write_atomically, write_folder_atomically
 
 _CLOSE: Final = frozenset({"x", "%"})  # units that stand right behind their number
 
@@ -65,6 +63,8 @@ class Store:
 
     def remember(self, sent: Sent) -> None:
         """Write down a request before it is pushed."""
+        from bridge.system.durable import write_atomically
+
         document = {
             "schema": 1,
             "id": sent.id,
@@ -126,6 +126,8 @@ class Store:
 
     def write_result(self, run_id: str, tree: Tree) -> Path:
         """Write a verified result tree, whole or not at all, and return its folder."""
+        from bridge.system.durable import write_folder_atomically
+
         for name in tree.files:
             check_path(name)
         folder = self.folder(run_id)
@@ -149,6 +151,8 @@ class Store:
     def remove_result(self, run_id: str) -> None:
         """Delete a stored result."""
         if self.has_result(run_id):
+            import shutil
+
             shutil.rmtree(self.folder(run_id))
 
     def _sent_ids(self) -> set[str]:

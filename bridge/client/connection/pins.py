@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from bridge.bus.open.embedded import embedded_folder
 from bridge.client.clone.config import (
@@ -21,12 +22,13 @@ from bridge.client.clone.config import (
     pinned_root_key,
 )
 from bridge.errors import IntegrityError, UsageError
-from bridge.records import BusRecord, KeyRecord
 from bridge.trust import keyring
 from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
-from bridge.trust.root import fingerprint_in
 from bridge.trust.root_memory import KnownRoot, RootMemory
 from bridge.trust.verifier import judge_result
+
+if TYPE_CHECKING:
+    from bridge.records import BusRecord, KeyRecord
 
 PIN = "kakeya-mac init --root-key KEY, with the key that the host's owner tells you"
 UNSIGNED_BUS = "unsigned bus: it proves what was written, not who wrote it"
@@ -127,8 +129,12 @@ def root_pin(settings: ClientSettings) -> str | None:
     text, where = pinned_root_key(settings)
     if text is None:
         text, where = _committed_root_key(settings)
+    if text is None:
+        return None
+    from bridge.trust.root import fingerprint_in
+
     try:
-        return None if text is None else fingerprint_in(text)
+        return fingerprint_in(text)
     except ValueError as error:
         raise UsageError(f"{where}: {error}", remedy="SHA256:… or ssh-ed25519 AAAA…, as the owner tells you") from error
 

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bridge.bus.views import RunView
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
@@ -24,6 +23,7 @@ from bridge.trust.root_memory import KnownRoot
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RequesterBus, SharedBus
+    from bridge.bus.views import RunView
     from bridge.client.document.envelope import BusPart
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id

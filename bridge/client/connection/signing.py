@@ -16,10 +16,11 @@ from bridge.client.clone.config import OFF, ClientSettings, SigningChoice
 from bridge.client.connection.session import BusSession
 from bridge.errors import InfrastructureError, KakeyaError, UsageError
 from bridge.records.bus import SIGNED_REQUESTS
+from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
 from bridge.system import process
 from bridge.system.durable import write_atomically
-from bridge.trust.ssh_signatures import PRINCIPAL_PATTERN, fingerprint, fingerprint_of, sign
+from bridge.trust.ssh_signatures import fingerprint, fingerprint_of, sign
 
 AUTO: Final = "auto"
 _WALL_S: Final = 10.0

@@ -7,7 +7,6 @@ that text inside cannot pretend to have ended. Knows nothing about where the tex
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -87,6 +86,8 @@ class LineJoiner:
 
 def new_fence() -> str:
     """Return a token that untrusted text cannot guess."""
+    import secrets
+
     return secrets.token_hex(6)
 
 

@@ -17,7 +17,6 @@ from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import Pins, RefusedResultError, answer_about, pins
 from bridge.client.connection.run_bus import is_own, sent_from
-from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.result import Result
 from bridge.client.run.status import RunStatus, run_status, stored_status
@@ -30,6 +29,7 @@ from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
+    from bridge.client.connection.session import BusSession
     from bridge.client.document.envelope import BusPart
     from bridge.client.run.actions import Actions
     from bridge.client.run.follow import LogWish, Progress

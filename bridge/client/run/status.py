@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from bridge.bus.tree import Tree
-from bridge.bus.views import RunView
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import RefusedResultError
-from bridge.client.connection.session import BusSession
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
@@ -27,6 +25,8 @@ from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 
 if TYPE_CHECKING:
+    from bridge.bus.views import RunView
+    from bridge.client.connection.session import BusSession
     from bridge.client.run.actions import ActionsView
     from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
 

@@ -12,17 +12,12 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.errors import UsageError
+from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.trust import SignerEntry
 from bridge.system.durable import write_atomically
-from bridge.trust.ssh_signatures import (
-    COMMIT_NAMESPACE,
-    FINGERPRINT_PATTERN,
-    NAMESPACE,
-    PRINCIPAL_PATTERN,
-    fingerprint_of,
-)
+from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of
 
 Use = Literal["request", "code"]
 NAMESPACES: Final[dict[Use, str]] = {"request": NAMESPACE, "code": COMMIT_NAMESPACE}

@@ -12,9 +12,9 @@ from pydantic import Discriminator, Field, Tag, model_validator
 
 from bridge.records import Record
 from bridge.records.base import Oid
+from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request.branches import cancelled_id_of, run_id_of
 from bridge.runner.policy.names import NameRules
-from bridge.trust.ssh_signatures import PRINCIPAL_PATTERN
 
 AbsolutePath = Annotated[str, Field(pattern=r"^/[^\x00-\x1f]*$")]
 Principal = Annotated[str, Field(pattern=f"^{PRINCIPAL_PATTERN}$")]
