@@ -6,6 +6,7 @@ import io
 import json
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -250,3 +251,38 @@ def test_documents_stay_documents_over_git(place):
     take(place.host, sent)
     document = json.loads(place.run("status", sent[:14], "--bus", "origin", "--json").out)
     assert (document["id"], document["bus"]["route"]) == (sent, str(place.remote))
+
+
+COUNTED = (
+    "import sys\nfrom bridge.cli.mac.main import main\ncode = main(sys.argv[1:])\n"
+    "print(*sys.modules, file=sys.stderr)\nsys.exit(code)\n"
+)
+NEVER = {
+    "cryptography", "securesystemslib", "tuf", "jsonschema", "rich", "yaml", "psutil", "asyncio", "email", "zipfile",
+    "importlib.metadata", "bridge.gate.report_kinds", "bridge.gate.judging", "bridge.launches.stopping",
+    "bridge.presets.model", "bridge.trust.root", "bridge.bus.archive.folding", "bridge.bus.sides.runner",
+    "bridge.client.document.envelope",
+}  # fmt: skip
+
+
+def loaded(place, *words):
+    """Return the modules that a command of a process of its own had loaded at its end."""
+    own = {"KAKEYA_DATA_DIR": str(place.root / "data"), "KAKEYA_CONFIG_DIR": str(place.root / "config")}
+    ran = subprocess.run(
+        [sys.executable, "-c", COUNTED, *words, "--bus", "origin"],
+        cwd=place.clone.top, env=place.clone.env | own, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    return set(ran.stderr.splitlines()[-1].split())
+
+
+def test_a_look_at_runs_loads_what_it_shows_and_no_more(place):
+    """What a short command costs is what it imports; seconds are measured by the study `requester-speed`."""
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
+    queued, listed = loaded(place, "status", sent), loaded(place, "ls")
+    take(place.host, sent)
+    place.run("fetch", sent, "--bus", "origin")
+    stored = loaded(place, "status", sent)
+    for modules, most in ((queued, 118), (listed, 112), (stored, 94)):
+        assert modules & NEVER == set()
+        own = {name for name in modules if name.startswith("bridge")}
+        assert len(own) <= most, sorted(own)
