@@ -19,12 +19,12 @@ td,th{border-bottom:1px solid var(--line)}
 .verdict{font-size:1.15rem;font-weight:600}.evidence,.held{color:var(--good)}
 .rejected,.missing,.nothing{color:var(--bad)}.valid,.recorded{color:var(--some)}
 pre{white-space:pre-wrap;border:1px solid var(--line);padding:.6rem;font-size:13px;overflow-wrap:anywhere}
-figure{margin:1rem 0;background:#fff;color:#000;padding:.3rem;overflow-x:auto}
+figure{margin:1rem 0;background:#fff;color:#000;padding:.3rem}
 svg{max-width:100%;height:auto;display:block}
-@media(max-width:40rem){svg{min-width:34rem}thead{display:none}tr,td{display:block;border:0;max-width:none}
+@media(max-width:40rem){thead{display:none}tr,td{display:block;border:0;max-width:none}
 tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}}
 """
-# On a phone a row of a table becomes a block of lines, each with the name of its column; a plot keeps its size.
+# On a phone a row of a table becomes a block of lines, each with the name of its column; a plot is shown whole.
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
