@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 from pathlib import Path
 
@@ -35,6 +36,20 @@ def test_every_committed_result_is_valid_here_and_now() -> None:
     code, out, err = check("docs/evidence")
     assert code == 0, out + err
     assert len(list(EVIDENCE.glob("*/manifest.json"))) == out.count("path  ")
+
+
+def test_every_committed_claim_run_is_still_the_evidence_that_its_report_says() -> None:
+    lines = (EVIDENCE / "studies" / "evidence" / "claim-runs.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = {row["id"]: row for line in lines for row in json.loads(line)["rows"]}
+    folders = [path.parent for path in sorted((EVIDENCE / "claim-runs").glob("*/manifest.json"))]
+    assert folders
+    for folder in folders:
+        row = rows[json.loads((folder / "verdict.json").read_bytes())["id"]]
+        code, out, err = check("--json", "--runner-key", row["pin"], "--require", "evidence", str(folder))
+        assert code == 0, out + err
+        (judged,) = json.loads(out)["data"]
+        claims = {claim["id"]: claim["decision"] for claim in judged["verdict"]["claims"]}
+        assert claims == {name: claim["decision"] for name, claim in row["claims"].items()}
 
 
 def test_every_committed_number_outside_a_result_says_which_command_made_it() -> None:
@@ -114,7 +129,7 @@ def test_a_named_file_is_always_judged(tmp_path: Path) -> None:
 
 def test_what_ci_runs_judges_the_committed_evidence() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "gate check docs/evidence" in makefile
+    assert "gate check docs/evidence docs/evidence/claim-runs" in makefile
     (check_line,) = [line for line in makefile.splitlines() if line.startswith("check:")]
     assert "evidence" in check_line.split("##")[0].split()
     assert "run: make evidence" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
