@@ -196,6 +196,7 @@ class ProgressPart(Part):
         step: the command that runs, the `number`th of `steps`.
         done, most: how many of its units are over, out of how many at most; None where nobody said.
         left_s: how long the rest of the step takes at the pace so far; None without a pace.
+        waits: where it waits and why, while it is placed on a cluster and nothing of it runs.
     """
 
     text: str
@@ -206,6 +207,7 @@ class ProgressPart(Part):
     done: int
     most: int | None
     left_s: float | None
+    waits: str | None
 
 
 class FilesPart(Part):

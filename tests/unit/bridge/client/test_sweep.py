@@ -90,12 +90,12 @@ def test_a_line_that_was_stopped_after_two_requests_sends_the_other_two(requeste
     pushed = requester.bus.submit
     count = iter((None, None))
 
-    def stops(*given):
+    def stops(*given, **named):
         try:
             next(count)
         except StopIteration:
             raise DetachedError(2) from None
-        pushed(*given)
+        pushed(*given, **named)
 
     requester.bus.submit = stops
     stopped = requester.run(*LINE, "--json")
