@@ -10,14 +10,16 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO, Any
 
 from engine.errors import ChildError
 
 _END_WALL_S = 10.0
+_POLL_S = 0.05
 
 
 class ChildProcess:
@@ -117,6 +119,40 @@ class ServingChild:
         _end(self.process)
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def run_together(name: str, module: str, each: Sequence[Sequence[str]], limit_s: float) -> list[str]:
+    """Run a module once for each list of arguments, all at a time; return what each wrote to its standard output.
+
+    Args:
+        name: for messages.
+        module: what ``python -m`` runs.
+        each: the arguments of each process, in order of rank.
+        limit_s: when they are killed, all of them.
+
+    Raises:
+        ChildError: one failed, which ends the others, or they were not done in time.
+    """
+    with ExitStack() as stack:
+        ranks: list[subprocess.Popen[str]] = []
+        for arguments in each:
+            command = [sys.executable, "-P", "-m", module, *arguments]
+            ranks.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+            stack.callback(ranks[-1].communicate)
+            stack.callback(ranks[-1].kill)
+        ends_s = time.monotonic() + limit_s
+        while any(rank.poll() is None for rank in ranks):
+            if time.monotonic() > ends_s:
+                raise ChildError(f"{name}: not done after {limit_s:g} s; all {len(ranks)} ranks were killed")
+            if any(rank.poll() for rank in ranks):
+                break
+            time.sleep(_POLL_S)
+        failed = next((number for number, rank in enumerate(ranks) if rank.poll()), None)
+        if failed is not None:
+            _, errors = ranks[failed].communicate()
+            last = (errors.strip().splitlines() or ["no word why"])[-1]
+            raise ChildError(f"{name}: rank {failed} ended with {ranks[failed].returncode}: {last}")
+        return [rank.communicate()[0] for rank in ranks]
 
 
 def _end(process: subprocess.Popen[Any]) -> None:

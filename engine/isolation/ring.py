@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -18,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ChildError
+from engine.isolation.children import run_together
 
 LIBRARIES = {"mlx": "mlx.distributed ring", "torch": "torch.distributed gloo"}
 SIZE = 2
 PINGS = 200
-POLL_S = 0.05
-LIMIT_S = 60.0
+LIMIT_S = 180.0
 """Importing the library included; what takes longer hangs."""
 
 
@@ -49,40 +47,12 @@ def probe_ring(library: str, limit_s: float = LIMIT_S) -> RingFound:
     Raises:
         ChildError: If a rank fails, or they are not done in time.
     """
-    with ExitStack() as stack:
-        folder = stack.enter_context(tempfile.TemporaryDirectory())
+    with tempfile.TemporaryDirectory() as folder:
         hosts = Path(folder) / "hosts.json"
         hosts.write_text(json.dumps([[f"127.0.0.1:{port}"] for port in _free_ports()]))
-        ranks = []
-        for rank in range(SIZE):
-            command = [sys.executable, "-P", "-m", "engine.isolation.ring", library, str(rank), str(hosts)]
-            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            stack.callback(process.communicate)
-            stack.callback(process.kill)
-            ranks.append(process)
-        _await(library, ranks, limit_s)
-        said = [rank.communicate() for rank in ranks]
-    for rank, (process, (_, errors)) in enumerate(zip(ranks, said, strict=True)):
-        if process.returncode != 0:
-            last = (errors.strip().splitlines() or ["no word why"])[-1]
-            raise ChildError(f"{LIBRARIES[library]}: rank {rank} ended with {process.returncode}: {last}")
-    return RingFound(**json.loads(said[0][0]))
-
-
-def _await(library: str, ranks: list[subprocess.Popen[str]], limit_s: float) -> None:
-    """Wait until every rank ended, or one of them badly: what waits for that one is killed.
-
-    Raises:
-        ChildError: If they are not done in time.
-    """
-    ends_s = time.monotonic() + limit_s
-    while any(rank.poll() is None for rank in ranks):
-        if time.monotonic() > ends_s:
-            raise ChildError(f"{LIBRARIES[library]}: not done after {limit_s:g} s; both ranks were killed")
-        if any(rank.poll() for rank in ranks):
-            for rank in ranks:
-                rank.kill()
-        time.sleep(POLL_S)
+        each = [(library, str(rank), str(hosts)) for rank in range(SIZE)]
+        said = run_together(LIBRARIES[library], "engine.isolation.ring", each, limit_s)
+    return RingFound(**json.loads(said[0]))
 
 
 def _free_ports() -> list[int]:

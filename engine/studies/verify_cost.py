@@ -129,13 +129,10 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
     for forward in sequence.prefill(ids[:context], 512):
         shown = ids[forward.start : forward.start + forward.rows]
         drafter.observe(forward.start, shown, sequence.committed(forward, forward.rows))
-    bonus, own = ids[context], [ids[context]]
-    for _ in range(max(plan.rows) - 1):
-        own += engine.accept.decide(Draft(), sequence.forward_block(own[-1], Draft())).tokens
-    sequence.crop(context)
+    bonus, own = ids[context], _own_words(engine, ids, max(plan.rows))
 
     def verify(rows: int) -> tuple[int, ...]:
-        block = Draft(tokens=tuple(own[1:rows]), count=rows - 1)
+        block = Draft(tokens=own[1:rows], count=rows - 1)
         decided = engine.accept.decide(block, sequence.forward_block(bonus, block))
         sequence.crop(context)
         return decided.tokens
@@ -155,6 +152,18 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
         tuple(DraftCost(context, *one) for one in found[split:]),
         tuple(Fallback("verify", "graphs", None, reason, count) for reason, count in sequence.fallbacks().items()),
     )
+
+
+def _own_words(engine: Engine, ids: tuple[int, ...], count: int) -> tuple[int, ...]:
+    """Return the last of ``ids`` and what the target says after it, ``count`` tokens in all."""
+    # On a sequence of its own: a window goes back over the last block only.
+    sequence = engine.target.open((), CacheLayout.NATIVE)
+    for _ in sequence.prefill(ids[:-1], 512):
+        pass
+    words = [ids[-1]]
+    while len(words) < count:
+        words += engine.accept.decide(Draft(), sequence.forward_block(words[-1], Draft())).tokens
+    return tuple(words)
 
 
 def _interleaved(
