@@ -85,9 +85,9 @@ class LayerRows(ABC):
         self._store.replace(buffers)
         self._floor, self._length = self._length, self._length + rows
 
-    def blank(self, length: int) -> None:
-        """Write zeros over the rows of positions >= ``length``, which are about to be forgotten."""
-        self._store.blank(length - self._base, self._length - self._base)
+    def blank(self, end: int) -> None:
+        """Write zeros over the rows from the length on up to position ``end``, which were forgotten."""
+        self._store.blank(self._length - self._base, end - self._base)
 
     @abstractmethod
     def _make_room(self, rows: int, like: list[Array]) -> int:

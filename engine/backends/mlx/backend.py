@@ -37,9 +37,9 @@ from engine.verification.sampled import SamplingAccept
 
 DTYPES = ("float32", "bfloat16", "float16")
 MESSAGE_CHARACTERS = 400
+"""How much is shown of what mlx-lm says: it lists every tensor of a model, one a line."""
 LENT = frozenset({"embed_tokens", "lm_head"})
 """Of the names of a target's tensors: what a DFlash drafter borrows."""
-"""How much is shown of what mlx-lm says: it lists every tensor of a model, one a line."""
 
 
 class MlxBackend:

@@ -160,7 +160,7 @@ def _row(told: Any) -> Sequence[str]:
 
     card = pb.Card.FromString(told.card)
     names = {value: name.removeprefix("NODE_ROLE_").lower() for name, value in pb.NodeRole.items()}
-    return (
+    said = (
         card.node,
         ",".join(names.get(role, f"role {role}") for role in card.roles) or "-",
         ",".join(model.name for model in card.models) or "-",
@@ -168,3 +168,5 @@ def _row(told: Any) -> Sequence[str]:
         "now" if not told.silent_ms else f"{told.silent_ms / 1e3:.1f} s ago",
         " ".join(f"{name}={address}" for name, address in sorted(card.endpoints.items())) or "-",
     )
+    # Names and addresses are other nodes' words: no newline and no escape sequence of theirs reaches a terminal.
+    return tuple("".join(one if one.isprintable() else "?" for one in text) for text in said)

@@ -32,6 +32,8 @@ FANOUT = 3
 MOST_NODES = 256
 MOST_CARD_BYTES = 1 << 14
 MOST_NAME_CHARS = 100
+MOST_GENERATION = 1 << 62
+"""Of a card that is taken, so that its owner can outdo it: a start's generation is the clock's milliseconds."""
 
 
 @dataclass(slots=True)
@@ -154,6 +156,8 @@ class Membership:
         """Take heartbeats; return the nodes of which there are newer cards than here."""
         wanted = []
         for age in ages:
+            if max(age.generation, age.version) > MOST_GENERATION:
+                continue
             if age.node == self.node:
                 self._defend(age.generation, age.version, age.heartbeat)
                 continue
@@ -200,6 +204,8 @@ class Membership:
             card = pb.Card.FromString(told.card)
         except DecodeError:
             return "no card"
+        if max(card.generation, card.version) > MOST_GENERATION:
+            return "a generation or version beyond every honest one"
         return "" if 0 < len(card.node) <= MOST_NAME_CHARS else "a card without a usable name"
 
     def _alive(self, node: str, generation: int, heartbeat: int, silent_ms: int) -> bool:

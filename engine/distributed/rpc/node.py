@@ -84,6 +84,8 @@ class GossipNode:
         asked = set(asked_next(sorted(known), self._chooser))
         strangers = [seed for seed in self._seeds if seed not in known]
         asked |= set(asked_next(strangers, self._chooser)[:1])
+        for gone in self._channels.keys() - known - set(self._seeds):
+            await self._channels.pop(gone).close()
         await asyncio.gather(*(self._exchange(address) for address in asked), return_exceptions=True)
 
     def _neighbours(self) -> list[str]:

@@ -23,6 +23,9 @@ from engine.backends.recurrent import RecurrentState
 LONGEST_ROWS = 32
 """Blocks of more rows are rare, and their graph is a small part of them."""
 
+MOST_SHAPES = 64
+"""Graphs that are kept: each is memory that no allocator counts."""
+
 
 class Stepped(NamedTuple):
     """What a forward puts out: logits ``[S, V]``, captured states ``[S, K * D]`` or None, whether rows are finite."""
@@ -53,6 +56,9 @@ class CompiledSteps:
         bases, buffers = zip(*(cache.lend(rows) for cache in caches), strict=True)
         shape = (*capture, -rows, *(pair[0].shape[2] for pair in buffers))
         if shape not in self._met:
+            if len(self._met) >= MOST_SHAPES:
+                self._met.clear()
+                self._functions.clear()
             self._met.add(shape)
             return None
         function = self._functions.get(capture)

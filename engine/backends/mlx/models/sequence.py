@@ -50,6 +50,7 @@ class MlxSequence:
         self._reads = tuple(sorted({*capture, *read}))
         self.steps = steps if self.latents is None and lending(self.caches) else None
         self._sound: mx.array | None = None
+        self._forwarded_at = 0
         self.positions_forwarded = 0
         """Rows of all forwards so far, those that were cropped later too."""
 
@@ -129,19 +130,28 @@ class MlxSequence:
 
     def crop(self, length: int) -> None:
         """Crop every cache, or none of them."""
-        sound, self._sound = self._sound, None
-        finite: Any = [] if sound is None or length == self.length else sound.tolist()
-        if not all(finite):
-            # A replayed step multiplies rows that it must not see by zero, which leaves a number that is none.
-            for cache in self.caches:
-                if isinstance(cache, LayerRows):
-                    cache.blank(length)
+        end = self.length
         crop_all(self.caches, length)
+        sound, self._sound = self._sound, None
+        finite: Any = [] if sound is None or length == end else sound.tolist()
+        if length < self._forwarded_at or not all(finite):  # of rows of earlier forwards nothing is known any more
+            self._blank(end)
 
     def rewind(self, length: int) -> None:
         """Go back to an earlier length."""
+        end = self.length
         for cache in self.caches:
             cache.rewind(length)
+        self._sound = None
+        self._blank(end)
+
+    def _blank(self, end: int) -> None:
+        """Forget what lies up to ``end``: a replayed step multiplies rows that it must not see by zero."""
+        if self.steps is None:
+            return
+        for cache in self.caches:
+            if isinstance(cache, LayerRows):
+                cache.blank(end)
 
     def measured_bytes(self) -> int:
         """Return the bytes of every cache buffer, and of what rows are made of again."""
@@ -173,6 +183,7 @@ class MlxSequence:
 
     def _forward(self, ids: mx.array) -> Forward:
         start, steps = self.length, self.steps
+        self._forwarded_at = start
         stepped = None if steps is None else steps.forward(ids, self.caches, self.capture)
         if stepped is None:
             hidden, features = self._run(ids, self.capture)

@@ -207,7 +207,14 @@ def test_what_is_unknown_here_is_passed_on_as_it_came() -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", [b"\xff\xff", b"", bytes(MOST_CARD_BYTES + 1), pb.Card(node="x" * 101).SerializeToString()]
+    "bad",
+    [
+        b"\xff\xff",
+        b"",
+        bytes(MOST_CARD_BYTES + 1),
+        pb.Card(node="x" * 101).SerializeToString(),
+        pb.Card(node="me", generation=2**64 - 1).SerializeToString(),
+    ],
 )
 def test_one_bad_card_ends_nothing_but_itself(bad: bytes) -> None:
     node = Membership(pb.Card(node="me", generation=1), lambda: 0.0)

@@ -87,6 +87,23 @@ def test_what_a_rejected_row_left_behind_is_never_seen(tmp_path: Path) -> None:
     assert counted.ran >= 6
 
 
+@pytest.mark.parametrize("back", ["crop", "rewind"])
+def test_a_kept_row_that_is_no_number_is_forgotten_with_the_rows_behind_an_earlier_length(
+    tmp_path: Path, back: str
+) -> None:
+    target, broken = load_backend("mlx").load_target(tiny_families.write_family(tmp_path, "qwen3")), IDS[60]
+    target.family.text.embed_tokens.weight[broken] = float("nan")
+    sequence, clean = opened(target, 40, CacheLayout.NATIVE), opened(target, 40, CacheLayout.NATIVE)
+    sequence.steps = counted = Counted(sequence.steps)
+    for bonus in (IDS[40], broken, IDS[42]):
+        sequence.forward_block(bonus, Draft())
+    getattr(sequence, back)(40)
+    for position in range(40, 44):
+        found, expected = (each.forward_block(IDS[position], Draft()).logits for each in (sequence, clean))
+        assert mx.allclose(found, expected, rtol=1e-4, atol=1e-4).item()
+    assert counted.ran >= 4
+
+
 def test_threads_that_trace_at_once_leave_fusing_off_until_the_last_is_done() -> None:
     first, second, heard = Unfused(), Unfused(), []
     for each in (first, second):
