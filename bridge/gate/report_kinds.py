@@ -54,13 +54,16 @@ ONE_EACH: Final = having("one_each")
 SAME_PROMPTS: Final = having("same_prompts")
 """Kinds whose arms all meet the same prompts."""
 
+IN_PROCESS: Final = "in-process"
+"""The arm whose drafter is in its own process; the others of its kind ask elsewhere."""
+
 ROLES: Final = {
     "autoregressive": "baseline",
     "autoregressive_again": "control",
     "speculative": "candidate",
     "local": "baseline",
     "local_again": "control",
-    "in-process": "candidate",
+    IN_PROCESS: "candidate",
     "loopback": "candidate",
     "crosshost": "candidate",
     "base": "baseline",
@@ -73,7 +76,7 @@ ROLES: Final = {
 PLAIN: Final = frozenset({"autoregressive", "autoregressive_again"})
 """Arms that decode without a drafter."""
 
-DRAFTING: Final = frozenset({"speculative", "in-process", "loopback", "crosshost"})
+DRAFTING: Final = frozenset({"speculative", IN_PROCESS, "loopback", "crosshost"})
 """Arms that decode with a drafter."""
 
 UNSEEN: Final = frozenset({"peer"})

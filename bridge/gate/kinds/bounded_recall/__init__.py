@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from bridge.gate.claims import ClaimDraft
 from bridge.gate.declared.views import StatedAnswer, StatedCandidate, StatedLayerCanary
@@ -140,8 +140,8 @@ def _saving(arm: str, mine: Sequence[StatedAnswer], native: Sequence[StatedAnswe
     kinds=(BOUNDED_RECALL,),
     remedy="Answer every prompt once on every arm, score the decoded text, count where it happens.",
 )
-def require_every_answer(report: Report, _evidence: Evidence) -> Iterator[Violation]:
-    """Every arm answers the same prompts once, is scored by its text, and its counts follow from its tokens.
+def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """Every arm asked for answers the same prompts once, is scored by its text, and its counts follow from its tokens.
 
     An arm that leaves out the prompts it fails recalls more. A step forwards its block and no more, so the positions
     that were forwarded bound what was computed: a prompt at most twice, and one row queued ahead.
@@ -150,6 +150,8 @@ def require_every_answer(report: Report, _evidence: Evidence) -> Iterator[Violat
     names = [one["arm"] for one in candidates]
     if len(set(names)) < len(names) or [one["role"] for one in candidates].count("baseline") != 1:
         yield Violation(f"arms {names}: expected distinct ones and one baseline", "/rows/candidates")
+    for message in _otherwise_asked(report, evidence):
+        yield Violation(message, "/config")
     by_arm = _by_arm(report)
     wanted: Counter[tuple[str, str, int]] | None = None
     for arm in names:
@@ -168,8 +170,25 @@ def require_every_answer(report: Report, _evidence: Evidence) -> Iterator[Violat
             yield Violation(said, f"/rows/answers/{index}", severity="violation", arms=(answer["arm"],))
 
 
+def _otherwise_asked(report: Report, evidence: Evidence) -> Iterator[str]:
+    """Yield what was measured otherwise than the request says: other arms, or the best one first; other lengths."""
+    params = {} if evidence.spec is None else evidence.spec.params
+    config: Mapping[str, Any] = report.body["config"]
+    candidates = report.body["rows"]["candidates"]
+    if "arms" in params:
+        wanted = [one.strip() for one in str(params["arms"]).split(",") if one.strip()]
+        mine = [one["arm"] for one in candidates if one["role"] == "candidate"]
+        if mine != wanted:
+            yield f"arms {mine}, the request asks for {wanted}"
+    for name in sorted({"least_tokens", "depth", "drafter_context"} & params.keys()):
+        if config[name] != params[name] and not (name == "drafter_context" and config["depth"] == 0):
+            yield f"{name} is {config[name]}, the request says {params[name]}"
+
+
 def _answer_problems(answer: StatedAnswer, report: Report) -> Iterator[str]:
     config, tokens = report.body["config"], answer["tokens"]
+    if answer["prompt_tokens"] < config["least_tokens"]:
+        yield f"a prompt of {answer['prompt_tokens']} tokens, at least {config['least_tokens']} are asked"
     if answered(answer["expected"], answer["text"]) != answer["correct"]:
         yield f"correct is {answer['correct']}, the text says otherwise"
     if not 1 <= len(tokens) <= config["max_new_tokens"] or max(tokens) >= config["target"]["vocab_size"]:

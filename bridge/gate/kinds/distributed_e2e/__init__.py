@@ -7,10 +7,8 @@ from collections.abc import Iterator, Sequence
 from bridge.gate.claims import ClaimDraft, generation
 from bridge.gate.facts.samples import Arm, Arms, Sample, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import DISTRIBUTED_E2E
+from bridge.gate.report_kinds import DISTRIBUTED_E2E, IN_PROCESS
 from bridge.gate.rule import report_rule
-
-IN_PROCESS = "in-process"
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -21,7 +19,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     here, elsewhere = rungs(arms)
     if here is not None and elsewhere:
         differing = {prompt for rung in elsewhere for prompt, _ in differences(report, rung, here)}
-        yield _claim(elsewhere, here, differing, "the drafter in process, drafts too")
+        yield _claim(elsewhere, here, differing, "the drafter in process, drafts too as its program digested them")
     yield from generation.call_times(report)
 
 
