@@ -104,6 +104,8 @@ def _ticket(arguments: argparse.Namespace, owner: BusOwner) -> int:
     out = Path(arguments.out or f"{name}.ticket")
     if out.exists():
         raise UsageError(f"{out} exists", remedy="name another file: --out FILE")
+    if not out.absolute().parent.is_dir():  # before the bus lists a key that nobody would hold
+        raise UsageError(f"{out.absolute().parent} is no folder", remedy="name a file in one that exists: --out FILE")
     ticket = owner.ticket(name, arguments.lasts)
     ticket.write(out)
     print(out)

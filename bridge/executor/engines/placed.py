@@ -95,7 +95,13 @@ class PlacedStart:
         known = Submitted(name=f"{self._job.name}-{count}", count=count, since=rfc3339(self._clock.now()))
         save_submitted(self._folder.root, known)
         output = self._folder.root / "engine.log"
-        job = self._queue.engine.submit(known.name, self._job.argv, output, self._job.needs)
+        try:
+            job = self._queue.engine.submit(known.name, self._job.argv, output, self._job.needs)
+        except InfrastructureError:  # it may have taken the job and answered too late
+            found = self._queue.engine.find(known.name)
+            if found is None:
+                raise
+            job = found.id
         known = known.evolve(job=job)
         save_submitted(self._folder.root, known)
         return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
@@ -204,7 +210,7 @@ class PlacedRun:
 
     def _ask(self, ending: str) -> None:
         """Ask for the end: of the job while it waits, of the run as its folder says, and by a signal."""
-        if self._asked is not None:
+        if self._asked is not None and (self._asked != "waited" or ending == "waited"):
             return
         self._asked, self._asked_s = ending, self._clock.steady_s()
         with suppress(InfrastructureError):  # it does not answer: the folder says it, and it is said again
@@ -221,7 +227,8 @@ class PlacedRun:
         grace_s = _INSIST_S + (0.0 if job is None else job.spec.limits.grace_s)
         if self._asked is None or self._clock.steady_s() - self._asked_s < grace_s:
             return
-        began = self._told or self._folder.facts() is not None
+        seen = self._seen is not None and self._seen.state == "running"
+        began = self._told or seen or self._folder.taken() or self._folder.facts() is not None
         if self._asked == "waited" and began:
             self._asked = None  # it began while it was told to end for waiting: it goes on
             return

@@ -23,7 +23,7 @@ from bridge.system.process import Completed, run
 _CALL_S: Final = 30.0
 _FRESH_S: Final = 1.0  # one listing serves all runs for so long
 _OUTPUT_MAX_BYTES: Final = 16 << 20
-_FORMAT: Final = "%i|%j|%T|%r"
+_FORMAT: Final = "%i|%U|%T|%r|%j"  # the name comes last: it may hold anything
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 _QUEUED: Final = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING", "REVOKED"}
@@ -150,9 +150,14 @@ class SlurmEngine:
         where = [] if self._options.partition is None else [f"--partition={self._options.partition}"]
         words = ["squeue", "--noheader", "--states=all", "--sort=-p,i", f"--format={_FORMAT}", *where]
         jobs, names, waiting = {}, {}, []
-        for line in self._call(words).stdout.decode("utf-8", "replace").splitlines():
-            job, name, word, reason = (*line.split("|"), "", "", "")[:4]
-            jobs[job], names[name] = EngineJob(job, _state(word), word, _reason(reason)), job
+        done = self._call(words)
+        if done.truncated:
+            raise InfrastructureError(f"squeue lists more than {_OUTPUT_MAX_BYTES >> 20} MiB", remedy="set a partition")
+        for line in done.stdout.decode("utf-8", "replace").splitlines():
+            job, user, word, reason, name = (*line.split("|", 4), "", "", "", "")[:5]
+            jobs[job] = EngineJob(job, _state(word), word, _reason(reason))
+            if user == str(os.geteuid()):  # anybody may give a job any name
+                names[name] = job
             if word == "PENDING":
                 waiting.append(job)
         for place, job in enumerate(waiting, 1):

@@ -134,10 +134,10 @@ class CodeWatch:
             now_s = _CLOCK.steady_s()
             if self._known is not None and now_s - self._looked_s < max_age_s:
                 return self._known[0]
-            self._looked_s = now_s
             if self._known is None or _fingerprint(self._known[0]) != self._known[1]:
                 facts = ask_interpreter(self._interpreter)
                 self._known = (facts, _fingerprint(facts))
+            self._looked_s = now_s
             return self._known[0]
 
 

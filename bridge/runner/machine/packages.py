@@ -1,7 +1,8 @@
 """Whether the packages that the engine computes with are as they were installed: each file beside its RECORD.
 
 What Python imports or the system maps is looked at: sources, extension modules, libraries, kernels. Compiled sources
-are not: runs are started so that nothing reads them. Whoever changes a file and its RECORD together is not found out.
+are not: runs are started so that nothing reads them. Whoever changes a file and its RECORD together is not found out,
+nor is a file that was added beside those of a package, or a whole package whose metadata is gone.
 """
 
 from __future__ import annotations
@@ -59,7 +60,10 @@ def needed(installed: Mapping[str, Path]) -> set[str]:
 
 
 def _requirements(folder: Path, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
-    head, _, _ = (folder / "METADATA").read_text("utf-8", "replace").partition("\n\n")
+    try:
+        head, _, _ = (folder / "METADATA").read_text("utf-8", "replace").partition("\n\n")
+    except OSError:  # its RECORD tells
+        return
     for line in head.splitlines():
         kind, _, said = line.partition(": ")
         asked, _, marker = said.partition(";")
@@ -72,10 +76,10 @@ def _requirements(folder: Path, extras: frozenset[str]) -> Iterator[tuple[str, f
 def _changed(site: Path, folder: Path, digests: FileDigests) -> Iterator[str]:
     try:
         lines = (folder / "RECORD").read_text("utf-8").splitlines()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         yield f"{folder.name}/RECORD"
         return
-    for path, said, *_ in csv.reader(lines):
+    for path, said, *_ in (row for row in csv.reader(lines) if len(row) > 1):
         if said.startswith("sha256=") and _is_loaded(path):
             try:
                 digest = bytes.fromhex(digests.of(site / path))

@@ -82,8 +82,13 @@ def ephemeral_policy(policy: Policy, ticket: Ticket | None, suffix: str) -> Poli
         suffix: makes the name of one without a ticket its own.
 
     Raises:
-        UsageError: policy and ticket name different owners of the bus.
+        UsageError: policy and ticket name different owners of the bus, or runs go to a cluster.
     """
+    if policy.executor.engine != "local":  # a job would go on where this runner has gone
+        raise UsageError(
+            f"--ephemeral runs on this machine, and the policy's runs go to {policy.executor.engine}",
+            remedy="leave [executor] out, or: kakeya-runner serve",
+        )
     changes: dict[str, object] = {"name": f"{policy.name[:50]}-{suffix}", "slots": 1}
     if ticket is not None:
         if policy.root_key is not None and fingerprint_in(policy.root_key) != ticket.root_key:
@@ -147,12 +152,14 @@ def once_ephemeral(
         with suppress(InfrastructureError):  # said in the log; the bus is away, and it is tried again
             runner.step(branch)
         runner.wait()
-    if not runner.outcomes:
+    # It may have ended another's run as well, whose lease ran out meanwhile.
+    own = [one for one in runner.outcomes if one.id == runner.taken]
+    if not own:
         if not runner.took_one:
             say("no request came that this runner may take")
         return OUTCOMES["infrastructure"].exit_code if runner.took_one else 0
-    last = runner.outcomes[-1]
-    if left:
+    last = own[-1]
+    if last.id in left:
         say(f"the result of {last.id} could not be delivered and is lost; the run ends as runner_lost")
         return OUTCOMES["publish_failed"].exit_code
     return last.ending.exit_code

@@ -103,6 +103,7 @@ class Runner:
         self._cancels = Cancels(link, self._running_ids, clock, tasks)
         self._outcomes: list[RunOutcome] = []
         self._left: int | None = None
+        self._taken: str | None = None
         self._run_ended = threading.Event()
         self._mark: Hashable = None
         self._lock = threading.Lock()
@@ -139,6 +140,11 @@ class Runner:
         """The runs of this runner that are not delivered yet."""
         return self._unended_ids()
 
+    @property
+    def taken(self) -> str | None:
+        """The run that a runner of one request took; None before."""
+        return self._taken
+
     def take_one(self) -> None:
         """Begin no more than one run from now on; what was begun before is ended all the same."""
         self._left = 1
@@ -165,7 +171,7 @@ class Runner:
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
         resting = self._spool.resting()
-        self._rests.forget_but(self._unended_ids())
+        self._rests.forget_but({*self._unended_ids(), *snapshot.claims})
         active = {*self._running_ids(), *resting, *self._rests.resting()}
         for left in self._recovery.recover(refs, snapshot.claims, active):
             self._go_on(left.ref, left.view, resume=left.resume)
@@ -314,6 +320,7 @@ class Runner:
         with self._lock:  # its end is noted under the same lock, so it cannot come before its beginning
             if work.lost is None and self._left is not None:
                 self._left -= 1
+                self._taken = work.ref.id
             self._active[work.ref.id] = self._tasks.start(partial(self._work, work), f"run-{work.ref.id[-8:]}")
         self._cancels.watch()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 from pathlib import Path
 
@@ -29,6 +30,10 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     assert made.run("keygen").code == 0
     assert made.run("once", "--bus", made.route, "--create-bus").code == 0
     return made
+
+
+NAP = f"sleep 4321.{os.getpid()}"
+"""What a run leaves behind; another worker's is not meant."""
 
 
 def ticket(place: Site, name: str = "ci-1", lasts: str = "1h") -> Path:
@@ -136,7 +141,7 @@ def test_on_a_bus_that_signs_nothing_it_says_which_key_it_made_and_waits_for_a_r
 def going(place: Site, path: Path):
     """Start one with a run in its middle, of a program that left its session; return both."""
     place.set_work(
-        f"(setsid sleep 4321 & echo $! > {place.folder}/counted/pid); "
+        f"(setsid {NAP} & echo $! > {place.folder}/counted/pid); "
         f"until [ -e {place.folder}/counted/go-on ]; do sleep 0.05; done"
     )
     ref = place.ask()
@@ -151,7 +156,7 @@ def alive(place: Site) -> list[psutil.Process]:
     for process in psutil.process_iter(["cmdline", "environ"]):
         with contextlib.suppress(psutil.Error):
             said = " ".join(process.info["cmdline"] or [])
-            if "sleep 4321" in said or str(place.folder) in (process.info["environ"] or {}).get("KAKEYA_OUT", ""):
+            if NAP in said or str(place.folder) in (process.info["environ"] or {}).get("KAKEYA_OUT", ""):
                 found.append(process)
     return found
 

@@ -64,6 +64,15 @@ def test_a_file_that_was_changed_or_removed_is_named(site: Path, path: str) -> N
     assert found(site) == (path,)
 
 
+def test_a_record_that_cannot_be_read_is_named_and_an_odd_one_bears(site: Path) -> None:
+    record = site / "mlx-1.0.dist-info" / "RECORD"
+    record.write_bytes(record.read_bytes() + b"\n\nalone\n")
+    (site / "mlx-1.0.dist-info" / "METADATA").unlink()
+    assert found(site) == ()
+    record.write_bytes(b"\xff\xfe")
+    assert found(site) == ("mlx-1.0.dist-info/RECORD",)
+
+
 def test_a_package_without_a_record_and_a_module_of_the_start_are_named(site: Path) -> None:
     (site / "mlx-1.0.dist-info" / "RECORD").unlink()
     (site / "sitecustomize.py").write_bytes(b"import mlx_lm")
