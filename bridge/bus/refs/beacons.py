@@ -34,6 +34,7 @@ class BeaconRefs:
         self._store, self._prefix, self._seals = store, prefix, seals
         self._tips = Gatherer(store, quarantine, "beacons", batch_max_bytes=4 * MIB, one_max_bytes=MIB)
         self._mine: dict[str, str | None] = {}
+        self._sent: dict[str, str] = {}
         self._read: dict[str, tuple[Beacon, Commit]] = {}
         self._newest: dict[str, int] = {}
 
@@ -61,17 +62,19 @@ class BeaconRefs:
         """Note the outcome of the update that `prepare` returned."""
         if outcome is not None:
             self._mine[update.ref] = update.new if outcome.landed else outcome.tip
+            if outcome.landed and update.new is not None:
+                self._sent[update.ref] = update.new
 
     def withdraw(self, runner: str) -> bool:
-        """Delete a runner's beacon where it is still the one that was seen last; return whether none is left.
+        """Delete a runner's beacon where it is still the one that was sent from here; return whether none is left.
 
         Raises:
             RemoteError: it cannot be told.
         """
         ref = names.beacon_ref(self._prefix, runner)
-        before = self._mine[ref] if ref in self._mine else tips_of(self._store, [ref]).get(ref)
+        before = self._sent.pop(ref, None)
         if before is None:
-            return True
+            return ref not in tips_of(self._store, [ref])
         outcome = swap(self._store, [RefUpdate(ref, None, before)], authority=ref)[ref]
         self._mine[ref] = outcome.tip
         return outcome.tip is None

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Final
 
 from bridge.bus.refs import names
-from bridge.bus.refs.claims import CHAIN_MAX_BYTES
 from bridge.bus.refs.requests import Requests
 from bridge.bus.store.interface import MissingObjectError, RefStore
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import ClaimView, RequestRef, RunView
 from bridge.errors import ObjectError
+from bridge.limits import LOG_MAX_BYTES
 from bridge.records import BusRecord, Delivery
 from bridge.request import cancelled_id_of, run_id_of
 from bridge.trust.seals import Refused
+
+_BOTH_MAX_BYTES: Final = 4 * LOG_MAX_BYTES  # what a log's own reader allows; a claim that needs more has its own
 
 
 class Runs:
@@ -99,7 +102,7 @@ class Runs:
         tips = {ref: refs[ref] for ref in wanted if ref in refs}
         if len(tips) == len(wanted) and all(self._quarantine.allows(use, tips[ref]) for ref, use in wanted.items()):
             with suppress(ObjectError, MissingObjectError):
-                self._store.obtain(tips, max_bytes=CHAIN_MAX_BYTES)
+                self._store.obtain(tips, max_bytes=_BOTH_MAX_BYTES)
 
     def _list_for(self, record: BusRecord, run_id: str, *, with_log: bool = False) -> Mapping[str, str]:
         """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus.
@@ -114,7 +117,7 @@ class Runs:
         seen = self._seen.get(run_id, {}) if with_log else {}
         bring = [ref for ref, use in own.items() if ref in seen and self._quarantine.allows(use, seen[ref])]
         asked = [*(ref for ref in own if ref not in bring), *branches]
-        listed = self._store.list(asked, bring=bring, max_bytes=CHAIN_MAX_BYTES if bring else 0).refs
+        listed = self._store.list(asked, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
         refs = {ref: oid for ref, oid in listed.items() if run_id in ref}
         if with_log:
             self._seen[run_id] = refs

@@ -8,7 +8,9 @@ from typing import Final
 from bridge.client.document.untrusted import tail
 
 _SEARCHED_LINES: Final = 200
-_ERROR: Final = re.compile(r"\b(\w*(Error|Exception|Interrupt)\b|(error|fatal|panic|failed|FAILED|killed)\b)")
+_ERROR: Final = re.compile(
+    r"\b(\w*(Error|Exception|Interrupt)\b|(?<!\b0 )(?<!\bno )(error|fatal|panic|failed|FAILED|killed)\b)"
+)
 _LOG_SAYS: Final = frozenset({"program_failed", "timed_out", "gate_rejected"})
 
 

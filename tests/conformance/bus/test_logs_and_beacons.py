@@ -137,4 +137,5 @@ def test_a_runner_takes_its_own_beacon_off_and_no_other(place: Place, host: Acto
     ref = names.beacon_ref(names.DEFAULT_PREFIX, "host-a")
     place.set_ref(ref, place.refs()[names.beacon_ref(names.DEFAULT_PREFIX, "host-b")])
     assert not host.bus.withdraw_beacon("host-a")  # somebody else wrote over it
+    assert not other.bus.withdraw_beacon("host-a")  # never sent from there
     assert ref in place.refs()

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -64,10 +64,12 @@ class _Change:
     old: str
     new: str
     base: Path
+    linked: bool
 
     @property
     def word(self) -> str:
-        return "unchanged" if self.new == self.old else "written" if self.new else "removed"
+        # Where a link leads there, an empty file stays: the link is not ours.
+        return "unchanged" if self.new == self.old else "written" if self.new or self.linked else "removed"
 
     def make(self, path: Path) -> None:
         """Write or remove the file; its permissions stay, and no folder is left empty."""
@@ -92,7 +94,10 @@ def _merge(call: Invocation, contents: Mapping[str, str]) -> int:
         raise UsageError(
             "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
         )
-    plan = dict(_planned(call, one, contents[one.content]) for one in files)
+    plan: dict[Path, _Change] = {}
+    for path, change in (_planned(call, one, contents[one.content]) for one in files):
+        linked = change.linked or (path in plan and plan[path].linked)
+        plan[path] = replace(change, linked=linked)
     for path, change in plan.items():
         change.make(path)
         call.output.row(change.word, str(path))
@@ -112,7 +117,7 @@ def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Cha
         raise UsageError(f"{path}: it is no UTF-8 text: {error}", remedy=_BY_HAND) from None
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", remedy=_BY_HAND) from None
-    return path, _Change(old, new, base.resolve())
+    return path, _Change(old, new, base.resolve(), linked=(base / one.path.removeprefix("~/")).is_symlink())
 
 
 def _base(call: Invocation, one: AgentFile) -> Path:

@@ -101,6 +101,10 @@ def test_a_link_and_the_permissions_of_a_private_file_stay(tmp_path):
         assert (tmp_path / "CLAUDE.md").is_symlink()
         assert private.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "CLAUDE.md").read_text() == "# House rules\n"
+    (tmp_path / "AGENTS.md").write_text("")
+    for verb in ("install", "uninstall"):
+        assert requester.run("agent", verb, "--claude", "--codex").code == 0
+    assert (tmp_path / "CLAUDE.md").read_text() == ""  # the link leads to a file as before
     (tmp_path / "AGENTS.md").write_bytes(b"\xff\xfe")
     refused = requester.run("agent", "install", "--codex")
     assert (refused.code, "no UTF-8 text" in refused.err) == (2, True)
