@@ -86,21 +86,28 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _card(options: argparse.Namespace) -> Any:
-    """Return what is known of this machine without measuring, and the drafter that is served here."""
+    """Return what is known of this machine without measuring, and the drafter that is served here.
+
+    Raises:
+        UsageError: If a name is no text.
+    """
     from engine.distributed.kakeya.v1 import capability_pb2 as pb
 
     page = os.sysconf("SC_PAGE_SIZE")
     free = os.sysconf("SC_AVPHYS_PAGES") if "SC_AVPHYS_PAGES" in os.sysconf_names else 0
-    card = pb.Card(
-        node=options.name or socket.gethostname(),
-        # A start is newer than the one before it, also after the machine was off.
-        generation=time.time_ns() // 1_000_000,
-        roles=[_role(pb, name) for name in options.role],
-        device=platform.machine(),
-        memory_total_bytes=page * os.sysconf("SC_PHYS_PAGES"),
-        memory_free_bytes=page * free,
-        presets=options.preset,
-    )
+    try:
+        card = pb.Card(
+            node=options.name or socket.gethostname(),
+            # A start is newer than the one before it, also after the machine was off.
+            generation=time.time_ns() // 1_000_000,
+            roles=[_role(pb, name) for name in options.role],
+            device=platform.machine(),
+            memory_total_bytes=page * os.sysconf("SC_PHYS_PAGES"),
+            memory_free_bytes=page * free,
+            presets=options.preset,
+        )
+    except UnicodeEncodeError as error:
+        raise UsageError(f"a name of this node or of a preset: {error}; expected UTF-8. Give another --name") from error
     if options.drafter:
         offer = _drafter_at(options.drafter)
         card.endpoints["drafter"] = options.drafter

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
+from engine.errors import UsageError
 
 TTL_S = 5.0
 ROUND_S = 1.0
@@ -55,9 +56,14 @@ class _Tombstone:
 
 
 class Membership:
-    """What one node knows; ``card`` is its own, ``clashes`` how often its name was seen in somebody else's hands."""
+    """What one node knows; ``card`` is its own, ``clashes`` how often its name was seen in somebody else's hands.
+
+    Raises:
+        UsageError: If no other node would take that card.
+    """
 
     def __init__(self, card: pb.Card, now_s: Callable[[], float], ttl_s: float = TTL_S) -> None:
+        _check_own(card)
         self.clashes = 0
         self.refused: Counter[str] = Counter()
         self._card = pb.Card()
@@ -79,10 +85,16 @@ class Membership:
         self._sweep()
 
     def rewrite(self, card: pb.Card) -> None:
-        """Take what this node can do now; name and generation stay, the version grows."""
-        name, generation, version = self._card.node, self._card.generation, self._card.version
-        self._card.CopyFrom(card)
-        self._card.node, self._card.generation, self._card.version = name, generation, version + 1
+        """Take what this node can do now; name and generation stay, the version grows.
+
+        Raises:
+            UsageError: If no other node would take that card; the one before it stays.
+        """
+        own = pb.Card()
+        own.CopyFrom(card)
+        own.node, own.generation, own.version = self._card.node, self._card.generation, self._card.version + 1
+        _check_own(own)
+        self._card = own
 
     def cards(self) -> dict[str, pb.Card]:
         """Return the cards of all that live, this node's too, by name."""
@@ -173,7 +185,7 @@ class Membership:
 
     def _take(self, told: Iterable[pb.ToldCard]) -> None:
         for one in told:
-            reason = self._unreadable(one)
+            reason = _unreadable(one.card)
             if reason:
                 self.refused[reason] += 1
                 continue
@@ -196,17 +208,6 @@ class Membership:
                 heartbeat, heard_s = max(heartbeat, known.heartbeat), max(heard_s, known.heard_s)
             self._known[card.node] = _Known(told.card, card.generation, card.version, heartbeat, heard_s)
             self._tombstones.pop(card.node, None)
-
-    def _unreadable(self, told: pb.ToldCard) -> str:
-        if len(told.card) > MOST_CARD_BYTES:
-            return f"a card of more than {MOST_CARD_BYTES} bytes"
-        try:
-            card = pb.Card.FromString(told.card)
-        except DecodeError:
-            return "no card"
-        if max(card.generation, card.version) > MOST_GENERATION:
-            return "a generation or version beyond every honest one"
-        return "" if 0 < len(card.node) <= MOST_NAME_CHARS else "a card without a usable name"
 
     def _alive(self, node: str, generation: int, heartbeat: int, silent_ms: int) -> bool:
         """Say whether what is told of a node is news of one that lives."""
@@ -232,6 +233,32 @@ class Membership:
                 self._tombstones[name] = _Tombstone(known.generation, known.heartbeat, until_s)
                 del self._known[name]
         self._tombstones = {name: grave for name, grave in self._tombstones.items() if grave.until_s > now_s}
+
+
+def _unreadable(data: bytes) -> str:
+    """Return why every node refuses a card, empty where none does."""
+    if len(data) > MOST_CARD_BYTES:
+        return f"a card of more than {MOST_CARD_BYTES} bytes"
+    try:
+        card = pb.Card.FromString(data)
+    except DecodeError:
+        return "no card"
+    if max(card.generation, card.version) > MOST_GENERATION:
+        return "a generation or version beyond every honest one"
+    return "" if 0 < len(card.node) <= MOST_NAME_CHARS else "a card without a usable name"
+
+
+def _check_own(card: pb.Card) -> None:
+    """Raise UsageError where other nodes would refuse this node's own card."""
+    data = card.SerializeToString()
+    reason = _unreadable(data)
+    if reason:
+        raise UsageError(
+            f"this node's own card is refused by every other: {reason}. It has {len(data)} bytes, a name of "
+            f"{len(card.node)} characters, generation {card.generation} and version {card.version}; expected at most "
+            f"{MOST_CARD_BYTES} bytes, 1 to {MOST_NAME_CHARS} characters, at most {MOST_GENERATION}. Give a shorter "
+            "--name, or fewer --preset."
+        )
 
 
 def asked_next(addresses: Sequence[str], chooser: random.Random) -> list[str]:

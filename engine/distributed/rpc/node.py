@@ -32,7 +32,7 @@ class GossipNode:
     def __init__(
         self, card: pb.Card, seeds: tuple[str, ...] = (), *, ttl_s: float = TTL_S, round_s: float = ROUND_S
     ) -> None:
-        """Raise UsageError where a seed is another machine's address."""
+        """Raise UsageError where a seed is another machine's address, or other nodes would refuse the card."""
         self.membership = Membership(card, time.monotonic, ttl_s)
         self._seeds = tuple(check_loopback(seed, "a node at") for seed in seeds)
         self._round_s = round_s
@@ -46,7 +46,7 @@ class GossipNode:
         """Serve and begin to ask; return the address with the port that was found for port 0.
 
         Raises:
-            UsageError: If other machines would reach the address, or it cannot be had.
+            UsageError: If other machines would reach the address, it cannot be had, or the card has no room for it.
         """
         checked = check_loopback(address, "serving a node at")
         server = grpc.aio.server(options=[*LIMITS, ("grpc.so_reuseport", 0)])
@@ -55,12 +55,12 @@ class GossipNode:
             port = server.add_insecure_port(checked)
         except RuntimeError as error:
             raise UsageError(f"cannot listen at {checked}: {error}; choose another port, or 0 for any") from error
-        await server.start()
-        self._server = server
         self._address = checked if checked.startswith("unix:") else f"{checked.rpartition(':')[0]}:{port}"
         card = self.membership.cards()[self.membership.node]
         card.endpoints[GOSSIP] = self._address
         self.membership.rewrite(card)
+        await server.start()
+        self._server = server
         self._rounds = asyncio.create_task(self._go_round())
         return self._address
 

@@ -16,6 +16,7 @@ import pytest
 pytest.importorskip("grpc", reason="nodes exchange over gRPC")
 
 from engine.cli.distributed import node as cli
+from engine.distributed.gossip.membership import MOST_CARD_BYTES
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.distributed.rpc.node import GossipNode, listed
 from engine.errors import SessionError, UsageError
@@ -71,6 +72,26 @@ def test_a_node_is_served_and_asked_on_this_machine_only(address: str) -> None:
     with pytest.raises(UsageError):
         asyncio.run(GossipNode(pb.Card(node="a")).start(address))
     assert cli.main(["ls", "--address", address]) != 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--name", "x" * 101], "a name of 101 characters"),
+        (["--preset", "p" * MOST_CARD_BYTES], "refused by every other: a card of more than 16384 bytes"),
+        # Fits by itself, but not with the address that the node is asked at.
+        (["--name", "me", "--preset", "p" * (MOST_CARD_BYTES - 50)], "refused by every other"),
+        (["--name", "\udcff"], "expected UTF-8"),
+    ],
+)
+def test_a_node_whose_card_others_would_refuse_does_not_start(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["serve", *words]) == UsageError.exit_code
+    told = capsys.readouterr()
+    assert said in told.err
+    assert told.err.count("\n") == 1
+    assert cli.SERVING not in told.out
 
 
 @pytest.fixture

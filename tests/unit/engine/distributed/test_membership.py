@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from engine.distributed.gossip.membership import MOST_CARD_BYTES, TTL_S, Membership, asked_next
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
+from engine.errors import UsageError
 
 NODES = st.integers(0, 4)
 
@@ -222,6 +223,29 @@ def test_one_bad_card_ends_nothing_but_itself(bad: bytes) -> None:
     node.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=bad), pb.ToldCard(card=good, heartbeat=1)]))
     assert node.cards().keys() == {"me", "good"}
     assert node.refused.total() == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        (pb.Card(node=""), "a name of 0 characters"),
+        (pb.Card(node="x" * 101), "a name of 101 characters"),
+        (pb.Card(node="me", presets=["p" * 1000] * 17), r"more than 16384 bytes\. It has \d{5} bytes"),
+        (pb.Card(node="me", generation=2**62 + 1), f"generation {2**62 + 1}"),
+        (pb.Card(node="me", version=2**63), f"version {2**63}"),
+    ],
+)
+def test_a_card_that_others_would_refuse_is_refused_by_its_own_node(own: pb.Card, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        Membership(own, lambda: 0.0)
+
+
+def test_a_rewritten_card_that_others_would_refuse_leaves_the_one_before() -> None:
+    node = Membership(pb.Card(node="me", generation=1, device="cpu"), lambda: 0.0)
+    with pytest.raises(UsageError, match="fewer --preset"):
+        node.rewrite(pb.Card(device="x" * MOST_CARD_BYTES))
+    card = node.cards()["me"]
+    assert (card.device, card.version) == ("cpu", 0)
 
 
 def test_a_node_outdoes_whoever_writes_under_its_name() -> None:
