@@ -109,7 +109,7 @@ class RemoteDrafter(LocalDrafter):
         self._answer: Draft | None = None
         self._silent_since_s: float | None = None
         self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
-        self._why, self._refused = UNREACHED, ""
+        self._why, self._refused, self._lost = UNREACHED, "", False
         self._forwards = 0
         with self._changed:
             self._connect()
@@ -129,7 +129,10 @@ class RemoteDrafter(LocalDrafter):
             self._history.add(start, tokens, features)
 
     def ask(self, bonus: int, position: int, count: int) -> Asked | Draft:
-        """Send what the context lacks, and ask; returns at once."""
+        """Send what the context lacks, and ask; returns at once.
+
+        Once a session was lost nothing is asked before another is open, so that a fault is waited for once.
+        """
         block = self._model.offer.info.block_size
         count = min(count, block - 1) if block else count
         with self._changed:
@@ -141,12 +144,12 @@ class RemoteDrafter(LocalDrafter):
             if self._session is None and not self._refused and now_s >= self._retry_at_s:
                 self._connect()
             self._sequence += 1
-            self._answer = None
-            if self._session is None:
-                self._wanted = None
+            self._answer = self._wanted = None
+            if self._session is not None and self._silent_since_s is None:
+                self._silent_since_s = now_s
+            if self._session is None or (self._lost and not self._session.identity):
                 return Draft(skipped=self._refused or self._why)
             wanted = self._wanted = _Wanted(self._sequence, bonus, position, count, now_s)
-            self._silent_since_s = self._silent_since_s or now_s
             if self._session.identity:
                 self._send(self._session, wanted)
             return Asked(self, wanted.sequence)
@@ -176,11 +179,15 @@ class RemoteDrafter(LocalDrafter):
         return self._history.measured_bytes()
 
     def taken(self, sequence: int, deadline_s: float | None) -> Draft:
-        """Return the draft of an ask, waiting at most ``deadline_s`` seconds, and never longer than the patience."""
+        """Return the draft of an ask, waiting at most ``deadline_s`` seconds.
+
+        Never longer than until the server was silent for the patience, counted from the ask: what the target did
+        between asking and waiting is part of it.
+        """
         with self._changed:
             if self._answer is None and deadline_s != 0.0:
-                patience_s = self._model.patience_s
-                wait_s = patience_s if deadline_s is None else min(deadline_s, patience_s)
+                left_s = self._patience_left_s()
+                wait_s = left_s if deadline_s is None else min(deadline_s, left_s)
                 self._changed.wait_for(lambda: self._answer is not None or not self._awaited(sequence), wait_s)
                 if deadline_s is None and self._answer is None and self._awaited(sequence):
                     self._drop(SILENT)
@@ -192,6 +199,13 @@ class RemoteDrafter(LocalDrafter):
 
     def _awaited(self, sequence: int) -> bool:
         return self._wanted is not None and self._wanted.sequence == sequence
+
+    def _patience_left_s(self) -> float:
+        """Return for how many seconds the server may still be silent."""
+        since_s = self._silent_since_s
+        if since_s is None:  # it said something since, but not what is awaited
+            since_s = self._model.now_s() if self._wanted is None else self._wanted.asked_s
+        return max(0.0, self._model.patience_s - (self._model.now_s() - since_s))
 
     def _connect(self) -> None:
         """Open a stream and say who is there; called with the lock held, like all below."""
@@ -221,7 +235,7 @@ class RemoteDrafter(LocalDrafter):
         if isinstance(reply, pb.Opened):
             self._begin(session, reply)
         elif self._wanted is not None and reply.sequence == self._wanted.number:
-            self._retry_s = FIRST_RETRY_S
+            self._retry_s, self._lost = FIRST_RETRY_S, False
             self._forwards = reply.forwards
             came_s = self._model.now_s() - self._wanted.asked_s
             self.traffic.seconds.append(came_s)
@@ -284,7 +298,7 @@ class RemoteDrafter(LocalDrafter):
 
     def _drop(self, why: str, resumable: bool = False) -> None:
         """Give a session up; nothing is asked until the next ask after a pause that doubles."""
-        session, self._session, self._why = self._session, None, why
+        session, self._session, self._why, self._lost = self._session, None, why, True
         self._wanted, self._silent_since_s, self._resumable = None, None, None
         if session is not None:
             if resumable and session.identity and session.marks:

@@ -71,18 +71,20 @@ class Assembly:
         return self._filled == len(self.buffer)
 
     def add(self, offset: int, data: bytes) -> None:
-        """Take the bytes that follow.
+        """Take the bytes that follow: as many as fit into a message, or all that are left.
+
+        Fewer are refused at once: whoever waited for the rest would wait until its client gives up.
 
         Raises:
-            SessionError: INVALID_ARGUMENT if they leave a gap, come twice, are too many, or all together are not those
-                whose checksum was sent.
+            SessionError: INVALID_ARGUMENT if they leave a gap, come twice, are too many or too few, or all together are
+                not those whose checksum was sent.
         """
         end = offset + len(data)
-        if offset != self._filled or end > len(self.buffer) or len(data) > CHUNK_BYTES:
+        due = min(CHUNK_BYTES, len(self.buffer) - self._filled)
+        if offset != self._filled or len(data) != due:
             raise SessionError(
                 INVALID,
-                f"bytes {offset} to {end} of {len(self.buffer)}; expected the next from {self._filled} on, at most "
-                f"{CHUNK_BYTES} at once",
+                f"bytes {offset} to {end} of {len(self.buffer)}; expected {due} from {self._filled} on",
             )
         self.buffer[offset:end] = data
         self._filled = end

@@ -40,3 +40,52 @@ def test_a_session_that_opens_late_is_shown_what_its_ask_is_behind_and_no_more()
     (block,) = (each for each in stream.sent if isinstance(each, pb.Block))
     assert [(segment.start, tuple(segment.tokens)) for segment in block.segments] == [(0, (5, 6, 7))]
     assert (block.ask.context_length, block.rows.rows, block.rows.total_bytes) == (3, 3, 3 * 4 * WIDTH)
+
+
+def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
+    now_s, waited = [100.0], []
+
+    def wait_for(_came, timeout_s):
+        waited.append(timeout_s)
+        now_s[0] += timeout_s
+        return False
+
+    model = RemoteModel(OFFER, 1000, Recorded, "float32", lambda rows: b"", 5.0, lambda: now_s[0])
+    drafter = model.open()
+    drafter._changed.wait_for = wait_for
+    asked = drafter.ask(8, 0, 2)
+    now_s[0] += 3.0  # the target was busy meanwhile
+    assert asked.take(0.5).skipped == "late"
+    assert asked.take().skipped == "the remote drafter was silent"
+    assert waited == [0.5, 1.5]
+    assert now_s == [105.0]
+
+
+def test_a_fault_is_waited_for_once_and_drafts_come_again_when_another_session_is_open():
+    now_s, waited, streams = [100.0], [], []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    def wait_for(_came, timeout_s):
+        waited.append(timeout_s)
+        now_s[0] += timeout_s
+        return False
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", lambda rows: b"", 5.0, lambda: now_s[0]).open()
+    drafter._changed.wait_for = wait_for
+    assert drafter.ask(8, 0, 2).take().skipped == "the remote drafter was silent"
+    for _ in range(100):  # nobody answers: what connects in the meantime is not waited for, and is given up in turn
+        now_s[0] += 1.0
+        assert drafter.ask(8, 0, 2).take().skipped == "the remote drafter was silent"
+    assert waited == [5.0]
+    assert len(streams) > 5
+    while not any(isinstance(each, pb.Block) for each in streams[-1].sent):
+        now_s[0] += 1.0
+        streams[-1].listener.heard(pb.Opened(session="s", context_length=0))
+        pending = drafter.ask(8, 0, 2)
+    (block,) = (each for each in streams[-1].sent if isinstance(each, pb.Block))
+    streams[-1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
+    assert pending.take().tokens == (9, 10)
+    assert waited == [5.0]

@@ -95,6 +95,7 @@ def table(clock: Clock) -> SessionTable:
         ({"width": 9}, "INVALID_ARGUMENT", "4 rows of 9 numbers; expected 4 of 8"),
         ({"total_bytes": 1 << 50}, "INVALID_ARGUMENT", "take 128"),
         ({"data": bytes(129)}, "INVALID_ARGUMENT", "bytes 0 to 129 of 128"),
+        ({"data": bytes(127)}, "INVALID_ARGUMENT", "bytes 0 to 127 of 128; expected 128 from 0 on"),
         ({"crc32": 7}, "INVALID_ARGUMENT", "checksum"),
     ],
 )
@@ -121,7 +122,7 @@ def test_chunks_arrive_whole_and_in_order_or_not_at_all(fault: str) -> None:
     rows = len(data) // 4
     rest = [(chunk.offset, chunk.data) for chunk in chunks(data, 1)]
     if fault == "truncated":
-        rest[1] = rest[1][0], rest[1][1][:-1]
+        rest[-1] = rest[-1][0], rest[-1][1][:-1]
     elif fault == "swapped":
         rest[0], rest[1] = rest[1], rest[0]
     elif fault == "twice":
