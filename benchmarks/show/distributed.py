@@ -6,13 +6,13 @@ import math
 import random
 from collections import defaultdict
 from itertools import pairwise
+from pathlib import Path
 
 from benchmarks.show.line import Line
 from benchmarks.studies import remote_faults
-from benchmarks.studies.remote_identity import LENGTHS
 from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
 from benchmarks.studies.remote_sweep import FORCED, LATER_MS, PLAIN, PLANNED, TARGETS_MS, TRIPS_MS
-from benchmarks.studies.report import report_of
+from benchmarks.studies.report import FOLDER, report_of
 from engine.distributed.gossip.membership import Membership, asked_next
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.measurement.ratio import PairedRatio, paired_ratio
@@ -21,20 +21,26 @@ STUDIES = "make studies AREA=distributed"
 LEAST_PAIRS = 60
 
 
-def identity() -> str | None:
-    """Return by length of prompt on how many prompts drafts, id by id, and output were the same."""
-    found: dict[str, dict[tuple[int, str], dict]] = defaultdict(dict)
-    for entry in report_of("distributed", "remote-identity").entries():
-        found[entry["case"].split(",")[0]] |= {(row["prompt"], row["rows"]): row for row in entry["rows"]}
-    if not found:
-        return None
+def identity(folder: Path = FOLDER) -> str | None:
+    """Return by length of prompt and way on how many prompts drafts, id by id, and output were the same."""
+    found: dict[tuple[str, str], dict[int, dict]] = defaultdict(dict)
+    halved: dict[tuple[str, str], dict[int, bool]] = defaultdict(dict)
+    for entry in report_of("distributed", "remote-identity", folder).entries():
+        length = entry["case"].split(",")[0]
+        for row in entry["rows"] if "by id" in entry["case"] else ():
+            key = length, row["way"]
+            if row["rows"] == "exact":
+                found[key][row["prompt"]] = row
+            else:
+                halved[key][row["prompt"]] = row["same_output"]
     said = []
-    for length in LENGTHS:
-        rows = list(found[length].values())
-        output = [row["same_output"] for row in rows]
-        exact = [row["same_ids"] for row in rows if "same_ids" in row and row["rows"] == "exact"]
-        said.append(f"{length}: drafts id by id {sum(exact)} of {len(exact)}, output {sum(output)} of {len(output)}")
-    return "in process and loopback only, fp32 and bf16 rows; " + "; ".join(said)
+    for (length, way), rows in sorted(found.items()):
+        ids, output = (sum(row[name] for row in rows.values()) for name in ("same_ids", "same_output"))
+        said.append(f"{length}, {way}: drafts id by id {ids} of {len(rows)}, output {output} of {len(rows)}")
+    if halved:
+        same = [one for rows in halved.values() for one in rows.values()]
+        said.append(f"bf16 rows: output {sum(same)} of {len(same)}")
+    return "; ".join(said) or None
 
 
 def curve(way: str = FORCED) -> dict[tuple[int, int], PairedRatio]:
@@ -116,16 +122,24 @@ def health() -> str | None:
     return "; ".join(said) or None
 
 
-def faults() -> str | None:
+def faults(folder: Path = FOLDER) -> str | None:
     """Return on how many faults the output was the same, and for how long one held a text up at most."""
-    rows = [row for entry in report_of("distributed", "remote-faults").entries() for row in entry["rows"]]
-    if not rows:
+    found = {}
+    for entry in report_of("distributed", "remote-faults", folder).entries():
+        found |= {row["fault"]: row for row in entry["rows"]}
+    if not found:
         return None
-    same, longest = sum(row["same_output"] for row in rows), max(rows, key=lambda row: row["longest_step_s"])
-    return (
-        f"{len(rows)} of {len(remote_faults.cases())} kinds: output unchanged on {same}, a step took at most "
-        f"{longest['longest_step_s']:.1f} s ({longest['fault']}), deadline {longest['deadline_s']:g} s"
-    )
+    rows, known = list(found.values()), len(remote_faults.faults())
+    said = f"{len(rows)} of {known} kinds: output unchanged on {sum(row['same_output'] for row in rows)}"
+    apart = [row for row in rows if "longest_wait_s" in row]
+    if apart:
+        most = max(apart, key=lambda row: row["longest_wait_s"])
+        said += f"; a draft was waited for at most {most['longest_wait_s']:.1f} s ({most['fault']})"
+    if len(apart) < len(rows):
+        most = max((row for row in rows if row not in apart), key=lambda row: row["longest_step_s"])
+        said += f"; a whole step of others took at most {most['longest_step_s']:.1f} s ({most['fault']})"
+    drafted = sum(row["drafted_steps_after"] > 0 for row in rows)
+    return f"{said}; deadline {rows[0]['deadline_s']:g} s; drafts came again after {drafted}"
 
 
 def gossip_rounds(counts: tuple[int, ...] = (4, 8, 16, 32), seeds: int = 3) -> str:

@@ -1,0 +1,71 @@
+"""What the studies of remote drafting keep apart, and what is shown of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("grpc", reason="remote drafters are asked over gRPC")
+
+from benchmarks.show import distributed as show
+from benchmarks.studies import namespaces, remote_faults, remote_identity
+from benchmarks.studies.report import report_of
+from engine.types import Draft
+
+
+def noted(folder: Path, case: str, fault: str, **values: object) -> None:
+    row = {"fault": fault, "deadline_s": 5.0, "same_output": True, "longest_step_s": 5.4, "drafted_steps_after": 65}
+    report_of("distributed", "remote-faults", folder).append({"case": case, "rows": [row | values]})
+
+
+def test_a_fault_measured_with_its_waits_apart_replaces_the_older_entry(tmp_path: Path) -> None:
+    assert show.faults(tmp_path) is None
+    noted(tmp_path, "truncated", "truncated")
+    noted(tmp_path, "too much", "too much", longest_step_s=1.3)
+    said = show.faults(tmp_path)
+    assert said is not None
+    assert "2 of 14 kinds: output unchanged on 2; a whole step of others took at most 5.4 s (truncated)" in said
+    noted(tmp_path, "truncated, waits apart", "truncated", longest_wait_s=0.2, drafted_steps_after=0)
+    said = show.faults(tmp_path)
+    assert said is not None
+    assert "a draft was waited for at most 0.2 s (truncated); a whole step of others took at most 1.3 s" in said
+    assert said.endswith("deadline 5 s; drafts came again after 1")
+
+
+def test_every_fault_is_a_case_and_what_a_draft_was_waited_for_is_noted() -> None:
+    assert [case.removesuffix(remote_faults.APART) for case in remote_faults.cases()] == [*remote_faults.faults()]
+    assert len(set(remote_faults.cases())) == 14
+
+    class Local:
+        forwards = 3
+
+        def ask(self, bonus: int, position: int, count: int) -> Draft:
+            return Draft((bonus, position), count)
+
+    drafter = remote_faults.ClockedDrafter(Local())
+    assert drafter.ask(7, 8, 2).take(0.0).tokens == (7, 8)
+    assert (len(drafter.waited_s), drafter.forwards) == (1, 3)
+
+
+def test_what_was_compared_by_id_is_counted_by_length_and_way(tmp_path: Path) -> None:
+    report = report_of("distributed", "remote-identity", tmp_path)
+    row = {"same_ids": True, "same_output": True, "way": "loopback", "rows": "exact"}
+    report.append({"case": "short, part 0", "rows": [{"prompt": 9, "rows": "exact", "same_output": False}]})
+    assert show.identity(tmp_path) is None
+    rows = [row | {"prompt": 0}, row | {"prompt": 1, "same_ids": False}, row | {"prompt": 0, "rows": "bfloat16"}]
+    report.append({"case": "short, loopback, by id, part 0", "rows": rows})
+    report.append({"case": "long, namespaces, by id, part 0", "rows": [row | {"prompt": 0, "way": "namespaces"}]})
+    assert show.identity(tmp_path) == (
+        "long, namespaces: drafts id by id 1 of 1, output 1 of 1; short, loopback: drafts id by id 1 of 2, output 2 of "
+        "2; bf16 rows: output 1 of 1"
+    )
+
+
+def test_without_root_a_case_of_namespaces_says_so_and_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(namespaces.os, "geteuid", lambda: 1000)
+    with pytest.raises(RuntimeError, match="needs root: run the study as root, or leave these cases open"):
+        namespaces.FarDrafter([])
+    ways = [case.split(", ")[1] for case in remote_identity.cases()]
+    assert ways.count("namespaces") == ways.count("loopback") == 2 * remote_identity.PARTS
+    assert remote_identity.PART * remote_identity.PARTS >= 60
