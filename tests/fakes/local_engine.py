@@ -46,6 +46,7 @@ class LocalEngine:
     away: bool = False
     forgetful: bool = False
     name: str = "slurm"
+    ends_descendants: bool = False
     jobs: list[LocalJob] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 

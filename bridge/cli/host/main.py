@@ -93,7 +93,7 @@ def _setup(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     setup.add_argument("--models", action="append", default=[], metavar="DIR", help="a folder of models")
     setup.add_argument("--interpreter", metavar="PYTHON", help="absolute path of the Python with kakeya installed")
     setup.add_argument(
-        "--executor", choices=("slurm",), help="runs go to the nodes of a cluster; docs/guides/clusters.md"
+        "--executor", choices=("slurm", "ray"), help="runs go to the nodes of a cluster; docs/guides/clusters.md"
     )
     setup.add_argument("--dry-run", action="store_true", help="only print what would be done")
     setup.add_argument("--unit", action="store_true", help="only print the service file for this user")
@@ -222,6 +222,7 @@ def _nodes(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     summary = "run the job of a run's folder to its end; started by a runner or by a cluster's node"
     node = verbs.add_parser("supervise", help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     node.add_argument("folder", metavar="FOLDER", help="the folder, with job.json in it; see docs/supervisor.md")
+    node.add_argument("--apart", action="store_true", help="in a process that does not descend from this one")
     node.add_argument("--probe", action="store_true", help="only answer in FOLDER what this node sees of it")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -16,10 +17,19 @@ def supervise(arguments: argparse.Namespace) -> int:
     Raises:
         UsageError: it is no run's folder.
     """
+    if arguments.apart:
+        from bridge.executor.engines.apart import apart
+
+        return apart(lambda is_alone: _supervise(arguments, is_alone))
+    return _supervise(arguments)
+
+
+def _supervise(arguments: argparse.Namespace, is_alone: Callable[[], bool] | None = None) -> int:
     from bridge.executor.engines.node import at_node
-    from bridge.executor.supervisor.folder import JobFile, RunFolder, make_durable
+    from bridge.executor.supervisor.folder import JobFile, RunFolder, make_durable, take_soon
     from bridge.executor.supervisor.program import preload
     from bridge.executor.supervisor.program import supervise as run
+    from bridge.system.clock import SystemClock
 
     folder = RunFolder(Path(arguments.folder).absolute())
     if arguments.probe:
@@ -32,10 +42,12 @@ def supervise(arguments: argparse.Namespace) -> int:
     preload()
 
     def complete(job: JobFile) -> JobFile:
-        return at_node(job, folder.root)
+        return at_node(job, folder.root, tied=is_alone is not None)
 
     with folder.opened() as files:
-        if run(files, metadata.version("kakeya"), lambda: True, complete=complete):
+        take_soon(files.lock, SystemClock())
+        version = metadata.version("kakeya")
+        if run(files, version, lambda: True, is_alone=is_alone or (lambda: False), complete=complete):
             make_durable(files)
             return 0
     print(f"kakeya-runner: {folder.root} has a supervisor, or had one", file=sys.stderr)

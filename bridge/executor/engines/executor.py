@@ -80,7 +80,7 @@ class EngineExecutor:
             if leaves is not None:
                 raise SandboxUnavailableError(
                     f"this run wants no sandbox: {leaves}",
-                    remedy='set sandbox.mode = "required" in policy.toml, or proctrack/cgroup in slurm.conf',
+                    remedy='set sandbox.mode = "required" in policy.toml',
                 )
         folder = RunFolder(handle)
         folder.write_job(
@@ -97,7 +97,8 @@ class EngineExecutor:
                 trials=str(self._trials),
             )
         )
-        argv = (self._python, "-I", "-m", "bridge.cli.host.main", "supervise", str(handle))
+        apart = ("--apart",) if self._queue.engine.ends_descendants else ()
+        argv = (self._python, "-I", "-m", "bridge.cli.host.main", "supervise", *apart, str(handle))
         job = NodeJob(f"kakeya-{spec.id}", argv, _needs(spec))
         return PlacedStart(folder, self._queue, self._clock, job)
 

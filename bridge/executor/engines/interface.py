@@ -48,9 +48,12 @@ class ClusterEngine(Protocol):
 
     Attributes:
         name: what people call it.
+        ends_descendants: whether it signals all that descends from a job's process when it is to end; a run is then
+            held by a process that does not.
     """
 
     name: str
+    ends_descendants: bool
 
     def check(self) -> str | None:
         """Return why runs of this process would not be safe here, None where they are.
@@ -100,6 +103,8 @@ class ClusterEngine(Protocol):
 
     def end(self, job: str, *, queued_only: bool = False) -> None:
         """End a job, whatever it does; with `queued_only` only while nothing of it runs.
+
+        A job that waits may go on waiting; the folder that it was for refuses it then.
 
         Raises:
             InfrastructureError: the engine does not answer.

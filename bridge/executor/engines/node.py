@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Final
 
@@ -9,10 +10,12 @@ import pydantic
 
 from bridge.executor.interface import RunKind
 from bridge.executor.local import LocalExecutor
+from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.supervisor.folder import JobFile
 from bridge.executor.trial import kind_of
-from bridge.records import HostRecord
+from bridge.records import HostRecord, JobSpec
+from bridge.records.jobspec import EnvironmentVariable
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import SystemClock
 from bridge.system.durable import write_atomically
@@ -20,12 +23,13 @@ from bridge.system.durable import write_atomically
 NODE_FILE: Final = "node.json"
 
 
-def at_node(job: JobFile, handle: Path) -> JobFile:
+def at_node(job: JobFile, handle: Path, *, tied: bool = False) -> JobFile:
     """Return a job with what this node is and gives; one that was begun on its runner's machine has it already.
 
     Args:
         job: as its runner wrote it.
         handle: the run's folder, in which the node is noted.
+        tied: whether it ends with the process that its engine started.
     """
     if job.paths is None:
         return job
@@ -38,7 +42,17 @@ def at_node(job: JobFile, handle: Path) -> JobFile:
         offered=nothing("not asked for") if bare else local.sandbox(spec.sandbox.uid, kind_of(spec)),
         peer_offered=local.sandbox(spec.sandbox.peer_uid, RunKind("peer")) if peers else None,
         host=host,
+        spec=spec.evolve(environment=(*_cards(spec), *spec.environment)),
+        tied=tied,
     )
+
+
+def _cards(spec: JobSpec) -> tuple[EnvironmentVariable, ...]:
+    """Return which cards the engine gave this job, where it says so by the variable that CUDA reads."""
+    given = os.environ.get(VISIBLE_DEVICES)
+    if given is None or any(one.name == VISIBLE_DEVICES for one in spec.environment):
+        return ()
+    return (EnvironmentVariable(name=VISIBLE_DEVICES, value=given, origin="runner"),)
 
 
 def node_of(handle: Path) -> HostRecord | None:

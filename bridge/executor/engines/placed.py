@@ -97,14 +97,19 @@ class PlacedStart:
         output = self._folder.root / "engine.log"
         try:
             job = self._queue.engine.submit(known.name, self._job.argv, output, self._job.needs)
-        except InfrastructureError:  # it may have taken the job and answered too late
-            found = self._queue.engine.find(known.name)
-            if found is None:
+        except InfrastructureError:  # it may have taken the job and answered too late, or take it yet
+            found = self._found(known.name)
+            if found is None and self._folder.withdraw("interrupted"):
                 raise
-            job = found.id
+            job = known.name if found is None else found.id
         known = known.evolve(job=job)
         save_submitted(self._folder.root, known)
         return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
+
+    def _found(self, name: str) -> EngineJob | None:
+        with suppress(InfrastructureError):
+            return self._queue.engine.find(name)
+        return None
 
     def __enter__(self) -> PlacedStart:
         return self
@@ -123,7 +128,8 @@ class PlacedRun:
         self._looked_s = float("-inf")
         self._seen: EngineJob | None = None
         self._gone_s: float | None = None
-        self._asked: str | None = None
+        self._asked = folder.withdrawn()
+        self._withdrawn = self._asked is not None
         self._asked_s = 0.0
         self._told = False
         self._progress = b""
@@ -169,6 +175,8 @@ class PlacedRun:
 
     def _is_over(self) -> bool:
         """Whether nothing more will come: the end is written down, or the engine has ended the job some time ago."""
+        if self._withdrawn:
+            return True
         if self._folder.taken():
             self._gone_s = None
             return False
@@ -209,13 +217,19 @@ class PlacedRun:
             self._hooks.on_progress(waits)
 
     def _ask(self, ending: str) -> None:
-        """Ask for the end: of the job while it waits, of the run as its folder says, and by a signal."""
-        if self._asked is not None and (self._asked != "waited" or ending == "waited"):
+        """Ask for the end: of the job while it waits, of the run as its folder says, and by a signal.
+
+        What has not begun is over at once: its folder refuses every node, whatever the engine does with the job.
+        """
+        if self._asked is not None:
             return
+        self._withdrawn = self._folder.withdraw(ending)
+        if ending == "waited" and not self._withdrawn:
+            return  # it has just begun: it goes on
         self._asked, self._asked_s = ending, self._clock.steady_s()
         with suppress(InfrastructureError):  # it does not answer: the folder says it, and it is said again
             self._engine.end(self._job, queued_only=True)
-        if ending != "waited":
+        if not self._withdrawn:
             self._folder.stop("cancelled" if ending == "cancelled" else "interrupted")
             with suppress(InfrastructureError):
                 self._engine.ask_to_end(self._job)
@@ -226,11 +240,6 @@ class PlacedRun:
         job = self._folder.job()
         grace_s = _INSIST_S + (0.0 if job is None else job.spec.limits.grace_s)
         if self._asked is None or self._clock.steady_s() - self._asked_s < grace_s:
-            return
-        seen = self._seen is not None and self._seen.state == "running"
-        began = self._told or seen or self._folder.taken() or self._folder.facts() is not None
-        if self._asked == "waited" and began:
-            self._asked = None  # it began while it was told to end for waiting: it goes on
             return
         self._asked_s = self._clock.steady_s()
         with suppress(InfrastructureError):

@@ -71,6 +71,7 @@ class SlurmEngine:
     """
 
     name = "slurm"
+    ends_descendants = False
 
     def __init__(self, options: SlurmOptions, clock: Clock) -> None:
         self._options, self._clock = options, clock
@@ -89,7 +90,7 @@ class SlurmEngine:
         how = "unknown" if found is None else found[1].decode("ascii", "replace")
         if how == "proctrack/cgroup":
             return None
-        return f"Slurm finds the processes of a job by {how}, so only a sandbox ends what leaves its session"
+        return f"Slurm finds the processes of a job by {how}, not proctrack/cgroup: only a sandbox ends what leaves it"
 
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command; see the interface. Nothing of our environment goes along."""

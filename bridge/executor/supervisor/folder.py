@@ -14,7 +14,7 @@ import os
 import tarfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -27,10 +27,13 @@ from bridge.executor.interface import Execution, HostPaths, RunDirectory
 from bridge.records import HostRecord, JobSpec, Record, SandboxApplied
 from bridge.records.base import Count, Moment, Sha256, Text
 from bridge.strictjson import StrictJsonError
+from bridge.system.clock import Clock
 
 _READ_BYTES: Final = 1 << 20
 _JSON_MAX_BYTES: Final = 1 << 26
 _DEPTH_MAX: Final = 32
+_TRIES, _TRY_S = 50, 0.02
+_WITHDRAWN: Final = b"withdrawn: "  # in `lock`, where facts would be
 STOPS: Final[dict[bytes, Literal["cancelled", "interrupted"]]] = {b"c": "cancelled", b"i": "interrupted"}
 
 
@@ -220,6 +223,36 @@ class RunFolder:
         if path.stat().st_size == 0:
             path.write_bytes(next(byte for byte, meaning in STOPS.items() if meaning == ending))
 
+    def withdraw(self, why: str) -> bool:
+        """Refuse the folder to every supervisor to come; False where one has it or had it. Again changes nothing.
+
+        Args:
+            why: a word, which `withdrawn` returns.
+
+        Raises:
+            OSError: the disk did not take it.
+        """
+        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if not take(descriptor):
+                return False
+            if said := os.read(descriptor, len(_WITHDRAWN)):
+                return said == _WITHDRAWN
+            if (self.root / "kept.json").stat().st_size > 0:
+                return False  # one had it, and refused the run
+            write_all(descriptor, _WITHDRAWN + why.encode("ascii"))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        return True
+
+    def withdrawn(self) -> str | None:
+        """Return why the folder is refused to every supervisor; None where it is not."""
+        with suppress(OSError):
+            said = (self.root / "lock").read_bytes()
+            return said.removeprefix(_WITHDRAWN).decode("ascii", "replace") if said.startswith(_WITHDRAWN) else None
+        return None
+
     def job(self) -> JobFile | None:
         """Return what the supervisor was given; None when nothing whole is there."""
         try:
@@ -253,6 +286,15 @@ def take(lock: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def take_soon(lock: int, clock: Clock) -> bool:
+    """Take the folder's lock, past those who only look whether it is taken; False when another supervisor has it."""
+    for _ in range(_TRIES):
+        if take(lock):
+            return True
+        clock.sleep(_TRY_S)
+    return False
 
 
 def write_kept(files: FolderFiles, version: str, execution: Execution | None, refusal: Any = None) -> None:

@@ -13,10 +13,12 @@ from bridge.executor import local_executor
 from bridge.executor.engines.executor import EngineExecutor
 from bridge.executor.engines.interface import ClusterEngine
 from bridge.executor.engines.placed import ClusterQueue, settle_of
+from bridge.executor.engines.ray import RayEngine, RayOptions
 from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.executor.interface import Executor
 from bridge.executor.observe.accelerators.cards import Card, find_cards
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES, visible
+from bridge.hosting.token import read_token_file
 from bridge.runner.machine.identity import CodeFacts, CodeWatch
 from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.model import Policy
@@ -79,6 +81,13 @@ def policy_executor(
 def engine_of(policy: Policy, clock: Clock) -> ClusterEngine:
     """Return the engine of a policy whose runs go to nodes."""
     asked = policy.executor
+    if asked.engine == "ray":
+        file = asked.token_file
+
+        def token() -> str | None:
+            return None if file is None else read_token_file(Path(file)).text
+
+        return RayEngine(asked.address, token, RayOptions(asked.cpus, asked.gpus, asked.memory_bytes), clock)
     options = SlurmOptions(asked.partition, asked.account, asked.qos, asked.cpus, asked.memory, asked.gres)
     return SlurmEngine(options, clock)
 

@@ -5,31 +5,48 @@ All of it is the owner's. A request may ask for labels; which nodes a label mean
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
+from bridge.executor.engines.jobs_server import check_address
 from bridge.records import Record
 from bridge.records.base import Name
+from bridge.runner.policy.trust import AbsolutePath
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:,=/-]{0,119}$")]
 Feature = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+
+_OF_ENGINES: Final = {
+    "slurm": {"partition", "account", "qos", "gres"},
+    "ray": {"address", "token_file", "gpus"},
+}
+_UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class ExecutorPolicy(Record):
     """Where runs go.
 
     Attributes:
-        engine: ``local``: this machine; ``slurm``: nodes that share the state folder with it.
-        partition, account, qos, cpus, memory, gres: of every job, as Slurm writes them.
-        constraints: the node feature that a label of a request means; a label without one is any node's.
+        engine: ``local``: this machine; ``slurm`` and ``ray``: nodes that share the state folder with it.
+        partition, account, qos, gres: of every job, as Slurm writes them.
+        address: of Ray's dashboard.
+        token_file: a file of the runner's alone with Ray's token; None sends none.
+        gpus: of every job, for Ray.
+        cpus: of every job.
+        memory: of every job: a number with its unit, such as ``8G``.
+        constraints: what a label of a request means: a feature of Slurm's nodes, a resource of Ray's; a label without
+            one is any node's.
         longest_wait_s: how long a run may wait in the engine's queue.
     """
 
-    engine: Literal["local", "slurm"] = "local"
+    engine: Literal["local", "slurm", "ray"] = "local"
     partition: Word | None = None
     account: Word | None = None
     qos: Word | None = None
+    address: str = "http://127.0.0.1:8265"
+    token_file: AbsolutePath | None = None
+    gpus: Annotated[float, Field(gt=0, le=4096)] | None = None
     cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
     memory: Word | None = None
     gres: Word | None = None
@@ -38,7 +55,28 @@ class ExecutorPolicy(Record):
 
     @model_validator(mode="after")
     def _options_have_an_engine(self) -> Self:
-        given = sorted(self.model_fields_set - {"engine"})
+        given = self.model_fields_set - {"engine"}
+        for engine, own in _OF_ENGINES.items():
+            if engine != self.engine and given & own:
+                raise ValueError(f'{", ".join(sorted(given & own))} of [executor] need engine = "{engine}"')
         if self.engine == "local" and given:
-            raise ValueError(f'{", ".join(given)} of [executor] need engine = "slurm"')
+            raise ValueError(f'{", ".join(sorted(given))} of [executor] need engine = "slurm" or "ray"')
+        if self.engine == "ray":
+            if (wrong := check_address(self.address, with_token=self.token_file is not None)) is not None:
+                raise ValueError(f"address of [executor]: {wrong}")
+            _ = self.memory_bytes
         return self
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """The memory of every job, in bytes.
+
+        Raises:
+            ValueError: it is not a number with a unit.
+        """
+        if self.memory is None:
+            return None
+        number, unit = self.memory[:-1], self.memory[-1:]
+        if not number.isascii() or not number.isdigit() or unit not in _UNITS:
+            raise ValueError(f"memory of [executor] is a number with {', '.join(_UNITS)}, such as 8G")
+        return int(number) * _UNITS[unit]

@@ -13,7 +13,9 @@ import pytest
 
 from bridge.errors import LeftRunningError
 from bridge.executor.engines.executor import EngineExecutor
+from bridge.executor.engines.interface import ClusterEngine
 from bridge.executor.engines.placed import ClusterQueue
+from bridge.executor.engines.ray import RayOptions
 from bridge.executor.interface import Execution, Executor, Hooks, HostPaths, RunDirectory, Starting
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
@@ -22,6 +24,7 @@ from bridge.system.clock import SystemClock, parse_rfc3339
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.local_engine import LocalEngine
 from tests.fakes.local_jobs import Jobs
+from tests.fakes.ray_jobs import HeldRay, ray_jobs
 
 # A program in both languages: what a process runs, and what the fake runs. They say the same thing.
 HELLO = "hello\n"
@@ -97,17 +100,24 @@ class Bench:
         return any(kind == "log" for kind, _ in self.events)
 
 
-@pytest.fixture(params=["local", "engine", "fake"])
-def bench(request, tmp_path) -> Iterator[Bench]:
-    clock, engine = SystemClock(), LocalEngine()
-    queue = ClusterQueue(engine, longest_wait_s=600.0, settle_s=0.2)
-    executors = {
-        "local": lambda: LocalExecutor(clock),
-        "engine": lambda: EngineExecutor(clock, queue, HostPaths(), tmp_path / "trials"),
-        "fake": lambda: FakeExecutor(clock, fake_program),
-    }
-    yield Bench(executors[request.param](), tmp_path)
-    engine.end_all()
+@pytest.fixture(params=["local", "slurm", "ray", "fake"])
+def bench(request, tmp_path, monkeypatch) -> Iterator[Bench]:
+    clock = SystemClock()
+
+    def on(engine: ClusterEngine) -> EngineExecutor:
+        queue = ClusterQueue(engine, longest_wait_s=600.0, settle_s=0.2)
+        return EngineExecutor(clock, queue, HostPaths(), tmp_path / "trials")
+
+    if request.param == "ray":
+        monkeypatch.setattr("bridge.executor.engines.ray.os.geteuid", lambda: 1000)
+        with ray_jobs() as site:
+            yield Bench(on(HeldRay(site.address, lambda: None, RayOptions(), clock)), tmp_path)
+    elif request.param == "slurm":
+        engine = LocalEngine()
+        yield Bench(on(engine), tmp_path)
+        engine.end_all()
+    else:
+        yield Bench(LocalExecutor(clock) if request.param == "local" else FakeExecutor(clock, fake_program), tmp_path)
 
 
 def test_a_program_that_ends_well(bench):

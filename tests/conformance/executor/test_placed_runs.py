@@ -5,83 +5,36 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavailableError
-from bridge.executor.engines.executor import EngineExecutor
+from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.engines.interface import JobNeeds
-from bridge.executor.engines.placed import ClusterQueue, settle_of
+from bridge.executor.engines.placed import settle_of
 from bridge.executor.engines.probe import ask_node
 from bridge.executor.engines.submitted import load_submitted, save_submitted
-from bridge.executor.interface import Execution, Hooks, HostPaths, LiveRun
+from bridge.executor.interface import Execution
 from bridge.executor.supervisor.folder import RunFolder
-from bridge.executor.trial import make_directory
-from bridge.records import JobSpec, RunProgress, SandboxSpec
-from bridge.system.clock import SystemClock
 from tests.fakes.local_engine import HOST, LocalEngine
-from tests.fakes.local_jobs import Jobs
+from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
 from tests.support.waiting import until
 
-CLOCK = SystemClock()
-FOREVER = "import time\nprint('up', flush=True)\nwhile True: time.sleep(0.05)"
 
+class LocalQueue(PlacedQueue):
+    """One over the fake engine."""
 
-@dataclass
-class Queue:
-    """An executor over an engine that a test moves."""
-
-    base: Path
-    engine: LocalEngine = field(default_factory=LocalEngine)
-    longest_wait_s: float = 600.0
-    heard: bytearray = field(default_factory=bytearray)
-    waits: list[str] = field(default_factory=list)
-    ask: str | None = None
-
-    @property
-    def executor(self) -> EngineExecutor:
-        placement = ClusterQueue(self.engine, self.longest_wait_s, settle_s=0.2)
-        return EngineExecutor(CLOCK, placement, HostPaths(), self.base / "trials")
-
-    @property
-    def handle(self) -> Path:
-        return self.base / "handle"
-
-    def spec(self, program: str = "print('hello')", **changes: object) -> JobSpec:
-        argv = [(sys.executable, "-I", "-S", "-c", program)]
-        return Jobs(executor=None, base=None).spec(argv=argv, sandbox=SandboxSpec(mode="off")).evolve(**changes)
-
-    def hooks(self) -> Hooks:
-        def progress(seen: RunProgress) -> None:
-            self.waits += [] if seen.waits is None else [seen.waits]
-
-        return Hooks(on_log=self.heard.extend, should_stop=lambda: self.ask, on_progress=progress)
-
-    def go(self, spec: JobSpec | None = None) -> LiveRun:
-        with self.executor.start(spec or self.spec(), make_directory(self.base / "run"), self.handle) as starting:
-            return starting.go(self.hooks())
-
-    def left(self, program: str) -> None:
-        """Start a run and leave it once it has said something."""
-        run, heard = self.go(self.spec(program)), self.heard
-        self.ask = "left"
-        hooks = Hooks(on_log=heard.extend, should_stop=lambda: "left" if heard else None)
-        with pytest.raises(LeftRunningError):
-            self.executor.recover(self.handle, hooks).wait()
-        assert run is not None
-        self.ask = None
+    engine: LocalEngine
 
 
 @pytest.fixture
-def queue(tmp_path: Path) -> Iterator[Queue]:
-    made = Queue(tmp_path)
+def queue(tmp_path: Path) -> Iterator[LocalQueue]:
+    made = LocalQueue(tmp_path, LocalEngine())
     yield made
     made.engine.end_all()
 
 
-def test_what_waits_says_where_and_is_cancelled_without_having_begun(queue: Queue) -> None:
+def test_what_waits_says_where_and_is_cancelled_without_having_begun(queue: LocalQueue) -> None:
     queue.engine.slots = 0
     run = queue.go()
     real = queue.engine.look
@@ -98,13 +51,13 @@ def test_what_waits_says_where_and_is_cancelled_without_having_begun(queue: Queu
     assert (came_to.ending, came_to.commands, queue.engine.jobs[0].seen.word) == ("cancelled", (), "CANCELLED")
 
 
-def test_what_waits_longer_than_the_owner_allows_is_ended_with_the_engines_reason(queue: Queue) -> None:
+def test_what_waits_longer_than_the_owner_allows_is_ended_with_the_engines_reason(queue: LocalQueue) -> None:
     queue.engine.slots, queue.longest_wait_s = 0, 0.1
     with pytest.raises(InfrastructureError, match=r"waited 0 s in the queue of slurm, the owner's longest"):
         queue.go().wait()
 
 
-def test_what_no_node_can_run_or_may_leave_processes_is_refused_before_it_is_queued(queue: Queue) -> None:
+def test_what_no_node_can_run_or_may_leave_processes_is_refused_before_it_is_queued(queue: LocalQueue) -> None:
     with pytest.raises(InfrastructureError, match="Invalid feature specification: cuda"):
         queue.go(queue.spec(placement=("cuda",)))
     (queue.base / "run").rename(queue.base / "refused")
@@ -114,7 +67,7 @@ def test_what_no_node_can_run_or_may_leave_processes_is_refused_before_it_is_que
     assert queue.engine.jobs == []
 
 
-def test_a_job_that_ended_without_a_result_is_interrupted_with_its_log(queue: Queue) -> None:
+def test_a_job_that_ended_without_a_result_is_interrupted_with_its_log(queue: LocalQueue) -> None:
     queue.left(FOREVER)
     supervisor = RunFolder(queue.handle).facts()
     assert supervisor is not None
@@ -126,7 +79,9 @@ def test_a_job_that_ended_without_a_result_is_interrupted_with_its_log(queue: Qu
     assert "ended without a result" in str(came_to.message)
 
 
-def test_a_runner_killed_before_it_had_the_number_finds_its_job_by_name_and_submits_no_second(queue: Queue) -> None:
+def test_a_runner_killed_before_it_had_the_number_finds_its_job_by_name_and_submits_no_second(
+    queue: LocalQueue,
+) -> None:
     queue.left(FOREVER)
     known = load_submitted(queue.handle)
     assert known is not None
@@ -140,7 +95,7 @@ def test_a_runner_killed_before_it_had_the_number_finds_its_job_by_name_and_subm
     assert queue.executor.recover(queue.handle, queue.hooks()) is None
 
 
-def test_an_engine_that_does_not_answer_ends_nothing_that_runs(queue: Queue) -> None:
+def test_an_engine_that_does_not_answer_ends_nothing_that_runs(queue: LocalQueue) -> None:
     queue.left("import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)")
     queue.engine.away = True
     run = queue.executor.recover(queue.handle, queue.hooks())
@@ -149,7 +104,7 @@ def test_an_engine_that_does_not_answer_ends_nothing_that_runs(queue: Queue) -> 
     assert run.wait().ending == "exited"
 
 
-def test_a_folder_that_a_job_had_once_is_never_run_again(queue: Queue) -> None:
+def test_a_folder_that_a_job_had_once_is_never_run_again(queue: LocalQueue) -> None:
     came_to = queue.go().wait()
     assert came_to.ending == "exited"
     job = queue.engine.submit("again", queue.engine.jobs[0].argv, queue.handle / "engine.log", JobNeeds((), 60.0))
@@ -159,7 +114,7 @@ def test_a_folder_that_a_job_had_once_is_never_run_again(queue: Queue) -> None:
     assert queue.executor.recover(queue.handle, queue.hooks()) == came_to
 
 
-def test_a_node_answers_what_it_sees_of_the_shared_folder(queue: Queue) -> None:
+def test_a_node_answers_what_it_sees_of_the_shared_folder(queue: LocalQueue) -> None:
     def argv(folder: Path) -> tuple[str, ...]:
         return (sys.executable, "-m", HOST, "supervise", "--probe", str(folder))
 

@@ -125,7 +125,16 @@ def test_what_gives_runs_users_of_their_own_excludes_naming_one(way):
         ('[executor]\nengine = "slurm"\nconstraints = {cuda = "a100"}', "cuda is none of labels"),
         ('[executor]\nengine = "slurm"\n[sandbox]\nuid = 501', "leave out sandbox.uid"),
         ('[executor]\nengine = "slurm"\npartition = "x --uid=0"', "executor.partition"),
-        ('[executor]\nengine = "ray"', "executor.engine"),
+        ('[executor]\nengine = "k3s"', "executor.engine"),
+        ("[executor]\ncpus = 2", 'cpus of \\[executor\\] need engine = "slurm" or "ray"'),
+        ('[executor]\nengine = "ray"\npartition = "gpu"', 'partition of \\[executor\\] need engine = "slurm"'),
+        ('[executor]\nengine = "slurm"\ngpus = 1', 'gpus of \\[executor\\] need engine = "ray"'),
+        ('[executor]\nengine = "ray"\nmemory = "lots"', "memory of \\[executor\\] is a number with K, M, G, T"),
+        ('[executor]\nengine = "ray"\naddress = "ray://x"', "address of \\[executor\\]: expected an http"),
+        (
+            '[executor]\nengine = "ray"\naddress = "http://x:8265"\ntoken_file = "/t"',
+            "address of \\[executor\\]: whoever is between here and x could read the token",
+        ),
     ],
 )
 def test_what_an_engine_cannot_have_is_refused_with_the_place(lines, says):

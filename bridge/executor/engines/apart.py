@@ -1,0 +1,68 @@
+"""Hold a run in a process that does not descend from its engine's, for engines that signal everything that does.
+
+The engine's process only waits. When it is told to end, or is killed, the run hears of that, ends what it started and
+writes down what it came to; so the engine's stop means what the runner's means, and nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Final
+
+from bridge.errors import KakeyaError
+
+_FAILED: Final = 1
+
+
+def apart(run: Callable[[Callable[[], bool]], int]) -> int:
+    """Call a function in a process of its own, session and parent included, and return its exit code.
+
+    Args:
+        run: gets a function that returns whether the process that waits was told to end or is gone. It is called
+            before this process has threads.
+    """
+    held, hold = os.pipe()
+    heard, say = os.pipe()
+    middle = os.fork()
+    if middle == 0:
+        os.setsid()
+        if os.fork() != 0:
+            os._exit(0)
+        os.close(hold)
+        os.close(heard)
+        _be(run, held, say)
+    os.close(held)
+    os.close(say)
+
+    holding = [hold]
+
+    def let_go(_number: int, _frame: object) -> None:
+        while holding:
+            os.close(holding.pop())
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, let_go)
+    os.waitpid(middle, 0)
+    code = os.read(heard, 1)
+    return code[0] if code else _FAILED
+
+
+def _be(run: Callable[[Callable[[], bool]], int], held: int, say: int) -> None:
+    """Run, say the exit code, and end without what the process that waits would do at its own end."""
+    code = _FAILED
+    try:
+        code = run(lambda: bool(select.select([held], [], [], 0.0)[0]))  # it is readable once nobody can write
+    except KakeyaError as error:
+        sys.stderr.write(f"kakeya-runner: {error}\n")
+        code = error.exit_code
+    except BaseException:  # noqa: BLE001 - nobody is above
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os.write(say, bytes([code]))
+        os._exit(code)

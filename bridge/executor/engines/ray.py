@@ -1,0 +1,208 @@
+"""Ray as an engine: its jobs server over http, without Ray on the runner's machine.
+
+Knows the server's paths and words (Ray 2.9 and later), and nothing about runs.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal, TypeVar
+
+import pydantic
+
+from bridge.errors import InfrastructureError
+from bridge.executor.engines.interface import EngineJob, JobNeeds
+from bridge.executor.engines.jobs_server import JobsServer
+from bridge.run.outcomes import one_line
+from bridge.system.clock import Clock
+
+_FRESH_S: Final = 1.0  # one listing serves all runs for so long
+_CPUS: Final = 1.0  # a job that asks for nothing runs on the head node
+_SHARE: Final = 0.001  # of a node's resource that a label means: it says where, not how much
+_REASON_MAX_CHARS: Final = 160
+_STATES: Final[dict[str, Literal["queued", "running", "ended"]]] = {
+    "PENDING": "queued", "RUNNING": "running", "SUCCEEDED": "ended", "FAILED": "ended", "STOPPED": "ended",
+}  # fmt: skip
+# What the node's process sees of Ray's environment: which cards Ray gave this job, and nothing else.
+_CLEAN: Final = 'env -i PATH=/usr/bin:/bin ${CUDA_VISIBLE_DEVICES+"CUDA_VISIBLE_DEVICES=$CUDA_VISIBLE_DEVICES"}'
+
+
+@dataclass(frozen=True)
+class RayOptions:
+    """What of a job the owner decides; None leaves it to Ray.
+
+    Attributes:
+        cpus, gpus: of a run; one processor where nothing is said.
+        memory_bytes: that Ray sets aside for it.
+    """
+
+    cpus: float | None = None
+    gpus: float | None = None
+    memory_bytes: int | None = None
+
+    def fields(self) -> dict[str, object]:
+        """Return them as fields of a submission."""
+        given = {"num_gpus": self.gpus, "memory": self.memory_bytes}
+        wanted = {f"entrypoint_{name}": value for name, value in given.items() if value is not None}
+        return {"entrypoint_num_cpus": self.cpus or _CPUS, **wanted}
+
+
+class _Answer(pydantic.BaseModel):
+    """What of an answer is read; the rest of it is Ray's own."""
+
+    model_config = pydantic.ConfigDict(extra="ignore")
+
+
+class _Version(_Answer):
+    ray_version: str
+
+
+class _Submission(_Answer):
+    submission_id: str
+
+
+class _Stopped(_Answer):
+    stopped: bool
+
+
+class _Job(_Answer):
+    status: Literal["PENDING", "RUNNING", "SUCCEEDED", "FAILED", "STOPPED"]
+    submission_id: str | None = None  # None: of a driver that nobody submitted
+    message: str | None = None
+    start_time: Annotated[float, pydantic.Field(ge=0, allow_inf_nan=False)] | None = None
+
+
+_A = TypeVar("_A")
+_VERSION, _SUBMISSION = pydantic.TypeAdapter(_Version), pydantic.TypeAdapter(_Submission)
+_STOPPED, _JOB, _JOBS = pydantic.TypeAdapter(_Stopped), pydantic.TypeAdapter(_Job), pydantic.TypeAdapter(list[_Job])
+
+
+class RayEngine:
+    """Implements `bridge.executor.engines.interface.ClusterEngine`; one for all runs of a runner.
+
+    Args:
+        address: of Ray's dashboard, which is its jobs server.
+        token: returns what goes with each call, None for nothing.
+        options: what the owner decides about every job.
+        clock: says how old the listing is.
+    """
+
+    name = "ray"
+    ends_descendants = True
+
+    def __init__(self, address: str, token: Callable[[], str | None], options: RayOptions, clock: Clock) -> None:
+        self._server, self._options, self._clock = JobsServer(address, token, clock), options, clock
+        self._lock = threading.Lock()
+        self._listed_s = float("-inf")
+        self._jobs: dict[str, EngineJob] = {}
+
+    def check(self) -> str | None:
+        """Return why a job that leaves processes behind would keep them.
+
+        Raises:
+            InfrastructureError: Ray does not answer.
+        """
+        version = self._ask(_VERSION, "GET", "api", "version").ray_version
+        return f"Ray {one_line(version)[:40]} ends what descends from a job, so only a sandbox ends what leaves it"
+
+    def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
+        """Queue a command; see the interface. Nothing of our environment goes along, and Ray's own stays behind."""
+        if os.geteuid() == 0:
+            raise InfrastructureError(
+                "a runner that is root submits nothing: its jobs would be root on the nodes",
+                remedy="run it, and Ray, as a user of its own, the same on every node",
+            )
+        line = f"exec {_CLEAN} {shlex.join(argv)} >>{shlex.quote(str(output))} 2>&1 </dev/null"
+        body = {
+            "entrypoint": line,
+            "submission_id": name,
+            "runtime_env": {},
+            "metadata": {},
+            "entrypoint_resources": dict.fromkeys(needs.constraints, _SHARE),
+            **self._options.fields(),
+        }
+        found = self._ask(_SUBMISSION, "POST", "api", "jobs", "", body=body)
+        if found.submission_id != name:
+            raise InfrastructureError(f"Ray answered with the job {found.submission_id[:80]!r} instead of {name!r}")
+        with self._lock:
+            self._listed_s = float("-inf")  # so that nobody takes it for a job that is forgotten
+        return name
+
+    def find(self, name: str) -> EngineJob | None:
+        """Return the job of a name, which is its id here; see the interface."""
+        data = self._server.call("GET", "api", "jobs", name)
+        return None if data is None else _shown(name, self._read(_JOB, data, "api/jobs/…"))
+
+    def look(self, job: str) -> EngineJob | None:
+        """Return a job as it stands; see the interface."""
+        with self._lock:
+            if self._clock.steady_s() - self._listed_s > _FRESH_S:
+                self._list()
+            return self._jobs.get(job)
+
+    def ask_to_end(self, job: str) -> None:
+        """Have Ray send TERM to the job's process and what descends from it; see the interface."""
+        self._stop(job)
+
+    def end(self, job: str, *, queued_only: bool = False) -> None:
+        """Stop a job; see the interface. One that waits keeps its place, and ends when its turn comes."""
+        if queued_only:
+            found = self.find(job)
+            if found is None or found.state != "queued":
+                return
+        self._stop(job)
+
+    def _stop(self, job: str) -> None:
+        data = self._server.call("POST", "api", "jobs", job, "stop")
+        if data is not None:
+            self._read(_STOPPED, data, "api/jobs/…/stop")
+
+    def _list(self) -> None:
+        """Read all jobs, those that wait in the order in which they came.
+
+        Raises:
+            InfrastructureError: Ray does not answer, or with something else.
+        """
+        listed = [(one.submission_id, one) for one in self._ask(_JOBS, "GET", "api", "jobs", "")]
+        jobs = {name: _shown(name, one) for name, one in listed if name is not None}
+        waiting = sorted((one.start_time or 0.0, name) for name, one in listed if name and one.status == "PENDING")
+        for place, (_, name) in enumerate(waiting, 1):
+            seen = jobs[name]
+            jobs[name] = EngineJob(name, seen.state, seen.word, seen.reason, (place, len(waiting)))
+        self._jobs, self._listed_s = jobs, self._clock.steady_s()
+
+    def _ask(self, kind: pydantic.TypeAdapter[_A], method: str, *path: str, body: object = None) -> _A:
+        data = self._server.call(method, *path, body=body)
+        if data is None:
+            raise InfrastructureError(
+                f"{self._server.where} has no {'/'.join(path)}", remedy="executor.address is that of Ray's dashboard"
+            )
+        return self._read(kind, data, "/".join(path))
+
+    def _read(self, kind: pydantic.TypeAdapter[_A], data: bytes, what: str) -> _A:
+        """Return an answer as it should be.
+
+        Raises:
+            InfrastructureError: it is something else; the text says which field, and shows nothing of its value.
+        """
+        try:
+            return kind.validate_json(data)
+        except pydantic.ValidationError as error:
+            first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+            field = ".".join(map(str, first["loc"])) or "it"
+            said = f"{field}: {one_line(first['msg'])}"
+            raise InfrastructureError(
+                f"{self._server.where} answers {what} with something that is not Ray's: {said}",
+                remedy="executor.address is that of Ray's dashboard; kakeya-runner doctor",
+            ) from None
+
+
+def _shown(name: str, job: _Job) -> EngineJob:
+    said = (job.message or "").strip().splitlines()
+    reason = one_line(said[0])[:_REASON_MAX_CHARS] if said and job.status != "RUNNING" else ""
+    return EngineJob(name, _STATES[job.status], job.status, reason)
