@@ -39,8 +39,8 @@ class CodeRecord(Record):
         packages: installed distributions and versions.
         lock_digest: sha256 over the canonical package list.
         programs: of a workload, everything that was to run, digested just before; written only where there is any.
-        altered: of a claim of the engine's, files of its packages that are not what was installed, by path, at most
-            20; written only where there are any.
+        altered: of a claim of the engine's, what Python may load that is not what was installed, by path, at most 20;
+            written only where there is any.
     """
 
     origin: Literal["host", "request"]

@@ -19,9 +19,9 @@ UNSEEN = """
 ## What no rule sees
 
 Each of these passes every rule. Whoever runs code of a stranger reads this list first: all of it rests on the premise
-`code`, that the program is the one that it is called. Of a patched library the runner of a claim names every file that
-is not what was installed ([ADR 50](../adr/0050-altered-packages.md)); of one that was patched together with its RECORD
-it sees nothing.
+`code`, that the program is the one that it is called. Of a patched library the runner of a claim names the files that
+are not what was installed, and those that were added ([ADR 50](../adr/0050-altered-packages.md)); of one that was
+patched together with its RECORD it sees nothing.
 """
 
 

@@ -49,7 +49,8 @@ class FixedCode:
         """There is nothing to look at."""
 
     def now(self, _max_age_s: float = 0.0) -> CodeFacts:
-        return CodeFacts("a" * 40, False, "/usr/bin/python3", "3.11.2", {"kakeya": "0"}, None, self.site)
+        sites = () if self.site is None else (self.site,)
+        return CodeFacts("a" * 40, False, "/usr/bin/python3", "3.11.2", {"kakeya": "0"}, None, sites)
 
 
 def probe(spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:

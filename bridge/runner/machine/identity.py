@@ -30,7 +30,7 @@ _CLOCK = SystemClock()
 _PACKAGES = ("bridge", "engine")
 _NO_SOURCES = frozenset({"__pycache__", "assets"})
 _ASK = """
-import email.parser, importlib.metadata as m, importlib.util as u, json, platform
+import email.parser, importlib.metadata as m, importlib.util as u, json, os, platform, site, sys
 packages = {}
 for d in m.distributions():
     # Each d.name and d.version parses the whole file anew, and most of a file is a readme.
@@ -49,8 +49,12 @@ try:
     editable = bool(url.get("dir_info", {}).get("editable"))
 except m.PackageNotFoundError:
     record, files, editable = None, None, False
+sites = [p for p in dict.fromkeys(site.getsitepackages()) if p in sys.path]
+library = os.path.dirname(os.__file__)
+own = {library, os.path.join(library, "lib-dynload"), *sites}
+strange = [p for p in dict.fromkeys(sys.path) if p not in own and os.path.exists(p)]
 print(json.dumps({"python": platform.python_version(), "packages": packages, "found": found, "site": record,
-                  "record": files, "editable": editable}))
+                  "record": files, "editable": editable, "sites": sites, "strange": strange}))
 """
 
 
@@ -62,7 +66,8 @@ class CodeFacts:
         identity: commit of a checkout, digest of a wheel's record, digest of the sources, or ``unknown``.
         dirty: whether the files differ from that; None when that cannot be told.
         engine: folder of the installed engine package, or None when the interpreter has none.
-        site: where packages are installed, or None.
+        sites: the folders where packages are installed.
+        strange: other places where Python looks for modules, neither its own library nor the engine's folder.
         problem: why the interpreter could not be asked, or None.
     """
 
@@ -72,7 +77,8 @@ class CodeFacts:
     version: str
     packages: dict[str, str]
     engine: Path | None
-    site: Path | None = None
+    sites: tuple[Path, ...] = ()
+    strange: tuple[Path, ...] = ()
     problem: str | None = None
 
     def record(self, spec: JobSpec, request: Request | None) -> CodeRecord:
@@ -143,7 +149,7 @@ class CodeWatch:
 
 def _fingerprint(facts: CodeFacts) -> str:
     digest = hashlib.sha256()
-    alone = [Path(facts.interpreter), *([] if facts.site is None else [facts.site])]
+    alone = [Path(facts.interpreter), *facts.sites]
     packages = [] if facts.engine is None else [facts.engine.parent / name for name in _PACKAGES]
     for stamp in (*map(_stamp, alone), *(one for package in packages for one in _stamps(package))):
         digest.update(stamp)
@@ -196,8 +202,10 @@ def ask_interpreter(interpreter: str) -> CodeFacts:
     identity, dirty = _identity(roots, answer)
     engine = roots.get("engine")
     problem = None if engine else f"{interpreter} has no package 'engine'; install kakeya there"
-    site = Path(answer["site"]) if answer["site"] else None
-    return CodeFacts(identity, dirty, interpreter, answer["python"], answer["packages"], engine, site, problem)
+    sites = tuple(map(Path, answer["sites"]))
+    strange = tuple(path for path in map(Path, answer["strange"]) if engine is None or path != engine.parent)
+    python, packages = answer["python"], answer["packages"]
+    return CodeFacts(identity, dirty, interpreter, python, packages, engine, sites, strange, problem)
 
 
 def _identity(roots: dict[str, Path], answer: dict[str, Any]) -> tuple[str, bool | None]:

@@ -1,16 +1,19 @@
-"""Whether the packages that the engine computes with are as they were installed: each file beside its RECORD.
+"""Whether what Python may load beside the engine is as it was installed: each file beside the RECORD that lists it.
 
-What Python imports or the system maps is looked at: sources, extension modules, libraries, kernels. Compiled sources
-are not: runs are started so that nothing reads them. Whoever changes a file and its RECORD together is not found out,
-nor is a file that was added beside those of a package, or a whole package whose metadata is gone.
+What Python imports or reads at its start, or the system maps, is looked at: sources, extension modules, libraries,
+kernels, `.pth` files. Sources compiled beside them are not: runs are started so that nothing reads them. Whoever
+changes a file and its RECORD together is not found out.
 """
 
 from __future__ import annotations
 
 import csv
+import json
+import os
 import re
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,44 +22,99 @@ from bridge.runner.machine.file_digests import FileDigests
 LISTED_MOST: Final = 20
 _ENGINE: Final = "kakeya"
 _EXTRAS: Final = frozenset({"mlx", "torch"})
-_STARTUP: Final = ("sitecustomize.py", "usercustomize.py")
+_STARTUP: Final = frozenset({"sitecustomize", "usercustomize"})
+_LOADED: Final = (".py", ".pyc", ".dylib", ".metallib", ".pth")
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?")
 _EXTRA: Final = re.compile(r"""extra\s*==\s*['"]([^'"]+)""")
 
 
-def altered_files(site: Path, digests: FileDigests) -> tuple[str, ...]:
-    """Return which files of the engine's packages are not what was installed, at most `LISTED_MOST` of them.
+@dataclass(frozen=True)
+class Package:
+    """A package as its installer wrote it down.
+
+    Attributes:
+        name: plain, as requirements are compared.
+        folder: of its metadata.
+        files: the digest of each file that is loaded, by path below the site; None where there is no RECORD.
+    """
+
+    name: str
+    folder: Path
+    files: dict[str, str] | None
+
+    @property
+    def editable(self) -> bool:
+        """Whether its sources lie where somebody edits them, which no RECORD lists."""
+        try:
+            told = json.loads((self.folder / "direct_url.json").read_bytes())
+        except (OSError, ValueError):
+            return False
+        return isinstance(told, dict) and bool((told.get("dir_info") or {}).get("editable"))
+
+
+def altered_files(
+    sites: Sequence[Path], strange: Sequence[Path], known: Iterable[str], digests: FileDigests
+) -> tuple[str, ...]:
+    """Return what Python may load beside the engine and was not installed so, at most `LISTED_MOST` of it.
 
     Args:
-        site: where packages are installed.
+        sites: the folders where packages are installed.
+        strange: other places that Python looks at for modules, neither its own library nor the engine's.
+        known: names of all packages that the interpreter knows of, wherever they lie.
         digests: of files, kept from run to run.
 
     Returns:
-        Paths below the site; a module that Python imports by itself at its start is none that was installed.
+        Paths below a site, those that run at Python's start first and what was added last; a place that is no site, by
+        its whole path; a package that is editable or lies elsewhere, by its metadata or name.
     """
-    installed = {_plain(folder.name.partition("-")[0]): folder for folder in site.glob("*.dist-info")}
-    found = [name for name in _STARTUP if (site / name).exists()]
-    for name in sorted(needed(installed)):
-        found += _changed(site, installed[name], digests)
+    packages = {site: list(_packages(site)) for site in sites}
+    flat = {package.name: package for those in packages.values() for package in those}
+    wanted = needed(flat)
+    found: list[str] = []
+    added: list[str] = []
+    for site, those in packages.items():
+        listed = {path for package in those for path in package.files or ()}
+        for path in sorted(_unlisted(site, listed)):
+            (found if _is_startup(path) else added).append(path)
+    found += [str(place) for place in strange]
+    found += sorted(name for name in {_plain(one) for one in known} & wanted if name not in flat)
+    for site, those in packages.items():
+        for package in sorted(those, key=lambda one: one.name):
+            if package.name in wanted or package.name == _ENGINE or _starts(package):
+                found += _changed(site, package, digests)
+    found += added
     digests.keep()
     return tuple(found[:LISTED_MOST])
 
 
-def needed(installed: Mapping[str, Path]) -> set[str]:
-    """Return which installed packages the engine requires to compute, directly or through others; not itself.
+def needed(installed: dict[str, Package]) -> set[str]:
+    """Return which packages the engine requires to compute, directly or through others; not itself.
 
     Args:
-        installed: the folder of each package's metadata, by its plain name.
+        installed: those whose requirements are known, by plain name.
     """
     seen: set[tuple[str, frozenset[str]]] = set()
     left = [(_ENGINE, _EXTRAS)]
     while left:
         one = left.pop()
-        if one in seen or one[0] not in installed:
-            continue
-        seen.add(one)
-        left += _requirements(installed[one[0]], one[1])
+        if one not in seen:
+            seen.add(one)
+            left += _requirements(installed[one[0]].folder, one[1]) if one[0] in installed else ()
     return {name for name, _ in seen} - {_ENGINE}
+
+
+def _packages(site: Path) -> Iterator[Package]:
+    for folder in site.glob("*.dist-info"):
+        yield Package(_plain(folder.name.partition("-")[0]), folder, _recorded(folder))
+
+
+def _recorded(folder: Path) -> dict[str, str] | None:
+    try:
+        lines = (folder / "RECORD").read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    rows = (row for row in csv.reader(lines) if len(row) > 1)
+    return {path: said for path, said, *_ in rows if said.startswith("sha256=") and _is_loaded(path)}
 
 
 def _requirements(folder: Path, extras: frozenset[str]) -> Iterator[tuple[str, frozenset[str]]]:
@@ -73,25 +131,51 @@ def _requirements(folder: Path, extras: frozenset[str]) -> Iterator[tuple[str, f
             yield _plain(named.group(1)), frozenset(word for word in wanted if word)
 
 
-def _changed(site: Path, folder: Path, digests: FileDigests) -> Iterator[str]:
+def _unlisted(site: Path, listed: set[str], below: str = "") -> Iterator[str]:
+    """Yield what lies below a site and Python may load, of whatever package, that no RECORD lists."""
     try:
-        lines = (folder / "RECORD").read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        yield f"{folder.name}/RECORD"
+        entries = list(os.scandir(site / below))
+    except OSError:  # it went while it was looked at, or nobody may import from it
         return
-    for path, said, *_ in (row for row in csv.reader(lines) if len(row) > 1):
-        if said.startswith("sha256=") and _is_loaded(path):
-            try:
-                digest = bytes.fromhex(digests.of(site / path))
-            except OSError:
-                digest = b""
-            if said != f"sha256={urlsafe_b64encode(digest).rstrip(b'=').decode()}":
-                yield path
+    for entry in entries:
+        path = f"{below}{entry.name}"
+        if not below and entry.name.partition(".")[0] in _STARTUP:
+            yield path  # Python imports it by itself, whoever installed it
+        elif entry.is_dir(follow_symlinks=False):
+            if entry.name != "__pycache__":
+                yield from _unlisted(site, listed, f"{path}/")
+        elif path not in listed and (_is_loaded(path) or entry.is_dir()):  # a link to a folder is in no RECORD
+            yield path
+
+
+def _changed(site: Path, package: Package, digests: FileDigests) -> Iterator[str]:
+    """Yield a package's files that are gone or not what its RECORD says, and why there is nothing to compare with."""
+    if package.files is None:
+        yield f"{package.folder.name}/RECORD"
+        return
+    if package.editable and package.name != _ENGINE:  # whose commit the record names
+        yield f"{package.folder.name}/direct_url.json"
+    for path, said in package.files.items():
+        try:
+            digest = bytes.fromhex(digests.of(site / path))
+        except OSError:
+            digest = b""
+        if said != f"sha256={urlsafe_b64encode(digest).rstrip(b'=').decode()}":
+            yield path
+
+
+def _starts(package: Package) -> bool:
+    """Whether Python runs something of it at its start, whatever is imported later."""
+    return any(path.endswith(".pth") and "/" not in path for path in package.files or ())
+
+
+def _is_startup(path: str) -> bool:
+    return path.partition("/")[0].partition(".")[0] in _STARTUP or (path.endswith(".pth") and "/" not in path)
 
 
 def _is_loaded(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return name.endswith((".py", ".dylib", ".metallib")) or ".so" in name
+    return name.endswith(_LOADED) or ".so" in name
 
 
 def _plain(name: str) -> str:

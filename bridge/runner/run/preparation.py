@@ -75,11 +75,12 @@ def prepare(  # noqa: PLR0917 - one caller
 
 
 def _identified(code: CodeFacts, state: OpenState, spec: JobSpec, request: Request | None) -> CodeRecord:
-    """Return what runs; of a claim of the engine's also which files of its packages are not what was installed."""
+    """Return what runs; of a claim of the engine's also what Python may load that was not installed so."""
     ran = code.record(spec, request)
-    if spec.profile != "claim" or spec.workload is not None or code.site is None:
+    if spec.profile != "claim" or spec.workload is not None or not code.sites:
         return ran
-    return ran.evolve(altered=altered_files(code.site, FileDigests(state.folder.package_digests)))
+    digests = FileDigests(state.folder.package_digests)
+    return ran.evolve(altered=altered_files(code.sites, code.strange, code.packages, digests))
 
 
 def _count(  # noqa: PLR0917 - one caller

@@ -36,6 +36,8 @@ def site(tmp_path):
             "site": str(folder),
             "record": "\n".join(lines()),
             "editable": False,
+            "sites": [str(folder)],
+            "strange": [],
         }
         (tmp_path / "answer.json").write_text(json.dumps({**answer, **changes}))
         script = tmp_path / "python"

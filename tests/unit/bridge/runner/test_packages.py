@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import subprocess
+import sys
 from base64 import urlsafe_b64encode
 from pathlib import Path
 
 import pytest
 
 from bridge.runner.machine.file_digests import FileDigests
+from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.packages import altered_files
 
 PACKAGES = {
@@ -42,8 +46,8 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
-def found(site: Path) -> tuple[str, ...]:
-    return altered_files(site, FileDigests(site.parent / "digests.json"))
+def found(site: Path, strange: tuple[Path, ...] = (), known: tuple[str, ...] = ("mlx", "pytest")) -> tuple[str, ...]:
+    return altered_files((site,), strange, known, FileDigests(site.parent / "digests.json"))
 
 
 def test_what_was_installed_is_not_named(site: Path) -> None:
@@ -70,13 +74,96 @@ def test_a_record_that_cannot_be_read_is_named_and_an_odd_one_bears(site: Path) 
     (site / "mlx-1.0.dist-info" / "METADATA").unlink()
     assert found(site) == ()
     record.write_bytes(b"\xff\xfe")
-    assert found(site) == ("mlx-1.0.dist-info/RECORD",)
+    assert found(site) == ("mlx-1.0.dist-info/RECORD", "mlx/core.cpython-311-x86_64-linux-gnu.so")
 
 
 def test_a_package_without_a_record_and_a_module_of_the_start_are_named(site: Path) -> None:
     (site / "mlx-1.0.dist-info" / "RECORD").unlink()
     (site / "sitecustomize.py").write_bytes(b"import mlx_lm")
-    assert found(site) == ("sitecustomize.py", "mlx-1.0.dist-info/RECORD")
+    assert found(site) == ("sitecustomize.py", "mlx-1.0.dist-info/RECORD", "mlx/core.cpython-311-x86_64-linux-gnu.so")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "mlx_lm/added.py",
+        "mlx_lm/generate.abi3.so",  # Python takes it before generate.py
+        "mlx_lm/added.pyc",
+        "mlx/lib/libadded.dylib",
+        "rich/added.py",  # nothing requires it, and anything may import it
+        "rich.cpython-311-x86_64-linux-gnu.so",
+        "triton/__init__.py",  # a package whose metadata is gone
+        "added.pth",
+        "sitecustomize/__init__.py",
+        "usercustomize.pyc",
+    ],
+)
+def test_a_file_that_nobody_installed_is_named(site: Path, path: str) -> None:
+    (site / path).parent.mkdir(exist_ok=True)
+    (site / path).write_bytes(b"import time\n")
+    startup = path.partition("/")[0]
+    assert found(site) == (startup if startup == "sitecustomize" else path,)
+
+
+def test_what_nothing_loads_and_what_is_compiled_beside_sources_is_not_named(site: Path) -> None:
+    (site / "mlx_lm" / "__pycache__").mkdir()
+    for path in ("mlx_lm/__pycache__/generate.cpython-311.pyc", "mlx_lm/notes.txt", "words.md"):
+        (site / path).write_bytes(b"words")
+    assert found(site) == ()
+
+
+def test_a_link_to_a_folder_beside_a_package_is_named(site: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (site / "mlx_lm" / "models").symlink_to(tmp_path / "elsewhere")
+    assert found(site) == ("mlx_lm/models",)
+
+
+def _list_pth(site: Path, package: str, data: bytes) -> Path:
+    digest = urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+    record = site / f"{package}-1.0.dist-info" / "RECORD"
+    record.write_text(record.read_text() + f"start.pth,sha256={digest},{len(data)}\n")
+    (site / "start.pth").write_bytes(data)
+    return site / "start.pth"
+
+
+def test_start_up_code_that_was_installed_is_compared_and_so_is_the_package_that_brings_it(site: Path) -> None:
+    start = _list_pth(site, "pytest", b"import pytest\n")
+    assert found(site) == ()
+    (site / "pytest" / "__init__.py").write_bytes(b"import time\n")
+    assert found(site) == ("pytest/__init__.py",)
+    start.write_bytes(b"import os\n")
+    assert set(found(site)) == {"pytest/__init__.py", "start.pth"}
+
+
+def test_an_editable_package_one_that_lies_elsewhere_and_another_place_are_named(site: Path, tmp_path: Path) -> None:
+    for name in ("kakeya", "mlx_lm"):
+        (site / f"{name}-1.0.dist-info" / "direct_url.json").write_text('{"dir_info": {"editable": true}}')
+    assert found(site) == ("mlx_lm-1.0.dist-info/direct_url.json",)  # the engine's own commit is on record
+    for left in sorted((site / "mlx_cpu-1.0.dist-info").iterdir()):
+        left.unlink()
+    (site / "mlx_cpu-1.0.dist-info").rmdir()
+    (site / "mlx" / "lib" / "libmlx.so.1").unlink()
+    assert found(site, (tmp_path / "mine",), ("mlx", "mlx-cpu")) == (
+        str(tmp_path / "mine"),
+        "mlx-cpu",
+        "mlx_lm-1.0.dist-info/direct_url.json",
+    )
+    assert "mlx-cpu" not in found(site)  # what no interpreter knows of, nothing imports
+
+
+def test_an_interpreter_says_where_it_looks_for_modules(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True, capture_output=True)
+    python = str(venv / "bin" / "python")
+    facts = ask_interpreter(python)
+    (site,) = facts.sites
+    assert (os.path.commonpath([site, venv]), facts.strange) == (str(venv), ())
+    (tmp_path / "mine").mkdir()
+    (site / "mine.pth").write_text(f"{tmp_path / 'mine'}\n")
+    again = ask_interpreter(python)
+    assert (again.sites, again.strange) == ((site,), (tmp_path / "mine",))
+    named = altered_files(again.sites, again.strange, again.packages, FileDigests(tmp_path / "digests.json"))
+    assert named == ("mine.pth", str(tmp_path / "mine"))
 
 
 def test_a_claim_names_the_library_that_was_patched_under_it(world, site: Path) -> None:
