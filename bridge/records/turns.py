@@ -18,7 +18,8 @@ class StopRule(Record):
         least, most: launches that count, at least and at most; the first one of a series never counts.
         blocks: launch k runs block (k - 1) mod blocks; with more than one, only whole rotations are looked at.
         half_width: of the log ratio's interval, at which the series ends.
-        allowed_s: no launch begins after this much time of the series; None leaves that to the run's limits.
+        allowed_s: no launch begins after this much time of the series, and no rotation whose last launch would, by
+            how long the one before took; None leaves that to the run's limits.
     """
 
     least: Annotated[int, Field(ge=2)] = 8

@@ -47,9 +47,26 @@ def decide(plan: LaunchSeries, launches: Sequence[LaunchRecord], elapsed_s: floa
     said = stops(
         LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width), found, len(counting(launches)) - len(found)
     )
-    if not said.stop and rule.allowed_s is not None and elapsed_s >= rule.allowed_s:
-        return SeriesDecision(stop=True, why="the time allowed is over", rule=said)
+    if not said.stop and rule.allowed_s is not None:
+        if elapsed_s >= rule.allowed_s:
+            return SeriesDecision(stop=True, why="the time allowed is over", rule=said)
+        last_s = _last_launch_begins_s(plan, launches, elapsed_s)
+        if last_s is not None and last_s >= rule.allowed_s:
+            why = f"a further rotation does not fit: its last launch would begin after {last_s:.0f} s"
+            return SeriesDecision(stop=True, why=why, rule=said)
     return SeriesDecision(stop=said.stop, why=said.reason, rule=said)
+
+
+def _last_launch_begins_s(plan: LaunchSeries, launches: Sequence[LaunchRecord], elapsed_s: float) -> float | None:
+    """Return when the last launch of the next rotation would begin, if it took as long as the last one.
+
+    None within a rotation, before the first one, and without blocks: there every launch is whole by itself.
+    """
+    blocks, counted = plan.rule.blocks, counting(launches)
+    if blocks == 1 or not counted or len(counted) % blocks:
+        return None
+    lasted_s = elapsed_s - (counted[-blocks].started_s - launches[0].started_s)
+    return elapsed_s + lasted_s * (blocks - 1) / blocks
 
 
 def counting(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:

@@ -54,6 +54,33 @@ def test_blocks_are_looked_at_after_whole_rotations_with_their_means_removed():
     assert not decide(plan(least=4, most=20), unblocked).stop
 
 
+def test_a_rotation_that_the_time_allowed_would_cut_does_not_begin():
+    # Launch 0 began at 100 s on the clock and took 20 s; every launch after it 10 s with its reference.
+    def after(count: int, allowed_s: float):
+        found = [
+            launch(number, 1.0 + number % 3, block=(number - 1) % 5 if number else 0).evolve(
+                started_s=100.0 + (10.0 * number + 10.0 if number else 0.0)
+            )
+            for number in range(count + 1)
+        ]
+        rule = {"least": 10, "most": 20, "blocks": 5, "half_width": 0.001, "allowed_s": allowed_s}
+        return decide(plan(**rule), found, 20.0 + 10.0 * count)
+
+    # After five, 70 s are over; five more would begin after 70, 80, 90, 100 and 110 s.
+    assert not after(5, 110.5).stop
+    assert after(5, 110.0).why == "a further rotation does not fit: its last launch would begin after 110 s"
+    assert not after(4, 60.5).stop  # what has begun goes on while there is time
+    assert after(4, 60.0).why == "the time allowed is over"
+    assert not after(0, 21.0).stop  # nothing is known yet
+    assert after(10, 160.0).stop
+    assert not after(10, 160.5).stop
+
+
+def test_without_blocks_a_launch_begins_while_there_is_time():
+    wide = [launch(number, 1.0 + number % 2).evolve(started_s=10.0 * number) for number in range(4)]
+    assert not decide(plan(least=2, most=9, allowed_s=41.0), wide, 40.0).stop
+
+
 def test_a_rule_without_whole_rotations_is_refused():
     with pytest.raises(ValidationError, match="whole rotations"):
         plan(least=8, most=20, blocks=5)
