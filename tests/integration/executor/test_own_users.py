@@ -29,8 +29,8 @@ ROOT = Path(__file__).parents[3]
 UID, FIRST, COUNT = 65531, 300000, 1000
 PROGRAM = """
 import os, sys, time
-print(os.getuid(), flush=True)
 with open(os.environ["KAKEYA_OUT"] + "/report.json", "w") as file: file.write("{}")
+print(os.getuid(), flush=True)
 while not os.path.exists("go-on"): time.sleep(0.02)
 """
 

@@ -30,8 +30,8 @@ from tests.support.waiting import until
 pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes a user for the unit")
 SLOW = """
 import os, sys, time
-print(os.listdir("."), os.getuid(), flush=True)
 with open(os.environ["KAKEYA_OUT"] + "/report.json", "w") as file: file.write("{}")
+print(os.listdir("."), os.getuid(), flush=True)
 while not os.path.exists("go-on"): time.sleep(0.02)
 """
 
