@@ -266,9 +266,13 @@ def with_signer(content: RootContent, line: str) -> RootContent:
 def without(content: RootContent, who: str, now: dt.datetime) -> RootContent:
     """Return what the owner says with a name or key retired: what it signs from now on does not count.
 
+    Both lists name whole seconds: a time cut short would end the key before what it signed earlier in this second.
+
     Raises:
         UsageError: nothing in use is called so.
     """
+    if now.microsecond:
+        now = now.replace(microsecond=0) + dt.timedelta(seconds=1)
     runners = retired(content.runners, who, now.timestamp())
     signers = tuple(_ended(line, now) if _is_of(line, who) else line for line in content.signers)
     if (runners, signers) == (content.runners, content.signers):

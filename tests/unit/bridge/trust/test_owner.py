@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from bridge.errors import UsageError
-from bridge.runner.maintenance.owner import BusOwner, with_revoked, with_runner, with_signer
+from bridge.runner.maintenance.owner import BusOwner, with_revoked, with_runner, with_signer, without
 from bridge.trust.keyring import pinned
+from bridge.trust.root import RootContent, read_root, write_root
 from bridge.trust.signing_key import make_key, public_text
 from bridge.trust.ssh_signatures import NAMESPACE
 from tests.fakes.bus_actors import FakeClock
@@ -35,6 +37,21 @@ def made(tmp_path: Path) -> tuple[MemoryRemote, BusOwner]:
     owner.change(lambda content: with_signer(content, line))
     owner.change(lambda content: with_revoked(content, "hostb", NOW))
     return bus.remote, owner
+
+
+def test_what_was_signed_in_the_second_of_a_retirement_counts(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    owner, signed, retired = make_key(tmp_path / "owner"), NOW.replace(microsecond=100), NOW.replace(microsecond=200)
+    content = with_runner(
+        RootContent(bus_record(FakeClock(NOW))), pinned(f"hosta={make_key(tmp_path / 'a').public}", ""), NOW
+    )
+    content = with_signer(content, f'dev namespaces="{NAMESPACE}" {public_text(make_key(tmp_path / "dev"))}')
+    for who in ("hosta", "dev"):
+        content = without(content, who, retired)
+    read = read_root(write_root(content, owner, retired)).content
+    (runner,), (signer,) = read.runners, read.signers
+    assert signed.timestamp() < runner.until <= (retired + timedelta(seconds=1)).timestamp()
+    assert f'valid-before="{(NOW + timedelta(seconds=1)):%Y%m%d%H%M%S}Z"' in signer
 
 
 def test_a_new_owner_keeps_whose_key_is_whose_and_what_is_revoked(made, tmp_path: Path) -> None:
