@@ -6,10 +6,11 @@ from functools import partial
 from typing import Any
 
 from benchmarks.show.line import Line
-from benchmarks.studies import slurm_runs
+from benchmarks.studies import ray_runs, slurm_runs
 from benchmarks.studies.report import report_of
 
 STUDIES = "make studies AREA=clusters"
+RAY = "KAKEYA_RAY=VENV/bin/ray make studies AREA=clusters STUDY=ray-runs"
 TESTS = "python -m pytest -q tests/conformance/executor"
 EPHEMERAL = "python -m pytest -q tests/integration/runner/test_once_ephemeral.py"
 
@@ -27,7 +28,7 @@ def _whole() -> str | None:
         return None
     same = all((a["reason"], a["decision"], a["rules"]) == (b["reason"], b["decision"], b["rules"])
                for a, b in zip(here, there, strict=True))  # fmt: skip
-    return f"{len(there)} runs on Slurm, verdict {'the same' if same else 'another'} as local; Ray: not built"
+    return f"{len(there)} runs on Slurm, verdict {'the same' if same else 'another'} as local"
 
 
 def _ended(kind: str, count: int) -> str | None:
@@ -36,6 +37,35 @@ def _ended(kind: str, count: int) -> str | None:
         return None
     left, once = sum(row["survivors"] for row in rows), sum(row["starts"] == 1 for row in rows)
     return f"{left} survivors, {once} of {len(rows)} begun once; {len(rows)} of {count} cases, Slurm"
+
+
+def _ray() -> dict[str, list[dict[str, Any]]]:
+    """Return the rows of the newest entry of each case on Ray."""
+    return {entry["case"]: entry["rows"] for entry in report_of("clusters", ray_runs.STUDY.name).entries()}
+
+
+def _whole_ray() -> str | None:
+    here, there = _ray().get("whole local"), _ray().get("whole ray")
+    if not here or not there:
+        return None
+    same = all((a["reason"], a["decision"], a["rules"]) == (b["reason"], b["decision"], b["rules"])
+               for a, b in zip(here, there, strict=True))  # fmt: skip
+    return f"{len(there)} runs on Ray, verdict {'the same' if same else 'another'} as local"
+
+
+def _ended_ray(kind: str) -> str | None:
+    rows = [row for case, found in _ray().items() if case.split()[0] == kind for row in found]
+    if not rows:
+        return None
+    left, once = sum(row["survivors"] for row in rows), sum(row["starts"] == 1 for row in rows)
+    lost = sum(bool(row.get("lost")) for row in rows)
+    return f"{left} survivors, {lost} lost, {once} of {len(rows)} begun once"
+
+
+def _faults_ray() -> str | None:
+    rows = [row for case, found in _ray().items() if case.split()[0] == "fault" for row in found]
+    said = [f"{row['case']}: {row['reason']}, begun {row['starts']}, {row['survivors']} left" for row in rows]
+    return "; ".join(said) or None
 
 
 def _many() -> str | None:
@@ -109,6 +139,9 @@ LINES = (
     Line("a sweep of 24 requests spreads over the nodes", STUDIES, _spread),
     Line("rows of a sweep carry node and host class; a workload and k3-fused on a labelled node", STUDIES),
     Line("`once --ephemeral` leaves nothing, killed or not", EPHEMERAL),
-    Line("Ray in a venv of its own", STUDIES),
+    Line("Ray in a venv of its own: whole request → result, verdict the same as local", RAY, _whole_ray),
+    Line("the same on Ray: timeout, cancel, double fork, setsid, SIGTERM ignored", RAY, partial(_ended_ray, "hostile")),
+    Line("the same on Ray: runner killed -9 at 20 random moments", RAY, partial(_ended_ray, "kills")),
+    Line("the same on Ray: faults, with a stop on the dashboard and a head that forgot everything", RAY, _faults_ray),
     Line("a page that says when which is right", "docs/guides/clusters.md"),
 )

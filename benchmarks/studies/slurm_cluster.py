@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-USER = "nobody"
 _TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol")
 _SBIN = "/usr/sbin:/usr/bin:/sbin:/bin"
 _CONF = """ClusterName=kakeya
