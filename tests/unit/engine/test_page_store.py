@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,14 @@ try:
         pages.write(bytes([number]) * 3000)
 except PageError as error:
     print(error, flush=True)
+if what == "forever":
+    print("writing", flush=True)
+    while True:
+        try:
+            pages.write(b"x" * 3000)
+        except PageError:
+            pages.close()
+            pages = PageFile()
 if what == "fork":
     child = os.fork()
     if child == 0:
@@ -107,19 +116,33 @@ def test_a_closed_store_says_so(store: PageStore) -> None:
         ("fork", "belongs to process", 0),
         ("crash", "", -signal.SIGABRT),
         ("kill", "written", -signal.SIGKILL),
+        ("forever", "writing", -signal.SIGKILL),
     ],
 )
 def test_nothing_is_left_of_a_process_however_it_ends(tmp_path: Path, what: str, said: str, code: int) -> None:
     process = started(what, tmp_path)
-    if what == "kill":
+    if code == -signal.SIGKILL:
         assert process.stdout is not None
         assert said in process.stdout.readline()
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     out, err = process.communicate()
     assert process.returncode == code, err
-    assert what in {"kill"} or said in out
+    assert code == -signal.SIGKILL or said in out
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_is_full_is_one_error_and_holds_nothing_afterwards(tmp_path: Path) -> None:
+    apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
+    mount = 'mount -t tmpfs -o size=8k none "$0" && '
+    if shutil.which("unshare") is None or subprocess.run([*apart, f"{mount}true", tmp_path], check=False).returncode:
+        pytest.skip("nobody may mount a small disk here")
+    script = f'{mount}"$1" -c "$2" nothing; df --output=used "$0" | tail -1'
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [*apart, script, str(tmp_path), sys.executable, WRITER]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    said = "cannot write evicted rows: the disk is full; let TMPDIR name a roomy disk"
+    assert [line.strip() for line in done.stdout.splitlines()] == [said, "0"], done.stderr
 
 
 def test_a_folder_that_takes_no_file_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
