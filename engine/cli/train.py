@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.cli.boundary import guarded
+from engine.errors import UsageError
 from engine.loading import load_backend
 from engine.options import out_folder, positive, whole
+from engine.restoration.settings import KL, LOSSES
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -54,8 +56,12 @@ def build_parser() -> argparse.ArgumentParser:
         default="context",
         help="the drafter's one vector a position, or the keys and values of its layers (default: %(default)s)",
     )
+    ftheta.add_argument("--steps", type=positive, help="train that many steps behind the closed form (default: none)")
     ftheta.add_argument(
-        "--steps", type=positive, help="train that many steps end to end behind the closed form (default: none)"
+        "--loss",
+        choices=LOSSES,
+        help="what these steps bring near to the target's own: what it says (kl), rows, or what attention makes of "
+        "them (default: kl)",
     )
     ftheta.add_argument("--episodes", type=positive, default=64, help="contexts to fit on (default: %(default)s)")
     ftheta.add_argument("--length", type=positive, default=1024, help="tokens of a context (default: %(default)s)")
@@ -155,7 +161,13 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
 
 
 def train_ftheta_command(arguments: argparse.Namespace) -> None:
-    """Fit an f_theta in closed form, train it end to end where asked, and write it with its held-out errors."""
+    """Fit an f_theta in closed form, train it further where asked, and write it with its held-out errors.
+
+    Raises:
+        UsageError: If a loss is named and no steps.
+    """
+    if arguments.loss is not None and arguments.steps is None:
+        raise UsageError(f"--loss {arguments.loss} without --steps: the closed form has none; say how many steps")
     load_backend("torch", arguments.device)
     import torch
 
@@ -179,7 +191,7 @@ def train_ftheta_command(arguments: argparse.Namespace) -> None:
     tensors, errors = fit.solve()
     if arguments.steps is not None:
         progress = TrainingProgress(arguments.out.name, plain=True)
-        tensors, errors = fit.distilled(tensors, arguments.steps, progress)
+        tensors, errors = fit.distilled(tensors, arguments.steps, progress, loss=arguments.loss or KL)
     write_restoration(arguments.out, fit, tensors, errors, recorded_command("ftheta", vars(arguments)))
     for (layer, name), error in errors.items():
         print(f"layer {layer} {name}: {error:.3f} of the squares missed on held-out contexts", file=sys.stderr)

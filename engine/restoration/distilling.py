@@ -1,7 +1,8 @@
-"""Training an f_theta end to end: what the target says on restored rows is brought near to what it says on its own.
+"""Training an f_theta by steps: restored rows, or what the target makes of them, are brought near to its own.
 
-A question and its answer are forwarded behind a context whose rows behind the window are restored, and again natively;
-the loss is the divergence of the two, answers counting four times. Only the f_theta learns.
+A question and its answer are forwarded behind a context whose rows behind the window are restored, and again natively.
+The loss is the divergence of what is said, answers counting four times, unless another is named: the others compare the
+rows, or what each layer's attention makes of them for the target's own inputs. Only the f_theta learns.
 
 Shapes: N positions, S rows of the block, V vocabulary.
 """
@@ -20,7 +21,9 @@ from engine.backends.rows import Rows
 from engine.backends.torch.caches import attention_mask
 from engine.backends.visibility import Visibility
 from engine.restoration.episodes import Episode
+from engine.restoration.losses import ATTENTION_LOSSES, BY_ROWS, attended_loss, row_loss
 from engine.restoration.restorers import FTheta
+from engine.restoration.settings import KL
 from engine.structure.layout import CacheLayout
 from engine.training.checkpoint import Progress, Resumable
 
@@ -83,6 +86,7 @@ class Example:
         inputs: of the f_theta, ``[N, input]``.
         held: keys and values of the context by layer.
         block: ids of question and answer but its last token, ``[S]``.
+        layer_inputs: of the block by restored layer, ``[S, D]``.
         wanted: the target's own log probabilities, ``[S, V]``.
         weights: of the rows, ``[S]``.
     """
@@ -90,6 +94,7 @@ class Example:
     inputs: torch.Tensor
     held: dict[int, Rows]
     block: torch.Tensor
+    layer_inputs: dict[int, torch.Tensor]
     wanted: torch.Tensor
     weights: torch.Tensor
 
@@ -100,7 +105,14 @@ class Distillation(Resumable):
     shown = ()
 
     def __init__(
-        self, f_theta: FTheta, target: Any, bound: CacheLayout, draw: Callable[[int, bool], Episode], work: Path
+        self,
+        f_theta: FTheta,
+        target: Any,
+        bound: CacheLayout,
+        draw: Callable[[int, bool], Episode],
+        work: Path,
+        *,
+        loss: str = KL,
     ) -> None:
         """Begin with an f_theta's tensors, or go on from the checkpoint in ``work``.
 
@@ -109,8 +121,10 @@ class Distillation(Resumable):
             target: Torch's target.
             bound: Sink and window of the rows that are exact.
             draw: Returns the episode of a number, held out or not.
-            work: Folder of the checkpoint and the curve.
+            work: Folder of the checkpoint and the curve, of this loss alone.
+            loss: One of ``LOSSES``.
         """
+        self._loss = loss
         self._f_theta, self._target, self._bound, self._draw = f_theta, target, bound, draw
         named = {_attribute(name): tensor.detach().clone() for name, tensor in f_theta.tensors.items()}
         self.learnt = torch.nn.ParameterDict(named)
@@ -143,19 +157,49 @@ class Distillation(Resumable):
         return {"held_out_loss": sum(losses) / len(losses)}
 
     def loss(self, example: Example) -> torch.Tensor:
-        """Return the weighted mean divergence of the block's rows."""
-        family, learnt = self._target.family, {name: self.learnt[_attribute(name)] for name in self._f_theta.tensors}
+        """Return what the f_theta misses on an example, by the loss that was asked for."""
+        learnt = {name: self.learnt[_attribute(name)] for name in self._f_theta.tensors}
         restorer = replace(self._f_theta, tensors=learnt, read=lambda given: given)
-        start, rows = int(example.inputs.shape[0]), int(example.block.shape[0])
-        last = start + rows - int(self._bound.window or 0)
-        latents = restorer.latents(example.inputs[self._bound.sink : last])
-        restored = {layer: restorer.rows(layer, latents, self._bound.sink) for layer in restorer.settings.layers}
-        windows = dict(zip(family.structure.attending, family.windows, strict=True))
-        caches = BlockCaches(example.held, restored, windows, self._bound)
-        tables = family.rotary(torch.arange(start, start + rows, device=example.block.device)[None])
+        sink, window = self._bound.sink, int(self._bound.window or 0)
+        last = int(example.inputs.shape[0]) + int(example.block.shape[0]) - window
+        latents = restorer.latents(example.inputs[sink:last])
+        restored = {layer: restorer.rows(layer, latents, sink) for layer in restorer.settings.layers}
+        if self._loss == KL:
+            return self._said(example, restored)
+        parts = []
+        if self._loss in ATTENTION_LOSSES:
+            with torch.no_grad():
+                wanted = self._attended(example, {})
+            parts.append(attended_loss(self._attended(example, restored), wanted, example.weights))
+        if self._loss in BY_ROWS:
+            kept = {}
+            for layer in restored:
+                keys, values = example.held[layer]
+                kept[layer] = (keys[:, :, sink:last], values[:, :, sink:last])
+            parts.append(row_loss(self._loss, restored, kept))
+        return torch.stack(parts).sum()
+
+    def _said(self, example: Example, restored: Mapping[int, Rows]) -> torch.Tensor:
+        """Return the weighted mean divergence of the block's rows."""
+        family, (caches, tables) = self._target.family, self._seen(example, restored)
         found = family.head(family.forward(example.block, caches, tables, ())[0]).log_softmax(dim=-1)
         apart = functional.kl_div(found, example.wanted, log_target=True, reduction="none").sum(dim=-1)
         return (apart * example.weights).sum() / example.weights.sum()
+
+    def _attended(self, example: Example, restored: Mapping[int, Rows]) -> dict[int, torch.Tensor]:
+        """Return by layer what its attention makes of the target's own inputs behind these rows, ``[S, D]``."""
+        caches, tables = self._seen(example, restored)
+        return {
+            layer: self._target.family.attend(layer, hidden, caches, tables)
+            for layer, hidden in example.layer_inputs.items()
+        }
+
+    def _seen(self, example: Example, restored: Mapping[int, Rows]) -> tuple[BlockCaches, Any]:
+        """Return what a block sees where these rows are restored, and the rotary tables of its positions."""
+        family, (start, rows) = self._target.family, (int(example.inputs.shape[0]), int(example.block.shape[0]))
+        windows = dict(zip(family.structure.attending, family.windows, strict=True))
+        tables = family.rotary(torch.arange(start, start + rows, device=example.block.device)[None])
+        return BlockCaches(example.held, restored, windows, self._bound), tables
 
     @torch.no_grad()
     def _example(self, number: int, *, held_out: bool) -> Example:
@@ -170,11 +214,14 @@ class Distillation(Resumable):
             keys, values = caches.layers[layer].held()
             held[layer] = (keys.clone(), values.clone())
         block = torch.tensor(tail, device=device)
-        hidden, _ = family.forward(block, caches, family.rotary(positions[:, begin:]), ())
+        layers = tuple(self._f_theta.settings.layers)
+        before = tuple(layer - 1 for layer in layers)
+        hidden, given = family.forward(block, caches, family.rotary(positions[:, begin:]), before)
         weights = torch.ones(len(tail), device=device)
         weights[-len(episode.answer) :] = ANSWER_WEIGHT
         inputs = self._f_theta.read(torch.cat(outputs, dim=-1))
-        return Example(inputs, held, block, family.head(hidden).log_softmax(dim=-1), weights)
+        layer_inputs = dict(zip(layers, given, strict=True))
+        return Example(inputs, held, block, layer_inputs, family.head(hidden).log_softmax(dim=-1), weights)
 
     def state(self) -> dict[str, Any]:
         """Return the optimiser's state, for the checkpoint."""

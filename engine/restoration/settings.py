@@ -18,6 +18,9 @@ from engine.types import DrafterInfo, TargetInfo
 FORMAT = "kakeya-ftheta-1"
 CONTEXT, DRAFTER_ROWS = "context", "drafter_rows"
 INPUTS = (CONTEXT, DRAFTER_ROWS)
+KL = "kl"
+LOSSES = (KL, "mse", "cos_mag", "combined", "attn_distill", "attn_distill_hybrid")
+"""What training may lessen: the divergence of what is said, what rows miss, what the outputs of attention miss."""
 _DIGEST_SHOWN = 12
 
 

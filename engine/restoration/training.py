@@ -19,7 +19,7 @@ from engine.restoration.distilling import Distillation
 from engine.restoration.episodes import Episode, Episodes
 from engine.restoration.fitting import Side, Sums, fitted, whole_maps
 from engine.restoration.restorers import EMBEDDED, FTheta, full_widths, input_size, reading
-from engine.restoration.settings import RestorationSettings
+from engine.restoration.settings import KL, RestorationSettings
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import read_tokenizer
 from engine.training.checkpoint import Progress, load, save
@@ -97,17 +97,17 @@ class RestorationFit:
         return other
 
     def distilled(
-        self, tensors: Mapping[str, torch.Tensor], steps: int, report: Progress | None = None
+        self, tensors: Mapping[str, torch.Tensor], steps: int, report: Progress | None = None, *, loss: str = KL
     ) -> tuple[dict[str, torch.Tensor], dict[Side, float]]:
-        """Train fitted tensors end to end for so many steps; return them with their errors as ``solve`` does."""
+        """Train fitted tensors by a loss for so many steps; return them with their errors as ``solve`` does."""
         moved = {name: tensor.to(self.target.device) for name, tensor in tensors.items()}
         f_theta = FTheta(self.settings, moved, self.drafter.capture, self._read, self.target.family.finish)
 
         def draw(number: int, held_out: bool) -> Episode:
             return self.sides[held_out].episode(self.run.seed + 1, number, self.run.length)
 
-        work = self.run.work / f"rank{self.settings.rank}"
-        found = Distillation(f_theta, self.target, TRAINED_BEHIND, draw, work).train(steps, report)
+        work = self.run.work / f"rank{self.settings.rank}-{loss}"
+        found = Distillation(f_theta, self.target, TRAINED_BEHIND, draw, work, loss=loss).train(steps, report)
         trained = {name: tensor.cpu().contiguous() for name, tensor in found.items()}
         return trained, self.sums[True].errors(whole_maps(trained, self.settings))
 

@@ -151,6 +151,21 @@ class Decoder:
         made = [side if norm is None else norm(side) for side, norm in zip(sides, norms, strict=True)]
         return rotated(made[0].transpose(1, 2), cos[:, None], sin[:, None]), made[1].transpose(1, 2)
 
+    def attend(self, layer: int, hidden_SD: torch.Tensor, caches: KeyValueCaches, tables: Table) -> torch.Tensor:
+        """Append rows to a layer that keeps its own; return what its attention makes of its input, ``[S, D]``."""
+        block, rows = self.text.layers[layer], hidden_SD.shape[0]
+        normed = block.input_layernorm(hidden_SD[None])
+        masks = self._masks(caches.masks(rows, hidden_SD.device), rows, normed)
+        attended, _ = block.self_attn(
+            hidden_states=normed,
+            attention_mask=masks[layer],
+            past_key_values=caches,
+            position_embeddings=tables[self.kinds[layer]],
+            **({"shared_kv_states": {}} if self._shares else {}),
+        )
+        found: torch.Tensor = attended[0]
+        return found
+
     def _mask(
         self,
         index: int,

@@ -1,4 +1,4 @@
-"""Training end to end brings a target's answers on restored rows nearer to its own, and goes on after a kill."""
+"""Training brings restored rows, or what a target makes of them, nearer to its own, and goes on after a kill."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="f_thetas are trained with torch")
 
 from engine.loading import load_backend  # noqa: E402
-from engine.restoration.distilling import Distillation  # noqa: E402
+from engine.restoration import losses  # noqa: E402
+from engine.restoration.distilling import BlockCaches, Distillation  # noqa: E402
 from engine.restoration.episodes import Episode  # noqa: E402
 from engine.restoration.restorers import FTheta, full_widths  # noqa: E402
-from engine.restoration.settings import RestorationSettings  # noqa: E402
+from engine.restoration.settings import LOSSES, RestorationSettings  # noqa: E402
 from engine.structure.layout import CacheLayout  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 
@@ -43,21 +44,77 @@ def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return FTheta(settings, tensors, drafter.capture, drafter.context, target.family.finish), target
 
 
+@pytest.mark.parametrize("loss", LOSSES)
 def test_the_loss_falls_and_a_killed_training_ends_in_the_same_numbers(
-    fitted: tuple[FTheta, Any], tmp_path: Path
+    fitted: tuple[FTheta, Any], tmp_path: Path, loss: str
 ) -> None:
     f_theta, target = fitted
-    whole = Distillation(f_theta, target, BOUND, drawn, tmp_path / "whole")
+    whole = Distillation(f_theta, target, BOUND, drawn, tmp_path / "whole", loss=loss)
     before = whole.evaluate()["held_out_loss"]
     straight = whole.train(12)
     assert 0 < whole.evaluate()["held_out_loss"] < before
     assert {name: tensor.shape for name, tensor in straight.items()} == {
         name: tensor.shape for name, tensor in f_theta.tensors.items()
     }
-    cut = Distillation(f_theta, target, BOUND, drawn, tmp_path / "cut")
+    cut = Distillation(f_theta, target, BOUND, drawn, tmp_path / "cut", loss=loss)
     cut.advance(12, 6, None, stop_after=5)
     cut.save()
-    again = Distillation(f_theta, target, BOUND, drawn, tmp_path / "cut")
+    again = Distillation(f_theta, target, BOUND, drawn, tmp_path / "cut", loss=loss)
     assert again.step == 5
     other = again.train(12)
     assert all(torch.equal(straight[name], other[name]) for name in straight)
+
+
+def test_every_loss_is_another_and_every_tensor_learns_by_each(fitted: tuple[FTheta, Any], tmp_path: Path) -> None:
+    f_theta, target = fitted
+    found = {}
+    for loss in LOSSES:
+        distillation = Distillation(f_theta, target, BOUND, drawn, tmp_path / loss, loss=loss)
+        value = distillation.loss(distillation._example(0, held_out=False))
+        value.backward()
+        found[loss] = float(value.detach())
+        assert all(bool(tensor.grad.abs().sum() > 0) for tensor in distillation.learnt.values()), loss
+    assert len(set(found.values())) == len(LOSSES)
+
+
+def test_the_attention_that_is_compared_is_the_one_the_target_computes(
+    fitted: tuple[FTheta, Any], tmp_path: Path
+) -> None:
+    f_theta, target = fitted
+    distillation = Distillation(f_theta, target, BOUND, drawn, tmp_path, loss="attn_distill")
+    example = distillation._example(0, held_out=False)
+    heard: dict[int, Any] = {}
+    layers = target.family.text.layers
+    hooks = [
+        layers[layer].self_attn.register_forward_hook(lambda *seen, at=layer: heard.update({at: seen[2][0][0]}))
+        for layer in f_theta.settings.layers
+    ]
+    caches, tables = distillation._seen(example, {})
+    assert isinstance(caches, BlockCaches)
+    with torch.no_grad():
+        target.family.forward(example.block, caches, tables, ())
+        own = dict(heard)
+        again = distillation._attended(example, {})
+    for hook in hooks:
+        hook.remove()
+    assert own.keys() == again.keys() == f_theta.settings.layers.keys()
+    assert all(torch.allclose(own[layer], again[layer], atol=1e-6) for layer in own)
+
+
+def test_each_term_has_its_weight_and_a_collapse_is_seen() -> None:
+    kept = torch.randn((1, 2, 9, 4), generator=torch.Generator().manual_seed(3))
+    turned = kept.roll(1, dims=-1)
+    assert float(losses.direction(kept * 0.1, kept)) == pytest.approx(0, abs=1e-6)
+    assert float(losses.size(kept * 0.1, kept)) == pytest.approx(0.81)
+    assert float(losses.size(turned, kept)) == pytest.approx(0, abs=1e-6)
+    for compare, weights in (
+        (losses.mse, (0, 0, 1)),
+        (losses.cos_mag, (1, 1, 0)),
+        (losses.combined, (1, 1, 0.1 / float(kept.var(correction=0)))),
+        (losses.hybrid, (1, 0.1, 0)),
+    ):
+        made = 0.5 * turned
+        terms = (float(each(made, kept)) for each in (losses.direction, losses.size, losses.mse))
+        expected = sum(weight * term for weight, term in zip(weights, terms, strict=True))
+        assert float(compare(made, kept)) == pytest.approx(expected, rel=1e-5)
+        assert float(compare(kept, kept)) == pytest.approx(0, abs=1e-6)
