@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from engine.cards import recall_sets
 from engine.cards.language import greedy_samples
 from engine.cards.loading import EvaluatedTarget
 from engine.cards.recall import needle_prompts
@@ -19,7 +20,7 @@ from engine.reports.tokens import token_digest
 from engine.training.corpus import SourceFile, WordPool, read_corpus, word_pool
 from engine.training.structured import make_document, regular_words
 
-SETS = ("code-structured", "code-raw", "needle")
+SETS = ("code-structured", "code-raw", "needle", *recall_sets.TASKS)
 LONG_TOKENS, SHORT_TOKENS = (300, 620), (48, 240)
 LONG_COUNT, SHORT_COUNT, RAW_COUNT = 100, 100, 64
 RAW_PROMPT_TOKENS = 96
@@ -43,6 +44,7 @@ RULES = {
         "spread depths, asked for at the end (seed {seed}): "
         "100 prompts of 480 tokens and 61 of 1,900."
     ),
+    **recall_sets.RULES,
 }
 
 
@@ -112,6 +114,15 @@ def needle_set(
     return prompts
 
 
+def recall_set(
+    name: str, target: EvaluatedTarget, files: tuple[SourceFile, ...], words: WordPool, seed: int
+) -> list[StoredPrompt]:
+    """Make the prompts of a recall set."""
+    texts = [file.text for file in files if file.held_out]
+    made = recall_sets.recall_prompts(name, target, texts, words.training, seed)
+    return [StoredPrompt(each.id, each.kind, each.text, each.expected, None) for each in made]
+
+
 def build_sets(targets: list[EvaluatedTarget], seed: int) -> dict[str, dict[str, Any]]:
     """Build all sets; the first target's tokenizer measures lengths, every target contributes digests.
 
@@ -125,6 +136,7 @@ def build_sets(targets: list[EvaluatedTarget], seed: int) -> dict[str, dict[str,
         "code-structured": structured_prompts(targets[0], words, seed),
         "code-raw": raw_prompts(targets[0], files, seed),
         "needle": needle_set(targets[0], files, words, seed),
+        **{name: recall_set(name, targets[0], files, words, seed) for name in recall_sets.TASKS},
     }
     result = {}
     for name, prompts in made.items():

@@ -8,8 +8,9 @@ import re
 import pytest
 
 from engine.cards.prompts import SETS, read_set
+from engine.cards.recall_sets import TASKS, recall_prompts
 from engine.reports.tokens import token_digest
-from engine.training.corpus import HELD_OUT_WORDS_IN_256, hash_byte
+from engine.training.corpus import HELD_OUT_WORDS_IN_256, corpus_record, hash_byte, read_corpus, word_pool
 from engine.training.structured import is_held_out_template
 from tests.integration.training.conftest import ASSETS, TARGETS
 
@@ -51,6 +52,38 @@ def test_a_changed_set_is_refused(tmp_path):
     (tmp_path / "code-raw.json").write_text(json.dumps(changed))
     with pytest.raises(ValueError, match="pinned"):
         read_set(tmp_path, "code-raw")
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_recall_set_asks_one_thing_150_times_at_one_length(prompt_sets, target, name):
+    prompts = prompt_sets[name]
+    assert len(prompts) == len({prompt["text"] for prompt in prompts}) == 150
+    for prompt in prompts:
+        hidden, *asked = prompt["text"].split("\n# Q: what is the secret code for ")
+        notes = dict(re.findall(r"\n# NOTE: the secret code for ([a-z ]+?) is (?:that of )?([a-z0-9 ]+)\.", hidden))
+        keys = [question.partition("?")[0] for question in asked]
+        code = notes[keys[-1]]
+        hops = 1
+        while not code.isdigit():
+            code, hops = notes[code], hops + 1
+        assert code == prompt["expected"]
+        expected = {"recall-one": (1, 1, 1), "recall-four": (4, 1, 1), "recall-chain": (4, 1, 2)}
+        assert (len(notes), len(keys), hops) == expected.get(name, (4, 4, 1))
+        assert all(f"{key}?\n# A: the secret code for {key} is {notes[key]}." in prompt["text"] for key in keys[:-1])
+        assert 1850 <= len(target.encode(prompt["text"])) <= 1950
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_recall_set_is_drawn_from_its_seed_again(prompt_sets, target, name):
+    files = read_corpus()
+    pinned = json.loads((ASSETS / "corpus.json").read_text())["listing_sha256"]
+    if corpus_record(files)["listing_sha256"] != pinned:
+        pytest.skip("another Python's library is another text to hide codes in")
+    texts = [file.text for file in files if file.held_out]
+    drawn = recall_prompts(name, target, texts, word_pool(files).training, 5, count=3)
+    assert [(each.id, each.text, each.expected) for each in drawn] == [
+        (stored["id"], stored["text"], stored["expected"]) for stored in prompt_sets[name][:3]
+    ]
 
 
 @pytest.mark.parametrize("name", [*TARGETS, *(f"{target}-dflash" for target in TARGETS)])
