@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
-from benchmarks.studies import evicted_bytes, page_recall, restored_recall, streamed_answers, streamed_speed
-from benchmarks.studies.report import FOLDER, ROOT, report_of
+from benchmarks.studies import (
+    bounded_presets,
+    evicted_bytes,
+    page_recall,
+    restored_recall,
+    streamed_answers,
+    streamed_speed,
+)
+from benchmarks.studies.report import FOLDER, report_of
 from benchmarks.studies.study import Study
 
 STREAMED = "tests/conformance/engine/test_streamed_rows.py"
@@ -23,13 +29,6 @@ EVALUATED = "tests/integration/engine/test_eval_caches.py"
 CORPUS = "tests/unit/bridge/gate/test_corpus.py"
 CHEATS = "restored or injection or pool or index or context or lists"
 LAYOUTS = "tests/unit/engine/test_cache_layout.py"
-PRESETS = (
-    "k3-step1-incremental",
-    "k3-step2-fused",
-    "k3-step2-fused-allmlx",
-    "k3-kv-quant-eval",
-    "k3-bounded-kv",
-)
 STUDIES = "make studies AREA=restoration"
 
 
@@ -170,13 +169,12 @@ def conclusions() -> str | None:
 
 
 def committed() -> str | None:
-    """Return which presets have a committed run, and what its verdict is."""
-    told = []
-    for preset in PRESETS:
-        for folder in sorted((ROOT / "docs" / "evidence").glob(f"{preset}-????????")):
-            verdict = json.loads((folder / "verdict.json").read_text())
-            told.append(f"{folder.name} {verdict['decision']}")
-    return f"{len(told)} runs of {len(PRESETS)} presets: {', '.join(told)}" if told else None
+    """Return which presets have a committed run, its profile, and what its verdict is."""
+    entries = report_of("restoration", bounded_presets.STUDY.name).entries()
+    rows = [row for entry in entries for row in entry["rows"]]
+    told = (f"{row['preset']} {row['profile']} {row['decision']}, exit code {row['exit']}" for row in rows)
+    of = len(bounded_presets.cases())
+    return f"{len(rows)} of {of}: {'; '.join(told)}" if rows else None
 
 
 def _rows(entries: Iterable[dict[str, Any]], begin: str) -> Iterable[dict[str, Any]]:
@@ -279,7 +277,7 @@ LINES = (
         f"{PYTEST} {EVALUATED} -k bounded_caches",
         lambda: ran(EVALUATED, "-k", "bounded_caches"),
     ),
-    Line("presets: one committed report each", "kakeya-mac verify docs/evidence/FOLDER", committed),
+    Line("presets: one committed report each", f"{STUDIES} STUDY=bounded-presets", committed),
     Line(
         "bad input: pool smaller than a block or larger than the context, exact layer out of range",
         f"{PYTEST} {LAYOUTS}",

@@ -7,6 +7,7 @@ from benchmarks.claim_runs import campaign as claim_runs
 from benchmarks.equal_arms import campaign as equal_arms
 from benchmarks.simulation import campaign, failures
 from benchmarks.studies import (
+    bounded_presets,
     bus_calls,
     bus_chaos,
     bus_delays,
@@ -88,6 +89,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         page_recall.STUDY,
         restored_recall.STUDY,
         streamed_speed.STUDY,
+        bounded_presets.STUDY,
     ),
     "workloads": (workload_mutations.STUDY, ratios.STUDY, served_examples.STUDY),
     "distributed": (remote_identity.STUDY, remote_faults.STUDY, remote_link.STUDY, remote_sweep.STUDY),
