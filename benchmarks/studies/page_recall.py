@@ -1,7 +1,7 @@
-"""How many secret codes each way to bound a cache finds, beside the native cache: packaged targets, prompts of 1,900.
+"""How many secret codes each way to bound a cache finds, beside the native cache, task by task: prompts of 1,900.
 
 The prompt goes through the bounded cache in chunks, question included, and the answer is decoded token by token. Which
-pages are shown is chosen for each chunk and token anew.
+pages are shown is chosen for each chunk and token anew. Bytes are those of the buffers when the answer is there.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.none import NoDrafter
 from engine.loading import Engine, load_backend, open_engine, own_drafter, resolve_model
-from engine.measurement.selection import answered, load_prompts
+from engine.measurement.selection import PromptSet, answered, load_prompts
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 
 TARGETS = {"kakeya-tiny-qwen3": 5, "kakeya-tiny-gemma4": 2}
 """Each with the layer that finds needles alone."""
-PARTS, PROMPTS, TOKENS, CHUNK = 6, 10, 28, 128
+TASKS = ("recall-one", "recall-four", "recall-chain", "recall-turns")
+PARTS, PROMPTS, TOKENS, CHUNK = 15, 10, 28, 128
 KEPT = "sink4+window64"
-ARMS = ("native", KEPT, "exact", "recent", "bounds", "codes", "drafter", "attention")
+ARMS = ("native", "recent", "exact", "codes", "bounds", "attention", "drafter", KEPT)
 
 
 def layout_of(arm: str, exact: int) -> str:
@@ -34,19 +35,26 @@ def layout_of(arm: str, exact: int) -> str:
 
 
 def cases() -> Sequence[str]:
-    """Return every part of the prompts on every target and arm."""
-    return [f"{target}, {arm}, part {part}" for part in range(PARTS) for target in TARGETS for arm in ARMS]
+    """Return every part of the prompts of each task on every target and arm, a first part of all before a second."""
+    return [
+        f"{target}, {task}, {arm}, part {part}"
+        for part in range(PARTS)
+        for target in TARGETS
+        for task in TASKS
+        for arm in ARMS
+    ]
 
 
 def run(case: str, prompts: int = PROMPTS) -> list[Row]:
     """Return a row for every prompt: whether the code was found, and what was held and moved."""
-    target, arm, part = case.split(", ")
+    target, task, arm, part = case.split(", ")
     engine, layout = _engine(target), layout_of(arm, TARGETS[target])
-    tokenizer = Tokenizer(engine.folder)
-    known = [each for each in load_prompts("needle", tokenizer, target).prompts if "1900" in each.id]
-    # Neighbours in the file have their needles at neighbouring depths: each part takes every sixth prompt.
+    known = _prompts(task, target).prompts
+    # Neighbours in the file have their needles at neighbouring depths: each part takes prompts from all depths.
     chosen = known[int(part.removeprefix("part ")) :: PARTS][:prompts]
+    # The drafter chooses among the pages that it remembers, so its context is whole here, and counts.
     drafter, depth = (engine.drafter, 5) if arm == "drafter" else (NoDrafter(), 0)
+    tokenizer = Tokenizer(engine.folder)
     rows: list[Row] = []
     for prompt in chosen:
         sequence = engine.target.open(drafter.capture, CacheLayout.parse(layout))
@@ -60,7 +68,7 @@ def run(case: str, prompts: int = PROMPTS) -> list[Row]:
                 "prompt": prompt.id,
                 "found": answered(prompt, tokenizer.decode(tokens)),
                 "kv_bytes": sequence.measured_bytes(),
-                "drafter_bytes": proposer.measured_bytes(),
+                "drafter_bytes": proposer.measured_bytes() if depth else 0,
                 "pool_bytes": counts.pool_bytes,
                 "index_bytes": counts.index_bytes,
                 "pages_moved": counts.pages_moved,
@@ -73,9 +81,14 @@ def run(case: str, prompts: int = PROMPTS) -> list[Row]:
 
 
 @cache
+def _prompts(task: str, target: str) -> PromptSet:
+    return load_prompts(task, Tokenizer(resolve_model(target)), target)
+
+
+@cache
 def _engine(target: str) -> Engine:
     folder = resolve_model(target)
     return open_engine(load_backend("torch", "cpu"), str(folder), own_drafter(folder))
 
 
-STUDY = Study("page-recall", "How many needles does each way to bound a cache find?", cases, run)
+STUDY = Study("page-recall", "How many hidden codes does each way to bound a cache find, by task?", cases, run)
