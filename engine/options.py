@@ -27,7 +27,7 @@ from engine.loading import (
     own_drafter,
     resolve_model,
 )
-from engine.protocols import Backend, Depth, DrafterModel, TargetModel
+from engine.protocols import Backend, Depth, DrafterModel, Lender
 from engine.reports.context import PROFILES
 from engine.restoration.choice import add_restoration_option, chosen_restoration
 from engine.structure.layout import CacheLayout
@@ -238,7 +238,7 @@ def open_selected(options: argparse.Namespace) -> Engine:
     return replace(engine, drafter=bounded(engine.drafter, options.drafter_context))
 
 
-def open_lent(options: argparse.Namespace) -> tuple[Backend, DrafterModel, TargetModel, Path]:
+def open_lent(options: argparse.Namespace) -> tuple[Backend, DrafterModel, Lender, Path]:
     """Load the drafter that the options and the environment name, and of its target only what it borrows.
 
     Returns:

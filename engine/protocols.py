@@ -272,6 +272,14 @@ class NativeDecoder(Protocol):
         """Return the bytes of the cache of the sequence that made the newest step."""
 
 
+class Lender(Protocol):
+    """What a drafter's host holds of a target that decodes elsewhere."""
+
+    @property
+    def info(self) -> TargetInfo:
+        """Name and sizes."""
+
+
 class Backend(Protocol):
     """One array library on one device."""
 
@@ -290,8 +298,8 @@ class Backend(Protocol):
     def load_target(self, folder: Path) -> TargetModel:
         """Load a checkpoint folder."""
 
-    def load_lender(self, folder: Path) -> TargetModel:
-        """Load of a target at least what a DFlash drafter borrows: embedding rows, head, dtype and sizes."""
+    def load_lender(self, folder: Path) -> Lender:
+        """Load of a target what a DFlash drafter borrows: embedding rows, head, dtype and sizes."""
 
     def load_dflash(self, folder: Path, target: Any) -> DrafterModel:
         """Load a DFlash drafter for ``target``, which this backend loaded."""

@@ -19,6 +19,7 @@ from engine.backends.torch.dflash.affine import values_of
 from engine.backends.torch.dflash.drafter import TorchDFlash
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
+from engine.backends.torch.lender import Lender, TorchLender, read_lender
 from engine.backends.torch.native import TorchNative
 from engine.backends.torch.rows import packed_features, unpacked_features
 from engine.backends.torch.target import TorchTarget
@@ -71,11 +72,7 @@ class TorchBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config = checkpoint.read_target_config(folder)
-        structure = _check_config(config, folder)
-        check_experts(folder, config)
-        if self._device.type == "cpu":
-            check_stored(folder, "torch on cpu", FLOATS | {"F64"})
+        config, structure = self._checked(folder)
         attention = "eager" if structure.family.sinks else "sdpa"
         module = open_causal(folder, self._dtype, self._device, attention)
         text = checkpoint.text_config(config)
@@ -98,9 +95,24 @@ class TorchBackend:
             target.warm_up(WARM_UP_ROWS)
         return self._graphed(target)
 
-    def load_lender(self, folder: Path) -> TorchTarget:
-        """Load what a DFlash drafter borrows: the whole target, since transformers loads nothing less."""
-        return self.load_target(folder)
+    def load_lender(self, folder: Path) -> TorchLender:
+        """Load of a target what a DFlash drafter borrows: embedding rows, head, dtype and sizes; no digest.
+
+        Raises:
+            ModelConfigError: If the family or a config value cannot be honoured.
+            ModelWeightsError: If tensors are missing, misshapen or not finite.
+        """
+        config, structure = self._checked(folder)
+        return read_lender(folder, config, structure, self._dtype, self._device)
+
+    def _checked(self, folder: Path) -> tuple[dict[str, Any], Structure]:
+        """Return config and structure of a folder that torch can compute with here."""
+        config = checkpoint.read_target_config(folder)
+        structure = _check_config(config, folder)
+        check_experts(folder, config)
+        if self._device.type == "cpu":
+            check_stored(folder, "torch on cpu", FLOATS | {"F64"})
+        return config, structure
 
     def random_target(self, shape: str) -> TorchTarget:
         """Build a target of published shapes with random weights, bfloat16 on an accelerator.
@@ -113,7 +125,7 @@ class TorchBackend:
         dtype = torch.bfloat16 if self._dtype == "auto" else getattr(torch, self._dtype)
         return self._graphed(random_target(shape, self._device, dtype))
 
-    def load_dflash(self, folder: Path, target: TorchTarget) -> TorchDFlash:
+    def load_dflash(self, folder: Path, target: Lender) -> TorchDFlash:
         """Load a DFlash drafter, v1 or 2, and check that it belongs to ``target``.
 
         Raises:
@@ -152,7 +164,7 @@ class TorchBackend:
                 target.slots.refused = refusal(target, self.clock, WARM_UP_ROWS, must_pay=self._must_pay)
         return target
 
-    def row_dtype(self, target: TorchTarget) -> str:
+    def row_dtype(self, target: Lender) -> str:
         """Return the name of the dtype of a target's hidden states."""
         return str(target.dtype).removeprefix("torch.")
 
