@@ -25,6 +25,8 @@ from engine.types import (
     Ids,
     Match,
     Pause,
+    Proposal,
+    Rows,
     Step,
     StoredError,
     TargetInfo,
@@ -189,8 +191,12 @@ class LateStartModel(DrafterModel, Protocol):
     def context_tokens(self) -> int:
         """How many of the newest positions the context shows."""
 
-    def open_at(self, position: int) -> Drafter:
-        """Start a proposer that is shown positions from ``position`` on."""
+    @property
+    def rows_apart(self) -> bool:
+        """Whether the distribution of each proposed token is known before another one is drawn."""
+
+    def open_at(self, position: int, settings: Sampling | None = None) -> Drafter:
+        """Start a proposer that is shown positions from ``position`` on; with ``settings`` one that draws."""
 
 
 class Accept(Protocol):
@@ -312,6 +318,12 @@ class Backend(Protocol):
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits on the device."""
+
+    def proposals(self, probs: Rows, most: int) -> list[Proposal]:
+        """Return for each row the ids that can be drawn, at most the ``most`` likeliest, with their probabilities."""
+
+    def drawn(self, proposals: list[Proposal], vocab_size: int, uniforms: list[float]) -> tuple[Ids, Rows]:
+        """Return an id drawn from each proposal, and the proposals as rows ``[N, vocab_size]``."""
 
     def load_restoration(self, folder: Path, target: Any, drafter: Any) -> Any:
         """Load an f_theta for ``target`` and ``drafter``, which this backend loaded: a ``Restorer``."""

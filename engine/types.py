@@ -20,6 +20,10 @@ Features = Any
 """Hidden states of the captured layers on the device, ``[rows, captured layers * hidden size]``."""
 
 
+Proposal = tuple[Sequence[int], Sequence[float]]
+"""What a token may be drawn from, on the host: ids, each once, and their probabilities, which sum to 1."""
+
+
 class StopReason(StrEnum):
     """The stop rule that ended a sequence."""
 

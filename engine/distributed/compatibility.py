@@ -31,7 +31,8 @@ class DrafterOffer:
     """What a server drafts with, and for which target.
 
     ``context_tokens`` is how many of the newest positions the drafter's context shows, None for all. ``hidden_size`` is
-    0 and ``tokenizer`` empty where no rows are read and any tokenizer will do.
+    0 and ``tokenizer`` empty where no rows are read and any tokenizer will do. ``most_proposed`` is how many ids of a
+    distribution it tells for each token, 0 for tokens only.
     """
 
     info: DrafterInfo
@@ -41,6 +42,7 @@ class DrafterOffer:
     vocab_size: int
     tokenizer: str
     lease_s: float
+    most_proposed: int = 0
 
     @property
     def width(self) -> int:
@@ -63,6 +65,7 @@ class DrafterOffer:
             vocab_size=self.vocab_size,
             tokenizer=self.tokenizer,
             lease_ms=int(self.lease_s * 1000),
+            most_proposed=self.most_proposed,
         )
 
     @classmethod
@@ -97,6 +100,7 @@ class DrafterOffer:
             facts.vocab_size,
             facts.tokenizer,
             facts.lease_ms / 1000,
+            facts.most_proposed,
         )
 
     def check_fits(self, target: TargetInfo, tokenizer: str) -> None:

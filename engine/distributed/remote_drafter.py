@@ -9,16 +9,18 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.distributed.compatibility import FORMATS, DrafterOffer
 from engine.distributed.history import Observed, ObservedRows, Pack
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
+from engine.distributed.replies import Draw, Proposed, read_reply
 from engine.distributed.session import MOST_BLOCK_TOKENS, TokenHash
 from engine.distributed.stream import Connect, DraftStream, Listener, Message, Reply, Traffic
 from engine.distributed.tensors import chunks, described
 from engine.drafters.local import LocalDrafter
 from engine.types import LATE, Draft, DrafterInfo, Features
+from engine.verification.rejection import Sampling, Uniforms
 
 PATIENCE_S = 5.0
 """How long a server may be silent with an ask before it is given up."""
@@ -30,7 +32,6 @@ MOST_MARKS = 64
 UNREACHED = "no connection to the remote drafter"
 LOST = "the remote drafter's stream ended"
 SILENT = "the remote drafter was silent"
-BROKEN = "the remote drafter sent no usable draft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,8 @@ class RemoteModel:
         pack: Makes bytes of the target's features in that dtype, None where the drafter reads none.
         patience_s: How long its server may be silent with an ask.
         now_s: Monotonic seconds.
+        draw: Draws from proposals, in the array library of the target.
+        shaping: How the proposals are shaped that tokens are drawn from, None for the likeliest tokens.
     """
 
     offer: DrafterOffer
@@ -54,6 +57,8 @@ class RemoteModel:
     pack: Pack | None
     patience_s: float = PATIENCE_S
     now_s: Callable[[], float] = time.monotonic
+    draw: Draw | None = None
+    shaping: Sampling | None = None
 
     @property
     def info(self) -> DrafterInfo:
@@ -64,6 +69,16 @@ class RemoteModel:
     def capture(self) -> tuple[int, ...]:
         """Target layers it reads."""
         return self.offer.capture
+
+    def sampling(self, settings: Sampling) -> RemoteModel:
+        """Return the proposer drawing from the likeliest ids that its server tells; itself where it tells none.
+
+        Tokens that were not drawn are no less exact, and rejected more often.
+        """
+        most = self.offer.most_proposed
+        if self.draw is None or not most:
+            return self
+        return replace(self, shaping=replace(settings, top_k=min(settings.top_k or most, most)))
 
     def open(self) -> RemoteDrafter:
         """Start on an empty sequence, and open a session for it meanwhile."""
@@ -106,7 +121,9 @@ class RemoteDrafter(LocalDrafter):
         self._resumable: tuple[str, dict[int, TokenHash]] | None = None
         self._sequence = 0
         self._wanted: _Wanted | None = None
-        self._answer: Draft | None = None
+        self._answer: Draft | Proposed | None = None
+        shaping = model.shaping
+        self._uniforms = None if shaping is None else Uniforms(shaping.seed, "drafter")
         self._silent_since_s: float | None = None
         self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
         self._why, self._refused, self._lost = UNREACHED, "", False
@@ -192,10 +209,16 @@ class RemoteDrafter(LocalDrafter):
                 if deadline_s is None and self._answer is None and self._awaited(sequence):
                     self._drop(SILENT)
             if self._answer is not None and self._sequence == sequence:
+                self._answer = self._drawn(self._answer)
                 return self._answer
             if self._awaited(sequence):
                 return Draft(skipped=LATE)
             return Draft(skipped=self._refused or self._why)
+
+    def _drawn(self, answer: Draft | Proposed) -> Draft:
+        if isinstance(answer, Draft) or self._uniforms is None or self._model.draw is None:
+            return answer if isinstance(answer, Draft) else Draft(skipped=self._why)
+        return answer.drawn(self._model.draw, self._uniforms.take(len(answer.proposals)))
 
     def _awaited(self, sequence: int) -> bool:
         return self._wanted is not None and self._wanted.sequence == sequence
@@ -227,7 +250,12 @@ class RemoteDrafter(LocalDrafter):
         name = self._model.row_format
         agreed = self._model.offer.compatibility(name)
         row_format = FORMATS[name]
-        self._tell(session, pb.Open(compatibility=agreed, row_format=row_format, resume=resume))
+        opening = pb.Open(compatibility=agreed, row_format=row_format, resume=resume)
+        shaping = self._model.shaping
+        if shaping is not None:
+            shape = pb.Shaping(temperature=shaping.temperature, top_k=shaping.top_k, top_p=shaping.top_p)
+            opening.shaping.CopyFrom(shape)
+        self._tell(session, opening)
 
     def _hear(self, session: _Session, reply: Reply) -> None:
         self.traffic.count_received(reply)
@@ -240,7 +268,8 @@ class RemoteDrafter(LocalDrafter):
             came_s = self._model.now_s() - self._wanted.asked_s
             self.traffic.seconds.append(came_s)
             self.traffic.drafting_s.append(reply.draft_us / 1e6)
-            self._answer = _draft_of(reply, self._wanted.count, self._model.vocab_size, came_s)
+            most = 0 if self._model.shaping is None else self._model.offer.most_proposed
+            self._answer = read_reply(reply, self._wanted.count, self._model.vocab_size, most, came_s)
             self._wanted = None
             self._changed.notify_all()
 
@@ -332,12 +361,3 @@ def _blocks_of(observed: list[Observed]) -> list[list[Observed]]:
         parts[-1].append(each)
         tokens += len(each.tokens)
     return parts
-
-
-def _draft_of(reply: pb.BlockDraft, count: int, vocab_size: int, came_s: float) -> Draft:
-    """Return what a server proposes; ids that the target could not even look up are no draft."""
-    tokens = tuple(reply.tokens)
-    if len(tokens) > count or any(token >= vocab_size for token in tokens):
-        return Draft(skipped=BROKEN, came_s=came_s)
-    skipped = None if tokens else reply.skipped or BROKEN
-    return Draft(tokens, len(tokens), skipped=skipped, came_s=came_s)

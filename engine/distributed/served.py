@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.distributed.compatibility import DrafterOffer, tokenizer_digest
-from engine.distributed.session import Served
+from engine.distributed.session import Drawing, Served
 from engine.distributed.sessions import LEASE_S
 from engine.drafters.ngram import NgramModel
 from engine.errors import SessionError, UsageError
 from engine.protocols import Backend, Drafter, DrafterModel, LateStartModel
 from engine.types import TargetInfo
+
+MOST_PROPOSED = 64
+"""Ids of a distribution that are told for each token: what is likelier than chance is among far fewer."""
 
 
 def serve_ngram(model: NgramModel, lease_s: float = LEASE_S) -> Served:
@@ -43,5 +46,7 @@ def serve_dflash(
         vocab_size=target.vocab_size,
         tokenizer=tokenizer_digest(folder),
         lease_s=lease_s,
+        most_proposed=MOST_PROPOSED if model.rows_apart else 0,
     )
-    return Served(offer, model.open_at, backend.unpacked)
+    drawing = Drawing(model.open_at, backend.proposals) if model.rows_apart else None
+    return Served(offer, model.open_at, backend.unpacked, drawing)

@@ -15,9 +15,10 @@ from typing import Any
 from engine.distributed.compatibility import FORMATS, DrafterOffer
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.tensors import INVALID, Assembly
-from engine.errors import CacheCropError, ObservationError, SessionError
+from engine.errors import CacheCropError, ObservationError, SessionError, UsageError
 from engine.protocols import Drafter
-from engine.types import Features
+from engine.types import Features, Proposal, Rows
+from engine.verification.rejection import Sampling
 
 MOST_BLOCK_TOKENS = 1 << 16
 """Committed tokens that one block may carry."""
@@ -51,6 +52,19 @@ class TokenHash:
 
 
 @dataclass(frozen=True, slots=True)
+class Drawing:
+    """How a served drafter tells distributions: the client draws from them, so that a lie costs it drafts alone.
+
+    Attributes:
+        open: Starts a drafter that draws, whose first observed position is the one given.
+        proposals: Reads of a draft's probabilities for each row at most so many ids.
+    """
+
+    open: Callable[[int, Sampling], Drafter]
+    proposals: Callable[[Rows, int], list[Proposal]]
+
+
+@dataclass(frozen=True, slots=True)
 class Served:
     """A drafter as a server offers it.
 
@@ -58,11 +72,13 @@ class Served:
         offer: What clients are told.
         open: Starts a drafter whose first observed position is the one given.
         unpacked: Makes the backend's features of bytes, a shape and the name of a dtype; None where no rows are read.
+        drawing: How it tells distributions, None where it proposes tokens only.
     """
 
     offer: DrafterOffer
     open: Callable[[int], Drafter]
     unpacked: Callable[[bytearray, tuple[int, int], str], Features] | None = None
+    drawing: Drawing | None = None
 
     @property
     def most_bytes(self) -> int:
@@ -84,16 +100,35 @@ class Served:
             )
         return name
 
+    def shaping(self, opened: pb.Open) -> Sampling | None:
+        """Return how a client wants distributions shaped, None where it wants tokens.
+
+        Raises:
+            SessionError: FAILED_PRECONDITION if this drafter tells none, INVALID_ARGUMENT if there is no such shape.
+        """
+        if not opened.HasField("shaping"):
+            return None
+        most, asked = self.offer.most_proposed, opened.shaping
+        if self.drawing is None or not most:
+            raise SessionError("FAILED_PRECONDITION", f"{self.offer.info.name} tells no distributions; ask for tokens")
+        if not 1 <= asked.top_k <= most:
+            raise SessionError(INVALID, f"distributions of {asked.top_k} ids; expected 1 to {most}")
+        try:
+            return Sampling(asked.temperature, asked.top_k, asked.top_p)
+        except UsageError as error:
+            raise SessionError(INVALID, str(error)) from error
+
 
 class DraftSession:
     """One session of a served drafter; messages come in order, one block at a time."""
 
-    def __init__(self, served: Served, identity: str, row_format: str) -> None:
+    def __init__(self, served: Served, identity: str, row_format: str, shaping: Sampling | None = None) -> None:
         self.identity = identity
         self.newest_ask = 0
         """The sequence number of the newest ask that has come: an older one is not worth computing any more."""
         self._served = served
         self._row_format = FORMATS[row_format]
+        self._shaping = shaping
         self._drafter: Drafter | None = None
         self._seen = 0
         self._hash = TokenHash()
@@ -153,9 +188,11 @@ class DraftSession:
         if block.sequence < self.newest_ask:
             return pb.BlockDraft(sequence=block.sequence, skipped="overtaken by a newer ask")
         draft = drafter.ask(ask.bonus, ask.context_length, ask.count).take()
+        drawn = self._shaping is not None and draft.probs is not None
         return pb.BlockDraft(
             sequence=block.sequence,
-            tokens=draft.ids(),
+            tokens=() if drawn else draft.ids(),
+            proposals=self._proposals(draft.probs) if drawn else (),
             skipped=draft.skipped or "",
             draft_us=int((time.perf_counter() - began) * 1e6),
             forwards=drafter.forwards,
@@ -166,6 +203,11 @@ class DraftSession:
         """Let the drafter go."""
         if self._drafter is not None:
             self._drafter.close()
+
+    def _proposals(self, probs: Rows) -> list[pb.Proposal]:
+        drawing = self._served.drawing
+        told = [] if drawing is None else drawing.proposals(probs, self._served.offer.most_proposed)
+        return [pb.Proposal(tokens=ids, probabilities=likely) for ids, likely in told]
 
     def _check_ask(self, ask: pb.Ask) -> None:
         offer = self._served.offer
@@ -194,5 +236,10 @@ class DraftSession:
     def _opened(self, begin: int) -> Drafter:
         """Return the drafter, started at ``begin`` by the first block that needs it."""
         if self._drafter is None:
-            self._drafter, self._seen = self._served.open(begin), begin
+            drawing, shaping = self._served.drawing, self._shaping
+            if drawing is None or shaping is None:
+                self._drafter = self._served.open(begin)
+            else:
+                self._drafter = drawing.open(begin, shaping)
+            self._seen = begin
         return self._drafter

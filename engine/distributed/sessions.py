@@ -50,6 +50,7 @@ class SessionTable:
                 more, ABORTED if another stream has it, RESOURCE_EXHAUSTED if there are too many.
         """
         row_format = self.served.check_opened(message)
+        shaping = self.served.shaping(message)
         self.sweep()
         if message.resume:
             return self._resumed(message.resume)
@@ -57,7 +58,7 @@ class SessionTable:
             raise SessionError(
                 "RESOURCE_EXHAUSTED", f"{len(self._leases)} sessions are open; at most {self._most} are kept"
             )
-        session = DraftSession(self.served, secrets.token_hex(ID_BYTES), row_format)
+        session = DraftSession(self.served, secrets.token_hex(ID_BYTES), row_format, shaping)
         self._leases[session.identity] = _Lease(session, self._now_s() + self.lease_s, attached=True)
         return session
 

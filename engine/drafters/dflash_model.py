@@ -107,9 +107,14 @@ class DFlashModel(ABC):
         """Start with an empty context, proposing the most likely tokens."""
         return self.start(None)
 
-    def open_at(self, position: int) -> Drafter:
+    @property
+    def rows_apart(self) -> bool:
+        """Whether proposed tokens are drawn apart: the selector of DFlash 2 chooses each by the one before it."""
+        return self.config.second is None
+
+    def open_at(self, position: int, settings: Sampling | None = None) -> Drafter:
         """Start with an empty context whose first position is ``position``."""
-        drafter = self.start(None)
+        drafter = self.start(settings)
         if isinstance(drafter, DFlashDrafter):
             drafter.begin(position)
         return drafter

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.errors import UsageError
-from engine.types import Decision
+from engine.types import Decision, Proposal
 
 COLDEST = 1e-4
 """Below it, logits over the temperature leave the range in which fp32 tells them apart: that is greedy decoding."""
@@ -52,6 +52,19 @@ class Uniforms:
     def take(self, count: int) -> list[float]:
         """Return the next ``count`` draws."""
         return [self._random.random() for _ in range(count)]
+
+
+def possible(ids: Sequence[int], probs: Sequence[float]) -> Proposal:
+    """Return the ids that have a probability, with it."""
+    kept = [(token, prob) for token, prob in zip(ids, probs, strict=True) if prob > 0.0]
+    return tuple(token for token, _ in kept), tuple(prob for _, prob in kept)
+
+
+def padded(proposals: Sequence[Proposal]) -> tuple[list[list[int]], list[list[float]]]:
+    """Return ids and probabilities in rows of one length: shorter ones say their first id again."""
+    most = max(len(ids) for ids, _ in proposals)
+    ids = [[*row, *[row[0]] * (most - len(row))] for row, _ in proposals]
+    return ids, [[*row, *[row[0]] * (most - len(row))] for _, row in proposals]
 
 
 def settle(draft: Sequence[int], passed: Sequence[bool], recovered: Sequence[int], usable: Sequence[bool]) -> Decision:

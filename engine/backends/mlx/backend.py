@@ -31,7 +31,7 @@ from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
-from engine.types import BlasInfo, Features, Forward, TargetInfo
+from engine.types import BlasInfo, Features, Forward, Ids, Proposal, Rows, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -158,6 +158,14 @@ class MlxBackend:
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits."""
         return unpacked_features(data, shape, _dtype(dtype))
+
+    def proposals(self, probs: Rows, most: int) -> list[Proposal]:
+        """Return for each row what can be drawn from it."""
+        return sampling.proposals(probs, most)
+
+    def drawn(self, proposals: list[Proposal], vocab_size: int, uniforms: list[float]) -> tuple[Ids, Rows]:
+        """Return an id drawn from each proposal, and the proposals as rows."""
+        return sampling.drawn(proposals, vocab_size, uniforms)
 
     def load_restoration(self, folder: Path, target: MlxTarget, drafter: MlxDFlash) -> FTheta:
         """Load an f_theta, and check that it belongs to ``target`` and ``drafter``.

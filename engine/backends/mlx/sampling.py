@@ -13,7 +13,7 @@ from typing import Any
 
 import mlx.core as mx
 
-from engine.types import Decision, Draft
+from engine.types import Decision, Draft, Proposal
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
 
@@ -41,6 +41,23 @@ def draw(weights_RV: mx.array, uniforms_R: mx.array) -> mx.array:
     # Rounding may put a draw close to 1 past the end; the last id with weight is the one meant.
     last = mx.max(mx.where(weights_RV > 0, mx.arange(weights_RV.shape[-1]), 0), axis=-1)
     return mx.minimum(ids.astype(mx.int32), last.astype(mx.int32))
+
+
+def proposals(probs_NV: mx.array, most: int) -> list[Proposal]:
+    """Return for each row the ids with a probability, at most the ``most`` likeliest, with it."""
+    most = min(most, probs_NV.shape[-1])
+    ids_NK = mx.argsort(-probs_NV, axis=-1)[:, :most]
+    ids: Any = ids_NK.tolist()
+    probs: Any = mx.take_along_axis(probs_NV, ids_NK, axis=-1).tolist()
+    return [rejection.possible(*row) for row in zip(ids, probs, strict=True)]
+
+
+def drawn(proposed: Sequence[Proposal], vocab_size: int, uniforms: Sequence[float]) -> tuple[mx.array, mx.array]:
+    """Return an id drawn from each proposal, int32 ``[N]``, and the proposals as float32 rows ``[N, V]``."""
+    ids, probs = rejection.padded(proposed)
+    rows_NV = mx.zeros((len(proposed), vocab_size), mx.float32)
+    rows_NV = mx.put_along_axis(rows_NV, mx.array(ids, mx.int32), mx.array(probs, mx.float32), axis=-1)
+    return draw(rows_NV, mx.array(list(uniforms), mx.float32)), rows_NV
 
 
 def decide(draft: Draft, logits: mx.array, settings: Sampling, uniforms: Sequence[float]) -> Decision:

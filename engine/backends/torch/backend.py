@@ -32,7 +32,7 @@ from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
-from engine.types import BlasInfo, Features, Forward, TargetInfo
+from engine.types import BlasInfo, Features, Forward, Ids, Proposal, Rows, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -143,6 +143,14 @@ class TorchBackend:
         if self._device.type != "cpu":
             model.warm_up()
         return model
+
+    def proposals(self, probs: Rows, most: int) -> list[Proposal]:
+        """Return for each row what can be drawn from it."""
+        return sampling.proposals(probs, most)
+
+    def drawn(self, proposals: list[Proposal], vocab_size: int, uniforms: list[float]) -> tuple[Ids, Rows]:
+        """Return an id drawn from each proposal, and the proposals as rows."""
+        return sampling.drawn(proposals, vocab_size, uniforms, self._device)
 
     def load_restoration(self, folder: Path, target: TorchTarget, drafter: TorchDFlash) -> FTheta:
         """Load an f_theta, and check that it belongs to ``target`` and ``drafter``.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.types import Decision, Draft
+from engine.types import Decision, Draft, Proposal
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
 
@@ -43,6 +43,23 @@ def draw(weights_RV: torch.Tensor, uniforms_R: torch.Tensor) -> torch.Tensor:
     positive = (weights_RV > 0).to(torch.int64)
     last = weights_RV.shape[-1] - 1 - positive.flip(-1).argmax(dim=-1)
     return torch.minimum(ids, last)
+
+
+def proposals(probs_NV: torch.Tensor, most: int) -> list[Proposal]:
+    """Return for each row the ids with a probability, at most the ``most`` likeliest, with it."""
+    probs, ids = probs_NV.sort(dim=-1, descending=True, stable=True)
+    rows = zip(ids[:, :most].tolist(), probs[:, :most].tolist(), strict=True)
+    return [rejection.possible(*row) for row in rows]
+
+
+def drawn(
+    proposed: Sequence[Proposal], vocab_size: int, uniforms: Sequence[float], device: torch.device
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return an id drawn from each proposal, int64 ``[N]``, and the proposals as float64 rows ``[N, V]``."""
+    ids, probs = (torch.tensor(side, device=device) for side in rejection.padded(proposed))
+    rows_NV = torch.zeros((len(proposed), vocab_size), dtype=torch.float64, device=device)
+    rows_NV.scatter_(-1, ids, probs.double())
+    return draw(rows_NV, torch.tensor(uniforms, dtype=torch.float64, device=device)), rows_NV
 
 
 def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Decision:

@@ -64,4 +64,13 @@ def remote_model(
     offer = channel.describe()
     offer.check_fits(target.info, tokenizer_digest(folder))
     pack = partial(backend.packed, dtype=row_format) if offer.capture else None
-    return RemoteModel(offer, target.info.vocab_size, channel.connect, row_format, pack, patience_s)
+    vocab_size = target.info.vocab_size
+    return RemoteModel(
+        offer=offer,
+        vocab_size=vocab_size,
+        connect=channel.connect,
+        row_format=row_format,
+        pack=pack,
+        patience_s=patience_s,
+        draw=lambda proposals, uniforms: backend.drawn(proposals, vocab_size, uniforms),
+    )

@@ -24,15 +24,15 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+engine/distributed/kakeya/v1/proposer.proto\x12\tkakeya.v1\"\x19\n\x17\x44\x65scribeProposerRequest\"D\n\x18\x44\x65scribeProposerResponse\x12(\n\x07\x64rafter\x18\x01 \x01(\x0b\x32\x17.kakeya.v1.DrafterFacts\"\x17\n\x15\x44\x65scribeDFlashRequest\"B\n\x16\x44\x65scribeDFlashResponse\x12(\n\x07\x64rafter\x18\x01 \x01(\x0b\x32\x17.kakeya.v1.DrafterFacts\"\xa2\x01\n\x0eProposeRequest\x12\x1f\n\x04open\x18\x01 \x01(\x0b\x32\x0f.kakeya.v1.OpenH\x00\x12!\n\x05\x62lock\x18\x02 \x01(\x0b\x32\x10.kakeya.v1.BlockH\x00\x12!\n\x05renew\x18\x03 \x01(\x0b\x32\x10.kakeya.v1.RenewH\x00\x12!\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x10.kakeya.v1.CloseH\x00\x42\x06\n\x04kind\"f\n\x0fProposeResponse\x12#\n\x06opened\x18\x01 \x01(\x0b\x32\x11.kakeya.v1.OpenedH\x00\x12&\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x15.kakeya.v1.BlockDraftH\x00\x42\x06\n\x04kind\"\xc9\x01\n\x12\x44raftBlocksRequest\x12\x1f\n\x04open\x18\x01 \x01(\x0b\x32\x0f.kakeya.v1.OpenH\x00\x12!\n\x05\x62lock\x18\x02 \x01(\x0b\x32\x10.kakeya.v1.BlockH\x00\x12!\n\x05renew\x18\x03 \x01(\x0b\x32\x10.kakeya.v1.RenewH\x00\x12!\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x10.kakeya.v1.CloseH\x00\x12!\n\x05\x63hunk\x18\x05 \x01(\x0b\x32\x10.kakeya.v1.ChunkH\x00\x42\x06\n\x04kind\"j\n\x13\x44raftBlocksResponse\x12#\n\x06opened\x18\x01 \x01(\x0b\x32\x11.kakeya.v1.OpenedH\x00\x12&\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x15.kakeya.v1.BlockDraftH\x00\x42\x06\n\x04kind\"\x84\x02\n\x0c\x44rafterFacts\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x04 \x01(\t\x12\x12\n\nparameters\x18\x05 \x01(\x04\x12\x12\n\nblock_size\x18\x06 \x01(\r\x12\x15\n\rsettings_json\x18\x07 \x01(\t\x12\x0f\n\x07\x63\x61pture\x18\x08 \x03(\r\x12\x16\n\x0e\x63ontext_tokens\x18\t \x01(\r\x12\x13\n\x0bhidden_size\x18\n \x01(\r\x12\x12\n\nvocab_size\x18\x0b \x01(\r\x12\x11\n\ttokenizer\x18\x0c \x01(\t\x12\x10\n\x08lease_ms\x18\r \x01(\r\"W\n\x04Open\x12\x15\n\rcompatibility\x18\x01 \x01(\x0c\x12(\n\nrow_format\x18\x02 \x01(\x0e\x32\x14.kakeya.v1.RowFormat\x12\x0e\n\x06resume\x18\x03 \x01(\t\"1\n\x06Opened\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x04\"\x8c\x01\n\x05\x42lock\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12$\n\x08segments\x18\x03 \x03(\x0b\x32\x12.kakeya.v1.Segment\x12\x1d\n\x04rows\x18\x04 \x01(\x0b\x32\x0f.kakeya.v1.Rows\x12\x1b\n\x03\x61sk\x18\x05 \x01(\x0b\x32\x0e.kakeya.v1.Ask\"(\n\x07Segment\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x03(\r\"{\n\x04Rows\x12$\n\x06\x66ormat\x18\x01 \x01(\x0e\x32\x14.kakeya.v1.RowFormat\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\r\n\x05width\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\x07\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\"7\n\x05\x43hunk\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"O\n\x03\x41sk\x12\r\n\x05\x62onus\x18\x01 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x12\n\ntoken_hash\x18\x04 \x01(\x0c\"\x18\n\x05Renew\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x18\n\x05\x43lose\x12\x0f\n\x07session\x18\x01 \x01(\t\"w\n\nBlockDraft\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x03(\r\x12\x0f\n\x07skipped\x18\x03 \x01(\t\x12\x10\n\x08\x64raft_us\x18\x04 \x01(\x04\x12\x10\n\x08\x66orwards\x18\x05 \x01(\x04\x12\x12\n\nheld_bytes\x18\x06 \x01(\x04*p\n\tRowFormat\x12\x1a\n\x16ROW_FORMAT_UNSPECIFIED\x10\x00\x12\x16\n\x12ROW_FORMAT_FLOAT32\x10\x01\x12\x17\n\x13ROW_FORMAT_BFLOAT16\x10\x02\x12\x16\n\x12ROW_FORMAT_FLOAT16\x10\x03\x32\xb4\x01\n\x0fProposerService\x12[\n\x10\x44\x65scribeProposer\x12\".kakeya.v1.DescribeProposerRequest\x1a#.kakeya.v1.DescribeProposerResponse\x12\x44\n\x07Propose\x12\x19.kakeya.v1.ProposeRequest\x1a\x1a.kakeya.v1.ProposeResponse(\x01\x30\x01\x32\xc0\x01\n\x15\x44\x46lashProposerService\x12U\n\x0e\x44\x65scribeDFlash\x12 .kakeya.v1.DescribeDFlashRequest\x1a!.kakeya.v1.DescribeDFlashResponse\x12P\n\x0b\x44raftBlocks\x12\x1d.kakeya.v1.DraftBlocksRequest\x1a\x1e.kakeya.v1.DraftBlocksResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n+engine/distributed/kakeya/v1/proposer.proto\x12\tkakeya.v1\"\x19\n\x17\x44\x65scribeProposerRequest\"D\n\x18\x44\x65scribeProposerResponse\x12(\n\x07\x64rafter\x18\x01 \x01(\x0b\x32\x17.kakeya.v1.DrafterFacts\"\x17\n\x15\x44\x65scribeDFlashRequest\"B\n\x16\x44\x65scribeDFlashResponse\x12(\n\x07\x64rafter\x18\x01 \x01(\x0b\x32\x17.kakeya.v1.DrafterFacts\"\xa2\x01\n\x0eProposeRequest\x12\x1f\n\x04open\x18\x01 \x01(\x0b\x32\x0f.kakeya.v1.OpenH\x00\x12!\n\x05\x62lock\x18\x02 \x01(\x0b\x32\x10.kakeya.v1.BlockH\x00\x12!\n\x05renew\x18\x03 \x01(\x0b\x32\x10.kakeya.v1.RenewH\x00\x12!\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x10.kakeya.v1.CloseH\x00\x42\x06\n\x04kind\"f\n\x0fProposeResponse\x12#\n\x06opened\x18\x01 \x01(\x0b\x32\x11.kakeya.v1.OpenedH\x00\x12&\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x15.kakeya.v1.BlockDraftH\x00\x42\x06\n\x04kind\"\xc9\x01\n\x12\x44raftBlocksRequest\x12\x1f\n\x04open\x18\x01 \x01(\x0b\x32\x0f.kakeya.v1.OpenH\x00\x12!\n\x05\x62lock\x18\x02 \x01(\x0b\x32\x10.kakeya.v1.BlockH\x00\x12!\n\x05renew\x18\x03 \x01(\x0b\x32\x10.kakeya.v1.RenewH\x00\x12!\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x10.kakeya.v1.CloseH\x00\x12!\n\x05\x63hunk\x18\x05 \x01(\x0b\x32\x10.kakeya.v1.ChunkH\x00\x42\x06\n\x04kind\"j\n\x13\x44raftBlocksResponse\x12#\n\x06opened\x18\x01 \x01(\x0b\x32\x11.kakeya.v1.OpenedH\x00\x12&\n\x05\x64raft\x18\x02 \x01(\x0b\x32\x15.kakeya.v1.BlockDraftH\x00\x42\x06\n\x04kind\"\x9b\x02\n\x0c\x44rafterFacts\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\t\x12\x0e\n\x06\x66ormat\x18\x04 \x01(\t\x12\x12\n\nparameters\x18\x05 \x01(\x04\x12\x12\n\nblock_size\x18\x06 \x01(\r\x12\x15\n\rsettings_json\x18\x07 \x01(\t\x12\x0f\n\x07\x63\x61pture\x18\x08 \x03(\r\x12\x16\n\x0e\x63ontext_tokens\x18\t \x01(\r\x12\x13\n\x0bhidden_size\x18\n \x01(\r\x12\x12\n\nvocab_size\x18\x0b \x01(\r\x12\x11\n\ttokenizer\x18\x0c \x01(\t\x12\x10\n\x08lease_ms\x18\r \x01(\r\x12\x15\n\rmost_proposed\x18\x0e \x01(\r\"|\n\x04Open\x12\x15\n\rcompatibility\x18\x01 \x01(\x0c\x12(\n\nrow_format\x18\x02 \x01(\x0e\x32\x14.kakeya.v1.RowFormat\x12\x0e\n\x06resume\x18\x03 \x01(\t\x12#\n\x07shaping\x18\x04 \x01(\x0b\x32\x12.kakeya.v1.Shaping\"<\n\x07Shaping\x12\x13\n\x0btemperature\x18\x01 \x01(\x01\x12\r\n\x05top_k\x18\x02 \x01(\r\x12\r\n\x05top_p\x18\x03 \x01(\x01\"1\n\x06Opened\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x04\"\x8c\x01\n\x05\x42lock\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12$\n\x08segments\x18\x03 \x03(\x0b\x32\x12.kakeya.v1.Segment\x12\x1d\n\x04rows\x18\x04 \x01(\x0b\x32\x0f.kakeya.v1.Rows\x12\x1b\n\x03\x61sk\x18\x05 \x01(\x0b\x32\x0e.kakeya.v1.Ask\"(\n\x07Segment\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x03(\r\"{\n\x04Rows\x12$\n\x06\x66ormat\x18\x01 \x01(\x0e\x32\x14.kakeya.v1.RowFormat\x12\x0c\n\x04rows\x18\x02 \x01(\x04\x12\r\n\x05width\x18\x03 \x01(\x04\x12\x13\n\x0btotal_bytes\x18\x04 \x01(\x04\x12\r\n\x05\x63rc32\x18\x05 \x01(\x07\x12\x0c\n\x04\x64\x61ta\x18\x06 \x01(\x0c\"7\n\x05\x43hunk\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\"O\n\x03\x41sk\x12\r\n\x05\x62onus\x18\x01 \x01(\r\x12\x16\n\x0e\x63ontext_length\x18\x02 \x01(\x04\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x12\n\ntoken_hash\x18\x04 \x01(\x0c\"\x18\n\x05Renew\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x18\n\x05\x43lose\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x9f\x01\n\nBlockDraft\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x03(\r\x12\x0f\n\x07skipped\x18\x03 \x01(\t\x12\x10\n\x08\x64raft_us\x18\x04 \x01(\x04\x12\x10\n\x08\x66orwards\x18\x05 \x01(\x04\x12\x12\n\nheld_bytes\x18\x06 \x01(\x04\x12&\n\tproposals\x18\x07 \x03(\x0b\x32\x13.kakeya.v1.Proposal\"1\n\x08Proposal\x12\x0e\n\x06tokens\x18\x01 \x03(\r\x12\x15\n\rprobabilities\x18\x02 \x03(\x01*p\n\tRowFormat\x12\x1a\n\x16ROW_FORMAT_UNSPECIFIED\x10\x00\x12\x16\n\x12ROW_FORMAT_FLOAT32\x10\x01\x12\x17\n\x13ROW_FORMAT_BFLOAT16\x10\x02\x12\x16\n\x12ROW_FORMAT_FLOAT16\x10\x03\x32\xb4\x01\n\x0fProposerService\x12[\n\x10\x44\x65scribeProposer\x12\".kakeya.v1.DescribeProposerRequest\x1a#.kakeya.v1.DescribeProposerResponse\x12\x44\n\x07Propose\x12\x19.kakeya.v1.ProposeRequest\x1a\x1a.kakeya.v1.ProposeResponse(\x01\x30\x01\x32\xc0\x01\n\x15\x44\x46lashProposerService\x12U\n\x0e\x44\x65scribeDFlash\x12 .kakeya.v1.DescribeDFlashRequest\x1a!.kakeya.v1.DescribeDFlashResponse\x12P\n\x0b\x44raftBlocks\x12\x1d.kakeya.v1.DraftBlocksRequest\x1a\x1e.kakeya.v1.DraftBlocksResponse(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'engine.distributed.kakeya.v1.proposer_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ROWFORMAT']._serialized_start=1853
-  _globals['_ROWFORMAT']._serialized_end=1965
+  _globals['_ROWFORMAT']._serialized_start=2067
+  _globals['_ROWFORMAT']._serialized_end=2179
   _globals['_DESCRIBEPROPOSERREQUEST']._serialized_start=58
   _globals['_DESCRIBEPROPOSERREQUEST']._serialized_end=83
   _globals['_DESCRIBEPROPOSERRESPONSE']._serialized_start=85
@@ -50,29 +50,33 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DRAFTBLOCKSRESPONSE']._serialized_start=721
   _globals['_DRAFTBLOCKSRESPONSE']._serialized_end=827
   _globals['_DRAFTERFACTS']._serialized_start=830
-  _globals['_DRAFTERFACTS']._serialized_end=1090
-  _globals['_OPEN']._serialized_start=1092
-  _globals['_OPEN']._serialized_end=1179
-  _globals['_OPENED']._serialized_start=1181
-  _globals['_OPENED']._serialized_end=1230
-  _globals['_BLOCK']._serialized_start=1233
-  _globals['_BLOCK']._serialized_end=1373
-  _globals['_SEGMENT']._serialized_start=1375
-  _globals['_SEGMENT']._serialized_end=1415
-  _globals['_ROWS']._serialized_start=1417
-  _globals['_ROWS']._serialized_end=1540
-  _globals['_CHUNK']._serialized_start=1542
-  _globals['_CHUNK']._serialized_end=1597
-  _globals['_ASK']._serialized_start=1599
-  _globals['_ASK']._serialized_end=1678
-  _globals['_RENEW']._serialized_start=1680
-  _globals['_RENEW']._serialized_end=1704
-  _globals['_CLOSE']._serialized_start=1706
-  _globals['_CLOSE']._serialized_end=1730
-  _globals['_BLOCKDRAFT']._serialized_start=1732
-  _globals['_BLOCKDRAFT']._serialized_end=1851
-  _globals['_PROPOSERSERVICE']._serialized_start=1968
-  _globals['_PROPOSERSERVICE']._serialized_end=2148
-  _globals['_DFLASHPROPOSERSERVICE']._serialized_start=2151
-  _globals['_DFLASHPROPOSERSERVICE']._serialized_end=2343
+  _globals['_DRAFTERFACTS']._serialized_end=1113
+  _globals['_OPEN']._serialized_start=1115
+  _globals['_OPEN']._serialized_end=1239
+  _globals['_SHAPING']._serialized_start=1241
+  _globals['_SHAPING']._serialized_end=1301
+  _globals['_OPENED']._serialized_start=1303
+  _globals['_OPENED']._serialized_end=1352
+  _globals['_BLOCK']._serialized_start=1355
+  _globals['_BLOCK']._serialized_end=1495
+  _globals['_SEGMENT']._serialized_start=1497
+  _globals['_SEGMENT']._serialized_end=1537
+  _globals['_ROWS']._serialized_start=1539
+  _globals['_ROWS']._serialized_end=1662
+  _globals['_CHUNK']._serialized_start=1664
+  _globals['_CHUNK']._serialized_end=1719
+  _globals['_ASK']._serialized_start=1721
+  _globals['_ASK']._serialized_end=1800
+  _globals['_RENEW']._serialized_start=1802
+  _globals['_RENEW']._serialized_end=1826
+  _globals['_CLOSE']._serialized_start=1828
+  _globals['_CLOSE']._serialized_end=1852
+  _globals['_BLOCKDRAFT']._serialized_start=1855
+  _globals['_BLOCKDRAFT']._serialized_end=2014
+  _globals['_PROPOSAL']._serialized_start=2016
+  _globals['_PROPOSAL']._serialized_end=2065
+  _globals['_PROPOSERSERVICE']._serialized_start=2182
+  _globals['_PROPOSERSERVICE']._serialized_end=2362
+  _globals['_DFLASHPROPOSERSERVICE']._serialized_start=2365
+  _globals['_DFLASHPROPOSERSERVICE']._serialized_end=2557
 # @@protoc_insertion_point(module_scope)

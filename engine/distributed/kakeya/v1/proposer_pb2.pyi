@@ -81,7 +81,7 @@ class DraftBlocksResponse(_message.Message):
     def __init__(self, opened: _Optional[_Union[Opened, _Mapping]] = ..., draft: _Optional[_Union[BlockDraft, _Mapping]] = ...) -> None: ...
 
 class DrafterFacts(_message.Message):
-    __slots__ = ("protocol", "name", "digest", "format", "parameters", "block_size", "settings_json", "capture", "context_tokens", "hidden_size", "vocab_size", "tokenizer", "lease_ms")
+    __slots__ = ("protocol", "name", "digest", "format", "parameters", "block_size", "settings_json", "capture", "context_tokens", "hidden_size", "vocab_size", "tokenizer", "lease_ms", "most_proposed")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
@@ -95,6 +95,7 @@ class DrafterFacts(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
     TOKENIZER_FIELD_NUMBER: _ClassVar[int]
     LEASE_MS_FIELD_NUMBER: _ClassVar[int]
+    MOST_PROPOSED_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     name: str
     digest: str
@@ -108,17 +109,30 @@ class DrafterFacts(_message.Message):
     vocab_size: int
     tokenizer: str
     lease_ms: int
-    def __init__(self, protocol: _Optional[int] = ..., name: _Optional[str] = ..., digest: _Optional[str] = ..., format: _Optional[str] = ..., parameters: _Optional[int] = ..., block_size: _Optional[int] = ..., settings_json: _Optional[str] = ..., capture: _Optional[_Iterable[int]] = ..., context_tokens: _Optional[int] = ..., hidden_size: _Optional[int] = ..., vocab_size: _Optional[int] = ..., tokenizer: _Optional[str] = ..., lease_ms: _Optional[int] = ...) -> None: ...
+    most_proposed: int
+    def __init__(self, protocol: _Optional[int] = ..., name: _Optional[str] = ..., digest: _Optional[str] = ..., format: _Optional[str] = ..., parameters: _Optional[int] = ..., block_size: _Optional[int] = ..., settings_json: _Optional[str] = ..., capture: _Optional[_Iterable[int]] = ..., context_tokens: _Optional[int] = ..., hidden_size: _Optional[int] = ..., vocab_size: _Optional[int] = ..., tokenizer: _Optional[str] = ..., lease_ms: _Optional[int] = ..., most_proposed: _Optional[int] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("compatibility", "row_format", "resume")
+    __slots__ = ("compatibility", "row_format", "resume", "shaping")
     COMPATIBILITY_FIELD_NUMBER: _ClassVar[int]
     ROW_FORMAT_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    SHAPING_FIELD_NUMBER: _ClassVar[int]
     compatibility: bytes
     row_format: RowFormat
     resume: str
-    def __init__(self, compatibility: _Optional[bytes] = ..., row_format: _Optional[_Union[RowFormat, str]] = ..., resume: _Optional[str] = ...) -> None: ...
+    shaping: Shaping
+    def __init__(self, compatibility: _Optional[bytes] = ..., row_format: _Optional[_Union[RowFormat, str]] = ..., resume: _Optional[str] = ..., shaping: _Optional[_Union[Shaping, _Mapping]] = ...) -> None: ...
+
+class Shaping(_message.Message):
+    __slots__ = ("temperature", "top_k", "top_p")
+    TEMPERATURE_FIELD_NUMBER: _ClassVar[int]
+    TOP_K_FIELD_NUMBER: _ClassVar[int]
+    TOP_P_FIELD_NUMBER: _ClassVar[int]
+    temperature: float
+    top_k: int
+    top_p: float
+    def __init__(self, temperature: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ...) -> None: ...
 
 class Opened(_message.Message):
     __slots__ = ("session", "context_length")
@@ -201,17 +215,27 @@ class Close(_message.Message):
     def __init__(self, session: _Optional[str] = ...) -> None: ...
 
 class BlockDraft(_message.Message):
-    __slots__ = ("sequence", "tokens", "skipped", "draft_us", "forwards", "held_bytes")
+    __slots__ = ("sequence", "tokens", "skipped", "draft_us", "forwards", "held_bytes", "proposals")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     DRAFT_US_FIELD_NUMBER: _ClassVar[int]
     FORWARDS_FIELD_NUMBER: _ClassVar[int]
     HELD_BYTES_FIELD_NUMBER: _ClassVar[int]
+    PROPOSALS_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     tokens: _containers.RepeatedScalarFieldContainer[int]
     skipped: str
     draft_us: int
     forwards: int
     held_bytes: int
-    def __init__(self, sequence: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., skipped: _Optional[str] = ..., draft_us: _Optional[int] = ..., forwards: _Optional[int] = ..., held_bytes: _Optional[int] = ...) -> None: ...
+    proposals: _containers.RepeatedCompositeFieldContainer[Proposal]
+    def __init__(self, sequence: _Optional[int] = ..., tokens: _Optional[_Iterable[int]] = ..., skipped: _Optional[str] = ..., draft_us: _Optional[int] = ..., forwards: _Optional[int] = ..., held_bytes: _Optional[int] = ..., proposals: _Optional[_Iterable[_Union[Proposal, _Mapping]]] = ...) -> None: ...
+
+class Proposal(_message.Message):
+    __slots__ = ("tokens", "probabilities")
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedScalarFieldContainer[int]
+    probabilities: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, tokens: _Optional[_Iterable[int]] = ..., probabilities: _Optional[_Iterable[float]] = ...) -> None: ...
