@@ -110,7 +110,7 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     _rehashing(one)
     one.add_argument("--branch", metavar="NAME", help="the request branch to take; default: the oldest request")
     one.add_argument("--ephemeral", action="store_true", help="keep nothing: no state, key or beacon is left")
-    one.add_argument("--ticket", metavar="FILE", help="with --ephemeral: what `trust ticket` made; or KAKEYA_TICKET")
+    one.add_argument("--ticket", metavar="FILE", help="with --ephemeral: what `trust ticket` made; -: from a pipe")
     waits = "with --ephemeral: how long to wait for a request; default: take what is there"
     one.add_argument("--wait-up-to", type=duration, metavar="TIME", help=waits)
     summary = "print the result's summary instead of appending it to the file GITHUB_STEP_SUMMARY names"

@@ -18,7 +18,7 @@ from bridge.cli.host.keys import enrol, enrol_own
 from bridge.cli.host.places import bus_of, policy_of, state_of
 from bridge.cli.talk import CLOCK, say
 from bridge.errors import UsageError
-from bridge.runner.authorisation.ticket import Ticket, parse_ticket, read_ticket
+from bridge.runner.authorisation.ticket import Ticket, parse_ticket, piped_ticket, read_ticket, take_variable
 from bridge.runner.policy.file import builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.ephemeral import ephemeral_policy, ephemeral_state, join, once_ephemeral
@@ -138,7 +138,9 @@ def _once_ephemeral(arguments: argparse.Namespace, branch: str | None, summary: 
 
 def _ticket(arguments: argparse.Namespace) -> Ticket | None:
     """Return the ticket that an option or the environment names; no child of ours gets to see the latter."""
-    text = os.environ.pop(TICKET_VARIABLE, None)
+    text = take_variable(TICKET_VARIABLE)
+    if arguments.ticket == "-":
+        return piped_ticket(sys.stdin.buffer)
     if arguments.ticket is not None:
         return read_ticket(Path(arguments.ticket))
     return None if not text else parse_ticket(text.encode(), TICKET_VARIABLE)

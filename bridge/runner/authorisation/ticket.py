@@ -8,10 +8,11 @@ Knows no bus and no clock.
 from __future__ import annotations
 
 import base64
+import ctypes
 import os
 import stat
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, BinaryIO, Final, Literal
 
 from pydantic import Field
 
@@ -73,6 +74,32 @@ def read_ticket(path: Path) -> Ticket:
     if stat.S_IMODE(mode) & (stat.S_IRWXG | stat.S_IRWXO):
         raise UsageError(f"{path} is open to others (mode {stat.S_IMODE(mode):o})", remedy=f"chmod 600 {path}")
     return parse_ticket(data, str(path))
+
+
+def piped_ticket(stream: BinaryIO) -> Ticket:
+    """Return the ticket that comes through a pipe.
+
+    Raises:
+        UsageError: what comes is none.
+    """
+    return parse_ticket(stream.read(MAX_BYTES + 1), "standard input")
+
+
+def take_variable(name: str) -> str | None:
+    """Return the value of a variable of the environment, None where there is none, and wipe it out of this process.
+
+    To unset it is not enough: what a process was started with stays where the kernel shows it to every process of the
+    same user, a child without a sandbox among them. Its parents have it still.
+    """
+    text = os.environ.get(name)
+    if text is None:
+        return None
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    if place := libc.getenv(name.encode()):
+        ctypes.memset(place, 0, len(ctypes.string_at(place)))
+    del os.environ[name]
+    return text
 
 
 def parse_ticket(data: bytes, where: str) -> Ticket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import signal
@@ -92,7 +93,9 @@ def test_a_ticket_lets_one_request_run_whose_result_counts_and_nothing_is_left(p
     assert (told(folder, "verify", first.id)[0], left(place)) == (0, [])
 
 
-def test_without_a_ticket_it_joins_no_bus_that_signs_and_says_so_before_it_takes_anything(place: Site) -> None:
+def test_without_a_ticket_it_joins_no_bus_that_signs_and_says_so_before_it_takes_anything(
+    place: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ref = place.ask()
     refused = ephemeral(place)
     assert (refused.code, place.claim(ref), left(place)) == (2, None, [])
@@ -104,6 +107,9 @@ def test_without_a_ticket_it_joins_no_bus_that_signs_and_says_so_before_it_takes
     assert "chmod 600" in ephemeral(place, "--ticket", str(open_one)).stderr
     open_one.chmod(0o600)
     assert "holds no ticket" in ephemeral(place, "--ticket", str(open_one)).stderr
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"{}")))
+    piped = ephemeral(place, "--ticket", "-")
+    assert (piped.code, "standard input holds no ticket" in piped.stderr) == (2, True)
     assert "without --ephemeral" in place.run("once", "--ticket", str(open_one), "--bus", place.route).stderr
 
 
