@@ -11,11 +11,9 @@ decoding one row at a time and one forward over the same rows, twice.
 from __future__ import annotations
 
 import argparse
-import base64
 import hashlib
 import json
 import os
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,7 +30,7 @@ from engine.reports import RunContext
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
-from engine.studies.recompute_rows import ROWS, rows_again
+from engine.studies.recompute_rows import DRAFTED, ROWS, drafts, rows_again, unpacked
 from engine.tokenizer import Tokenizer
 from engine.types import Draft, Forward
 
@@ -87,8 +85,7 @@ def outputs_of(report: Mapping[str, Any]) -> list[ClaimedOutput]:
         packed = report.get("prompts", {}).get(digest)
         if packed is None:
             raise UsageError(f"the tokens of prompt {sample['prompt_id']!r} are not in the report; expected them there")
-        data = base64.b64decode(packed)
-        prompt, tokens = struct.unpack(f"<{len(data) // 4}I", data), tuple(sample["tokens"])
+        prompt, tokens = unpacked(packed), tuple(sample["tokens"])
         layout = name if name in lossy else None
         output = ClaimedOutput(sample["prompt_id"], digest, sample["token_digest"], prompt, tokens, layout)
         found.setdefault((digest, output.token_digest, layout), output)
@@ -228,7 +225,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _samples_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     engine = open_selected(argparse.Namespace(**(vars(options) | {"drafter": "none"})))
     tokenizer = Tokenizer(engine.folder)
-    return recompute(engine, tokenizer, report, nonce) | {"strange": strange(engine, tokenizer, report, options.set)}
+    found = recompute(engine, tokenizer, report, nonce) | {"strange": strange(engine, tokenizer, report, options.set)}
+    return found | (drafts(options, report) if report.get("kind") == DRAFTED else {})
 
 
 def strange(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], asked: str | None) -> int | None:

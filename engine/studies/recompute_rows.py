@@ -1,4 +1,4 @@
-"""Compute again the rows of studies that hold no samples: bytes, agreement of drafters, blocks of a graph, forwards.
+"""Compute again the rows of studies: bytes, agreement of drafters, blocks of a graph, forwards, drafts beside samples.
 
 Each is measured anew in the process of the recompute command, by the function of its study, from what the report says
 was asked. What a clock said is left out: it does not repeat.
@@ -12,15 +12,20 @@ import math
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
+from engine.decoding.depth import FixedDepth
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import bounded_answers
+from engine.measurement.arms import ArmSettings
 from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
 from engine.options import open_selected
+from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.studies import bounded_kv, bounded_recall, drafter_parity, single_graph, verify_cost
+from engine.studies.remote_arms import IN_PROCESS, DraftingArm
 from engine.tokenizer import Tokenizer
 
 BYTES = ("kv_bytes", "kv_bytes_peak", "host_bytes", "drafter_bytes", "latent_bytes")
@@ -125,6 +130,39 @@ def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) 
     return {"target": engine.target.info.digest, "strange": strange, "values": values, "exactly": again}
 
 
+def drafts(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the drafter here proposes for each sample that a rung drafted, those that were rejected too.
+
+    The drafter is loaded anew and asked in this process, whatever the rung's own connection was.
+    """
+    engine, config = open_selected(options), report["config"]
+    depth = partial(FixedDepth, config["depth"]["tokens"], waits=True)
+    settings = ArmSettings(CacheLayout.NATIVE, depth, config["prefill_chunk_tokens"])
+    rungs = {row["arm"] for row in report["rows"]["drafts"]}
+    known: dict[str, str] = {}
+    again = []
+    for name, sample in ((arm["name"], sample) for arm in report["arms"] for sample in arm["samples"]):
+        if name in rungs:
+            prompt = sample["prompt_digest"]
+            if prompt not in known:
+                drafting = DraftingArm(IN_PROCESS, engine.drafter)
+                stopping = Stopping(config["max_new_tokens"], frozenset(config["stopping_ids"]))
+                for _step in drafting.begin(engine, settings, unpacked(report["prompts"][prompt]), stopping).steps:
+                    pass
+                drafting.end(prompt)
+                known[prompt] = drafting.digests[prompt]
+            again.append({"arm": name, "sample": sample["id"], "digest": known[prompt]})
+    return {"exactly": {"drafts": again}}
+
+
+def unpacked(packed: str) -> tuple[int, ...]:
+    """Return the token ids that a report holds as base64 of 32-bit numbers."""
+    data = base64.b64decode(packed)
+    return struct.unpack(f"<{len(data) // 4}I", data)
+
+
+DRAFTED = "distributed_e2e"
+"""The kind whose samples have rows of drafts beside them."""
 ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any], str], dict[str, Any]]] = {
     "bounded_kv": points,
     "bounded_recall": bounded,
@@ -150,5 +188,4 @@ def _without_drafter(options: argparse.Namespace) -> argparse.Namespace:
 def _prompts(report: Mapping[str, Any]) -> Iterator[Prompt]:
     """Yield the prompts of a parity report in its order."""
     for row in report["rows"]["generations"]:
-        data = base64.b64decode(report["prompts"][row["prompt_digest"]])
-        yield Prompt(row["prompt_id"], "", struct.unpack(f"<{len(data) // 4}I", data), row["prompt_digest"])
+        yield Prompt(row["prompt_id"], "", unpacked(report["prompts"][row["prompt_digest"]]), row["prompt_digest"])

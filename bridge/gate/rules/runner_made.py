@@ -66,7 +66,8 @@ def compare_recomputation(report: Report, evidence: Evidence) -> Iterator[Violat
     the tokens. `exact` and `near` differ in how far a token may be from the target's best, `drawn` asks how surprising
     sampled tokens are, `numeric` compares a number. Prompts that are not in the host's own set were chosen by the
     program, and are no inputs. What a lossy cache put out is decoded again on the same layout.
-    Rows without tokens are measured again: bytes and decisions repeat, times do not.
+    Rows without tokens are measured again: bytes and decisions repeat, times do not. What a drafter proposed is asked
+    of the drafter here, prompt by prompt: two rungs that agree may have been written by one hand.
     """
     if evidence.record is None or evidence.spec is None or made_by_runner(evidence):
         return

@@ -21,7 +21,7 @@ REPEATING = frozenset(
         *("token_digest", "index", "mode", "position", "drafted", "accepted", "rows", "drafted_tokens"),
         *("prompt_id", "prompt_digest", "prompt_tokens", "expected", "tokens", "text", "correct", "steps"),
         *("host_bytes", "positions_forwarded", "pool_bytes", "index_bytes", "rows_injected", "pages_moved"),
-        *("bytes_read", "layer_kind", "layers"),
+        *("bytes_read", "layer_kind", "layers", "sample", "digest"),
     }
 )
 """What of a row comes out the same when it is measured again."""
@@ -41,7 +41,7 @@ def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
         again = {
             "values": {name: drafts[name] for name in numeric if name in drafts},
             "exactly": {
-                name: [{key: row[key] for key in row.keys() & REPEATING} for row in value["rows"][name]]
+                name: [{key: row[key] for key in row.keys() & REPEATING} for row in value.get("rows", {}).get(name, ())]
                 for name, one in confirms.items()
                 if one.way == "exact" and name != "tokens"
             },

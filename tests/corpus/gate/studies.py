@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import string
 from typing import Any
@@ -20,7 +21,7 @@ from tests.corpus.gate.generations import (
     peer_nonce,
     prompt_ids,
 )
-from tests.corpus.gate.runs import around
+from tests.corpus.gate.runs import around, recomputation
 
 TARGET = {
     "name": "kakeya-tiny-gemma4",
@@ -66,6 +67,7 @@ def distributed_e2e() -> Case:
         for sample in arm["samples"]
     ]
     case.report["rows"] = {"rpcs": [_rpc(case, "loopback", 9)], "drafts": drafts}
+    case.raw["recompute.json"] = json.dumps(recomputation(case.reports)).encode()
     case.record["sample_marks"] = []
     return state_claims(case)
 

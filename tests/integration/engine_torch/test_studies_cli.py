@@ -164,3 +164,17 @@ def test_what_cannot_be_measured_is_refused_in_one_line_without_a_report(
     assert len(errors) == 1
     assert message in errors[0]
     assert list(tmp_path.glob("*.json")) == []
+
+
+def test_what_a_drafter_proposed_comes_out_again_and_nothing_else_does(run: Any, place: Path, tmp_path: Path) -> None:
+    options = ("--backend", "torch", "--device", "cpu", "--dtype", "float32", "--set", str(place / "set.json"))
+    code, report = run("distributed-e2e", *options, "--prompts", "2", "--max-new", "12")
+    assert code == 0
+    written = {row["sample"]: row["digest"] for row in report["rows"]["drafts"]}
+    assert len(set(written.values())) == len(written) == 3  # a warm-up's too
+    again = ["recompute", *options, "--target", "target", "--drafter", "drafter", "--out", str(tmp_path)]
+    assert eval_cli.main(again) == 0
+    (said,) = json.loads((tmp_path / "recompute.json").read_text())["reports"].values()
+    assert {row["sample"]: row["digest"] for row in said["exactly"]["drafts"]} == written
+    assert {row["arm"] for row in said["exactly"]["drafts"]} == {"in-process"}
+    assert len(said["rows"]) == 3

@@ -19,7 +19,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     here, elsewhere = rungs(arms)
     if here is not None and elsewhere:
         differing = {prompt for rung in elsewhere for prompt, _ in differences(report, rung, here)}
-        yield _claim(elsewhere, here, differing, "the drafter in process, drafts too as its program digested them")
+        yield _claim(elsewhere, here, differing, "the drafter in process, each draft compared by its ids' digest")
     yield from generation.call_times(report)
 
 

@@ -113,6 +113,16 @@ def test_a_rung_that_is_not_the_in_process_one_is_said_in_every_dtype(dtype):
     assert next(claim.value for claim in verdict.claims if claim.id == "identical_rungs") == 0.0
 
 
+def test_drafts_that_two_rungs_agree_on_and_the_drafter_here_does_not_make_are_no_outputs():
+    case = honest("distributed_e2e")
+    for row in case.report["rows"]["drafts"]:
+        row["digest"] = "ab" * 32  # both rungs tell one story, so they are equal
+    claims = {claim.id: claim for claim in judged(case.seal()).claims}
+    assert claims["identical_rungs"].value == 6.0
+    assert claims["identical_rungs"].missing == ("outputs",)
+    assert "digest came out otherwise when it was measured again" in "".join(claims["identical_rungs"].why)
+
+
 def test_every_round_trip_time_of_a_bench_is_a_claim_of_its_own():
     claims = {claim.id: claim for claim in judged(honest("distributed_bench")).claims}
     assert [claims[f"decode_speedup{name}"].role for name in ("", "_rtt-50ms")] == ["primary", "secondary"]
