@@ -17,9 +17,9 @@ from engine.backends.torch.accept import GreedyAccept
 from engine.backends.torch.clock import TorchClock
 from engine.backends.torch.dflash.affine import values_of
 from engine.backends.torch.dflash.drafter import TorchDFlash
+from engine.backends.torch.dflash.lender import LendingTarget, TorchLender, read_lender
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
-from engine.backends.torch.lender import Lender, TorchLender, read_lender
 from engine.backends.torch.native import TorchNative
 from engine.backends.torch.rows import packed_features, unpacked_features
 from engine.backends.torch.target import TorchTarget
@@ -125,7 +125,7 @@ class TorchBackend:
         dtype = torch.bfloat16 if self._dtype == "auto" else getattr(torch, self._dtype)
         return self._graphed(random_target(shape, self._device, dtype))
 
-    def load_dflash(self, folder: Path, target: Lender) -> TorchDFlash:
+    def load_dflash(self, folder: Path, target: LendingTarget) -> TorchDFlash:
         """Load a DFlash drafter, v1 or 2, and check that it belongs to ``target``.
 
         Raises:
@@ -172,7 +172,7 @@ class TorchBackend:
                 target.slots.refused = refusal(target, self.clock, WARM_UP_ROWS, must_pay=self._must_pay)
         return target
 
-    def row_dtype(self, target: Lender) -> str:
+    def row_dtype(self, target: LendingTarget) -> str:
         """Return the name of the dtype of a target's hidden states."""
         return str(target.dtype).removeprefix("torch.")
 

@@ -21,8 +21,8 @@ from engine.backends.caches import WindowRows
 from engine.backends.torch import sampling
 from engine.backends.torch.caches import window_cache
 from engine.backends.torch.dflash.convolution import convolution
+from engine.backends.torch.dflash.lender import LendingTarget
 from engine.backends.torch.dflash.selector import Selector
-from engine.backends.torch.lender import Lender
 from engine.backends.torch.models.rotary import RotaryTable, Table, rotated
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
@@ -37,7 +37,7 @@ class TorchDFlash(DFlashModel):
     """The drafter's weights, bound to the target whose embedding and head it borrows."""
 
     def __init__(
-        self, config: DFlashConfig, tensors: dict[str, torch.Tensor], target: Lender, info: DrafterInfo
+        self, config: DFlashConfig, tensors: dict[str, torch.Tensor], target: LendingTarget, info: DrafterInfo
     ) -> None:
         super().__init__(config, info)
         self.target = target

@@ -31,7 +31,7 @@ class LentFamily(Protocol):
         """Return logits of normed hidden states."""
 
 
-class Lender(Protocol):
+class LendingTarget(Protocol):
     """Whoever has them: a whole target, or `TorchLender`."""
 
     device: torch.device
