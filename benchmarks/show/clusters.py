@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.show.line import Line
-from benchmarks.studies import ray_runs, slurm_runs
+from benchmarks.studies import ray_runs, slurm_overhead, slurm_runs
 from benchmarks.studies.report import report_of
 
 STUDIES = "make studies AREA=clusters"
@@ -37,6 +37,20 @@ def _ended(kind: str, count: int) -> str | None:
         return None
     left, once = sum(row["survivors"] for row in rows), sum(row["starts"] == 1 for row in rows)
     return f"{left} survivors, {once} of {len(rows)} begun once; {len(rows)} of {count} cases, Slurm"
+
+
+def _overhead() -> str | None:
+    entries = report_of("clusters", slurm_overhead.STUDY.name).entries()
+    rows = [row for entry in {one["case"]: one for one in entries}.values() for row in entry["rows"]]
+    if not rows:
+        return None
+    adds = {row["adds"]: [] for row in rows if "adds" in row}
+    for row in rows:
+        if "adds" in row:
+            adds[row["adds"]].append(row["median_s"])
+    first = [row["seconds"] for row in rows if row.get("first") == "node"]
+    said = "; ".join(f"{what}: {', '.join(f'{one:.2f}' for one in found)} s" for what, found in adds.items())
+    return f"{said}; first run of a node: {', '.join(f'{one:.1f}' for one in first)} s"
 
 
 def _ray() -> dict[str, list[dict[str, Any]]]:
@@ -117,7 +131,7 @@ def _fault_line(text: str, *names: str) -> Line:
 LINES = (
     Line("whole request → result over a git remote on each engine, gate verdict the same as local", STUDIES, _whole),
     Line("shared folder checked by `doctor` (write here, read there, same uid, clock skew)", STUDIES, _doctor),
-    Line("overhead over the engine's own `srun true` ≤ 1.0 s + the sandbox trial once a node", STUDIES),
+    Line("overhead over the engine's own `srun true` ≤ 1.0 s + the sandbox trial once a node", STUDIES, _overhead),
     Line("timeout, cancel, double fork, setsid, SIGTERM ignored: 0 survivors", STUDIES, partial(_ended, "hostile", 5)),
     Line("limits and redaction identical", TESTS),
     Line("200 requests on 2 nodes' worth of slots: none lost, none twice, order and capacity kept", STUDIES, _many),
