@@ -61,6 +61,7 @@ class ScriptedHost:
         self.held: dict[str, HeldClaim] = {}
         self.logs: dict[str, bytes] = {}
         self.own: dict[str, Preset] = {}
+        self.machine = HOST
         self._beats = 0
 
     def beat(self, state: str = "idle", presets: tuple[str, ...] = PRESETS, **changes: object) -> None:
@@ -169,7 +170,7 @@ class ScriptedHost:
             id=run_id, bus_id=request.bus_id, request_digest=hashlib.sha256(request.canonical()).hexdigest(),
             request_oid=self._ref.oid, claims=self.held[run_id].chain, runner=self.name, runner_version="0.1.0",
             preset=request.preset, preset_digest="1" * 64, policy_digest="2" * 64, gate_digest=ANOTHER_GATE.digest,
-            labels=(), host=HOST, code=CODE, models=(), environment=(),
+            labels=(), host=self.machine, code=CODE, models=(), environment=(),
             commands=(KILLED,) if reason == "cancelled" and self.held[run_id].claim.state == "started" else (),
             executor_ok=True, program_exit=None if not ran else program_exit, reason=reason, message=message,
             limits_hit=(), sandbox=SANDBOX, telemetry=None, sample_marks=(), sample_marks_dropped=0,
@@ -199,4 +200,4 @@ CODE = CodeRecord(
 )  # fmt: skip
 SANDBOX = SandboxApplied(kind="none", reason="a test", network=False, namespaces=(), filters=(), uid=0)
 
-__all__ = ["PRESETS", "PROBE", "ScriptedHost"]
+__all__ = ["HOST", "PRESETS", "PROBE", "ScriptedHost"]

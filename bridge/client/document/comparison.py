@@ -69,11 +69,16 @@ class SweepClaim(Part):
 
 
 class SweepRun(Part):
-    """One run of a sweep; `id` is None where nothing was sent, `params` are those that differ within the sweep."""
+    """One run of a sweep; `id` is None where nothing was sent, `params` are those that differ within the sweep.
+
+    `node` and `host_class` say where it was measured, None before that is known.
+    """
 
     id: str | None
     params: dict[str, bool | int | float | str]
     repeat: int
+    node: str | None
+    host_class: str | None
     reason: str
     exit_code: int
     verdict: str | None

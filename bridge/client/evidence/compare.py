@@ -11,7 +11,7 @@ from typing import Any
 from bridge.client.evidence.judged import JudgedResult
 from bridge.gate import Comparison, MeasuredRun
 from bridge.gate import compare as gate_compare
-from bridge.records import ClaimResult
+from bridge.records import ClaimResult, HostRecord
 from bridge.records.jobspec import ATTACHMENTS
 
 CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
@@ -65,6 +65,11 @@ def _facts(side: JudgedResult) -> dict[str, str]:
 
 def _claims(side: JudgedResult) -> dict[str, str]:
     return {claim.id: claim_text(claim) for claim in side.verdict.claims} if side.verdict is not None else {}
+
+
+def host_class(host: HostRecord) -> str:
+    """Return what two machines share whose times may be held against each other: not their names."""
+    return ", ".join((f"{host.cpu_count} x {host.cpu}", f"{host.os} {host.machine}", *sorted(host.devices)))
 
 
 def measured(a: JudgedResult, b: JudgedResult) -> Comparison:

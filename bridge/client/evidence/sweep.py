@@ -6,18 +6,18 @@ A table of several questions is exploratory: whoever picks the best row has to m
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from bridge.client.document.untrusted import clean_line
-from bridge.client.evidence.compare import claim_text, measured
+from bridge.client.evidence.compare import claim_text, host_class, measured
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.gate.comparability import NEVER_CITABLE
 from bridge.ids import short
-from bridge.records import ClaimResult, Request
+from bridge.records import ClaimResult, HostRecord, Request
 from bridge.records.base import ParamValue
 from bridge.run.outcomes import OUTCOMES, strongest
 
@@ -47,6 +47,12 @@ class SweepRow:
         """What its verdict says, the primary claim first."""
         verdict = None if self.judged is None else self.judged.verdict
         return () if verdict is None else tuple(sorted(verdict.claims, key=lambda one: one.role != "primary"))
+
+    @property
+    def host(self) -> HostRecord | None:
+        """The machine that it was measured on: of a cluster, the node."""
+        record = None if self.judged is None else self.judged.result.record
+        return None if record is None else record.host
 
 
 @dataclass
@@ -117,6 +123,8 @@ def data_of_drafts(requests: Sequence[tuple[str, dict[str, ParamValue]]]) -> dic
         "reason": "dry_run",
         "exit_code": 0,
         "repeat": 0,
+        "node": None,
+        "host_class": None,
         "verdict": None,
         "claims": [],
     }
@@ -141,24 +149,40 @@ def table(rows: Sequence[SweepRow]) -> Iterator[str]:
     names = tuple(rows[0].params) if rows else ()
     primary = next((row.claims[0] for row in rows if row.claims), None)
     metric = "" if primary is None else primary.metric
-    cells = [(*names, "repeat", "run", "ended", metric)]
+    places = hosts(rows)
+    cells = [(*names, "repeat", "run", *places, "ended", metric)]
     for row in rows:
         verdict = "" if row.judged is None or row.judged.verdict is None else f" ({row.judged.verdict.decision})"
         shown = claim_text(row.claims[0]) if row.claims else "-"
         set_to = (str(row.params[name]) for name in names)
-        cells.append((*set_to, str(row.repeat + 1), short(row.id), f"{row.reason}{verdict}", shown))
+        where = (places[name](row) for name in places)
+        cells.append((*set_to, str(row.repeat + 1), short(row.id), *where, f"{row.reason}{verdict}", shown))
     widths = [max(len(clean_line(line[at])) for line in cells) for at in range(len(cells[0]))]
     for line in cells:
         yield "  ".join(clean_line(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
 
 
+def hosts(rows: Sequence[SweepRow]) -> dict[str, Callable[[SweepRow], str]]:
+    """Return what says where a row ran, by name of its column; empty where all ran on one machine."""
+    ways: dict[str, Callable[[SweepRow], str]] = {
+        "node": lambda row: "-" if row.host is None else row.host.name,
+        "host": lambda row: "-" if row.host is None else host_class(row.host),
+    }
+    ran = [row for row in rows if row.host is not None]
+    return {name: shown for name, shown in ways.items() if len({shown(row) for row in ran}) > 1}
+
+
 def differences(rows: Sequence[SweepRow]) -> Iterator[tuple[SweepRow, SweepRow, dict[str, Any]]]:
-    """Yield what each row differs by from the first row of its repeat: both rows, the number and its wording."""
-    first: dict[int, SweepRow] = {}
+    """Yield what each row differs by from the first row of its repeat: both rows, the number and its wording.
+
+    Rows of other classes of hosts are held against the first of their own class: what their times differ by says
+    nothing of what was set.
+    """
+    first: dict[tuple[int, str], SweepRow] = {}
     for row in rows:
         if row.judged is None:
             continue
-        against = first.setdefault(row.repeat, row)
+        against = first.setdefault((row.repeat, "" if row.host is None else host_class(row.host)), row)
         if against is row or against.judged is None:
             continue
         for one in measured(against.judged, row.judged).differences:
@@ -172,6 +196,8 @@ def _shown(row: SweepRow) -> dict[str, Any]:
         "id": row.id,
         "params": dict(row.params),
         "repeat": row.repeat,
+        "node": None if row.host is None else row.host.name,
+        "host_class": None if row.host is None else host_class(row.host),
         "reason": row.reason,
         "exit_code": row.exit_code,
         "verdict": None if row.judged is None or row.judged.verdict is None else row.judged.verdict.decision,

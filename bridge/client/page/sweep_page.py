@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from bridge.client.evidence.compare import claim_text
-from bridge.client.evidence.sweep import EXPLORATORY, SweepRow, SweptRuns, differences
+from bridge.client.evidence.sweep import EXPLORATORY, SweepRow, SweptRuns, differences, hosts
 from bridge.client.page import plots
 from bridge.client.page.markup import marked, page, section, table, text
 from bridge.ids import short
@@ -49,14 +49,19 @@ def _plots(rows: Sequence[SweepRow]) -> Iterator[str]:
 
 def _runs(rows: Sequence[SweepRow]) -> str:
     names, metrics = tuple(rows[0].params) if rows else (), _metrics(rows)
-    return table((*names, "repeat", "run", "ended", *metrics), (_cells(row, names, metrics) for row in rows))
+    places = hosts(rows)
+    heads = (*names, "repeat", "run", *places, "ended", *metrics)
+    return table(heads, (_cells(row, names, metrics, places.values()) for row in rows))
 
 
-def _cells(row: SweepRow, names: Sequence[str], metrics: Sequence[str]) -> list[str]:
+def _cells(
+    row: SweepRow, names: Sequence[str], metrics: Sequence[str], places: Iterable[Callable[[SweepRow], str]]
+) -> list[str]:
     verdict = None if row.judged is None else row.judged.verdict
     decision = "" if verdict is None else f" {marked(verdict.decision, verdict.decision)}"
     cells = [text(row.params[name]) for name in names]
-    cells += [text(row.repeat + 1), text(short(row.id)), f"{text(row.reason)}{decision}"]
+    cells += [text(row.repeat + 1), text(short(row.id)), *(text(one(row)) for one in places)]
+    cells.append(f"{text(row.reason)}{decision}")
     claims = (_claim(row, metric) for metric in metrics)
     return cells + ["-" if claim is None else text(claim_text(claim)) for claim in claims]
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
 from bridge.cli.signals import DetachedError
+from bridge.client.evidence import sweep
 from bridge.client.send.sweep import combinations
 from bridge.errors import ParameterError, UsageError
+from bridge.gate import Comparison
+from bridge.gate.comparison import Difference
 from bridge.presets import find
 from bridge.presets.commands import seed_basis
 from bridge.presets.workloads import read_folder
-from bridge.records import Request
+from bridge.records import HostRecord, Request
 from tests.fakes.requester import Requester, StepClock
-from tests.fakes.scripted_host import ScriptedHost
+from tests.fakes.scripted_host import HOST, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, write_workload
 from tests.unit.bridge.cli.looking import SCHEMAS
 
@@ -166,6 +170,34 @@ def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_
     document = requester.run("compare", "@last", "--json").document["data"]
     jsonschema.validate(document, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
     assert document["differences"] == []  # nobody saw these runs: nothing they say may be used
+
+
+def test_rows_say_on_which_node_and_class_of_host_they_were_measured(requester, host):
+    other = HOST.evolve(name="n2"), HOST.evolve(name="n3", cpu="another cpu", devices=("a card",))
+    for run_id, machine in zip(requester.run(*LINE).out.split(), (HOST, *other, HOST), strict=True):
+        host.machine = machine
+        end(host, run_id)
+    ran = requester.run(*LINE, "--wait")
+    head, *rows = ran.out.splitlines()
+    assert head.split() == ["lr", "repeat", "run", "node", "host", "ended", "final_loss"]
+    assert "n3 2 x another cpu, Linux x86_64, a card" in " ".join(rows[2].split())
+    document = requester.run("compare", "@last", "--json").document["data"]
+    jsonschema.validate(document, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    assert [row["node"] for row in document["runs"]] == ["mini", "n2", "n3", "mini"]
+    assert [row["host_class"] for row in document["runs"]].count("2 x a cpu, Linux x86_64") == 3
+
+
+def test_rows_of_other_classes_of_hosts_are_never_held_against_each_other(monkeypatch):
+    one = Difference("", "m", "", "", 1.0, None, None, "x", 1, "a wording")
+    monkeypatch.setattr(sweep, "measured", lambda a, b: Comparison((one,), (), ()))
+
+    def row(run_id: str, machine: HostRecord, repeat: int = 0) -> sweep.SweepRow:
+        judged = SimpleNamespace(result=SimpleNamespace(record=SimpleNamespace(host=machine)), verdict=None)
+        return sweep.SweepRow(run_id, {}, repeat, "passed", 0, judged)
+
+    fast = HOST.evolve(name="n3", cpu="another cpu")
+    rows = [row("a", HOST), row("b", fast), row("c", HOST.evolve(name="n2")), row("d", fast), row("e", fast, 1)]
+    assert [(a.id, b.id) for a, b, _ in sweep.differences(rows)] == [("a", "c"), ("b", "d")]
 
 
 def test_what_follows_names_the_bus_that_the_line_named(requester, host):
