@@ -1,7 +1,5 @@
 """Archives of ended runs: what is said of a whole day, and the line of one run."""
 
-from __future__ import annotations
-
 from typing import Annotated, Final, Literal
 
 from pydantic import Field

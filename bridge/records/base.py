@@ -3,8 +3,6 @@
 Strict: no coercion, no unknown field. Frozen: a changed record is a new record.
 """
 
-from __future__ import annotations
-
 import datetime as dt
 import re
 from typing import Annotated, Any, Final, Self

@@ -1,7 +1,5 @@
 """Records that a host writes about its bus and its runners: bus record and beacon."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer

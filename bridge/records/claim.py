@@ -1,7 +1,5 @@
 """The authority over a run: claimed -> started -> terminal, each a compare-and-swap on one ref."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer

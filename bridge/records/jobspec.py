@@ -1,7 +1,5 @@
 """What will run: the meet of a request, a preset and the host's policy."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator

@@ -1,7 +1,5 @@
 """One chunk of a live log."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from bridge.records.base import Count, Record, RunId, Sha256

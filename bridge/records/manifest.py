@@ -1,7 +1,5 @@
 """The list of every other file of a result tree."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from bridge.records.base import Count, Oid, Record, RunId, Sha256, Text

@@ -1,7 +1,5 @@
 """What a requester sends: a manifest, never code and never policy."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer

@@ -1,7 +1,5 @@
 """What happened: written by the runner, never by the workload."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer

@@ -1,7 +1,5 @@
 """Launches and their turns: what a job spec asks for, and the supervisor's own stamps of what happened."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator

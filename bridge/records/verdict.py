@@ -1,7 +1,5 @@
 """The gate's verdict: which premises hold, what each claim may be called, and what was found."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field

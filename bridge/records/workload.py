@@ -1,7 +1,5 @@
 """What an owner's own program promises to report, and what it is made of: part of a job spec and of an offer."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Annotated, Any, Final, Literal
 
