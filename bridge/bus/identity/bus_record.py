@@ -7,7 +7,7 @@ and what lies at the record's own ref, which anybody may push, does not. Knows n
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
 from bridge.bus.content import commits
@@ -48,6 +48,8 @@ class BusIdentity:
         self._root_tip: str | None = None
         self._judge_root: JudgeRoot | None = None
         self._beacons: Mapping[str, str] = {}
+        self._beside: frozenset[str] = frozenset()
+        self._listed_beside: Mapping[str, str] | None = None
 
     @property
     def root_tip(self) -> str | None:
@@ -58,6 +60,19 @@ class BusIdentity:
     def beacons(self) -> Mapping[str, str]:
         """The tips of the runners' beacons, by ref, as the listing that found the record showed them."""
         return self._beacons
+
+    def list_beside(self, prefixes: Sequence[str]) -> None:
+        """Let the listing that finds the record show these refs too: whoever asks for them next spares a call."""
+        self._beside = frozenset(prefixes)
+
+    def listed_beside(self, prefixes: Sequence[str]) -> Mapping[str, str] | None:
+        """Return the refs that the listing showed beside the record, once; None where it was not asked for them all."""
+        if not self._beside.issuperset(prefixes):
+            return None
+        listed, self._listed_beside = self._listed_beside, None
+        if listed is None:
+            return None
+        return {ref: oid for ref, oid in listed.items() if ref.startswith(tuple(prefixes))}
 
     def use_root(self, judge: JudgeRoot) -> None:
         """Go by the record of the root that this function accepts, from now on."""
@@ -154,7 +169,8 @@ class BusIdentity:
     def _find(self) -> tuple[str | None, BusRecord]:
         records, roots = ([name(one) for one in self._prefixes] for name in (names.bus_ref, names.root_ref))
         beacons = tuple(names.beacon_ref(one, "") for one in self._prefixes)
-        listed = self._store.list([*records, *roots, *beacons]).refs
+        listed = self._store.list([*records, *roots, *beacons, *sorted(self._beside)]).refs
+        self._listed_beside = listed if self._beside else None
         tips = {ref: listed[ref] for ref in records if ref in listed}
         self._root_tip = next((listed[ref] for ref in sorted(roots) if ref in listed), None)
         self._beacons = {ref: oid for ref, oid in listed.items() if ref.startswith(beacons)}

@@ -46,6 +46,13 @@ class RequesterBus(SharedBus, Protocol):
         """
         ...
 
+    def foresee(self, run_id: str, ref: str) -> None:
+        """Let the call that finds the bus record list a run too that was sent from here and is looked at next.
+
+        A hint, of use only before anything else was asked.
+        """
+        ...
+
     def remember(self, run_id: str, ref: str) -> None:
         """Note the request branch of a run, so that it is listed by its exact names, also on a full bus."""
         ...

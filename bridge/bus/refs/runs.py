@@ -5,7 +5,7 @@ Reads no claim itself, and knows nothing about results or logs beyond where they
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -30,10 +30,17 @@ class Runs:
         store: the remote.
         requests: its request branches.
         quarantine: the objects that are not fetched again.
+        listed: returns the refs that an earlier call listed for these prefixes and nobody took; None lists them.
     """
 
-    def __init__(self, store: RefStore, requests: Requests, quarantine: Quarantine) -> None:
-        self._store, self._requests, self._quarantine = store, requests, quarantine
+    def __init__(
+        self,
+        store: RefStore,
+        requests: Requests,
+        quarantine: Quarantine,
+        listed: Callable[[Sequence[str]], Mapping[str, str] | None],
+    ) -> None:
+        self._store, self._requests, self._quarantine, self._listed = store, requests, quarantine, listed
         self._request_refs: dict[str, str] = {}
         self._seen: dict[str, Mapping[str, str]] = {}
 
@@ -117,7 +124,9 @@ class Runs:
         seen = self._seen.get(run_id, {}) if with_log else {}
         bring = [ref for ref, use in own.items() if ref in seen and self._quarantine.allows(use, seen[ref])]
         asked = [*(ref for ref in own if ref not in bring), *branches]
-        listed = self._store.list(asked, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
+        listed = None if bring else self._listed(asked)
+        if listed is None:
+            listed = self._store.list(asked, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
         refs = {ref: oid for ref, oid in listed.items() if run_id in ref}
         if with_log:
             self._seen[run_id] = refs
@@ -135,3 +144,9 @@ class Runs:
         if len(found) == 1:
             self._request_refs.setdefault(run_id, found[0].ref)
         return found[0] if found else None
+
+
+def prefixes_of(run_id: str, ref: str) -> list[str]:
+    """Return the refs of a run whose request branch is known, on a bus whose prefix is not."""
+    own = [name(one, run_id) for one in names.PREFIXES for name in (names.claim_ref, names.log_ref)]
+    return [*own, ref, names.cancel_prefix(ref)]

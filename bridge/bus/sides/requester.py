@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.bus.refs import names
+from bridge.bus.refs.runs import prefixes_of
 from bridge.bus.sides.shared import SharedRefBus
 from bridge.bus.views import (
     LogChunk,
@@ -54,6 +55,10 @@ class RequesterRefBus(SharedRefBus):
     def remember(self, run_id: str, ref: str) -> None:
         """Note the request branch of a run that was sent from here; see the interface."""
         self._runs.remember(run_id, ref)
+
+    def foresee(self, run_id: str, ref: str) -> None:
+        """Let the call that finds the bus record list this run too; see the interface."""
+        self._identity.list_beside(prefixes_of(run_id, ref))
 
     def view(self, run_id: str, *, with_log: bool = False) -> RunView:
         """Return what is known of a run; see the interface."""

@@ -74,7 +74,7 @@ class SharedRefBus:
         self._quarantine = quarantine or Quarantine(None, clock)
         self._identity = BusIdentity(store, expect_id, prefix)
         self._requests = Requests(store, self._quarantine)
-        self._runs = Runs(store, self._requests, self._quarantine)
+        self._runs = Runs(store, self._requests, self._quarantine, self._identity.listed_beside)
         self._results = Results(store)
         self._seals = BusSeals(self.identity)
         self._done: set[str] = set()

@@ -73,14 +73,20 @@ class Invocation:
 
         return settings_of_run(found, run)
 
-    def open(self, settings: ClientSettings) -> BusSession:
-        """Open the bus of some settings, its identity checked."""
-        opener = self.opener
-        if opener is None:
-            from bridge.client.connection.opening import open_session
+    def open(self, settings: ClientSettings, run: str | None = None) -> BusSession:
+        """Open the bus of some settings, its identity checked.
 
-            opener = open_session
-        session = opener(settings, self.clock)
+        Args:
+            settings: where the command works.
+            run: what was typed for the run that is looked at next.
+        """
+        if self.opener is not None:
+            session = self.opener(settings, self.clock)
+        else:
+            from bridge.client.connection.opening import open_session
+            from bridge.client.connection.run_bus import sent_from
+
+            session = open_session(settings, self.clock, sent_from(settings, run))
         self.opened.append(session)
         return session
 
@@ -139,7 +145,7 @@ class Invocation:
         settings = self.settings(text)
         if quiet and settings != self.settings():
             self.output.note(f"asking the embedded bus on this machine: {settings.bus.where}")
-        session = self.open(settings)
+        session = self.open(settings, text)
         if not quiet:
             self.output.say("bus", session.bus_line())
         return self.find_beside(session, text)

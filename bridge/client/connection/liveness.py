@@ -6,7 +6,7 @@ On a bus that is woken by polling, a runner is live when its beacon is young, or
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -55,9 +55,9 @@ def look(bus: SharedBus, record: BusRecord, now: dt.datetime, *, as_opened: bool
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
 
 
-def spooled_at(bus: SharedBus, record: BusRecord, now: dt.datetime, run_id: str) -> SeenRunner | None:
+def spooled_at(runners: Iterable[SeenRunner], run_id: str) -> SeenRunner | None:
     """Return the runner that says it ended a run and could not deliver its result yet, None when none says so."""
-    return next((one for one in look(bus, record, now) if run_id in one.beacon.spooled), None)
+    return next((one for one in runners if run_id in one.beacon.spooled), None)
 
 
 def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | None:
@@ -136,9 +136,10 @@ def _went_on(beacon: Beacon, numbers: dict[str, int]) -> bool:
     return beacon.sequence > numbers.get(beacon.runner, -1)
 
 
-def waiting_because(bus: SharedBus, record: BusRecord, clock: Clock, preset: str, selector: RunnerSelector) -> str:
-    """Return why a queued request is still waiting, in a few words."""
-    runners = look(bus, record, clock.now())
+def waiting_because(
+    runners: list[SeenRunner], bus: SharedBus, record: BusRecord, preset: str, selector: RunnerSelector
+) -> str:
+    """Return why a queued request is still waiting, in a few words, by the runners that were seen on its bus."""
     found = _willing(runners, preset, selector)
     if found is None:
         return _nobody(runners, doubts(bus), preset, selector) if record.wake == "poll" else "no runner has looked yet"

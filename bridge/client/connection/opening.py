@@ -9,14 +9,19 @@ from dataclasses import replace
 
 from bridge.client.clone import git_door as gitdoor
 from bridge.client.clone.config import BusChoice, ClientSettings
-from bridge.client.clone.store import Store
+from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.session import BusSession, bus_state, identify
 from bridge.errors import RemoteError, UsageError
 from bridge.system.clock import Clock
 
 
-def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
+def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = None) -> BusSession:
     """Return a session on the configured bus; the embedded one is made when it is not there yet.
+
+    Args:
+        settings: the clone and its configuration.
+        clock: for all that is timed.
+        sent: the run that is looked at next, where this clone sent it: one call then lists both bus and run.
 
     Raises:
         BusMissingError: the remote carries no bus.
@@ -38,6 +43,8 @@ def open_session(settings: ClientSettings, clock: Clock) -> BusSession:
     repository = settings.repository.top if settings.repository is not None else None
     folder = bus_state(settings, route)
     bus = open_requester_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
+    if sent is not None:
+        bus.foresee(sent.id, sent.ref)
     roots = RootReader(settings)
     bus.use_root(roots.judge)
     opened_s = clock.steady_s()

@@ -255,7 +255,8 @@ class Follower:
         return self._spooled()
 
     def _spooled(self) -> bool:
-        return spooled_at(self.session.bus, self.session.record, self.session.clock.now(), self.run_id) is not None
+        runners = look(self.session.bus, self.session.record, self.session.clock.now())
+        return spooled_at(runners, self.run_id) is not None
 
     def _is_lost(self) -> bool:
         """Whether the claim's lease has passed and no runner is left that would end the run."""

@@ -312,7 +312,7 @@ class Run:
             return "waiting for a runner", []
         from bridge.client.connection.liveness import ignored_claims, waiting_because
 
-        why = waiting_because(session.bus, session.record, session.clock, request.preset, request.runner)
+        why = waiting_because(session.runners(), session.bus, session.record, request.preset, request.runner)
         return clean_line(why), [clean_line(line) for line in ignored_claims(session.bus, self.id)]
 
     def waiting_text(self) -> str:

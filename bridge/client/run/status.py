@@ -253,9 +253,11 @@ def _spooled(session: BusSession, run_id: str, view: RunView, state: RunState, e
     """Return the runner that holds this run's result in its spool; asked only where that can be."""
     if end in {"pending", "expired"} or not (state is RunState.CLAIMED or may_be_over(view, state)):
         return None
-    from bridge.client.connection.liveness import spooled_at
+    from bridge.client.connection.liveness import look, spooled_at
 
-    seen = spooled_at(session.bus, session.record, session.clock.now(), run_id)
+    # A look goes by the listing that opened the bus, what follows a wait by one of its own.
+    runners = session.runners() if end is None else look(session.bus, session.record, session.clock.now())
+    seen = spooled_at(runners, run_id)
     return None if seen is None else seen.beacon.runner
 
 

@@ -265,14 +265,52 @@ NEVER = {
 }  # fmt: skip
 
 
-def loaded(place, *words):
-    """Return the modules that a command of a process of its own had loaded at its end."""
+@dataclass
+class Cost:
+    """What a command of a process of its own loaded and which git it started."""
+
+    modules: set[str]
+    calls: list[str]
+
+
+def cost(place, *words):
+    """Run a command in a process of its own, with a git on its path that writes down how it is called."""
+    log, folder = place.root / "calls.txt", place.root / "bin"
+    folder.mkdir(exist_ok=True)
+    counting = folder / "git"
+    counting.write_text(f'#!/bin/sh\necho "$*" >> {log}\nexec {shutil.which("git")} "$@"\n')
+    counting.chmod(0o755)
+    log.write_text("")
     own = {"KAKEYA_DATA_DIR": str(place.root / "data"), "KAKEYA_CONFIG_DIR": str(place.root / "config")}
+    path = f"{folder}:{place.clone.env['PATH']}"
     ran = subprocess.run(
         [sys.executable, "-c", COUNTED, *words, "--bus", "origin"],
-        cwd=place.clone.top, env=place.clone.env | own, capture_output=True, text=True, timeout=120, check=True,
+        cwd=place.clone.top, env=place.clone.env | own | {"PATH": path}, capture_output=True, text=True, timeout=120,
+        check=True,
     )  # fmt: skip
-    return set(ran.stderr.splitlines()[-1].split())
+    return Cost(set(ran.stderr.splitlines()[-1].split()), log.read_text().splitlines())
+
+
+def loaded(place, *words):
+    """Return the modules that a command had loaded at its end."""
+    return cost(place, *words).modules
+
+
+def test_a_look_at_one_run_asks_git_as_seldom_as_it_can(place):
+    """One call reads the clone's configuration, one lists bus, runners and run; each thing that is new is fetched."""
+    sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
+    queued = cost(place, "status", sent).calls
+    place.host.claim(sent)
+    place.host.start(sent)
+    place.run("status", sent, "--bus", "origin")
+    running = cost(place, "status", sent).calls
+    place.host.finish(sent)
+    place.run("fetch", sent, "--bus", "origin")
+    stored = cost(place, "status", sent).calls
+    for calls in (queued, running):
+        assert len(calls) <= 3, calls
+        assert sum("refs/kakeya/claim" in call for call in calls) == 1, calls
+    assert stored == []
 
 
 def test_a_look_at_runs_loads_what_it_shows_and_no_more(place):
