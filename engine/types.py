@@ -20,6 +20,8 @@ Features = Any
 """Hidden states of the captured layers on the device, ``[rows, captured layers * hidden size]``."""
 
 
+FLOAT8, FLOAT8_MOST, FLOAT8_SCALE_BYTES = "float8_e4m3", 448.0, 4
+"""Features in a byte a number: each row's own float32 scale, then its numbers as multiples of it, at most that many."""
 Proposal = tuple[Sequence[int], Sequence[float]]
 """What a token may be drawn from, on the host: ids, each once, and their probabilities, which sum to 1."""
 

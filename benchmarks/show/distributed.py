@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.show.line import Line
 from benchmarks.studies import remote_faults
+from benchmarks.studies.remote_identity import NAMESPACES
 from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
 from benchmarks.studies.remote_sweep import FORCED, LATER_MS, PLAIN, PLANNED, TARGETS_MS, TRIPS_MS
 from benchmarks.studies.report import FOLDER, report_of
@@ -39,7 +40,30 @@ def identity(folder: Path = FOLDER) -> str | None:
         said.append(f"{length}, {way}: drafts id by id {ids} of {len(rows)}, output {output} of {len(rows)}")
     if halved:
         same = [one for rows in halved.values() for one in rows.values()]
-        said.append(f"bf16 rows: output {sum(same)} of {len(same)}")
+        said.append(f"rows in fewer bits: output {sum(same)} of {len(same)}")
+    return "; ".join(said) or None
+
+
+def fewer_bits(folder: Path = FOLDER) -> str | None:
+    """Return by format of rows how many drafted tokens were accepted and bytes sent, of those with rows as they are."""
+    found: dict[str, dict[tuple[str, int], dict]] = defaultdict(dict)
+    for entry in report_of("distributed", "remote-identity", folder).entries():
+        length = entry["case"].split(",")[0]
+        for row in entry["rows"] if "by id" in entry["case"] else ():
+            if row["way"] != NAMESPACES:
+                found[row["rows"]][length, row["prompt"]] = row
+    exact, said = found.pop("exact", {}), []
+    for rows, taken in sorted(found.items()):
+        both = sorted(taken.keys() & exact.keys())
+        here, there = ([kind[key] for key in both] for kind in (exact, taken))
+        sent, whole = (sum(row["sent"]["rows"] for row in kind) for kind in (there, here))
+        accepted, before = (sum(row["accepted"] for row in kind) for kind in (there, here))
+        steps = [sum(row["steps"] for row in kind) for kind in (there, here)]
+        if before and whole:
+            said.append(
+                f"{rows}: {accepted} of {before} tokens accepted on {len(both)} prompts, {steps[0]} steps for "
+                f"{steps[1]}, {100 * sent / whole:.0f} % of the bytes"
+            )
     return "; ".join(said) or None
 
 
@@ -82,7 +106,7 @@ def never_slower() -> str | None:
 
 def bytes_a_step() -> str | None:
     """Return the bytes of each kind of message by draft, over the short prompts of the identity study."""
-    sent: dict[str, dict[str, float]] = {"exact": defaultdict(float), "bfloat16": defaultdict(float)}
+    sent: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     asks: dict[str, int] = defaultdict(int)
     for entry in report_of("distributed", "remote-identity").entries():
         for row in entry["rows"] if entry["case"].startswith("short") else ():
@@ -194,6 +218,7 @@ LINES = (
         "always 150 ms late on a 10 ms target: ≥ 0.98x at every depth, on a virtual clock",
         "pytest tests/unit/engine/decoding/test_late_drafter.py",
     ),
+    Line("what rows in fewer bits cost in accepted tokens, measured", STUDIES, fewer_bits),
     Line("bytes a step printed by kind", "kakeya-engine distributed bench", bytes_a_step),
     Line(
         "small ask on an open stream ≤ 200 µs p50 above the draft; ≥ 4 MiB at ≥ 40 % of TCP in the same run",

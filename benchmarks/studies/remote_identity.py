@@ -25,9 +25,9 @@ from engine.tokenizer import Tokenizer
 
 PAIR, PART, PARTS, SHORT_TOKENS, LONG_TOKENS, LONG_PROMPT = "kakeya-tiny-gemma4", 4, 15, 64, 48, 1100
 LENGTHS = ("short", "long")
-LOOPBACK, NAMESPACES = "loopback", "namespaces"
-ROWS = {LOOPBACK: ("exact", "bfloat16"), NAMESPACES: ("exact",)}
-"""What is sent each way: rows as they are, and halved."""
+LOOPBACK, NAMESPACES, EIGHT_BITS = "loopback", "namespaces", "loopback in 8 bits"
+ROWS = {LOOPBACK: ("exact", "bfloat16"), NAMESPACES: ("exact",), EIGHT_BITS: ("float8_e4m3",)}
+"""What is sent each way: rows as they are, halved, and in a byte a number."""
 DEPTH = FixedDepth(3, waits=True)
 
 
@@ -36,7 +36,9 @@ def cases() -> Sequence[str]:
 
     Older entries, ``short, part 0`` and so on, compared positions and lengths of drafts without their ids.
     """
-    return [f"{length}, {way}, by id, part {part}" for part in range(PARTS) for length in LENGTHS for way in ROWS]
+    parts = [(length, part) for part in range(PARTS) for length in LENGTHS]
+    ways = ((LOOPBACK, NAMESPACES), (EIGHT_BITS,))
+    return [f"{length}, {way}, by id, part {part}" for each in ways for length, part in parts for way in each]
 
 
 @cache
@@ -54,7 +56,7 @@ def _prompts() -> list[tuple[int, ...]]:
 def _remote(way: str) -> dict[str, Any]:
     """Return the drafter elsewhere for each kind of rows; one server a way, for as long as the study runs."""
     engine = _engine()
-    server = DrafterProcess(["--target", PAIR]) if way == LOOPBACK else FarDrafter(["--target", PAIR])
+    server = FarDrafter(["--target", PAIR]) if way == NAMESPACES else DrafterProcess(["--target", PAIR])
     atexit.register(server.close)
     channel = DrafterChannel(server.address, DFLASH)
     atexit.register(channel.close)

@@ -14,16 +14,24 @@ from typing import Any
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.errors import ModelMismatchError
-from engine.types import DrafterInfo, TargetInfo
+from engine.types import FLOAT8, FLOAT8_SCALE_BYTES, DrafterInfo, TargetInfo
 
 PROTOCOL = 1
 FORMATS: dict[str, pb.RowFormat] = {
     "float32": pb.ROW_FORMAT_FLOAT32,
     "bfloat16": pb.ROW_FORMAT_BFLOAT16,
     "float16": pb.ROW_FORMAT_FLOAT16,
+    FLOAT8: pb.ROW_FORMAT_FLOAT8_E4M3,
 }
 """Formats of rows by the name of their dtype."""
-ITEM_BYTES: dict[pb.RowFormat, int] = {pb.ROW_FORMAT_FLOAT32: 4, pb.ROW_FORMAT_BFLOAT16: 2, pb.ROW_FORMAT_FLOAT16: 2}
+_ITEM_BYTES = {pb.ROW_FORMAT_FLOAT32: 4, pb.ROW_FORMAT_BFLOAT16: 2, pb.ROW_FORMAT_FLOAT16: 2}
+
+
+def row_bytes(row_format: pb.RowFormat, width: int) -> int:
+    """Return how many bytes a row of so many numbers takes."""
+    if row_format == pb.ROW_FORMAT_FLOAT8_E4M3:
+        return FLOAT8_SCALE_BYTES + width
+    return width * _ITEM_BYTES[row_format]
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator
 
-from engine.distributed.compatibility import ITEM_BYTES
+from engine.distributed.compatibility import row_bytes
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.errors import SessionError
 
@@ -52,7 +52,7 @@ class Assembly:
             raise SessionError(
                 INVALID, f"{head.rows} rows of {head.width} numbers; expected {tokens} of {width}: one for each token"
             )
-        size = tokens * width * ITEM_BYTES[row_format]
+        size = tokens * row_bytes(row_format, width)
         if head.total_bytes != size:
             raise SessionError(INVALID, f"rows of {head.total_bytes} bytes; {tokens} of {width} numbers take {size}")
         if size > most_bytes:

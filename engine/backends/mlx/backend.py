@@ -21,7 +21,7 @@ from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.models.config import completed, settle_windows
 from engine.backends.mlx.native import MlxNative
-from engine.backends.mlx.rows import packed_features, unpacked_features
+from engine.backends.mlx.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
@@ -31,7 +31,7 @@ from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
-from engine.types import BlasInfo, Features, Forward, Ids, Proposal, Rows, TargetInfo
+from engine.types import FLOAT8, BlasInfo, Features, Forward, Ids, Proposal, Rows, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -153,11 +153,11 @@ class MlxBackend:
 
     def packed(self, features: Features, dtype: str) -> bytes:
         """Return the bits of features in a dtype."""
-        return packed_features(features, _dtype(dtype))
+        return packed_float8(features) if dtype == FLOAT8 else packed_features(features, _dtype(dtype))
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits."""
-        return unpacked_features(data, shape, _dtype(dtype))
+        return unpacked_float8(data, shape) if dtype == FLOAT8 else unpacked_features(data, shape, _dtype(dtype))
 
     def proposals(self, probs: Rows, most: int) -> list[Proposal]:
         """Return for each row what can be drawn from it."""

@@ -14,6 +14,7 @@ import numpy as np
 from engine.backends.lattices import Arithmetic
 from engine.backends.mlx.page_index import INDEXES
 from engine.backends.rows import ASKING_ROWS, CODES_PER_BYTE, Library, Rows
+from engine.types import FLOAT8_MOST, FLOAT8_SCALE_BYTES
 
 
 class Affine:
@@ -97,6 +98,21 @@ def packed_features(features_NF: mx.array, dtype: mx.Dtype) -> bytes:
 def unpacked_features(data: bytearray, shape: tuple[int, int], dtype: mx.Dtype) -> mx.array:
     """Return features of such bits."""
     return mx.array(np.frombuffer(data, np.uint8)).view(dtype).reshape(shape)
+
+
+def packed_float8(features_NF: mx.array) -> bytes:
+    """Return each row's scale and its numbers in a byte each."""
+    wide_NF = features_NF.astype(mx.float32)
+    scale_N1 = mx.max(mx.abs(wide_NF), axis=-1, keepdims=True) / FLOAT8_MOST
+    scale_N1 = mx.where(scale_N1 > 0, scale_N1, 1.0)
+    return np.asarray(mx.concatenate([scale_N1.view(mx.uint8), mx.to_fp8(wide_NF / scale_N1)], axis=-1)).tobytes()
+
+
+def unpacked_float8(data: bytearray, shape: tuple[int, int]) -> mx.array:
+    """Return float32 features of such rows."""
+    rows = mx.array(np.frombuffer(data, np.uint8)).reshape(shape[0], FLOAT8_SCALE_BYTES + shape[1])
+    scale_N1 = mx.contiguous(rows[:, :FLOAT8_SCALE_BYTES]).view(mx.float32)
+    return mx.from_fp8(rows[:, FLOAT8_SCALE_BYTES:], mx.float32) * scale_N1
 
 
 def _unified(array: mx.array) -> bool:

@@ -21,7 +21,7 @@ from engine.backends.torch.dflash.lender import LendingTarget, TorchLender, read
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.native import TorchNative
-from engine.backends.torch.rows import packed_features, unpacked_features
+from engine.backends.torch.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
@@ -32,7 +32,7 @@ from engine.structure.decoder import Structure, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
-from engine.types import BlasInfo, Features, Forward, Ids, Proposal, Rows, TargetInfo
+from engine.types import FLOAT8, BlasInfo, Features, Forward, Ids, Proposal, Rows, TargetInfo
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
@@ -178,10 +178,12 @@ class TorchBackend:
 
     def packed(self, features: Features, dtype: str) -> bytes:
         """Return the bits of features in a dtype."""
-        return packed_features(features, getattr(torch, dtype))
+        return packed_float8(features) if dtype == FLOAT8 else packed_features(features, getattr(torch, dtype))
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits on the device."""
+        if dtype == FLOAT8:
+            return unpacked_float8(data, shape, self._device)
         return unpacked_features(data, shape, getattr(torch, dtype), self._device)
 
     def greedy(self, target: TorchTarget) -> GreedyAccept:

@@ -14,6 +14,7 @@ import torch
 from engine.backends.lattices import Arithmetic
 from engine.backends.rows import ASKING_ROWS, CODES_PER_BYTE, Library, Rows
 from engine.backends.torch.page_index import INDEXES
+from engine.types import FLOAT8_MOST, FLOAT8_SCALE_BYTES
 
 
 class Affine:
@@ -97,6 +98,23 @@ def unpacked_features(
 ) -> torch.Tensor:
     """Return features of such bits."""
     return torch.frombuffer(data, dtype=torch.uint8).view(dtype).view(shape).to(device)
+
+
+def packed_float8(features_NF: torch.Tensor) -> bytes:
+    """Return each row's scale and its numbers in a byte each."""
+    wide_NF = features_NF.float()
+    scale_N1 = wide_NF.abs().amax(dim=-1, keepdim=True) / FLOAT8_MOST
+    scale_N1 = torch.where(scale_N1 > 0, scale_N1, 1.0)
+    codes = (wide_NF / scale_N1).to(torch.float8_e4m3fn)
+    parts = [part.contiguous().view(torch.uint8) for part in (scale_N1, codes)]
+    return bytes(torch.cat(parts, dim=-1).cpu().numpy().tobytes())
+
+
+def unpacked_float8(data: bytearray, shape: tuple[int, int], device: torch.device) -> torch.Tensor:
+    """Return float32 features of such rows."""
+    rows = torch.frombuffer(data, dtype=torch.uint8).view(shape[0], FLOAT8_SCALE_BYTES + shape[1]).to(device)
+    scale_N1 = rows[:, :FLOAT8_SCALE_BYTES].contiguous().view(torch.float32)
+    return rows[:, FLOAT8_SCALE_BYTES:].contiguous().view(torch.float8_e4m3fn).float() * scale_N1
 
 
 def _unified(tensor: torch.Tensor) -> bool:

@@ -59,7 +59,9 @@ def parser() -> argparse.ArgumentParser:
     )
     built.add_argument("--sessions", type=positive, default=MOST_SESSIONS, help="serve: at most (default: %(default)s)")
     built.add_argument("--until-eof", action="store_true", help="serve: also end when standard input does")
-    built.add_argument("--rows", default="exact", help="dtype of the rows sent: exact, bfloat16 (default: %(default)s)")
+    built.add_argument(
+        "--rows", default="exact", help="dtype of the rows sent: exact, bfloat16, float8_e4m3 (default: %(default)s)"
+    )
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -117,3 +118,23 @@ def test_both_say_how_far_a_token_is_from_the_best(pairs: Any, backends: dict[st
     assert np.allclose(*gaps, atol=1e-3)
     assert min(gaps[0]) >= 0.0
     assert aparts == [0.0, 0.0]
+
+
+def test_both_write_and_read_the_same_8_bit_rows(backends: dict[str, Any]) -> None:
+    chooser = random.Random(0)
+    scales = (0.0, 1e-30, 1e-3, 1.0, 700.0, 1e30)
+    numbers = [[chooser.gauss(0.0, 1.0) * scale for _ in range(64)] for scale in scales]
+    data = bytearray(struct.pack(f"<{64 * len(scales)}f", *[one for row in numbers for one in row]))
+    written = {}
+    for name, backend in backends.items():
+        rows = backend.unpacked(bytearray(data), (len(scales), 64), "float32")
+        written[name] = backend.packed(rows, "float8_e4m3")
+        assert len(written[name]) == len(scales) * (4 + 64)
+    assert written["mlx"] == written["torch"]
+    for backend in backends.values():
+        read = backend.unpacked(bytearray(written["mlx"]), (len(scales), 64), "float8_e4m3").tolist()
+        for row, found in zip(numbers, read, strict=True):
+            largest = max(map(abs, row))
+            assert all(
+                abs(one - other) <= max(abs(one) / 15, largest / 2**16) for one, other in zip(row, found, strict=True)
+            )

@@ -58,7 +58,24 @@ def test_what_was_compared_by_id_is_counted_by_length_and_way(tmp_path: Path) ->
     report.append({"case": "long, namespaces, by id, part 0", "rows": [row | {"prompt": 0, "way": "namespaces"}]})
     assert show.identity(tmp_path) == (
         "long, namespaces: drafts id by id 1 of 1, output 1 of 1; short, loopback: drafts id by id 1 of 2, output 2 of "
-        "2; bf16 rows: output 1 of 1"
+        "2; rows in fewer bits: output 1 of 1"
+    )
+
+
+def test_rows_in_fewer_bits_are_compared_with_those_of_the_same_prompts(tmp_path: Path) -> None:
+    assert show.fewer_bits(tmp_path) is None
+    report = report_of("distributed", "remote-identity", tmp_path)
+    row = {"same_output": True, "way": "loopback", "steps": 20}
+    exact = [
+        row | {"prompt": number, "rows": "exact", "accepted": 40, "sent": {"rows": 4000}, "same_ids": True}
+        for number in range(3)
+    ]
+    report.append({"case": "short, loopback, by id, part 0", "rows": exact})
+    other = {"rows": "float8_e4m3", "accepted": 30, "sent": {"rows": 1000}, "steps": 25, "way": "loopback in 8 bits"}
+    eight = [row | other | {"prompt": number} for number in range(2)]
+    report.append({"case": "short, loopback in 8 bits, by id, part 0", "rows": eight})
+    assert show.fewer_bits(tmp_path) == (
+        "float8_e4m3: 60 of 80 tokens accepted on 2 prompts, 50 steps for 40, 25 % of the bytes"
     )
 
 
@@ -67,5 +84,5 @@ def test_without_root_a_case_of_namespaces_says_so_and_stays_open(monkeypatch: p
     with pytest.raises(RuntimeError, match="needs root: run the study as root, or leave these cases open"):
         namespaces.FarDrafter([])
     ways = [case.split(", ")[1] for case in remote_identity.cases()]
-    assert ways.count("namespaces") == ways.count("loopback") == 2 * remote_identity.PARTS
+    assert [ways.count(way) for way in remote_identity.ROWS] == [2 * remote_identity.PARTS] * 3
     assert remote_identity.PART * remote_identity.PARTS >= 60

@@ -13,10 +13,12 @@ class RowFormat(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     ROW_FORMAT_FLOAT32: _ClassVar[RowFormat]
     ROW_FORMAT_BFLOAT16: _ClassVar[RowFormat]
     ROW_FORMAT_FLOAT16: _ClassVar[RowFormat]
+    ROW_FORMAT_FLOAT8_E4M3: _ClassVar[RowFormat]
 ROW_FORMAT_UNSPECIFIED: RowFormat
 ROW_FORMAT_FLOAT32: RowFormat
 ROW_FORMAT_BFLOAT16: RowFormat
 ROW_FORMAT_FLOAT16: RowFormat
+ROW_FORMAT_FLOAT8_E4M3: RowFormat
 
 class DescribeProposerRequest(_message.Message):
     __slots__ = ()
