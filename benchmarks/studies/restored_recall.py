@@ -21,6 +21,7 @@ from engine.checkpoint import ASSETS
 from engine.loading import load_backend
 from engine.restoration.episodes import Episode, Episodes
 from engine.restoration.restorers import LayerInputs, full_layers
+from engine.restoration.settings import KL, LOSSES
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import read_tokenizer
 from engine.training.corpus import read_corpus, word_pool
@@ -44,8 +45,19 @@ def cases() -> Sequence[str]:
     fitted += [f"{BOUNDED}+ftheta64, drafter_rows, seed {seed}" for seed in SEEDS]
     fitted += [f"{BOUNDED}+exact5+ftheta32, context, seed {seed}" for seed in SEEDS]
     fitted += [mixed(alpha) for alpha in ALPHAS]
-    fitted += [f"{BOUNDED}+ftheta32, context, {STEPS} steps, seed {seed}" for seed in SEEDS]
+    fitted += [trained(seed, loss) for loss in LOSSES for seed in SEEDS]
     return [*UNFITTED, SHIPPED, FROM_NATIVE, *fitted]
+
+
+def trained(seed: int, loss: str = KL) -> str:
+    """Return the case of rank 32 that is trained further by a loss."""
+    return f"{BOUNDED}+ftheta32, context, {STEPS} steps{'' if loss == KL else f' of {loss}'}, seed {seed}"
+
+
+def further(how: str) -> tuple[int, str]:
+    """Return how many steps a case trains for, and by which loss."""
+    steps, _, loss = how.partition(" steps")
+    return (int(steps), loss.removeprefix(" of ") or KL) if " steps" in how else (0, KL)
 
 
 def mixed(alpha: float) -> str:
@@ -64,7 +76,7 @@ def run(case: str) -> list[Row]:
     elif layout.rank is not None:
         how, _, seed = rest.rpartition(", seed ")
         name, _, more = how.partition(", ")
-        restorer, errors = _fitted(_collected(name, int(seed)).of_rank(layout.rank), STEPS if "steps" in more else 0)
+        restorer, errors = _fitted(_collected(name, int(seed)).of_rank(layout.rank), *further(more))
         if more.startswith("alpha "):
             restorer = _Mixed(restorer, _inputs(), float(more.removeprefix("alpha ")))
     prefilled = _natively if case == FROM_NATIVE else _bounded
@@ -187,13 +199,13 @@ def _collected(name: str, seed: int) -> Any:
     return fit
 
 
-def _fitted(fit: Any, steps: int) -> tuple[Any, dict[str, float]]:
-    """Return an f_theta as its file loads, trained end to end for so many steps, and its held-out errors."""
+def _fitted(fit: Any, steps: int, loss: str) -> tuple[Any, dict[str, float]]:
+    """Return an f_theta as its file loads, trained by a loss for so many steps, and its held-out errors."""
     from engine.restoration.training import write_restoration  # noqa: PLC0415 (imports torch, the registry does not)
 
     tensors, errors = fit.solve()
     if steps:
-        tensors, errors = fit.distilled(tensors, steps)
+        tensors, errors = fit.distilled(tensors, steps, loss=loss)
     with tempfile.TemporaryDirectory() as folder:
         write_restoration(Path(folder), fit, tensors, errors, "study")
         restorer = _loaded(Path(folder))
