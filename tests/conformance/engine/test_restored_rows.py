@@ -223,6 +223,28 @@ def test_memory_grows_by_the_latents_alone_and_an_exact_layer_is_kept(loaded: Lo
     assert held[str(exact), 450] > held[str(exact), 120]
 
 
+@pytest.mark.parametrize("rest", ["", "+stream", "+pages8x3/recent", f"+ftheta{RANK}"])
+def test_every_row_is_kept_on_the_layers_a_layout_names_and_on_no_other(loaded: Loaded, rest: str) -> None:
+    target, restorer, held = loaded.targets["qwen3"], loaded.restorer("qwen3"), []
+    layout = CacheLayout.parse(f"sink2+window16+exact5{rest}")
+    for length in (160, 480):
+        sequence = target.open((), layout, restorer if layout.rank else None)
+        for _ in sequence.prefill(prompt_of(length), 64):
+            pass
+        list(sequence.decode_ahead(7, 2))
+        caches = getattr(sequence.caches, "layers", sequence.caches)
+        held.append([sum(buffer.nbytes for buffer in cache.buffers()) for cache in caches])
+        sequence.close()
+    widths = full_widths(target.family)
+    for layer, (short, long) in enumerate(zip(*held, strict=True)):
+        if layer in layout.exact:
+            row = 4 * (widths[layer].keys + widths[layer].values)
+            assert short >= 160 * row
+            assert long >= 480 * row
+        else:
+            assert short == long < 160 * 4 * (widths[layer].keys + widths[layer].values)
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
