@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from importlib.metadata import version
@@ -38,6 +39,8 @@ from engine.verification.sampled import SamplingAccept
 DTYPES = ("float32", "bfloat16", "float16")
 MESSAGE_CHARACTERS = 400
 """How much is shown of what mlx-lm says: it lists every tensor of a model, one a line."""
+TEMPORARY_FOLDERS = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
+"""The variables that C++ reads, the first that is set, for the folder of temporary files."""
 LENT = frozenset({"embed_tokens", "lm_head"})
 """Of the names of a target's tensors: what a DFlash drafter borrows."""
 
@@ -51,12 +54,13 @@ class MlxBackend:
         """Choose the dtype of the weights, None or ``auto`` for what the folder holds.
 
         Raises:
-            UsageError: If there is no such dtype.
+            UsageError: If there is no such dtype, or no folder for temporary files.
         """
         self._dtype = None if dtype in {None, "auto"} else _dtype(str(dtype))
         self._wired = wired or WiredWeights()
         self.clock = MlxClock()
         if self.device == "cpu":
+            _check_temporary_folder()
             use_fast_blas()
 
     @property
@@ -236,6 +240,21 @@ def _tensors(folder: Path) -> dict[str, mx.array]:
             raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error
         tensors |= loaded
     return tensors
+
+
+def _check_temporary_folder() -> None:
+    """Check where MLX compiles kernels for a CPU: unlike Python it looks nowhere else when the name is wrong.
+
+    Raises:
+        UsageError: If the environment names a folder for temporary files that is none.
+    """
+    for name in TEMPORARY_FOLDERS:
+        if name in os.environ:
+            if not Path(os.environ[name]).is_dir():
+                raise UsageError(
+                    f"{name} is {os.environ[name]!r}, which is no folder; let it name one to write in, or unset it"
+                )
+            return
 
 
 def _dtype(name: str) -> mx.Dtype:

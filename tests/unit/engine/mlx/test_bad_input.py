@@ -211,3 +211,15 @@ def test_a_library_that_cannot_be_imported_is_named(monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(sys.modules, "engine.backends.mlx.backend", None)
     with pytest.raises(BackendMissingError, match=r"mlx backend cannot be imported.*pip install"):
         load_backend("mlx")
+
+
+def test_a_folder_for_temporary_files_that_is_none_is_named(
+    backend: MlxBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if backend.device != "cpu":
+        pytest.skip("MLX compiles into that folder on a CPU alone")
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
+    with pytest.raises(UsageError, match=r"^TMPDIR is '.*absent', which is no folder; let it name one to write in"):
+        MlxBackend()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    MlxBackend()
