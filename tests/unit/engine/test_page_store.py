@@ -124,6 +124,7 @@ def test_nothing_is_left_of_a_process_however_it_ends(tmp_path: Path, what: str,
     if code == -signal.SIGKILL:
         assert process.stdout is not None
         assert said in process.stdout.readline()
+        assert list(tmp_path.iterdir()) == [], "a file with a name could be deleted or read by another process"
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     out, err = process.communicate()
