@@ -14,6 +14,7 @@ MIB: Final = 1024 * KIB
 REQUEST_MAX_BYTES: Final = 64 * KIB
 JSON_MAX_DEPTH: Final = 16
 TEXT_MAX_CHARS: Final = 1024
+QUOTAS_MAX_COUNT: Final = 32  # names whose share of an hour a sign of life tells
 OFFERS_MAX_COUNT: Final = 64  # definitions of a host's own presets in its sign of life
 ANSWER_MAX_CHARS: Final = 16 * 1024  # the one line in which a recompute command answers
 PARAMS_MAX_COUNT: Final = 64

@@ -29,6 +29,8 @@ def summary(document: Document) -> Document:
         found["claims"] = [_claim(one) for one in document["claims"]]
     if document["findings"]:
         found["findings"] = [{key: one[key] for key in ("code", "message", "remedy")} for one in document["findings"]]
+    if document["quotas"]:
+        found["quotas"] = document["quotas"]
     for name in ("request", "where", "attempts", "times_s", "actions", "data"):
         if document.get(name) is not None:
             found[name] = document[name]

@@ -4,10 +4,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from bridge.limits import OFFERS_MAX_COUNT
+from bridge.limits import OFFERS_MAX_COUNT, QUOTAS_MAX_COUNT
 from bridge.records.base import Count, Moment, Name, Record, Seconds, Sha256, Text
 
 SIGNED_REQUESTS: Final = "signed-requests"  # a beacon's word that its owner lists keys that may sign requests
+ANYBODY: Final = "*"  # in a beacon's quotas: every name that asked nothing
 Wake = Literal["poll", "actions", "embedded"]
 
 
@@ -59,6 +60,22 @@ class AcceptedWorkflow(Record):
     refs: tuple[Text, ...]
 
 
+class QuotaUse(Record):
+    """What a name may still ask of a runner within the hour.
+
+    Attributes:
+        principal: ``unsigned`` for all unsigned requests together, ``*`` for every name that asked nothing.
+        per_hour: how many requests the runner takes of it.
+        left: how many of them were left at the beacon's time.
+        next: when the oldest that counts will be an hour old; None where none counts.
+    """
+
+    principal: Text
+    per_hour: Annotated[int, Field(ge=1)]
+    left: Count
+    next: Moment | None = None
+
+
 class Beacon(Record):
     """A runner's sign of life.
 
@@ -74,6 +91,8 @@ class Beacon(Record):
         thermal: ``unknown`` is a value.
         offers: of the presets above, those that are the host's own, whole, as their `Preset`; written only where there
             are any.
+        quotas: what is left of the hour's shares of those who asked within it, of unsigned requests, and of names that
+            asked nothing where the owner gave no name a share of its own; written only where there are any.
     """
 
     schema_version: Literal[1] = 1
@@ -95,7 +114,8 @@ class Beacon(Record):
     thermal: Text
     time: Moment
     offers: Annotated[tuple[dict[str, Any], ...], Field(max_length=OFFERS_MAX_COUNT)] = ()
+    quotas: Annotated[tuple[QuotaUse, ...], Field(max_length=QUOTAS_MAX_COUNT)] = ()
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value or name != "offers"}
+        return {name: value for name, value in serialise(self).items() if value or name not in {"offers", "quotas"}}

@@ -132,6 +132,23 @@ class ActionsPart(Part):
     runners: list[HostRunnerPart] | None
 
 
+class QuotaPart(Part):
+    """What the name that this clone asks as may still ask of one live runner within the hour, as that runner says.
+
+    Attributes:
+        principal: the name; ``unsigned`` stands for all unsigned requests together.
+        left: how many requests were left at the time `as_of`.
+        next: when one more will be; None where none counts yet.
+    """
+
+    principal: str
+    runner: str
+    per_hour: int
+    left: int
+    next: str | None
+    as_of: str
+
+
 class PremisePart(Part):
     """One premise of a claim: whether it holds, who saw it, which rules looked, what took it."""
 
@@ -245,6 +262,7 @@ class Envelope(Part):
     where: WherePart | None = None
     actions: ActionsPart | None = None
     times_s: TimesPart | None = None
+    quotas: list[QuotaPart] = []
     progress: ProgressPart | None = None
     headline: str | None = None
     claims: list[ClaimPart] = []
@@ -276,10 +294,12 @@ def of_error(error: KakeyaError, command: str, bus: BusPart | None = None) -> di
 
 
 def of_data(command: str, data: Any, *, exit_code: int = 0, reason: str = "ok", bus: BusPart | None = None,
-            message: str | None = None, next_argv: list[list[str]] | None = None) -> dict[str, Any]:  # fmt: skip
+            message: str | None = None, next_argv: list[list[str]] | None = None,
+            quotas: list[QuotaPart] | None = None) -> dict[str, Any]:  # fmt: skip
     """Return the document of a command that is not about one run."""
     outcome = Outcome(exit_code=exit_code, reason=reason, message=message)
-    return Envelope(command=command, outcome=outcome, bus=bus, data=data, next=next_argv or []).document()
+    found = Envelope(command=command, outcome=outcome, bus=bus, data=data, next=next_argv or [], quotas=quotas or [])
+    return found.document()
 
 
 def _clean(value: Any) -> Any:

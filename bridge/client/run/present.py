@@ -59,6 +59,7 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         where=WherePart(**vars(place_of(run, status))),
         actions=_actions(status),
         times_s=TimesPart(**vars(times_of(status))),
+        quotas=run.quotas(),
         progress=progress_part(status.progress),
         headline=verdict.headline if verdict is not None else None,
         claims=[]

@@ -30,7 +30,7 @@ from bridge.system.clock import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from bridge.client.connection.session import BusSession
-    from bridge.client.document.envelope import BusPart
+    from bridge.client.document.envelope import BusPart, QuotaPart
     from bridge.client.run.actions import Actions
     from bridge.client.run.follow import LogWish, Progress
 
@@ -85,6 +85,10 @@ class Run:
         choice = self.settings.bus
         bus_id = self.result().manifest.bus_id
         return BusPart(id=bus_id, route=choice.route, source=choice.source, where=choice.where)
+
+    def quotas(self) -> list[QuotaPart]:
+        """Return what may still be asked within the hour; nothing where the store answers."""
+        return [] if self.session is None else self.session.quotas()
 
     @property
     def elapsed_s(self) -> float | None:
@@ -311,8 +315,11 @@ class Run:
         if request is None:
             return "waiting for a runner", []
         from bridge.client.connection.liveness import ignored_claims, waiting_because
+        from bridge.client.connection.quotas import used_up
 
         why = waiting_because(session.runners(), session.bus, session.record, request.preset, request.runner)
+        if (spent := used_up(session)) is not None:
+            why = f"{why}; {spent}"
         return clean_line(why), [clean_line(line) for line in ignored_claims(session.bus, self.id)]
 
     def waiting_text(self) -> str:

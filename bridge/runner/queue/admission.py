@@ -12,12 +12,14 @@ from dataclasses import dataclass
 
 import psutil
 
+from bridge.limits import QUOTAS_MAX_COUNT
 from bridge.presets import Preset
-from bridge.records import Request
+from bridge.records import QuotaUse, Request
+from bridge.records.bus import ANYBODY
 from bridge.request import UNSIGNED
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.state.folder import OpenState
-from bridge.system.clock import Clock
+from bridge.system.clock import Clock, rfc3339
 
 _IDLE_LOAD_SHARE = 0.25
 _HOUR = dt.timedelta(hours=1)
@@ -82,6 +84,27 @@ class Admission:
                 return waiting
         return self._name_wait(principal)
 
+    def quotas(self) -> tuple[QuotaUse, ...]:
+        """Return what is left of the hour's shares, as the beacon tells requesters; nothing where none is bounded.
+
+        A name is told only once it asked: what the owner's policy says of others is not on the bus.
+        """
+        policy = self._rules.policy
+        used = self._state.journal.claimants_since(self._clock.now() - _HOUR)
+        names = [UNSIGNED, *(name for name in reversed(used) if name != UNSIGNED)]
+        own = bool(policy.quotas) or any(one.per_hour is not None for one in policy.names.values())
+        if len(names) < QUOTAS_MAX_COUNT and not own:
+            names.append(ANYBODY)
+        shares = ((name, self._rate(name), used.get(name)) for name in names[:QUOTAS_MAX_COUNT])
+        return tuple(_use(name, rate, so_far) for name, rate, so_far in shares if rate)
+
+    def _rate(self, principal: str) -> int:
+        """Return how many requests of a principal are taken an hour, 0 for no bound."""
+        policy = self._rules.policy
+        if self._rules.embedded:
+            return 0
+        return policy.rate_per_hour if principal == UNSIGNED else policy.quota(principal)
+
     def _name_wait(self, principal: str) -> NotTaken | None:
         """Return whether the rules of a name, or its hour's share, keep it waiting."""
         rules = self._rules.policy.names.get(principal)
@@ -91,9 +114,8 @@ class Admission:
 
     def _rate_wait(self, principal: str) -> NotTaken | None:
         """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""
-        policy = self._rules.policy
-        rate = policy.rate_per_hour if principal == UNSIGNED else policy.quota(principal)
-        if self._rules.embedded or rate == 0:
+        policy, rate = self._rules.policy, self._rate(principal)
+        if rate == 0:
             return None
         recent = self._state.journal.claims_since(self._clock.now() - _HOUR, principal)
         if recent < rate:
@@ -103,6 +125,12 @@ class Admission:
         key = "rate_per_hour" if principal == UNSIGNED else key
         who = "unsigned requests" if principal == UNSIGNED else f"requests of {principal}"
         return NotTaken(f"{recent} {who} in the last hour, the policy allows {rate} ({key})")
+
+
+def _use(name: str, rate: int, used: tuple[int, dt.datetime] | None) -> QuotaUse:
+    count, first = used if used is not None else (0, None)
+    following = None if first is None else rfc3339(first + _HOUR)
+    return QuotaUse(principal=name, per_hour=rate, left=max(0, rate - count), next=following)
 
 
 def condition_wait(conditions: tuple[str, ...], clock: Clock) -> NotTaken | None:

@@ -15,7 +15,7 @@ from bridge.errors import InfrastructureError, PolicyRefusedError
 from bridge.executor.observe import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S, OFFERS_MAX_COUNT
 from bridge.presets import Preset, registry
-from bridge.records import AcceptedWorkflow, Beacon
+from bridge.records import AcceptedWorkflow, Beacon, QuotaUse
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.runner.authorisation.rules import OwnerRules, lacking
 from bridge.runner.connection.link import BusLink
@@ -37,6 +37,7 @@ class BeaconSender:
         folder: the runner's state folder: its disk, its pause and drain files.
         running: returns the ids of runs that are going on.
         spooled: returns the ids of runs whose results have not landed.
+        quotas: returns what is left of the hour's shares.
         stopping: set when the runner was asked to end now.
     """
 
@@ -49,6 +50,7 @@ class BeaconSender:
         *,
         running: Callable[[], tuple[str, ...]],
         spooled: Callable[[], tuple[str, ...]],
+        quotas: Callable[[], tuple[QuotaUse, ...]],
         clock: Clock,
         stopping: threading.Event,
         log: logging.Logger,
@@ -63,6 +65,7 @@ class BeaconSender:
         self._shown = None if newest is None else newest.policy_digest
         self._running = running
         self._spooled = spooled
+        self._quotas = quotas
         self._last_s = float("-inf")
         self._told: tuple[object, ...] | None = None
         self._queue = 0
@@ -158,6 +161,7 @@ class BeaconSender:
             disk_free_bytes=shutil.disk_usage(self._folder.root).free,
             thermal=condition.read().thermal.value,
             time=rfc3339(self._clock.now()),
+            quotas=self._quotas(),
         )
 
     def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:

@@ -94,7 +94,7 @@ class Runner:
         self._rests = Rests(clock, *_REST_S)
         self._beacons = BeaconSender(
             rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
-            clock=clock, stopping=stopping, log=log,
+            quotas=self._admission.quotas, clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._upkeep = Upkeep(link, clock=clock, tasks=tasks, is_ending=self.asked_to_end, log=log)
         self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)

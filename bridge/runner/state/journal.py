@@ -126,6 +126,16 @@ class Journal:
         with self._lock:
             return sum(1 for time, name in self._claimed if time > moment and name == principal)
 
+    def claimants_since(self, moment: dt.datetime) -> dict[str, tuple[int, dt.datetime]]:
+        """Return for each name that was claimed for after a moment how often, and when first; the newest name last."""
+        found: dict[str, tuple[int, dt.datetime]] = {}
+        with self._lock:
+            for time, name in self._claimed:
+                if time > moment:
+                    count, first = found.pop(name, (0, time))
+                    found[name] = (count + 1, first)
+        return found
+
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)

@@ -47,7 +47,8 @@ def ls(call: Invocation) -> int:
     if call.output.json:
         from bridge.client.document.envelope import of_data
 
-        call.output.document(of_data("ls", [row.data() for row in found], bus=session.bus_part()))
+        rows_shown = [row.data() for row in found]
+        call.output.document(of_data("ls", rows_shown, bus=session.bus_part(), quotas=session.quotas()))
     return 0
 
 

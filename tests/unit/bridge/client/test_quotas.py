@@ -1,0 +1,82 @@
+"""What a name may still ask within the hour: in every document about runs, as live runners say it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bridge.client.clone.config import SigningChoice, discover
+from bridge.client.connection.quotas import quotas_of, used_up
+from bridge.mcp.answers import summary
+from bridge.records import QuotaUse
+from bridge.system.clock import rfc3339
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+
+AGENT = "agent@example.org"
+NEXT = "2026-11-20T10:40:00.000Z"
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+@pytest.fixture
+def host(requester):
+    return ScriptedHost(requester.bus, requester.clock)
+
+
+def session_of(requester, principal=None):
+    found = requester.open(discover(requester.folder, requester.surroundings(None, None).environment), requester.clock)
+    signing = None if principal is None else SigningChoice("/a/key", principal)
+    return replace(found, settings=replace(found.settings, signing=signing), _seen=[])
+
+
+def test_what_is_left_is_in_the_documents_of_run_status_and_ls(requester, host):
+    host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=10, left=7, next=NEXT),))
+    now = rfc3339(requester.clock.now())
+    said = [{"principal": "unsigned", "runner": "mini", "per_hour": 10, "left": 7, "next": NEXT, "as_of": now}]
+    sent = requester.run("run", "mlx-env-probe", "--json").document
+    assert sent["quotas"] == said
+    assert requester.run("status", sent["id"], "--json").document["quotas"] == said
+    assert requester.run("ls", "--json").document["quotas"] == said
+    assert summary(sent)["quotas"] == said
+
+
+def test_where_no_runner_bounds_a_name_nothing_is_said(requester, host):
+    host.beat()
+    sent = requester.run("run", "mlx-env-probe", "--json").document
+    assert sent["quotas"] == []
+    assert "quotas" not in summary(sent)
+
+
+def test_a_name_is_told_its_own_share_and_one_that_asked_nothing_that_of_anybody(requester, host):
+    own, anybody = (
+        QuotaUse(principal=AGENT, per_hour=60, left=2, next=NEXT),
+        QuotaUse(principal="*", per_hour=60, left=60),
+    )
+    host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=10, left=0, next=NEXT), own, anybody))
+    assert [one.left for one in quotas_of(session_of(requester, AGENT))] == [2]
+    assert [one.left for one in quotas_of(session_of(requester, "new@example.org"))] == [60]
+    assert [one.left for one in quotas_of(session_of(requester))] == [0]
+
+
+def test_a_runner_that_is_gone_has_nothing_left_to_give(requester, host):
+    host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=10, left=7),))
+    requester.clock.sleep(24 * 3600)
+    assert quotas_of(session_of(requester)) == []
+
+
+def test_a_request_that_waits_for_its_share_says_so_until_the_next_one_is_due(requester, host):
+    host.beat()
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+    host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=3, left=0, next=NEXT),))
+    spent = f"unsigned requests have used up the 3 an hour that mini takes; the next from {NEXT}"
+    assert used_up(session_of(requester)) == spent
+    shown = " ".join(requester.run("status", sent).out.split())
+    assert "used up the 3 an hour that mini takes" in shown
+    requester.clock.sleep(40 * 60)
+    host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=3, left=0, next=NEXT),))
+    assert used_up(session_of(requester)) is None
