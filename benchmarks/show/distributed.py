@@ -166,6 +166,37 @@ def faults(folder: Path = FOLDER) -> str | None:
     return f"{said}; deadline {rows[0]['deadline_s']:g} s; drafts came again after {drafted}"
 
 
+def sessions(folder: Path = FOLDER) -> str | None:
+    """Return what thousands of sessions left behind at each end, and what happened at the most there may be."""
+    said = []
+    for entry in report_of("distributed", "remote-sessions", folder).entries():
+        for row in entry["rows"]:
+            if "end" in row:
+                grown = (row["bytes_after"] - row["bytes_before"]) / 2**20
+                said.append(
+                    f"{row['end']} after {row['answered']} of {row['sessions']} sessions: {grown:+.1f} MiB, "
+                    f"{row['files_after'] - row['files_before']:+d} files, "
+                    f"{row['threads_after'] - row['threads_before']:+d} threads"
+                )
+            else:
+                room = "there was room again" if row["room_after_one_closed"] else "there was NO room again"
+                more = "refused" if row["one_more_refused"] else "NOT refused"
+                said.append(f"{row['answered']} of {row['allowed']} at once answered, one more {more}, then {room}")
+    return "; ".join(said) or None
+
+
+def presets(folder: Path = FOLDER) -> str | None:
+    """Return what each preset came to."""
+    found = {}
+    for entry in report_of("distributed", "remote-presets", folder).entries():
+        found |= {(row["preset"], row["profile"]): row for row in entry["rows"]}
+    said = [
+        f"{preset.removeprefix('mlx-distributed-')}, {profile}: {row['decision']}, exit {row['exit']}"
+        for (preset, profile), row in sorted(found.items())
+    ]
+    return "; ".join(said) or None
+
+
 def gossip_rounds(counts: tuple[int, ...] = (4, 8, 16, 32), seeds: int = 3) -> str:
     """Return in how many rounds everybody knew everybody, at most over seeds, without loss; nodes on one clock."""
     said = []
@@ -231,7 +262,9 @@ LINES = (
         "pytest tests/unit/engine/distributed/test_membership.py tests/integration/distributed/test_nodes.py",
         gossip_rounds,
     ),
-    Line("faults, each ≤ 1 deadline and output unchanged; 64 sessions bounded; 10,000 leak nothing", FAULTS, faults),
+    Line("faults, each ≤ 1 deadline and output unchanged", STUDIES, faults),
+    Line("64 sessions bounded; 10,000 leak nothing", STUDIES, sessions),
+    Line("the five presets through a runner", STUDIES, presets),
     Line("branches drafted ahead, only if they win in the sweep; a drafter trained without newest features", STUDIES),
     Line(
         "adds ≤ 30 s to make test", "pytest --durations=0 tests/unit/engine/distributed tests/integration/distributed"

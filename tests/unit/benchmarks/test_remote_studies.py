@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("grpc", reason="remote drafters are asked over gRPC")
 
 from benchmarks.show import distributed as show
-from benchmarks.studies import namespaces, remote_faults, remote_identity
-from benchmarks.studies.report import report_of
+from benchmarks.studies import namespaces, remote_faults, remote_identity, remote_presets
+from benchmarks.studies.report import ROOT, report_of
 from engine.types import Draft
 
 
@@ -86,3 +86,31 @@ def test_without_root_a_case_of_namespaces_says_so_and_stays_open(monkeypatch: p
     ways = [case.split(", ")[1] for case in remote_identity.cases()]
     assert [ways.count(way) for way in remote_identity.ROWS] == [2 * remote_identity.PARTS] * 3
     assert remote_identity.PART * remote_identity.PARTS >= 60
+
+
+def test_what_sessions_left_behind_is_said_of_both_ends(tmp_path: Path) -> None:
+    assert show.sessions(tmp_path) is None
+    ends = {"bytes_before": 0, "bytes_after": 3 << 19, "files_before": 9, "files_after": 8, "threads_before": 4}
+    row = ends | {"end": "server", "sessions": 10, "answered": 10, "threads_after": 4}
+    full = {"allowed": 64, "answered": 64, "one_more_refused": True, "room_after_one_closed": False}
+    report_of("distributed", "remote-sessions", tmp_path).append({"case": "both", "rows": [row, full]})
+    assert show.sessions(tmp_path) == (
+        "server after 10 of 10 sessions: +1.5 MiB, -1 files, +0 threads; 64 of 64 at once answered, one more refused, "
+        "then there was NO room again"
+    )
+
+
+def test_each_preset_is_said_with_its_newest_verdict(tmp_path: Path) -> None:
+    assert show.presets(tmp_path) is None
+    row = {"preset": "mlx-distributed-spec-decode-demo", "profile": "smoke", "exit": 3, "decision": "invalid"}
+    for newer in ({}, {"exit": 0, "decision": "recorded"}):
+        report_of("distributed", "remote-presets", tmp_path).append({"case": "a", "rows": [row | newer]})
+    assert show.presets(tmp_path) == "spec-decode-demo, smoke: recorded, exit 0"
+
+
+def test_the_presets_are_those_that_there_are() -> None:
+    shipped = {path.stem for path in (ROOT / "bridge" / "presets").glob("mlx-distributed-*.toml")}
+    assert set(remote_presets.PRESETS) == shipped
+    linked = remote_presets.Linked(ROOT, ROOT, "unix:/a.sock")
+    assert linked.environment["KAKEYA_ENDPOINT"] == "unix:/a.sock"
+    assert "KAKEYA_ENDPOINT" not in remote_presets.Linked(ROOT, ROOT).environment
