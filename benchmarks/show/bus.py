@@ -9,12 +9,12 @@ from pathlib import Path
 
 from benchmarks import pushes
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proved
 from benchmarks.studies import bus_chaos, bus_delays, bus_fleet, bus_listings, bus_own_tests, bus_service
 from benchmarks.studies.report import ROOT, report_of
 from benchmarks.studies.study import Row, Study
 
 STUDIES = "make studies AREA=bus"
-PYTEST = "python -m pytest -n 0 -q"
 IDLE_HOURS = 6
 
 
@@ -131,39 +131,40 @@ def own_tests() -> str | None:
 
 
 LINES = (
-    Line(
+    proved(
         "40 kinds of hostile refs at once: a listed request starts within 3 polls and 40 git calls, clients work, each "
         "object is looked at once (file, ssh with and without AcceptEnv GIT_PROTOCOL, smart HTTP)",
-        f"{PYTEST} -m '' tests/integration/bus/test_hostile_refs.py",
+        "bus",
+        "40 kinds of hostile refs",
     ),
     Line("a listing over protocol v2: at most 200 B a run of the last two days and 20 KB", STUDIES, listings("v2")),
     Line("over v0 bytes follow the refs that exist", STUDIES, listings("v0")),
-    Line(
+    proved(
         "a remote that lists all of its refs is named by doctor, with drop_after_days as remedy",
-        f"{PYTEST} tests/integration/bus/test_archived_results.py",
+        "bus",
+        "a remote that lists all of its refs",
     ),
     Line("status, ls, a poll, start and claim flat within 1.2x (v2)", STUDIES, flat),
     Line("repository bytes a run", STUDIES, stored),
-    Line(
+    proved(
         "after archiving and git gc --prune=now on the remote every result still verifies, from v2 and v0 clients",
-        f"{PYTEST} tests/integration/bus/test_archived_results.py tests/conformance/bus/test_archives.py",
+        "bus",
+        "results after archiving and gc",
     ),
     Line("delay proxy 0-4 s, 1 % loss: all runs end with their result, no lease lost by slowness", STUDIES, delays),
-    Line(
-        "old renewals pushed again keep no dead run alive",
-        f"{PYTEST} tests/unit/bridge/bus/test_renewals.py tests/unit/bridge/runner/test_leases.py",
-    ),
+    proved("old renewals pushed again keep no dead run alive", "bus", "old renewals pushed again"),
     Line(f"{bus_fleet.LARGE} in the tool: 0 lost, 0 twice", STUDIES, fleet(bus_fleet.LARGE_STUDY)),
     Line(f"{bus_fleet.SMALL} in the tool: 0 lost, 0 twice", STUDIES, fleet(bus_fleet.SMALL_STUDY)),
     Line("5 clients, 3 runners, 60 requests with real git, kills and stalls: 0 lost, 0 twice", STUDIES, chaos),
-    Line("fair within 1.5x between verified principals", f"{PYTEST} tests/unit/bridge/runner/test_inbox.py"),
+    proved("fair within 1.5x between verified principals", "bus", "fair between principals"),
     Line("overhead beside the raw git floor at most 2.0x", "make bench", overhead),
     Line("service of 8 h compressed: RSS, descriptors, threads, disk flat", STUDIES, service),
     Line("an idle bus: at most 12 pushes an hour", "python -m benchmarks pushes", idle_pushes),
-    Line(
+    proved(
         "a runner that is asked to end while its remote hangs in a listing, a fetch or a push ends within 5 s",
-        f"{PYTEST} -m slow tests/integration/runner/test_stopping.py",
+        "bus",
+        "asked to end while the remote hangs",
     ),
-    Line("three findings, each as the steps that showed it", f"{PYTEST} tests/unit/steps"),
+    proved("three findings, each as the steps that showed it", "bus", "three findings"),
     Line("its own tests add at most 30 s to `make test`", f"{STUDIES} STUDY={bus_own_tests.STUDY.name}", own_tests),
 )

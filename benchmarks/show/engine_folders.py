@@ -6,6 +6,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proved
 from benchmarks.studies.fast_demo import NATIVE
 from benchmarks.studies.report import FOLDER, report_of
 from engine.measurement.ratio import paired_ratio
@@ -33,10 +34,10 @@ def demo(folder: Path = FOLDER) -> str | None:
 
 LINES = (
     Line("`make demo` without `LD_PRELOAD`: speed-up ≥ 1.5x at the depth it uses", f"make demo && {STUDIES}", demo),
-    Line(
+    proved(
         "folders as published: chat templates, 16-bit targets, quantised drafters, aliases, conversations",
-        "pytest tests/unit/engine/test_chat.py tests/integration/engine/test_published_folders.py "
-        "tests/integration/engine/test_conversation.py",
+        "engine",
+        "folders as published",
     ),
-    Line("conversion read back with `gguf` bit for bit, q8 within its bound", "pytest tests/unit/engine/conversion"),
+    proved("conversion read back with `gguf` bit for bit, q8 within its bound", "engine", "conversion"),
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proved
 from benchmarks.studies.dispatch import DRAFTED
 from benchmarks.studies.report import report_of
 
@@ -78,15 +79,16 @@ LINES = (
         dispatch,
     ),
     Line("hybrids: cost of exact rollback measured", STUDIES, state_cost),
-    Line(
+    proved(
         "random-weight folders in the published layouts of 15 targets and drafters: open, chat and generate on both "
         "backends, or one line says what is missing",
-        "python -m pytest -m '' tests/conformance/engine_families/test_published_folders.py",
+        "engine",
+        "published layouts",
     ),
-    Line(
+    proved(
         "bad input: half a hybrid state, missing expert, template with an error, drafter of another family, dtype not "
         "on this device: one line",
-        "pytest tests/conformance/engine_families/test_published_folders.py tests/unit/engine/test_chat.py -k "
-        "'line or broken'",
+        "engine",
+        "bad input",
     ),
 )

@@ -6,11 +6,10 @@ import re
 import shutil
 import subprocess
 import tempfile
-from functools import partial
 from pathlib import Path
 
 from benchmarks.show.line import Line
-from benchmarks.show.proofs import proof
+from benchmarks.show.proofs import proved
 from benchmarks.studies import hog_leases
 from benchmarks.studies.escapes.situations import SITUATIONS
 from benchmarks.studies.hogs import cases
@@ -126,9 +125,9 @@ LINES = (
         two_users,
     ),
     Line("`systemd-analyze security --offline`: runner ≤ 2, run unit ≤ 4.5", "make show AREA=executor", exposure),
-    Line(
+    proved(
         "bwrap starts with `--proc` under each protection the units set",
-        "python -m pytest -q tests/integration/setup/test_units.py",
-        partial(proof, "a sandbox under each protection of the units"),
+        "executor",
+        "a sandbox under each protection of the units",
     ),
 )

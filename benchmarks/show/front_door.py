@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proved
 from benchmarks.studies import pages, requester_size, requester_speed
 from benchmarks.studies.report import ROOT, report_of
 
@@ -61,39 +62,32 @@ LINES = (
         STUDIES,
         sizes,
     ),
-    Line(
+    proved(
         "a scripted MCP client that reads only tool descriptions lists, runs, is cut off, resumes, reads a verdict, "
         "quotes; 1,000 malformed JSON-RPC messages: no crash, nothing run",
-        "python -m pytest -n 0 -q tests/integration/mcp",
+        "front-door",
+        "a scripted MCP client",
     ),
-    Line(
-        "a run of 2 h (virtual clock) under a client with 60 s time-outs",
-        "python -m pytest -n 0 -q tests/unit/bridge/mcp",
-    ),
+    proved("a run of 2 h (virtual clock) under a client with 60 s time-outs", "front-door", "a run of two hours"),
     Line("`--help` at most 2x `python -c pass`", STUDIES, speed("help")),
     Line("`status` at most 0.35 s of CPU", STUDIES, speed("status")),
     Line("`ls` of 10,000 runs at most 0.5 s", STUDIES, speed("ls")),
-    Line(
+    proved(
         "docs/comparison.md beside pueue, gh, uv, dstack, Buildkite's agent and GPU MCP servers, every have with its "
         "command",
-        "python -m pytest -n 0 -q tests/unit/test_documents.py",
+        "front-door",
+        "comparison",
     ),
-    Line(
-        "fresh HOME, requester only, over ssh and http remotes, with printed lines only",
-        "python -m pytest -n 0 -q -m slow tests/integration/client/test_first_steps.py",
+    proved(
+        "fresh HOME, requester only, over ssh and http remotes, with printed lines only", "front-door", "a fresh HOME"
     ),
-    Line(
+    proved(
         "proxies (`https_proxy` only), tokens limited to one branch prefix and killed shells are tried",
-        "python -m pytest -n 0 -q -m slow tests/integration/client/test_closed_place.py",
+        "front-door",
+        "a closed place",
     ),
-    Line(
-        "`summary.md` with a small plot for pull requests",
-        "python -m pytest -n 0 -q tests/unit/bridge/publish/test_tree.py",
-    ),
-    Line(
-        "every command line in README and guides executed or parsed by a test",
-        "python -m pytest -n 0 -q tests/unit/test_documents.py",
-    ),
+    proved("`summary.md` with a small plot for pull requests", "front-door", "a summary's plot"),
+    proved("every command line in README and guides executed or parsed by a test", "front-door", "every command line"),
     Line(
         "pages of a claim run, a failure, a sweep, a rejected forgery: screenshots committed, looked at",
         STUDIES,

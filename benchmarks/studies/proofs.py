@@ -1,10 +1,13 @@
-"""Sentences of the issue on the executor that tests show: which ones, and how they ended on a quiet machine."""
+"""Sentences of the issues that tests show: which ones, and how they ended last.
+
+Each area that has such sentences has a study called `proofs`, a sentence a case.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from functools import partial
 
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
@@ -14,35 +17,79 @@ RUN_UNIT = "tests/integration/executor/test_run_unit.py"
 KILLED = "tests/integration/executor/test_killed_from_outside.py"
 CRASHES = "tests/integration/runner/test_crashes.py"
 SERVE = "tests/integration/runner/test_serve.py"
-PROOFS: dict[str, tuple[str, ...]] = {
-    "a sandbox under each protection of the units": ("tests/integration/setup/test_units.py",),
-    "a run behind a service manager's socket": (RUN_UNIT,),
-    "runs of an ordinary user as users of its range": ("tests/integration/executor/test_own_users.py",),
-    "kill between journalled and started": (CRASHES, "-k", "prepared or started or left_running"),
-    "kill -9 of the supervisor, sandbox killed, OOM": (KILLED, SUPERVISOR, RUN_UNIT, "-k", "killed"),
-    "the package replaced in mid-run": (SUPERVISOR, "-k", "needs_none_of_its_files"),
-    "restart by systemctl and launchctl": ("-m", "slow", "tests/integration/setup/test_restarts.py"),
-    "stop, stop --runs, drain, drain --now": (SERVE, "-k", "restarted or stop or drain"),
+ARCHIVED = "tests/integration/bus/test_archived_results.py"
+FIRST_STEPS = "tests/integration/client/test_first_steps.py"
+CLOSED_PLACE = "tests/integration/client/test_closed_place.py"
+FOLDERS = "tests/conformance/engine_families/test_published_folders.py"
+CHAT = "tests/unit/engine/test_chat.py"
+DOCUMENTS = "tests/unit/test_documents.py"
+PROOFS: dict[str, dict[str, tuple[str, ...]]] = {
+    "rooms": {
+        "recovery's table": ("tests/unit/bridge/runner/test_recovery.py",),
+        "committed results verify": ("tests/unit/bridge/gate/test_evidence.py",),
+    },
+    "executor": {
+        "a sandbox under each protection of the units": ("tests/integration/setup/test_units.py",),
+        "a run behind a service manager's socket": (RUN_UNIT,),
+        "runs of an ordinary user as users of its range": ("tests/integration/executor/test_own_users.py",),
+        "kill between journalled and started": (CRASHES, "-k", "prepared or started or left_running"),
+        "kill -9 of the supervisor, sandbox killed, OOM": (KILLED, SUPERVISOR, RUN_UNIT, "-k", "killed"),
+        "the package replaced in mid-run": (SUPERVISOR, "-k", "needs_none_of_its_files"),
+        "restart by systemctl and launchctl": ("-m", "slow", "tests/integration/setup/test_restarts.py"),
+        "stop, stop --runs, drain, drain --now": (SERVE, "-k", "restarted or stop or drain"),
+    },
+    "bus": {
+        "40 kinds of hostile refs": ("-m", "", "tests/integration/bus/test_hostile_refs.py"),
+        "a remote that lists all of its refs": (ARCHIVED,),
+        "results after archiving and gc": (ARCHIVED, "tests/conformance/bus/test_archives.py"),
+        "old renewals pushed again": (
+            "tests/unit/bridge/bus/test_renewals.py",
+            "tests/unit/bridge/runner/test_leases.py",
+        ),
+        "fair between principals": ("tests/unit/bridge/runner/test_inbox.py",),
+        "asked to end while the remote hangs": ("-m", "slow", "tests/integration/runner/test_stopping.py"),
+        "three findings": ("tests/unit/steps",),
+    },
+    "front-door": {
+        "a scripted MCP client": ("tests/integration/mcp",),
+        "a run of two hours": ("tests/unit/bridge/mcp",),
+        "comparison": (DOCUMENTS, "-k", "said_to_be_there"),
+        "a fresh HOME": ("-m", "slow", FIRST_STEPS),
+        "a closed place": ("-m", "slow", CLOSED_PLACE),
+        "a summary's plot": ("tests/unit/bridge/publish/test_tree.py",),
+        "every command line": (DOCUMENTS,),
+    },
+    "engine": {
+        "folders as published": (
+            CHAT,
+            "tests/integration/engine/test_published_folders.py",
+            "tests/integration/engine/test_conversation.py",
+        ),
+        "conversion": ("tests/unit/engine/conversion",),
+        "published layouts": ("-m", "", FOLDERS),
+        "bad input": (FOLDERS, CHAT, "-k", "line or broken"),
+        "choices on recorded costs": ("tests/unit/engine/decoding/test_choice.py",),
+    },
 }
-"""What to give pytest, by what it shows."""
+"""What to give pytest, by area and by what it shows."""
 
 
-def run(case: str) -> list[Row]:
+def run(area: str, case: str) -> list[Row]:
     """Run the tests of one sentence.
 
     Raises:
         RuntimeError: one failed.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *PROOFS[case]]
+    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *PROOFS[area][case]]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout[-4000:])
     return [{"outcome": done.stdout.splitlines()[-1]}]
 
 
-def cases() -> Sequence[str]:
-    """Return the sentences."""
-    return tuple(PROOFS)
+def study(area: str) -> Study:
+    """Return the study of an area's sentences."""
+    return Study("proofs", "Do the tests of each sentence pass?", lambda: tuple(PROOFS[area]), partial(run, area))
 
 
-STUDY = Study("proofs", "Do the tests of each ending and of the units pass?", cases, run)
+STUDIES = {area: study(area) for area in PROOFS}

@@ -56,7 +56,7 @@ from benchmarks.studies.escapes import study as escapes
 from benchmarks.studies.study import Study
 
 STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
-    "rooms": (fresh_clone.STUDY, slow_tests.STUDY),
+    "rooms": (fresh_clone.STUDY, slow_tests.STUDY, proofs.STUDIES["rooms"]),
     "bus": (
         bus_listings.STUDY,
         bus_calls.STUDY,
@@ -66,12 +66,13 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         bus_fleet.SMALL_STUDY,
         bus_fleet.LARGE_STUDY,
         bus_own_tests.STUDY,
+        proofs.STUDIES["bus"],
     ),
     "executor": (
         escapes.STUDY,
         escapes.HOLES,
         escapes.TWO_USERS,
-        proofs.STUDY,
+        proofs.STUDIES["executor"],
         hogs.STUDY,
         hog_leases.STUDY,
         runner_kills.STUDY,
@@ -105,6 +106,13 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
     ),
     "clusters": (slurm_runs.STUDY, ray_runs.STUDY, slurm_overhead.STUDY),
     "hardware": (hostile_places.STUDY,),
-    "front-door": (requester_size.STUDY, requester_speed.STUDY, pages.STUDY),
-    "engine": (fast_demo.STUDY, families.STUDY, state_cost.STUDY, dispatch.STUDY, drafting_choice.STUDY),
+    "front-door": (requester_size.STUDY, requester_speed.STUDY, pages.STUDY, proofs.STUDIES["front-door"]),
+    "engine": (
+        fast_demo.STUDY,
+        families.STUDY,
+        state_cost.STUDY,
+        dispatch.STUDY,
+        drafting_choice.STUDY,
+        proofs.STUDIES["engine"],
+    ),
 }
