@@ -46,6 +46,8 @@ from engine.tokenizer import Tokenizer
 
 PROFILES = {"smoke": 3, "claim": 60}
 """How many prompts."""
+DRAWN_OUT_OF = 2
+"""How many prompts there are at least for each one that a nonce draws."""
 CANARY, CANARY_TOKENS = "sink4+window64+ftheta1", 160
 """The layout of the canaries, whose rank does not matter, and how much of a prompt they read."""
 STEP1 = "sink4+window64+ftheta64,sink4+window64,sink4+window64+exact5,sink4+window64+exact5+ftheta64,"
@@ -62,13 +64,13 @@ def drawn_prompts(prompts: PromptSet, least_tokens: int, count: int, nonce: str)
     """Return the prompts of a set with at least so many tokens and a known answer that a run's nonce draws.
 
     Raises:
-        UsageError: If there are fewer.
+        UsageError: If there are fewer than twice as many: a draw of nearly all is known before it.
     """
     long = tuple(one for one in prompts.prompts if len(one.ids) >= least_tokens and one.expected is not None)
-    if len(long) < count:
+    if len(long) < DRAWN_OUT_OF * count:
         raise UsageError(
             f"prompt set {prompts.name!r} has {len(long)} prompts of at least {least_tokens} tokens with a known "
-            f"answer; {count} are asked for"
+            f"answer; {count} are drawn, and nobody may know which: expected at least {DRAWN_OUT_OF * count}"
         )
     return PromptSet(prompts.name, prompts.rule, long).drawn(count, nonce).prompts
 

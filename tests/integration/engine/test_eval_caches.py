@@ -194,7 +194,7 @@ def long_needles(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "text": " ".join(f"w{5 + (row * 11 + place * 7) % 50}" for place in range(150)),
             "expected": f"w{20 + row}",
         }
-        for row in range(3)
+        for row in range(4)
     ]
     path.write_text(json.dumps({"schema": 1, "set": "long", "rule": "made", "prompts": rows}))
     return path
@@ -257,6 +257,7 @@ def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
         (("--arms", "sink2+window8+ftheta8,sink2+window8+ftheta16"), "expected one rank, for one f_theta is loaded"),
         (("--arms", "sink2+window8+ftheta8"), "no f_theta of rank 8 is known for 'tiny'"),
         (("--least-tokens", "151"), "has 0 prompts of at least 151 tokens with a known answer"),
+        (("--prompts", "3"), "3 are drawn, and nobody may know which: expected at least 6"),
         (("--arms", "sink2+window8", "--depth", "99"), "proposes at most"),
     ],
 )
