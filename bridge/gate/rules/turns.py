@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Final
 
 from bridge.gate.claims import claim_drafts
@@ -12,14 +13,16 @@ from bridge.gate.facts.peer_isolation import made_by_runner
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, SAMPLED, STUDIES
-from bridge.gate.rule import report_rule
+from bridge.gate.rule import record_rule, report_rule
 from bridge.launches.checks import HANDICAP_MOST, handicap
-from bridge.records import LaunchRecord, Turn
+from bridge.records import LaunchRecord, RunRecord, SoloStretch, Turn
 
 STAMPED: Final = "launches"
 """What a ratio says it is over where it was computed from the runner's stamps of turns."""
 _LATE_TURN_S: Final = 0.01
 _LATE_SHARE: Final = 0.02
+_LATE_LAUNCH_S: Final = 1.0
+"""How much sooner a launch may begin, or later end, than the command it is one of: who starts it stamps both."""
 
 
 @report_rule(
@@ -122,6 +125,50 @@ def _sizes(sample: Sample) -> list[int]:
         sizes.append(min(count + 1, left))
         left -= sizes[-1]
     return [size for size in sizes if size]
+
+
+@record_rule("G4-STAMPS", "times", remedy="Take the record as the runner wrote it; `kakeya-mac verify ID`.")
+def require_order_of_stamps(record: RunRecord, _evidence: Evidence) -> Iterator[Violation]:
+    """The runner's stamps are in order: launch after launch, turn after turn, each inside its launch.
+
+    A ratio is made of the seconds between stamps alone. One supervisor hands turns out one at a time on one clock: two
+    that overlap, or one before its process was ready, were not stamped by it. Launches come one after the other, each
+    with its reference behind it, and together last no longer than their command did.
+    """
+    by_command: dict[str, list[LaunchRecord]] = {}
+    for launch in record.launches:
+        by_command.setdefault(launch.command, []).append(launch)
+    for name, launches in by_command.items():
+        before_s = 0.0
+        for place, launch in enumerate(launches):
+            where = f"launch {launch.number} of {name}"
+            if launch.number != place:
+                yield Violation(f"{where} is the one numbered {place} in order", "launches")
+            if launch.started_s < before_s:
+                yield Violation(f"{where} began before the one before it was over", "launches")
+            if said := _disorder(launch):
+                yield Violation(f"{where}: {said}", "launches")
+            before_s = launch.ended_s if launch.reference is None else launch.reference.done_s
+        ran = next((one for one in record.commands if one.name == name), None)
+        lasted_s = before_s - launches[0].started_s
+        if ran is not None and lasted_s > ran.ended_s - ran.started_s + _LATE_LAUNCH_S:
+            said = f"{lasted_s:.3f} s of launches do not fit into {ran.ended_s - ran.started_s:.3f} s of {name}"
+            yield Violation(said, "launches")
+
+
+def _disorder(launch: LaunchRecord) -> str:
+    """Return what is out of order within a launch, an empty text where nothing is."""
+    stamped: list[Turn | SoloStretch] = sorted((*launch.turns, *launch.solos), key=lambda one: one.number)
+    if launch.ready_s is None:
+        return "it was handed turns and never ready" if stamped else ""
+    spans = [(one.go_s, one.done_s) for one in stamped]
+    points = [launch.started_s, launch.ready_s, *(point for span in spans for point in span), launch.ended_s]
+    if launch.reference is not None:
+        points += [launch.reference.go_s, launch.reference.done_s]
+    if len({one.number for one in stamped}) < len(stamped):
+        return "two turns have one number"
+    late = next((place for place, (one, other) in enumerate(pairwise(points)) if other < one), None)
+    return "" if late is None else f"its stamps go back from {points[late]:.6f} to {points[late + 1]:.6f} s"
 
 
 @report_rule(

@@ -26,7 +26,7 @@ def launch(command: str, number: int, log_ratio: float, *, began_s: float = 0.0,
                 now += spent + 0.001
     for arm in ARMS:
         spent = 0.1 * (math.exp(log_ratio) if arm == ARMS[0] else 1.0) * 30
-        stretch = {"number": 100 + len(solos), "arm": arm, "sample": 1, "tokens": TOKENS * 30}
+        stretch = {"number": len(turns) + len(solos) + 1, "arm": arm, "sample": 1, "tokens": TOKENS * 30}
         stretch |= {"go_s": now, "done_s": now + spent, "cpu_s": 0.7 * spent, "waited_s": 0.2 * spent, "source": "proc"}
         solos.append(stretch)
         now += spent
@@ -55,3 +55,22 @@ def scattered(count: int, middle: float = 0.3, sd: float = 0.01, seed: int = 1) 
     """Return log ratios of launches."""
     rng = random.Random(seed)
     return [rng.gauss(middle, sd) for _ in range(count)]
+
+
+def in_order(launches: list[dict[str, Any]]) -> None:
+    """Push stamps apart that were made longer: turn after turn, launch after launch, each as long as it is."""
+    now = 0.0
+    for one in launches:
+        stamps = sorted((*one["turns"], *one["solos"]), key=lambda stamp: int(stamp["number"]))
+        moved = max(0.0, now - one["started_s"])
+        for point in ("started_s", "ready_s", "ended_s"):
+            one[point] += moved
+        now = one["ready_s"]
+        for stamp in stamps:
+            span, stamp["go_s"] = stamp["done_s"] - stamp["go_s"], max(now, stamp["go_s"] + moved)
+            now = stamp["done_s"] = stamp["go_s"] + span
+        now = one["ended_s"] = max(now, one["ended_s"])
+        if one.get("reference") is not None:
+            stamp = one["reference"]
+            span, stamp["go_s"] = stamp["done_s"] - stamp["go_s"], max(now, stamp["go_s"] + moved)
+            now = stamp["done_s"] = stamp["go_s"] + span

@@ -57,7 +57,7 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
         mine = pairs[len(warm) :]
         samples = [mine[start : start + size_of_sample] for start in range(0, len(mine), size_of_sample)]
         launches.append(_launch(number, block, now, samples, rng, int(TURN_TOKENS * faster), names))
-        now = launches[-1]["ended_s"] + 5.0
+        now = launches[-1]["reference"]["done_s"] + 0.5
     return _run(report, arms, rows, launches, names)
 
 
@@ -98,13 +98,15 @@ def _launch(
                     turns.append(stamp | {"go_s": now, "done_s": now + spent, "over": not waiting[name]})
                     now += spent + 1e-4
     every = [pair for pairs in samples for pair in pairs]
-    solos = (
-        [_alone(name, [pair[place] for pair in every], now, 500 + place) for place, name in enumerate(names)]
-        if every
-        else []
-    )
-    ended = now + (sum(one["done_s"] - one["go_s"] for one in solos))
-    reference = None if not solos else solos[0] | {"arm": "reference", "number": 1}
+    solos: list[Row] = []
+    for place, name in enumerate(names if every else ()):
+        solos.append(_alone(name, [pair[place] for pair in every], now, len(turns) + place + 1))
+        now = solos[-1]["done_s"]
+    ended = now
+    reference = None
+    if solos:
+        spent = solos[0]["done_s"] - solos[0]["go_s"]
+        reference = solos[0] | {"arm": "reference", "number": 1, "go_s": ended + 1.0, "done_s": ended + 1.0 + spent}
     return {
         "schema_version": 1, "command": "verb-0", "number": number, "block": block, "nonce": sha(f"launch {number}"),
         "turn_tokens": turn_tokens, "started_s": began_s, "ready_s": began_s + 1.0, "ended_s": ended, "slept_s": 0.0,
@@ -129,7 +131,7 @@ def _alone(name: str, mine: list[Row], now: float, number: int) -> Row:
 def _run(
     report: Row, arms: dict[str, Row], rows: dict[str, list[Row]], launches: list[Row], names: tuple[str, str]
 ) -> Case:
-    ended = launches[-1]["ended_s"] + 1.0
+    ended = launches[-1]["reference"]["done_s"] + 1.0
     chosen = {(name, row["prompt_id"]): row["id"] for name in names for row in arms[name]["samples"]}
     old = {row["sample"]: row for row in report["fallbacks"]}
     by_prompt = {key: old[name] for key, name in chosen.items() if name in old}

@@ -69,7 +69,7 @@ def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = 
     plan = {"arms": ["baseline", "candidate"], "rule": rule, "unit": "samples", "turn_least_s": 0.05, "solo_s": 0.0}
     launches = []
     for number, log in enumerate((0.0, *logs)):
-        now = 60.0 * number + 1.0
+        began, now = 4.0 * number, 4.0 * number + 0.1
         turns = []
         for arm, share, factor in zip(plan["arms"], busy, (math.exp(log + rng.gauss(0.0, 0.004)), 1.0), strict=True):
             spent = 0.4 * rng.uniform(0.999, 1.001) * factor
@@ -77,10 +77,11 @@ def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = 
                           "tokens": 1, "over": True, "cpu_s": share * spent})  # fmt: skip
             now += spent
         launches.append({"command": "speedup", "number": number, "block": 0, "nonce": sha(str(number)),
-                         "turn_tokens": 0, "started_s": now - 1.5, "ready_s": now - 1.2, "ended_s": now + 0.1,
+                         "turn_tokens": 0, "started_s": began, "ready_s": began + 0.05, "ended_s": now + 0.01,
                          "slept_s": 0.0, "turns": turns, "solos": [], "cut": None})  # fmt: skip
-    case = around({}, profile="smoke", commands=[(0.1, 8.0)])
-    result = {"name": "speedup", "argv": argv, "started_s": 0.1, "ended_s": 8.0, "exit_code": 0, "signal": None,
+    ended = 4.0 * len(launches)
+    case = around({}, profile="smoke", commands=[(0.1, ended)])
+    result = {"name": "speedup", "argv": argv, "started_s": 0.1, "ended_s": ended, "exit_code": 0, "signal": None,
               "peak_rss_bytes": 1 << 20, "cpu_s": 4.0, "survivors": 0}  # fmt: skip
     command = {"name": "speedup", "argv": argv, "launches": plan}
     case = _own(case, {}, [command], [result], definition("ratio", confirms=False))

@@ -95,6 +95,12 @@ def _(case: Case) -> None:
         one["reference"] = None
 
 
+@breaks("G4-STAMPS", "turned")
+def _(case: Case) -> None:
+    turns = case.record["launches"][2]["turns"]
+    turns[3]["go_s"] = turns[2]["go_s"]  # handed out before the one before it was answered
+
+
 @breaks("G5-CLOCK", "claim")
 def _(case: Case) -> None:
     for sample in samples(case, 1):

@@ -10,6 +10,7 @@ from bridge.gate import judge
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.generations import COMMITS, Plan, code_throughput
+from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.studies import commit_comparison
 from tests.corpus.gate.turned import in_turns
 
@@ -127,6 +128,7 @@ def taking_turns(slower=1.0):
                 stamp["done_s"] += longer
                 if "cpu_s" in stamp:
                     stamp["cpu_s"] += longer
+    in_order(case.record["launches"])
     return case.seal()
 
 

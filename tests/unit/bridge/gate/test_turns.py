@@ -7,7 +7,10 @@ import math
 import pytest
 
 from bridge.gate import judge
+from bridge.gate.declared.kind import kinds
 from bridge.gate.judging import RECORD_NAME
+from tests.corpus.gate.breaks import honest as honest_run
+from tests.corpus.gate.studies import BUILDERS
 from tests.corpus.gate.turned import in_turns
 
 CITABLE = (
@@ -164,3 +167,79 @@ def test_a_baseline_alone_with_fewer_launches_has_no_rate_to_quote():
         arm["samples"] = [sample for sample in arm["samples"] if sample["launch"] < 5]
     (claim,) = [one for one in judged(case).claims if one.role == "primary"]
     assert "times" in claim.missing
+
+
+def swapped(launches):
+    turns = launches[2]["turns"]
+    turns[4]["go_s"], turns[4]["done_s"] = turns[2]["go_s"], turns[2]["done_s"]
+
+
+def before_it_was_ready(launches):
+    launches[2]["ready_s"] = launches[2]["turns"][0]["done_s"]
+
+
+def behind_its_end(launches):
+    launches[2]["ended_s"] = launches[2]["solos"][-1]["go_s"]
+
+
+def never_ready(launches):
+    launches[2]["ready_s"] = None
+
+
+def twice_the_same_number(launches):
+    launches[2]["turns"][1]["number"] = launches[2]["turns"][0]["number"]
+
+
+def beside_the_one_before(launches):
+    launches[2]["started_s"] = launches[1]["ended_s"] - 0.5
+
+
+def in_the_middle_of_its_reference(launches):
+    launches[2]["reference"]["go_s"] = launches[2]["ended_s"] - 0.5
+
+
+def left_out(launches):
+    del launches[9]
+
+
+def longer_than_their_command(launches):
+    launches[-1]["reference"]["go_s"] += 500.0
+    launches[-1]["reference"]["done_s"] += 500.0
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (swapped, "its stamps go back"),
+        (before_it_was_ready, "its stamps go back"),
+        (behind_its_end, "its stamps go back"),
+        (never_ready, "handed turns and never ready"),
+        (twice_the_same_number, "two turns have one number"),
+        (beside_the_one_before, "began before the one before it was over"),
+        (in_the_middle_of_its_reference, "its stamps go back"),
+        (left_out, "launch 10 of verb-0 is the one numbered 9 in order"),
+        (longer_than_their_command, "of launches do not fit into"),
+    ],
+)
+def test_stamps_that_no_supervisor_makes_one_after_the_other_are_refused(honest, change, said):
+    case = honest.copy()
+    assert "G4-STAMPS" not in found(judged(case))
+    change(case.record["launches"])
+    verdict = judged(case)
+    assert said in found(verdict)["G4-STAMPS"]
+    assert verdict.decision == "rejected"
+    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
+@pytest.mark.parametrize("name", sorted({"claim", *BUILDERS}))
+def test_no_claim_of_speed_is_citable_where_the_runner_handed_out_no_turns(name):
+    case = honest_run(name)
+    case.record["launches"] = []
+    for command in case.spec["commands"]:
+        command.pop("launches", None)
+    kind = kinds()[case.report["kind"]]
+    speeds = [one for one in judged(case.seal()).claims if "times" in kind.metric(one.id).needs]
+    told = {one.id for one in speeds if "times" not in one.missing}
+    # What the host's own code asked and timed from outside, answer by answer, is no program's word: G2-PEER.
+    assert told == ({"total_speedup"} if name == "request_code" else set())
+    assert speeds or not any("times" in metric.needs for metric in kind.metrics)
