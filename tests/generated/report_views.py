@@ -12,7 +12,8 @@ from typing import Any
 from bridge.gate.declared.kind import kinds
 from bridge.gate.reports.schema import document
 
-HEAD = '''"""Typed views of reports. Generated from the schemas (`python -m tests.drift --write`); never edit it.
+SAID = "Generated from the schemas (`python -m tests.drift --write`); never edit it."
+HEAD = f'''"""Typed views of reports. {SAID}
 
 `config` and `rows` hold every field that some kind has; G0-SCHEMA has checked what a kind requires of them.
 """
@@ -20,6 +21,19 @@ HEAD = '''"""Typed views of reports. Generated from the schemas (`python -m test
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, TypedDict
+
+from bridge.gate.declared.row_views import StatedRows
+
+# ruff: noqa: D101 (the schemas describe the fields)
+'''
+ROWS_HEAD = f'''"""Typed views of the rows of reports. {SAID}
+
+`StatedRows` holds every field that some kind has; G0-SCHEMA has checked what a kind requires of it.
+"""
+
+from __future__ import annotations
+
 from typing import Any, Literal, NotRequired, TypedDict
 
 # ruff: noqa: D101 (the schemas describe the fields)
@@ -141,17 +155,20 @@ def joined(objects: list[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def generate() -> dict[str, str]:
-    """Return the module by path."""
-    views = Views()
+    """Return the modules by path."""
+    views, own = Views(), Views()
     config = views.add("StatedConfig", merged(views, "config"))
-    rows = views.add("StatedRows", merged(views, "rows"))
+    rows = own.add("StatedRows", merged(own, "rows"))
     fields = {
         key: (views.of(schema, f"Stated{camel(key)}"), key in views.envelope["required"])
         for key, schema in views.envelope["properties"].items()
     }
     fields |= {"config": (config, True), "rows": (rows, False)}
     views.add("StatedReport", fields)
-    return {"bridge/gate/declared/views.py": HEAD + "".join(written(*item) for item in views.classes.items())}
+    return {
+        "bridge/gate/declared/views.py": HEAD + "".join(written(*item) for item in views.classes.items()),
+        "bridge/gate/declared/row_views.py": ROWS_HEAD + "".join(written(*item) for item in own.classes.items()),
+    }
 
 
 def written(name: str, fields: Mapping[str, tuple[str, bool]]) -> str:

@@ -6,7 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bridge.gate.declared.views import StatedRpc
+from bridge.gate.declared.row_views import StatedRpc
 from bridge.gate.facts.launch_series import Series, series_of
 from bridge.gate.facts.samples import Arm, arms_of, depth_of
 from bridge.gate.interface import Evidence, Report, Violation

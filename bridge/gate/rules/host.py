@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
-from bridge.gate.declared.views import StatedEnvironment, StatedFusedGraphProbeBlock
+from bridge.gate.declared.row_views import StatedFusedGraphProbeBlock
+from bridge.gate.declared.views import StatedEnvironment
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
 from bridge.gate.facts.launch_series import Series, series_of, worked
 from bridge.gate.facts.samples import arms_of

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.declared.views import StatedPoint
+from bridge.gate.declared.row_views import StatedPoint
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV
 from bridge.gate.rule import report_rule

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.declared.views import StatedAnswer, StatedCandidate, StatedLayerCanary
+from bridge.gate.declared.row_views import StatedAnswer, StatedCandidate, StatedLayerCanary
 from bridge.gate.facts.model_sizes import (
     bounded_layers,
     index_least,

@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import cast
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.declared.views import StatedConfig, StatedDrafterParityBlock, StatedGeneration
+from bridge.gate.declared.row_views import StatedDrafterParityBlock, StatedGeneration
+from bridge.gate.declared.views import StatedConfig
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import DRAFTER_PARITY
 from bridge.gate.rule import report_rule

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.declared.views import StatedFusedGraphProbeBlock
+from bridge.gate.declared.row_views import StatedFusedGraphProbeBlock
 from bridge.gate.facts.roofline import forward_rate, most_flops
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import FUSED_GRAPH_PROBE

@@ -10,7 +10,7 @@ from typing import Final
 
 from bridge.gate.claims import ClaimDraft
 from bridge.gate.claims.generation import answers, paired_answers
-from bridge.gate.declared.views import StatedError
+from bridge.gate.declared.row_views import StatedError
 from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
