@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +67,18 @@ def pytest_collection(session: pytest.Session) -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep MLX from compiling fused kernels in this process, with a C++ compiler on a CPU.
+
+    The folder of what it compiled is the machine's: of two workers that meet a kernel together, one may load what the
+    other has written half of.
+    """
+    if "mlx.core" in sys.modules and session.items:
+        from engine.backends.mlx.fusing import Unfused
+
+        Unfused().__enter__()
 
 
 # What `git init` and `git clone` give every repository of a test: no sample hooks, and no look for garbage after each

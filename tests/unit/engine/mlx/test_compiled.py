@@ -104,7 +104,8 @@ def test_a_kept_row_that_is_no_number_is_forgotten_with_the_rows_behind_an_earli
     assert counted.ran >= 4
 
 
-def test_threads_that_trace_at_once_leave_fusing_off_until_the_last_is_done() -> None:
+def test_threads_that_trace_at_once_leave_fusing_off_until_the_last_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unfused, "_inside", 0)  # the tests' own process never fuses
     first, second, heard = Unfused(), Unfused(), []
     for each in (first, second):
         each._set_mode = heard.append
