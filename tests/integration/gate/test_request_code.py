@@ -38,6 +38,7 @@ peer_uid = {peer_uid}
 [env]
 OMP_NUM_THREADS = "1"
 OPENBLAS_NUM_THREADS = "1"
+MLX_DISABLE_COMPILE = "1"
 """
 ANSWERING = "engine/isolation/answering.py"
 REPLY = '        for step in arms.start(engine, SPECULATIVE, decoding, tuple(ask["ids"]), stopping).steps:\n'
