@@ -31,22 +31,22 @@ def send_to_keeper(jobs: Jobs, number: int):
 
 
 def test_killing_its_keeper_ends_the_job_and_is_told(plain, token):
+    seconds = f"600.{os.getpid()}"  # no other test's
     program = f"""
 import os, time
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         print("here", flush=True)
-        os.execve("/bin/sleep", ["sleep", "600"], {{}})
+        os.execve("/bin/sleep", ["sleep", "{seconds}"], {{}})
     os._exit(0)
 time.sleep(600)  # {token}
 """
-    before = living("sleep\0600")
     execution = plain.run(program, stop=send_to_keeper(plain, signal.SIGKILL))
 
     assert not execution.ok
     assert "the process that held the command was killed" in execution.message
-    assert living("sleep\0600") == before
+    assert living(f"sleep\0{seconds}") == []
     no_survivors(execution)
 
 

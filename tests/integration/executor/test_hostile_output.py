@@ -91,7 +91,12 @@ def test_a_report_directory_swapped_for_another_one_gives_nothing(plain, tmp_pat
             out.symlink_to(tmp_path / "elsewhere")
 
     # From outside: a user of its own may not do it, the runner's may.
-    execution = plain.run(f"import time; print('here', flush=True); time.sleep(1)  # {token}", stop=swap)
+    program = f"""
+import os, time
+print("here", flush=True)
+while not os.path.islink(os.environ["KAKEYA_OUT"]): time.sleep(0.02)  # {token}
+"""
+    execution = plain.run(program, stop=swap)
 
     assert execution.ok
     assert execution.reports == {}

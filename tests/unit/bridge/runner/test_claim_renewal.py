@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 
 import pytest
 
@@ -25,6 +24,10 @@ class Steps:
 
     glance_s = 0.1
 
+    def __init__(self, clock=None):
+        """With a clock, each wait takes the time that it was asked for."""
+        self._clock = clock
+
     def start(self, work, name):
         self._work = work
         return self
@@ -35,13 +38,15 @@ class Steps:
 
     def wait(self, event, timeout_s):
         self._left -= 1
+        if self._clock is not None and self._left >= 0:
+            self._clock.advance(timeout_s)
         return self._left < 0
 
     def join(self):
         """Nothing goes on beside the test."""
 
 
-def claimed(clock, lease_s=1.5, tasks=THREADS):
+def claimed(clock, lease_s=600.0, tasks=THREADS):
     """Claim a fresh request; return who keeps the claim, its bus, the request and what goes wrong."""
     remote = MemoryRemote()
     MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=lease_s))
@@ -66,13 +71,18 @@ def keep(clock):
     kept[0].stop()
 
 
-def test_a_long_preparation_keeps_the_claim_and_the_start_is_not_lost_to_a_renewal(keep):
-    renewal, bus, ref, _ = keep
+def test_a_long_preparation_keeps_the_claim_and_the_start_is_not_lost_to_a_renewal():
+    clock = FakeClock()
+    steps = Steps(clock)
+    renewal, bus, ref, _ = claimed(clock, 15.0, steps)
+    began_s = clock.steady_s()
     renewal.start()
-    time.sleep(2.5)  # longer than the whole lease
-    assert renewal.lost() is None
+    while clock.steady_s() - began_s < 40.0:  # longer than two whole leases
+        steps.go(1)
+        assert renewal.lost() is None
     for _ in range(20):
         renewal.advance(state="started", phase="running")
+        steps.go(1)
     view = bus.read_claim(ref.id)
     assert view.claim.state == "started"
     assert {claim.state for claim in view.history[:2]} == {"claimed"}
@@ -123,19 +133,20 @@ def test_a_run_that_was_renewed_says_that_it_is_judged(keep):
     assert renewal.last_chunk() is None
 
 
-def test_the_lease_counts_from_when_a_slow_push_was_asked(keep, clock):
-    renewal, _, _, faults = keep
-    asked_s = clock.steady_s()
+def test_the_lease_counts_from_when_a_slow_push_was_asked():
+    clock = FakeClock()
+    renewal, _, _, faults = claimed(clock, 15.0, Steps())
 
     def slow(operation: str) -> None:
         if operation == "push":
-            time.sleep(0.7)
+            clock.advance(7.0)
 
     faults.decide = slow
     renewal.advance(state="started", phase="running")
-    faults.decide = lambda operation: None
-    # A lease of 1.5 s is the owner's for 1 s after the push was asked; after its answer there are 0.3 s left.
-    clock.sleep(max(0.0, asked_s + 1.2 - clock.steady_s()))
+    # A lease of 15 s is the owner's for 10 s after the push was asked; after its answer there are 3 s left.
+    clock.advance(2.9)
+    assert renewal.lost() is None
+    clock.advance(0.2)
     assert renewal.lost() == "the lease could not be renewed in time"
 
 
