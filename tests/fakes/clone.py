@@ -52,7 +52,7 @@ class Clone:
 
     def git(self, *words: str) -> str:
         return subprocess.run(
-            ["git", *words], cwd=self.top, env=self.env, check=True, capture_output=True, text=True, timeout=60
+            ["git", *words], cwd=self.top, env=self.env, check=True, capture_output=True, text=True, timeout=240
         ).stdout
 
     def commit(self, files: dict[str, str]) -> str:

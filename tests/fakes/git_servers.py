@@ -275,7 +275,7 @@ class Proxy:
                     budget = self.reset_after_bytes
                     if self.hold:
                         self.held.set()
-                        self.release.wait(30)
+                        self.release.wait(240)
                 if budget is not None:
                     server.sendall(data[:budget])
                     budget -= len(data)

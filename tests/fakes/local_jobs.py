@@ -43,8 +43,8 @@ class Jobs:
         self, *programs: str, argv=None, sandbox=None, environment=(), outputs=("report.json",), code="host", **limits
     ) -> JobSpec:
         bounds = {
-            "wall_s": 30.0,
-            "inactivity_s": 30.0,
+            "wall_s": 240.0,
+            "inactivity_s": 240.0,
             "grace_s": 0.3,
             "memory_bytes": 512 * MIB,
             "processes": 64,

@@ -34,7 +34,7 @@ class Key:
 def make_key(folder: Path, name: str) -> Key:
     path = folder / name
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(path)]
-    subprocess.run(argv, check=True, timeout=30)
+    subprocess.run(argv, check=True, timeout=240)
     return Key(path)
 
 

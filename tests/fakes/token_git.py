@@ -36,9 +36,9 @@ class TokenGitServer:
         target = self.folder / name
         shutil.rmtree(target, ignore_errors=True)
         command = ["git", "clone", "-q", "--bare", "--no-hardlinks", str(source), str(target)]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=240)
         option = ["git", "-C", str(target), "config", "uploadpack.allowAnySHA1InWant", "true"]
-        subprocess.run(option, check=True, timeout=60)
+        subprocess.run(option, check=True, timeout=240)
 
     def close(self) -> None:
         self._http.shutdown()
@@ -80,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
             "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
         }
         done = subprocess.run(
-            [HTTP_BACKEND], input=body, env={**os.environ, **own}, capture_output=True, timeout=60, check=False
+            [HTTP_BACKEND], input=body, env={**os.environ, **own}, capture_output=True, timeout=240, check=False
         )
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         fields = dict(line.split(": ", 1) for line in head.decode().splitlines())

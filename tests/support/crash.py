@@ -89,7 +89,7 @@ def run(scenario: dict[str, str], journal: type[Journal] = Journal) -> int:
 
 def crash(scenario: dict[str, str]) -> int:
     """Run a runner in a process of its own until it dies or is done; return its exit code, negative for a signal."""
-    return start(scenario).wait(120)
+    return start(scenario).wait(240)
 
 
 def start(scenario: dict[str, str]) -> Forked:

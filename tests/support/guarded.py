@@ -52,7 +52,7 @@ def stop(guard: subprocess.Popen[bytes]) -> None:
     """End a server and return when it is gone."""
     assert guard.stdin is not None
     guard.stdin.close()
-    guard.wait(timeout=30)
+    guard.wait(timeout=240)
 
 
 def _end(server: subprocess.Popen[bytes]) -> None:

@@ -143,7 +143,7 @@ class Site:
         for process in self.runners:
             process.terminate()
         for process in self.runners:
-            process.wait(timeout=60)
+            process.wait(timeout=240)
 
     def ask(self, preset: str = "count", **changes: object) -> RequestRef:
         bus = self.requester()
@@ -157,7 +157,7 @@ class Site:
         file = self.folder / "counted" / "starts"
         return file.read_text().split() if file.exists() else []
 
-    def until(self, what: Callable[[], object], why: str, within_s: float = 60.0) -> None:
+    def until(self, what: Callable[[], object], why: str, within_s: float = 240.0) -> None:
         """Wait until something holds; the bound is only there to end a broken test."""
 
         def said() -> str:

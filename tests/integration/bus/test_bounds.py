@@ -75,7 +75,7 @@ def test_a_lower_limit_in_force_neither_fails_the_call_nor_is_raised(folder: Pat
     ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
-        ["prlimit", limit, *argv], capture_output=True, text=True, timeout=60, check=False, env=environment, cwd=folder
+        ["prlimit", limit, *argv], capture_output=True, text=True, timeout=240, check=False, env=environment, cwd=folder
     )
     assert done.returncode == 0, done.stderr
     small, large, *_ = done.stdout.split(" ")

@@ -97,7 +97,7 @@ def test_a_runner_whose_publishing_push_is_slow_is_fenced_by_who_finalised_its_r
     slow, runner = make(line, "slow", SlowPublisher(line.through("slow").bus, line.proxy))  # type: ignore[arg-type]
     _, heir = make(line, "heir", line.direct("heir").bus)
     runner.step()
-    assert line.proxy.held.wait(60)
+    assert line.proxy.held.wait(240)
     heir.step()
     pass_lease(line, heir)
     line.proxy.release.set()

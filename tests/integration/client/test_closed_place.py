@@ -58,7 +58,7 @@ def proxy(repository, tmp_path, missing):
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
          "-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}", "-keyout", key, "-out", certificate],
-        check=True, capture_output=True, timeout=60,
+        check=True, capture_output=True, timeout=240,
     )  # fmt: skip
     server = HttpServer(folder, tmp_path, (certificate, key))
     proxy = ConnectProxy({f"{NAME}:443": server.port})
@@ -109,7 +109,7 @@ def test_a_killed_shell_behind_a_proxy_with_a_token_for_one_prefix_gets_its_resu
     assert set(proxy.asked) == {f"{NAME}:443"}
     listed = subprocess.run(
         ["git", "-C", repository, "for-each-ref", "--format=%(refname)", "refs/heads"],
-        check=True, capture_output=True, text=True, timeout=60,
+        check=True, capture_output=True, text=True, timeout=240,
     ).stdout.split()  # fmt: skip
     assert listed
     assert all(ref.startswith("refs/heads/AgentMemory/") for ref in listed)

@@ -144,7 +144,7 @@ def test_a_run_of_this_machine_is_judged_by_its_own_bus_in_a_clone_that_pins_ano
 def bus_with_a_key(folder):
     """Make a bus somewhere and return its path with the key of a runner that never saw our run."""
     route = folder / "other.git"
-    subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=60)
+    subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=240)
     clock = SystemClock()
     open_bus(str(route), repository=None, state=folder / "maker", clock=clock).create(
         new_record(clock, wake="poll", local=True)
@@ -214,7 +214,7 @@ def test_every_state_is_visible_ctrl_c_detaches_and_attach_goes_on(clone):
     again = clone.document("run", "pytest-path", "-p", "path=checks/test_waits.py")
     assert (again["id"], again["request"]["reattached"]) == (run_id, True)
     watched.send_signal(signal.SIGINT)
-    out, err = watched.communicate(timeout=30)
+    out, err = watched.communicate(timeout=240)
     assert watched.returncode == 130
     assert out == ""
     assert f"resume: kakeya-mac attach {run_id[-8:]}" in err.splitlines()[-1]
@@ -229,7 +229,7 @@ def test_sigterm_detaches_with_143_and_a_document(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait", "--json", "--new")
     short_id_of(watched)
     watched.send_signal(signal.SIGTERM)
-    out, _ = watched.communicate(timeout=30)
+    out, _ = watched.communicate(timeout=240)
     assert watched.returncode == 143
     document = json.loads(out)
     assert (document["outcome"]["reason"], document["outcome"]["exit_code"]) == ("detached", 143)
@@ -247,7 +247,7 @@ def test_a_killed_runner_is_restarted_by_whoever_waits_and_the_run_goes_on_once(
     clone.stop_runners(signal.SIGKILL)
     until(lambda: set(clone.runner_pids()) - set(killed))
     let_go(clone)
-    out, err = watched.communicate(timeout=90)
+    out, err = watched.communicate(timeout=240)
     assert watched.returncode == 0, err
     document = json.loads(out)
     assert document["outcome"]["reason"] == "passed"

@@ -49,8 +49,8 @@ def until_said(path: Path, pattern: str, process: subprocess.Popen[bytes]) -> st
 @pytest.mark.timeout(1200)
 def test_the_blocks_of_the_front_page_run_as_printed_one_after_the_other(tmp_path: Path) -> None:
     seed, route, said = tmp_path / "seed.git", tmp_path / "route.git", tmp_path / "host.txt"
-    subprocess.run(["git", "clone", "-q", "--bare", str(ROOT), str(seed)], check=True, timeout=60)
-    subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=60)
+    subprocess.run(["git", "clone", "-q", "--bare", str(ROOT), str(seed)], check=True, timeout=240)
+    subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=240)
     first = block("git clone REPOSITORY").replace("REPOSITORY", str(seed))
     on_host = first + block("kakeya-runner setup").replace("ROUTE", str(route))
     with said.open("wb") as stream:
@@ -69,7 +69,7 @@ def test_the_blocks_of_the_front_page_run_as_printed_one_after_the_other(tmp_pat
         )  # fmt: skip
     finally:
         os.killpg(host.pid, signal.SIGTERM)
-        host.wait(timeout=60)
+        host.wait(timeout=240)
     shown = asked.stdout + asked.stderr
     assert re.search(r"^verified .* signed", asked.stdout, re.MULTILINE), shown
     # A smoke run lacks premises, so that the last word of the block, `quote`, ends in 1 and says why.

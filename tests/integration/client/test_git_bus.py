@@ -48,7 +48,7 @@ class Place:
 
 
 def make_bus(folder: Path) -> Path:
-    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(folder)], check=True, timeout=60)
+    subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(folder)], check=True, timeout=240)
     bus = open_bus(str(folder), repository=None, state=folder.parent / f"{folder.name}-maker", clock=CLOCK)
     bus.create(new_record(CLOCK, wake="poll", local=True))
     return folder
@@ -80,7 +80,7 @@ def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place,
     assert place.run("attach", sent, "--bus", "origin").code == 0
     assert place.clone.state_of_repository() == before
     plain = tmp_path / "plain"
-    subprocess.run(["git", "clone", "-q", str(place.remote), str(plain)], check=True, timeout=60)
+    subprocess.run(["git", "clone", "-q", str(place.remote), str(plain)], check=True, timeout=240)
     branch = f"origin/mac-bridge/mlx-env-probe-{sent}"
     ran = place.run("verify", branch, top=plain)
     assert ran.code == JUDGED_DIFFERENTLY, ran.out + ran.err  # the scripted host's gate is another
@@ -94,11 +94,13 @@ def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, 
     assert place.run("doctor").code == 0
     fork = make_bus(tmp_path / "fork.git")
     place.clone.git("remote", "set-url", "origin", str(fork))
-    refs = subprocess.run(["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=60).stdout
+    refs = subprocess.run(["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=240).stdout
     ran = place.run("run", "mlx-env-probe", "--json")
     assert ran.code == 3
     assert "is it a fork?" in ran.document["outcome"]["message"] or "pin" in ran.document["outcome"]["message"]
-    after = subprocess.run(["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=60).stdout
+    after = subprocess.run(
+        ["git", "-C", str(fork), "for-each-ref"], check=True, capture_output=True, timeout=240
+    ).stdout
     assert after == refs
 
 
@@ -111,7 +113,7 @@ def test_a_configured_bus_that_is_away_never_becomes_the_embedded_one(place):
 
 
 def test_a_remote_without_a_bus_says_what_to_do(place, tmp_path):
-    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "empty.git")], check=True, timeout=60)
+    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "empty.git")], check=True, timeout=240)
     ran = place.run("run", "mlx-env-probe", "--bus", str(tmp_path / "empty.git"))
     assert ran.code == 3
     assert "carries no bus" in ran.err
@@ -151,7 +153,7 @@ def files_of(place: Place, ref: str) -> dict[str, str]:
 
     def git(*words: str) -> str:
         argv = ["git", "-C", str(place.remote), *words]
-        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=60).stdout
+        return subprocess.run(argv, check=True, capture_output=True, text=True, timeout=240).stdout
 
     names = git("ls-tree", "-r", "--name-only", ref).split()
     return {name: git("cat-file", "blob", f"{ref}:{name}") for name in names if not name.startswith(".mac-bridge/")}
@@ -208,7 +210,7 @@ def test_detached_linked_and_shallow_clones_stay_as_they_are(place, tmp_path):
     shallow = Clone(tmp_path / "s")
     shutil.rmtree(shallow.top)
     subprocess.run(
-        ["git", "clone", "-q", "--depth", "1", f"file://{place.remote}", str(shallow.top)], check=True, timeout=60
+        ["git", "clone", "-q", "--depth", "1", f"file://{place.remote}", str(shallow.top)], check=True, timeout=240
     )
     state = shallow.state_of_repository()
     assert state["shallow"] is True

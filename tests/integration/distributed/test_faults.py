@@ -78,7 +78,7 @@ def test_a_stream_that_was_cut_is_gone_on_with(pair: Pair, proxied) -> None:
     def cut() -> None:
         proxy.tell("cut")
         # Until a second stream drafts: how soon a busy machine gets to it is not what is shown.
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + 240.0
         while time.monotonic() < until:
             draft = drafter.ask(0, drafter._history.length, 1).take()
             if draft.count and drafter.traffic.sessions >= 2:
@@ -122,7 +122,7 @@ def test_a_server_that_was_restarted_is_shown_what_its_context_needs(pair: Pair)
     assert first.tokens == (5, 6, 7)
     with serving(DrafterServer({NGRAM: served}), address):
         again = Draft()
-        until = time.monotonic() + 60.0
+        until = time.monotonic() + 240.0
         while not again.count and time.monotonic() < until:
             time.sleep(0.05)
             again = drafter.ask(bonus, len(prompt), 3).take()
@@ -157,5 +157,5 @@ def test_a_server_listens_on_this_machine_only_and_says_that_it_is_well(pair: Pa
         pass
     with grpc.insecure_channel(pair.address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        answer = stub.Check(health_pb2.HealthCheckRequest(service=DFLASH.name), timeout=60.0)
+        answer = stub.Check(health_pb2.HealthCheckRequest(service=DFLASH.name), timeout=240.0)
     assert answer.status == health_pb2.HealthCheckResponse.SERVING

@@ -39,7 +39,7 @@ def test_a_killed_trial_leaves_no_process(tmp_path) -> None:
     victim = psutil.Process(json.loads(killed.stdout.readline())["pid"])
     assert victim.is_running()
     killed.kill()
-    killed.wait(timeout=60)
+    killed.wait(timeout=240)
     killed.stdout.close()
     assert until(lambda: not alive(victim))
 
@@ -68,7 +68,7 @@ with run_folders.within_reach(make_directory(Path({str(tmp_path / "run")!r})), 5
     assert sweep_run_folders() == 0  # its runner lives
     assert left.exists()
     killed.kill()
-    killed.wait(timeout=60)
+    killed.wait(timeout=240)
     killed.stdout.close()
     LocalExecutor(SystemClock())
     assert not left.exists()
@@ -80,7 +80,7 @@ def test_a_folder_that_a_killed_trial_left_goes_at_the_next_start(tmp_path) -> N
     assert killed.stdout is not None
     assert killed.stdout.readline() == "in the middle\n"
     killed.send_signal(signal.SIGKILL)
-    killed.wait(timeout=60)
+    killed.wait(timeout=240)
     killed.stdout.close()
     assert [path.name.startswith("kakeya-sandbox-") for path in tmp_path.iterdir()] == [True]
     second = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stdout=subprocess.PIPE, text=True)
@@ -92,7 +92,7 @@ def test_a_folder_that_a_killed_trial_left_goes_at_the_next_start(tmp_path) -> N
         assert list(tmp_path.iterdir()) == own
     finally:
         second.kill()
-        second.communicate(timeout=60)
+        second.communicate(timeout=240)
 
 
 @pytest.mark.parametrize("kind", ["link", "file", "another name", "another user's"])

@@ -56,7 +56,7 @@ class Alone:
     def end(self) -> dict[str, object]:
         """Return what the subreaper said last, once it has ended."""
         try:
-            self.out.wait(timeout=30)
+            self.out.wait(timeout=240)
             said = os.read(self.answers, 1 << 16)
         finally:
             self.out.kill()

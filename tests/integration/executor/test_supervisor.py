@@ -195,7 +195,7 @@ def test_a_supervisor_needs_none_of_its_files_once_it_runs(executor, tmp_path, p
     shutil.rmtree(installed)  # what pip does to a package that is upgraded
     (place / "go-on").touch()
 
-    assert supervisor.wait(30) == 0
+    assert supervisor.wait(240) == 0
     assert str(installed).encode() in where
     execution = executor.recover(fresh, quiet())
     assert (execution.ending, execution.log) == ("exited", b"before\nafter\n")

@@ -212,7 +212,7 @@ class TestWorkflowWarning:
         file.write_bytes(self.TEXT)
         (tmp_path / ".gitignore").write_text("data\nconfig\n")
         for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "x")):
-            subprocess.run(["git", *words], cwd=tmp_path, check=True, timeout=60)
+            subprocess.run(["git", *words], cwd=tmp_path, check=True, timeout=240)
         return place
 
     def accept(self, place: Place, text: bytes, refs: tuple[str, ...] = ("refs/heads/mac-bridge/*",)) -> None:
@@ -238,6 +238,6 @@ class TestWorkflowWarning:
     def test_a_tree_without_the_file_wakes_nobody_and_an_unknown_host_is_said(self, clone, tmp_path) -> None:
         assert "has said which workflow files" in clone.run("run", "mlx-env-probe").err
         self.accept(clone, self.TEXT)
-        subprocess.run(["git", "rm", "-q", self.PATH], cwd=tmp_path, check=True, timeout=60)
-        subprocess.run(["git", "commit", "-q", "-m", "x"], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run(["git", "rm", "-q", self.PATH], cwd=tmp_path, check=True, timeout=240)
+        subprocess.run(["git", "commit", "-q", "-m", "x"], cwd=tmp_path, check=True, timeout=240)
         assert "no workflow of it will wake the host" in clone.run("run", "mlx-env-probe", "--new").err

@@ -160,7 +160,7 @@ def test_what_a_killed_runner_left_running_is_followed_again(scenario, tmp_path)
     again = start(told)
     time.sleep(1.0)  # the run goes on while it is looked at; who comes first changes nothing
     go_on.touch()
-    again.wait(120)
+    again.wait(240)
 
     claim = requester(told, tmp_path).view(told["id"]).claim.claim
     files = requester(told, tmp_path).read_result(claim.result_oid).files

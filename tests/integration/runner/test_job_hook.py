@@ -15,6 +15,7 @@ import pytest
 
 from bridge.errors import PolicyRefusedError
 from bridge.runner.actions.job_hook import AllowedWorkflow, JobFacts, completed, decide, facts_of
+from tests.support.waiting import PATIENCE_S, until
 
 WORKFLOW = b"name: mac-bridge\n"
 COMMIT = "1" * 40
@@ -144,7 +145,7 @@ def test_after_a_refusal_nothing_else_of_the_job_starts(tmp_path: Path) -> None:
         )
         psutil.wait_procs([psutil.Process()], timeout=0.02)
     assert worker.returncode == -9
-    psutil.wait_procs(children, timeout=20)
+    psutil.wait_procs(children, timeout=PATIENCE_S)
     assert not any(child.is_running() and child.status() != psutil.STATUS_ZOMBIE for child in children)
     assert (tmp_path / "service").read_text() == "stopped"
     assert not (tmp_path / "always").exists()
@@ -175,10 +176,8 @@ def test_a_service_manager_that_kills_the_hook_finds_the_worker_dead(tmp_path: P
     assert hook != HOOK
     worker = run_worker(tmp_path, "0" * 64, hook)
     (tmp_path / "worker.pid").write_text(str(worker.pid))
-    assert worker.wait(30) == -9
-    deadline = time.monotonic() + 20
-    while not (tmp_path / "service").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert worker.wait(PATIENCE_S) == -9
+    until(lambda: (tmp_path / "service").exists() and (tmp_path / "service").read_text())
 
     assert (tmp_path / "service").read_text() == "worker dead"
     assert "PYTHONPATH" not in (tmp_path / "environment").read_text().split()

@@ -139,7 +139,7 @@ def test_on_a_bus_that_signs_nothing_it_says_which_key_it_made_and_waits_for_a_r
     ref = place.ask()
     end = place.ended(ref)
     assert end.runner.startswith("mini-")
-    assert waiting.wait(timeout=60) == 1
+    assert waiting.wait(timeout=240) == 1
     place.until(lambda: (left(place), beacons(place)) == ([], []), "something is left")
     assert f"it counts for who pins {end.runner}=" in (place.folder / "mini.log").read_text()
 

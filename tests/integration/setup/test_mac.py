@@ -34,7 +34,7 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
     if "--actions-url" in command:
         command += ["--actions-archive", str(archive), "--ssh-key", str(key)]
         command += ["--actions-sha256", hashlib.sha256(b"archive").hexdigest()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     interpreter = str(Path(sys.executable).resolve())
     own = re.compile(r"(ok|would) +(git|sudo)")  # what this machine has of a Mac's tools
@@ -51,7 +51,7 @@ def test_the_mac_dry_run_is_the_recorded_one(golden: str, tmp_path) -> None:
 
 def test_a_user_for_jobs_is_refused_with_the_reason() -> None:
     command = ["bash", str(SETUP / "setup_mac.sh"), "--dry-run", "--bus", "https://example.org/owner/bus.git"]
-    done = subprocess.run([*command, "--job-user"], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*command, "--job-user"], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("error: --job-user is for Linux: a run here has the runner's user")
     assert "next: leave --job-user out" in done.stderr

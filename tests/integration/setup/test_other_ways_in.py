@@ -55,7 +55,7 @@ def opened(tmp_path_factory, installed) -> Host:
     source.mkdir()
     (source / "config.sh").write_text(ACTIONS_RUNNER)
     (source / "config.sh").chmod(0o755)
-    subprocess.run(["tar", "-czf", str(archive), "-C", str(source), "."], check=True, timeout=60)
+    subprocess.run(["tar", "-czf", str(archive), "-C", str(source), "."], check=True, timeout=240)
     key = folder / "agent.pub"
     key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAgentKey agent@example.org\n")
     host.options = [
@@ -120,7 +120,7 @@ class TestOtherWaysIn:
         ]
         if shutil.which("visudo"):
             command = ["visudo", "-cf", str(opened.root / "etc/sudoers.d/kakeya-actions")]
-            assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 0
+            assert subprocess.run(command, capture_output=True, timeout=240, check=False).returncode == 0
         unit = (opened.root / "etc/systemd/system/kakeya-actions.service").read_text()
         assert "User=kakeya-actions" in unit
         assert "ACTIONS_RUNNER_HOOK_JOB_STARTED=/opt/kakeya/libexec/job-started.sh" in unit
@@ -138,7 +138,7 @@ class TestOtherWaysIn:
     )
     def test_the_workflow_finds_a_command_that_does_one_thing(self, opened, words) -> None:
         command = [str(opened.root / "opt/kakeya/actions-bin/kakeya-runner"), *words]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         assert done.returncode == 2
         assert "Actions may only start" in done.stderr
 
@@ -156,9 +156,9 @@ class TestOtherWaysIn:
             program = tmp_path / name
             program.write_text(text.replace("/opt/kakeya/bin/kakeya-runner", str(stand_in)))
             program.chmod(0o755)
-            subprocess.run([str(program), *given], check=True, timeout=60)
+            subprocess.run([str(program), *given], check=True, timeout=240)
             assert shown.read_text().splitlines()[-len(last) :] == last
-            assert subprocess.run([str(program)], timeout=60, check=False).returncode == 2
+            assert subprocess.run([str(program)], timeout=240, check=False).returncode == 2
 
     def test_ssh_gets_a_forced_command_from_the_tailnet_only(self, opened) -> None:
         file = opened.root / "var/lib/kakeya/.ssh/authorized_keys"

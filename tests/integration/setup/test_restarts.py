@@ -37,7 +37,7 @@ class Systemd:
         assert self.kill_mode == ["mixed"]
         group = psutil.Process(runner.pid).children(recursive=True)
         runner.terminate()
-        runner.wait(timeout=60)
+        runner.wait(timeout=240)
         for process in group:
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -56,7 +56,7 @@ class Launchd:
         if not self.abandons:
             os.killpg(runner.pid, signal.SIGKILL)
         runner.kill()
-        runner.wait(timeout=60)
+        runner.wait(timeout=240)
 
 
 @pytest.mark.parametrize("manager", [Systemd, Launchd])

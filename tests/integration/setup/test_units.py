@@ -73,7 +73,7 @@ def exposure(root: Path, name: str, text: str) -> float:
     folder.mkdir(parents=True)
     (folder / name).write_text(text)
     command = ["systemd-analyze", "security", "--offline=yes", f"--root={root}", "--no-pager", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     level = re.search(r"Overall exposure level for [^:]+: ([\d.]+)", done.stdout)
     assert level is not None, done.stdout + done.stderr
     return float(level[1])
@@ -116,7 +116,7 @@ def run_bwrap(take_on: Callable[[], None]) -> subprocess.CompletedProcess[str]:
 
     try:
         return subprocess.run(
-            BWRAP, preexec_fn=become, capture_output=True, text=True, timeout=60, check=False, cwd="/"
+            BWRAP, preexec_fn=become, capture_output=True, text=True, timeout=240, check=False, cwd="/"
         )
     finally:
         for group in Path("/sys/fs/cgroup/devices").glob("kakeya-test-*"):

@@ -56,7 +56,7 @@ def test_a_signed_request_carries_the_very_bytes_that_were_signed(requester, tmp
 def test_a_killed_client_sends_the_same_signature_again(requester, tmp_path):
     """ecdsa signatures are random: signing again would be another commit under the same name."""
     path = tmp_path / "ecdsa"
-    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(path)], check=True, timeout=30)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ecdsa", "-N", "", "-f", str(path)], check=True, timeout=240)
     init(requester, "--signing-key", str(path))
     run_id = sent_id(requester)
     first = received(requester, run_id)
@@ -101,7 +101,7 @@ def test_auto_finds_the_users_key_before_it_makes_one(requester, tmp_path):
 def test_a_key_with_a_passphrase_is_passed_over_and_asks_nothing(requester, tmp_path):
     path = tmp_path / "home" / ".ssh" / "id_ed25519"
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(path)]
-    subprocess.run(argv, check=True, timeout=30)
+    subprocess.run(argv, check=True, timeout=240)
     init(requester, "--signing-key", "auto")
     assert discover(tmp_path, environment_of(requester)).signing.key.endswith("/signing_key")
     ran = requester.run("init", "--bus", "memory", "--signing-key", str(path))
@@ -123,7 +123,7 @@ def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
         monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
         while not socket.exists():
             assert agent.poll() is None
-        subprocess.run(["ssh-add", "-q", str(key.path)], check=True, timeout=30)
+        subprocess.run(["ssh-add", "-q", str(key.path)], check=True, timeout=240)
         key.path.unlink()
         asking = Requester(tmp_path, environment={"SSH_AUTH_SOCK": str(socket), "PATH": os.environ["PATH"]})
         ScriptedHost(asking.bus, asking.clock).beat()

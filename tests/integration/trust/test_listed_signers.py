@@ -54,7 +54,7 @@ def test_a_signature_made_for_git_or_by_another_listed_key_is_refused(host, keys
     w = host()
     request, _ = signed_request(w.requester.identity().bus_id, "mlx-env-probe", keys["agent"])
     argv = ["ssh-keygen", "-Y", "sign", "-q", "-n", "git", "-f", str(keys["agent"].path)]
-    for_git = subprocess.run(argv, input=request.canonical(), capture_output=True, check=True, timeout=30).stdout
+    for_git = subprocess.run(argv, input=request.canonical(), capture_output=True, check=True, timeout=240).stdout
     push_anything(w, request.ref, request.id, request.canonical(), for_git)
     second, _ = signed_request(w.requester.identity().bus_id, "mlx-env-probe", keys["agent"])
     by_other = sign(second.canonical(), keys["other"].path)

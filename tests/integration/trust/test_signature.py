@@ -19,7 +19,7 @@ WHO = "agent@example.org"
 
 def make_key(folder: Path, name: str) -> Path:
     path = folder / name
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)], check=True, timeout=30)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)], check=True, timeout=240)
     return path
 
 
@@ -84,7 +84,7 @@ def test_a_signature_made_for_git_does_not_count(folder, key) -> None:
         input=DATA,
         capture_output=True,
         check=True,
-        timeout=30,
+        timeout=240,
     ).stdout
     with pytest.raises(PolicyRefusedError):
         check(DATA, other, key, signers(folder, key, options=""))

@@ -87,7 +87,7 @@ class Reached:
     def raw(self, *command: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [*self.ssh.split(), "-p", str(self.server.port), "root@127.0.0.1", *command],
-            capture_output=True, timeout=60, check=False,
+            capture_output=True, timeout=240, check=False,
         )  # fmt: skip
 
     def runner_pid(self) -> int | None:

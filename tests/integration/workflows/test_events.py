@@ -84,7 +84,7 @@ class Hosted:
 
     def git(self, *words: str, cwd: Path | None = None) -> str:
         done = subprocess.run(
-            ["git", *words], cwd=cwd or self.clone, capture_output=True, text=True, timeout=60, check=False
+            ["git", *words], cwd=cwd or self.clone, capture_output=True, text=True, timeout=240, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()

@@ -77,8 +77,8 @@ class Server:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
         for words in (("init", "-q", "-b", "main"), ("add", "-A"), ("commit", "-q", "-m", "x")):
-            subprocess.run(["git", *words], cwd=folder, check=True, timeout=60)
-        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, timeout=60)
+            subprocess.run(["git", *words], cwd=folder, check=True, timeout=240)
+        done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=folder, check=True, capture_output=True, timeout=240)
         return done.stdout.decode().strip()
 
     def work(self, job: Job) -> int:
@@ -90,7 +90,7 @@ class Server:
         process = subprocess.Popen(words, env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", **job.environment})
         try:
             code = process.wait(timeout=120)
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 240
             while self.running("mini.toml") or self.running("stop"):  # the hook goes on after it has killed the worker
                 assert time.monotonic() < deadline, "the hook never ended"
                 time.sleep(0.05)
@@ -167,7 +167,7 @@ def test_without_the_hook_killing_it_the_worker_would_go_on(server) -> None:
     worker = server.folder / "Runner.Worker"
     worker.write_text(textwrap.dedent(WORKER))
     words = [sys.executable, str(worker), str(server.folder), sys.executable, "-c", "raise SystemExit(7)"]
-    assert subprocess.run(words, timeout=60, check=False).returncode == 0
+    assert subprocess.run(words, timeout=240, check=False).returncode == 0
     assert server.ran("always")
     assert not server.ran("job")
     for child in psutil.process_iter(["cmdline"]):

@@ -38,7 +38,7 @@ def changed_afterwards(path: Path, report: Report) -> None:
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        until = time.monotonic() + 60
+        until = time.monotonic() + 240
         while not path.with_name("recompute.json").exists() and time.monotonic() < until:
             time.sleep(0.02)
         path.write_text("{}")

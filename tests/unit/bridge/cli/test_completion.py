@@ -27,7 +27,7 @@ def complete(tmp_path_factory):
     def ask(*words: str, cwd=None) -> list[str]:
         ran = subprocess.run(
             ["bash", "--norc", "-c", ASK, "bash", str(path), "kakeya-mac", *words],
-            capture_output=True, text=True, timeout=30, check=True, cwd=cwd or path.parent,
+            capture_output=True, text=True, timeout=240, check=True, cwd=cwd or path.parent,
         )  # fmt: skip
         assert ran.stderr == ""
         return ran.stdout.split()
@@ -46,7 +46,7 @@ def test_first_words_second_words_and_options(complete):
 
 def test_presets_and_run_ids_come_from_files_without_starting_python(complete, tmp_path):
     assert complete("run", "mlx-env") == ["mlx-env-probe"]
-    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, timeout=30)
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True, timeout=240)
     folder = tmp_path / ".git" / "kakeya" / "requests"
     folder.mkdir(parents=True)
     (folder / "01k9x3abcdefghjkmnpqrstvwx.json").write_text("{}")
@@ -72,4 +72,4 @@ def test_the_script_parses_where_its_shell_is_installed(shell, tmp_path):
         pytest.skip(f"{shell} is not installed")
     path = tmp_path / "script"
     path.write_text(script(shell), encoding="utf-8")
-    subprocess.run([shell, "-n", str(path)], check=True, timeout=30)
+    subprocess.run([shell, "-n", str(path)], check=True, timeout=240)

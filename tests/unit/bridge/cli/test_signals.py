@@ -36,7 +36,7 @@ def interrupted(module, words, number, folder):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

@@ -94,7 +94,7 @@ def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):
     assert process.stdout is not None
     assert process.stdout.readline() == "in\n"
     os.kill(process.pid, signal.SIGKILL)
-    process.wait(30)
+    process.wait(240)
     process.stdout.close()
     clock.at = dt.datetime.now(dt.UTC)
     with pytest.raises(RequestRejectedError):

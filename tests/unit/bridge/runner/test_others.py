@@ -149,7 +149,7 @@ def test_a_request_branch_pushed_over_after_the_claim_keeps_its_result_elsewhere
 
 
 def test_several_slots_run_at_the_same_time(world):
-    meeting = threading.Barrier(2, timeout=20)
+    meeting = threading.Barrier(2, timeout=240)
 
     def meet(spec, directory):
         meeting.wait()

@@ -49,7 +49,7 @@ def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_
 
 def test_runs_of_the_same_thing_at_the_same_time_are_different_attempts(world):
     w = world(policy_text=f"{PUSHING}slots = 4\n")
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=240)
 
     def program(spec, directory):
         together.wait()
@@ -72,7 +72,7 @@ def test_a_request_beyond_the_slots_waits_and_is_told_why(world):
 
     def program(spec, directory):
         running.release()
-        free.wait(30)
+        free.wait(240)
         yield b""
         return 0
 
@@ -80,7 +80,7 @@ def test_a_request_beyond_the_slots_waits_and_is_told_why(world):
     refs = [w.ask() for _ in range(3)]
     runner = w.runner()
     assert runner.step() == 1
-    assert [running.acquire(timeout=30) for _ in range(2)] == [True, True]
+    assert [running.acquire(timeout=240) for _ in range(2)] == [True, True]
     assert any("all slots are busy" in line for line in w.said)
     assert runner.step() == 1
     free.set()
@@ -105,7 +105,7 @@ def test_two_runs_at_a_time_never_share_a_card_and_see_no_node_of_the_others(wor
     devices = ", ".join(f'"{node}"' for node in NODES)
     owns = f'{PUSHING}slots = 3\n[sandbox]\ndevices = [{devices}]\n[env]\nCUDA_VISIBLE_DEVICES = "0,1"\n'
     w = world(policy_text=owns, cards=CARDS)
-    together = threading.Barrier(2, timeout=30)
+    together = threading.Barrier(2, timeout=240)
 
     def program(spec, directory):
         together.wait()
@@ -136,7 +136,7 @@ def test_a_run_that_outlived_its_runner_keeps_its_card(world, tmp_path):
 
     def program(spec, directory):
         going.set()
-        goes_on.wait(30)
+        goes_on.wait(240)
         yield b""
         return 0
 
@@ -144,7 +144,7 @@ def test_a_run_that_outlived_its_runner_keeps_its_card(world, tmp_path):
     first = w.ask()
     runner = w.runner()
     runner.step()
-    assert going.wait(30)
+    assert going.wait(240)
     facts = w.process.rules.facts
     after_restart = RunSlots(2, CARDS, w.process.folder.runs)
     assert after_restart.assign("other", facts).card == "GPU-bbbb"
