@@ -32,6 +32,7 @@ A message says what happened, what was got and what was expected, and what to do
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import ClassVar, Final
 
 REMEDY_MARK: Final = "; next: "
@@ -41,6 +42,18 @@ REMEDY_MARK: Final = "; next: "
 def install_remedy(extra: str, python: str = "python") -> str:
     """Return the command that adds an extra; it installs from a clone, because no released name is owned yet."""
     return f"in a clone of Kakeya: {python} -m pip install -e '.[{extra}]'"
+
+
+def meant(word: str, known: Collection[str], *, most: int = 3) -> str:
+    """Return what to say of a word that is none of the known ones: the nearest of them, else all.
+
+    Those that it begins come first: what is typed by halves is more often short than wrong.
+    """
+    from difflib import get_close_matches
+
+    begun = [one for one in known if word and one.startswith(word)]
+    near = list(dict.fromkeys([*begun, *get_close_matches(word, known, n=most)]))[:most]
+    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
 
 
 class KakeyaError(Exception):
@@ -79,11 +92,7 @@ class PresetNotFoundError(UsageError):
     """No preset has this name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, known, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known)}"
-        super().__init__(f"unknown preset {name!r}; {hint}", remedy="kakeya-mac presets")
+        super().__init__(f"unknown preset {name!r}; {meant(name, known)}", remedy="kakeya-mac presets")
 
 
 class ParameterError(UsageError):

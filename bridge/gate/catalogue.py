@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from typing import Final
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.gate import profiles
 from bridge.gate.declared.kind import kinds
 from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES
@@ -48,7 +48,7 @@ def explain(code: str) -> str:
     if found is None:
         near = [known for known in rules() if code.upper() in known or known.split("-", 1)[0] == code.upper()]
         raise UsageError(
-            f"no rule has the code {code!r}" + (f"; near: {', '.join(near[:6])}" if near else ""),
+            f"no rule has the code {code!r}; {meant(code.upper(), near or list(rules()), most=6)}",
             remedy="kakeya-mac gate rules",
         )
     kinds = ", ".join(found.kinds) if found.kinds else "every kind"
@@ -82,10 +82,8 @@ def needs(claim: str) -> str:
                 lines += [f"  {one:<9} {PREMISES[one].holds_when}; seen by {PREMISES[one].seen_by}; "
                           f"{' '.join(_guards(one, kind.name))}" for one in metric.needs]  # fmt: skip
     if not lines:
-        known = sorted({metric.pattern for kind in kinds().values() for metric in kind.metrics})
-        raise UsageError(
-            f"no kind of report claims {claim!r}; claims: {', '.join(known)}", remedy="kakeya-mac gate rules"
-        )
+        known = sorted({metric.pattern.rstrip("_*") for kind in kinds().values() for metric in kind.metrics})
+        raise UsageError(f"no kind of report claims {claim!r}; {meant(claim, known)}", remedy="kakeya-mac gate rules")
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from bridge.client.send.submit import find_live
 from bridge.client.send.sweep import combinations, validity_s
 from bridge.client.send.workload import choose_workload, name_commits, send_code
 from bridge.durations import age_text
+from bridge.errors import ParameterError
 from bridge.presets import Preset
 
 
@@ -33,6 +34,14 @@ def drafts_of(call: Invocation, session: BusSession) -> list[RequestDraft]:
         PresetNotFoundError: neither this installation nor a live runner has the preset.
         UsageError: the preset is planned, something does not fit it, or --unsandboxed is meant for a bus.
     """
+    try:
+        return _drafts(call, session)
+    except ParameterError as error:
+        error.remedy = error.remedy or f"kakeya-mac presets show {call.args.preset}"
+        raise
+
+
+def _drafts(call: Invocation, session: BusSession) -> list[RequestDraft]:
     confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
 
     call.args.preset, preset, runner = preset_of(session, call.args.preset, call.local_presets, call.output.say)

@@ -11,6 +11,7 @@ from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bu
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.judged import JudgedResult, first_line
 from bridge.client.run.run import Run
+from bridge.errors import RunNotFoundError, UsageError
 from bridge.records import Verdict
 from bridge.trust.judgement import TrustAnswer
 
@@ -25,7 +26,14 @@ def find_result(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
     folder = Path(call.directory, what)
     if folder.is_dir():
         return None, JudgedResult.of_folder(folder, pins_of(call, id_in(folder)))
-    run = call.find_run(what)
+    if "/" in what:
+        raise UsageError(
+            f"there is no folder {what[:200]!r}; expected one of a result, or a run id", remedy="kakeya-mac ls"
+        )
+    try:
+        run = call.find_run(what)
+    except RunNotFoundError as error:
+        raise RunNotFoundError(f"{error.message}, and there is no such folder", remedy=error.remedy) from error
     return run, JudgedResult.of_run(run)
 
 

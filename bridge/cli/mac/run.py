@@ -21,6 +21,7 @@ from bridge.run.outcomes import strongest
 
 def run(call: Invocation) -> int:
     """Send a request; with --wait or --follow see it through."""
+    call.required()  # what cannot be required is said before anything is sent
     session = call.connect()
     drafts = drafts_of(call, session)
     if len(drafts) > 1 or call.args.repeat is not None:
@@ -34,6 +35,7 @@ def run(call: Invocation) -> int:
 
 def retry(call: Invocation) -> int:
     """Send the same request again under a new id, naming the one it repeats."""
+    call.required()
     earlier = call.find_on_bus(call.args.id)
     old = earlier.request
     if old is None:
@@ -47,6 +49,7 @@ def retry(call: Invocation) -> int:
 
 def attach(call: Invocation) -> int:
     """Wait for a run that was sent earlier."""
+    call.required()
     found = call.find_on_bus(call.args.id)
     found.reattached = True
     with naming(found):
@@ -55,6 +58,7 @@ def attach(call: Invocation) -> int:
 
 def wait(call: Invocation) -> int:
     """Wait silently for runs; end in the strongest of their exit codes."""
+    call.required()
     first = call.find_on_bus(call.args.ids[0], quiet=True)
     runs = [first, *(call.find_beside(first.bus, text) for text in call.args.ids[1:])]
     timeout_s, clock = call.args.wait_timeout, first.bus.clock

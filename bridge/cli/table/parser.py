@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import BY_NAME, COMMANDS, FRONT, GROUPS, PROGRAM, TAGLINE
 from bridge.cli.table.values import age, duration, whole_number
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.run.outcomes import exit_meanings
 
 _WIDTH = 100
@@ -25,6 +25,11 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{self.prog}: {message}", remedy=f"{self.prog} --help")
 
+    def _check_value(self, action: argparse.Action, value: object) -> None:
+        if action.choices is not None and value not in action.choices:
+            known = [str(one) for one in action.choices]
+            raise argparse.ArgumentError(action, f"got {str(value)[:60]!r}; expected {' or '.join(known)}")
+
 
 def parse(command: Verb, words: list[str]) -> argparse.Namespace:
     """Return the values of a command's arguments.
@@ -35,7 +40,10 @@ def parse(command: Verb, words: list[str]) -> argparse.Namespace:
     parser = _Parser(prog=f"{PROGRAM} {command.name}", add_help=False, allow_abbrev=False)
     for argument in command.arguments:
         _add(parser, argument)
-    return parser.parse_args(words)
+    found, unexpected = parser.parse_known_args(words)
+    if unexpected:
+        raise _unexpected(command, unexpected)
+    return found
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
@@ -61,11 +69,18 @@ _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days":
 
 def unknown_command(word: str) -> UsageError:
     """Return the error for a word that is no command, with the nearest ones."""
-    import difflib
+    hint = meant(word, [*BY_NAME, "help"], most=2)
+    return UsageError(f"unknown command {word[:60]!r}; {hint}", remedy=f"{PROGRAM} --help")
 
-    near = difflib.get_close_matches(word, list(BY_NAME), n=2)
-    hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(BY_NAME)}"
-    return UsageError(f"unknown command {word[:60]!r}{hint}", remedy=f"{PROGRAM} --help")
+
+def _unexpected(command: Verb, words: list[str]) -> UsageError:
+    """Return the error for words that a command does not take: the nearest option for one that looks like an option."""
+    prog = f"{PROGRAM} {command.name}"
+    option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
+    if option is None:
+        return UsageError(f"{prog}: got {words[0][:60]!r} beside all that it takes", remedy=f"{prog} --help")
+    known = [name for one in command.arguments for name in one.names if name.startswith("--")]
+    return UsageError(f"{prog}: no option {option[:60]!r}; {meant(option, known)}", remedy=f"{prog} --help")
 
 
 def overview() -> str:

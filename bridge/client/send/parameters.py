@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from bridge.errors import ParameterError
+from bridge.errors import ParameterError, meant
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.presets import Preset
 from bridge.presets.parameters import FlagParameter, FloatParameter, IntParameter, Parameter
@@ -43,9 +43,7 @@ def listed(pairs: Iterable[str]) -> dict[str, tuple[str, ...]]:
     for pair in pairs:
         name, mark, text = pair.partition("=")
         if not mark or not name:
-            raise ParameterError(
-                f"got -p {pair[:80]!r}; expected -p NAME=VALUE", remedy="kakeya-mac presets show PRESET lists the names"
-            )
+            raise ParameterError(f"got -p {pair[:80]!r}; expected -p NAME=VALUE")
         texts[name] = (*texts.get(name, ()), text)
     return texts
 
@@ -60,10 +58,8 @@ def typed(preset: Preset, texts: dict[str, str]) -> dict[str, ParamValue]:
     for name, text in texts.items():
         parameter = preset.params.get(name)
         if parameter is None:
-            known = ", ".join(sorted(preset.params)) or "none"
             raise ParameterError(
-                f"preset {preset.name!r} has no parameter {name!r}; it has: {known}",
-                remedy=f"kakeya-mac presets show {preset.name}",
+                f"preset {preset.name!r} has no parameter {name!r}; {meant(name, sorted(preset.params))}"
             )
         values[name] = _value(name, parameter, text)
     return values
@@ -77,7 +73,10 @@ def _value(name: str, parameter: Parameter, text: str) -> ParamValue:
     if isinstance(parameter, IntParameter | FloatParameter):
         # Python's own int() and float() would take "1_0", full-width digits and spaces.
         if _NUMBER.fullmatch(text) is None:
-            raise ParameterError(f"parameter {name!r}: got {text[:64]!r}, expected a number")
+            number = "a whole number" if isinstance(parameter, IntParameter) else "a number"
+            raise ParameterError(
+                f"parameter {name!r}: got {text[:64]!r}, expected {number} from {parameter.min} to {parameter.max}"
+            )
         is_whole = isinstance(parameter, IntParameter) and _WHOLE.fullmatch(text) is not None
         return int(text) if is_whole else float(text)
     return text

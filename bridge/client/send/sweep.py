@@ -262,7 +262,10 @@ def find_sweep(session: BusSession, text: str) -> str:
     by_run = {one.id: request.sweep.id for one, request in sent if request.sweep is not None}
     if (sweep_id := _called(text, by_run.values())) is not None:
         return sweep_id
-    run_id = session.find(text)
+    try:
+        run_id = session.find(text)
+    except RunNotFoundError as error:
+        raise RunNotFoundError(f"{error.message}, and no sweep that was sent from here", remedy=error.remedy) from error
     if run_id not in by_run:
         raise RunNotFoundError(
             f"{short(run_id)} is no run of a sweep that was sent from here",

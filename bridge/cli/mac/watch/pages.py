@@ -36,9 +36,10 @@ def _page_of(call: Invocation, name: str) -> Path:
             return _sweep_page(call, *sweep)
         run = call.find_run(name)
         return write_page(run.settings, run)
-    except (RunNotFoundError, UsageError):
+    except (RunNotFoundError, UsageError) as error:
         path = write_history_page(call.settings(), name)
         if path is None:
+            error.args = (f"{error.message}; and no result of a preset of that name is stored here",)
             raise
         return path
 

@@ -322,7 +322,7 @@ def test_dry_run_sends_nothing(requester, host):
         (["run", "mlx-env-probe", "--dirty"], "--dirty and --ref have no meaning"),
         (["run", "mlx-env-probe", "--expires", "99999999"], "expected 1 to 86400 seconds"),
         (["run"], "the following arguments are required: PRESET"),
-        (["run", "mlx-env-probe", "--wat"], "unrecognized arguments: --wat"),
+        (["run", "mlx-env-probe", "--wat"], "no option '--wat'; did you mean --wait or"),
         (["status", "zzzz"], "no run matches 'zzzz'"),
         (["status", "@last"], "no run has been sent from here"),
         (["status", "../x"], "expected a run id"),
