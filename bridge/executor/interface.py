@@ -228,6 +228,7 @@ class Executor(Protocol):
         """Return what a run came to, or the run if it goes on, or None if nothing of it ever ran and nothing will.
 
         Raises:
+            LeftRunningError: it cannot be told yet; ask again.
             SandboxUnavailableError: it had been refused for that reason; nothing was started.
             InfrastructureError: it cannot be told, or the executor had refused to start it.
         """

@@ -121,6 +121,7 @@ class LocalExecutor:
         peers = any(command.peer is not None for command in spec.commands)
         bare = spec.sandbox.mode == "off"
         folder = RunFolder(handle)
+        folder.clear()
         folder.write_job(
             JobFile(
                 spec=spec,
@@ -143,6 +144,7 @@ class LocalExecutor:
         """Return what a run came to, or the run if it goes on, or None if nothing of it ever ran and nothing will.
 
         Raises:
+            LeftRunningError: it cannot be told yet; ask again.
             SandboxUnavailableError: it had been refused for that reason; nothing was started.
             InfrastructureError: it cannot be told, or the executor had refused to start it.
         """

@@ -143,13 +143,17 @@ def attach(folder: RunFolder, hooks: Hooks, clock: Clock) -> FollowedRun | Execu
     """Return the run of a folder if it goes on, what it came to if it has ended, None if nothing ever ran.
 
     A supervisor that holds the folder and was never let go ends by itself when it sees that its runner has gone.
+
+    Raises:
+        LeftRunningError: a supervisor holds the folder and has not said yet what it does: to be looked at again later.
+        SandboxUnavailableError, InfrastructureError: the executor had refused to start; nothing ran.
     """
     deadline_s = clock.steady_s() + _ATTACH_S
     while folder.taken():
         if folder.facts() is not None:
             return FollowedRun(folder, hooks, clock)
         if clock.steady_s() >= deadline_s:
-            raise InfrastructureError(f"a supervisor holds {folder.root} and says nothing")
+            raise LeftRunningError(f"a supervisor holds {folder.root} and says nothing yet")
         clock.sleep(0.01)
     if folder.facts() is None and folder.kept() is None:
         return None

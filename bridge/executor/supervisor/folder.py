@@ -172,6 +172,14 @@ class RunFolder:
             finally:
                 os.close(descriptor)
 
+    def clear(self) -> None:
+        """Remove what an earlier try left, which nobody holds and of which nothing ran.
+
+        A supervisor of that try that was given up, and comes only now to take its lock, takes none of the next one.
+        """
+        for name in _NAMES:
+            (self.root / name).unlink(missing_ok=True)
+
     @contextmanager
     def opened(self) -> Iterator[FolderFiles]:
         """Yield the files, open for a supervisor, until the end of the block.

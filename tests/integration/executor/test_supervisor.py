@@ -131,6 +131,17 @@ def test_who_is_told_nothing_starts_nothing(executor, tmp_path, place):
     assert RunFolder(tmp_path / "handle").facts() is None
 
 
+def test_a_supervisor_that_was_given_up_and_is_late_takes_no_lock_of_the_next(executor, tmp_path, place):
+    (place / "go-on").touch()
+    jobs, handle = Jobs(executor, tmp_path), tmp_path / "handle"
+    with executor.start(spec_of(jobs, place), make_directory(tmp_path / "run"), handle):
+        until(RunFolder(handle).taken)  # its runner has gone, and nobody has told it yet
+        with executor.start(spec_of(jobs, place), make_directory(tmp_path / "again"), handle) as starting:
+            execution = starting.go(quiet()).wait()
+
+    assert (execution.ending, execution.log) == ("exited", b"before\nafter\n")
+
+
 def test_a_refusal_in_the_supervisor_is_raised_here(executor, tmp_path):
     jobs = Jobs(executor, tmp_path)
     spec = jobs.spec("pass", sandbox=SandboxSpec(mode="off", uid=0))
