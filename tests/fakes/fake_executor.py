@@ -63,7 +63,6 @@ class FakeExecutor:
         return found
 
     def run(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, order: Callable[[], Stop]) -> Execution:
-        self.executed.append(spec)
         began_s = self.clock.steady_s()
         log = b""
         stop: Stop = None
@@ -141,6 +140,7 @@ class FakeStarting(AbstractContextManager["FakeStarting"]):
     handle: Handle
 
     def go(self, hooks: Hooks) -> FakeRunning:
+        self.executor.executed.append(self.spec)
         running = FakeRunning(self.executor, self.spec, self.directory, self.handle, hooks)
         self.executor.held[self.handle] = running
         return running

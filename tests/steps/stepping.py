@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 START = dt.datetime(2026, 11, 20, 10, 0, tzinfo=dt.UTC)
 
@@ -25,7 +25,7 @@ class SteppedTask:
         self.owner, self.work, self.name = owner, work, name
         self.due_s = owner.steady_s()
         self.ready: Callable[[], bool] = lambda: False
-        self.ended = False
+        self.ended = self.killed = False
         self.error: BaseException | None = None
         self.baton = threading.Semaphore(0)
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -37,7 +37,7 @@ class SteppedTask:
     def _run(self) -> None:
         self.baton.acquire()
         try:
-            if not self.owner.closed:
+            if not (self.owner.closed or self.killed):
                 self.work()
         except Stopped:
             pass
@@ -45,6 +45,27 @@ class SteppedTask:
             self.error = error
         self.ended = True
         self.owner.baton.release()
+
+
+class SteppedProcess:
+    """The tasks of one process: `Tasks` of a clock that end together when it is killed."""
+
+    def __init__(self, owner: Stepping) -> None:
+        self._owner = owner
+        self._tasks: list[SteppedTask] = []
+        self.glance_s = owner.glance_s
+
+    def start(self, work: Callable[[], None], name: str) -> SteppedTask:
+        task = self._owner.start(work, name)
+        self._tasks.append(task)
+        return task
+
+    def wait(self, event: threading.Event, timeout_s: float) -> bool:
+        return self._owner.wait(event, timeout_s)
+
+    def kill(self) -> None:
+        """End them where they are."""
+        self._owner.kill(self._tasks)
 
 
 class Stepping:
@@ -100,17 +121,29 @@ class Stepping:
             self.pause(self.steady_s() + max(0.0, timeout_s), event.is_set)
         return event.is_set()
 
+    def kill(self, tasks: Iterable[SteppedTask]) -> None:
+        """Let none of these go on; a task that kills itself unwinds from here.
+
+        Unlike a killed process they run their `finally` blocks: those may reach nothing that outlives it.
+        """
+        for task in tasks:
+            task.killed, task.due_s = True, self.steady_s()
+        if self._current is not None and self._current.killed:
+            raise Stopped
+
     def pause(self, due_s: float, ready: Callable[[], bool] = lambda: False) -> None:
         """Let others go on until a moment, or until something is so; outside of a task it steps them itself."""
         task = self._current
         if task is None:
             self.run_until(ready, due_s)
             return
+        if task.killed:
+            raise Stopped
         task.due_s, task.ready = due_s, ready
         self._current = None
         self.baton.release()
         task.baton.acquire()
-        if self.closed:
+        if self.closed or task.killed:
             raise Stopped
 
     # Whoever steps

@@ -29,19 +29,23 @@ from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.memory_bus import BUS_ID, MemoryBus, MemoryRemote, MemoryStore
 from tests.steps.bus import CallMeter, new_remote
-from tests.steps.stepping import SteppedTask, Stepping
+from tests.steps.stepping import SteppedProcess, SteppedTask, Stepping
 from tests.support.runner_world import FixedCode, Lines, probe
 
 
 @dataclass
 class SteppedRunner:
-    """One runner and what it cost."""
+    """One process of a runner, what it cost, and what outlives it: its folder, its runs, its copy of the bus."""
 
     runner: Runner
     meter: CallMeter
     said: list[str]
     executor: FakeExecutor
     stopping: threading.Event
+    process: SteppedProcess
+    store: MemoryStore
+    name: str
+    policy: str
     task: SteppedTask | None = None
 
 
@@ -72,13 +76,26 @@ class SteppedWorld:
 
     def runner(self, name: str = "mini", policy: str = "rate_per_hour = 0\n") -> SteppedRunner:
         """Add a runner; `serve` lets it poll."""
+        return self._begun(name, policy, FakeExecutor(self.clock, self._program))
+
+    def again(self, before: SteppedRunner) -> SteppedRunner:
+        """Add the next process of a runner that was killed."""
+        before.runner.state.journal.close()
+        self.runners.remove(before)
+        made = self._begun(before.name, before.policy, before.executor)
+        made.store.objects.update(before.store.objects)
+        made.store.kept.update(before.store.kept)
+        made.meter.counts.update(before.meter.counts)
+        made.said[:0] = before.said
+        return made
+
+    def _begun(self, name: str, policy: str, executor: FakeExecutor) -> SteppedRunner:
         text = f'schema = 1\nname = "{name}"\ninterpreter = "/usr/bin/python3"\n{policy}'
         folder = StateFolder(self.folder / name)
         folder.create()
         said: list[str] = []
         chance = random.Random(f"{self.seed} {name}") if self.slow else None
         meter, stopping = CallMeter(self.clock, bad_network=chance), threading.Event()
-        executor = FakeExecutor(self.clock, self._program)
         log = new_log(Lines(said))
         log.setLevel(logging.DEBUG)
         rules = OwnerRules(read_policy(text.encode()), dict(registry()))
@@ -86,17 +103,18 @@ class SteppedWorld:
         pacer = Pacer(self.folder / f"{name}.pushes" if self.hosted else None, PUSHES_PER_MINUTE_HOSTED, self.clock)
         store = MemoryStore(self.remote, meter.faults())
         link = link_to(RefBus(store, clock=self.clock, pacer=pacer), self.clock)
+        process = SteppedProcess(self.clock)
         runner = Runner(
             rules, Machine(executor, FixedCode(), "0"), state, link,
-            clock=self.clock, stopping=stopping, log=log, tasks=self.clock,
+            clock=self.clock, stopping=stopping, log=log, tasks=process,
         )  # fmt: skip
-        made = SteppedRunner(runner, meter, said, executor, stopping)
+        made = SteppedRunner(runner, meter, said, executor, stopping, process, store, name, policy)
         self.runners.append(made)
         return made
 
     def serve(self, runner: SteppedRunner) -> SteppedRunner:
         """Let a runner take requests until it is stopped."""
-        runner.task = self.clock.start(lambda: serve(runner.runner), f"serve-{len(self.runners)}")
+        runner.task = runner.process.start(lambda: serve(runner.runner), f"serve-{len(self.runners)}")
         return runner
 
     def ask(self, preset: str = "mlx-env-probe") -> RequestRef:

@@ -9,6 +9,7 @@ import hashlib
 import secrets
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -85,6 +86,7 @@ class ClaimRenewal:
         self._progress_s, self._pushed_s = progress_s, clock.steady_s()
         self._ended = self._left = False
         self._fenced = False
+        self._unanswered: dict[str, float] = {}
         self._stop = threading.Event()
         self._task: Task | None = None
 
@@ -157,7 +159,8 @@ class ClaimRenewal:
                 made.append((held.oid, following(held, self._clock, **changes)))
             return made[-1][1]
 
-        for attempt in range(_TRIES - 1):
+        pause_s = 1.0
+        while True:
             try:
                 return self._push(make, final=False)
             except (FencedError, GivenUpError):
@@ -165,27 +168,26 @@ class ClaimRenewal:
             except InfrastructureError:
                 if self._lease.lost():
                     raise
-                self._clock.sleep(min(2.0**attempt, 5.0))
-        return self._push(make, final=False)
+                self._clock.sleep(pause_s)
+                pause_s = min(2 * pause_s, 5.0)
 
     def extend(self, lease_s: float) -> None:
-        """Renew for another time than the bus asks for, and keep to it from here on.
+        """Renew now, for so long, and keep to it from here on.
 
         Raises:
             FencedError: another runner moved it.
             RemoteError: it could not be sent.
         """
-        if lease_s == self._held.claim.lease_s:
-            return
-        asked_s = self._clock.steady_s()
         self.advance(lease_s=lease_s)
-        self._lease = OwnLease(self._clock, lease_s, asked_s)
+        self._lease = OwnLease(self._clock, lease_s, self._pushed_s)
 
     def stop(self) -> None:
-        """Stop renewing; whoever moves the claim from here on is alone."""
+        """Stop renewing; whoever moves the claim from here on is alone, and begins with what has arrived."""
         self._stop.set()
         if self._task is not None:
             self._task.join()
+        with self._link.lock, suppress(InfrastructureError):
+            self._has_arrived()
 
     def finish(self, phase: Phase) -> HeldClaim:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
@@ -252,17 +254,43 @@ class ClaimRenewal:
     def _push(self, make: Callable[[HeldClaim], Claim], *, final: bool) -> HeldClaim:
         with self._link.lock:
             chunk = self._next_chunk(final=final)
-            asked_s = self._clock.steady_s()
-            try:
-                self._held = self._link.bus.advance(self._held, make(self._held), log=chunk, beacon=self._beacon())
-            except InfrastructureError as error:
-                self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
-                self._fenced = self._fenced or isinstance(error, FencedError)
-                raise
+            while True:
+                claim, asked_s = make(self._held), self._clock.steady_s()
+                try:
+                    self._held = self._link.bus.advance(self._held, claim, log=chunk, beacon=self._beacon())
+                except FencedError:
+                    self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
+                    if not self._has_arrived():
+                        self._fenced = True
+                        raise
+                    chunk = None  # the bus keeps it
+                    continue
+                except InfrastructureError:
+                    self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
+                    self._unanswered[claim.nonce] = asked_s
+                    raise
+                break
             self._link.budget.spent(ok=True, took_s=self._clock.steady_s() - asked_s)
             self._lease.renewed(asked_s)
+            self._unanswered.clear()
             self._pushed_s = asked_s
         return self._held
+
+    def _has_arrived(self) -> bool:
+        """Return whether a claim of ours is at the tip whose push was not answered; then it is the one that is held.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        if not self._unanswered:
+            return False
+        view = self._link.bus.read_claim(self._held.claim.id)
+        asked_s = None if view is None else self._unanswered.pop(view.claim.nonce, None)
+        if view is None or asked_s is None:
+            return False
+        self._held = view.held()
+        self._lease.renewed(asked_s)
+        return True
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:
         """Take the next chunk; the bus keeps one that could not be sent and sends it with the next call."""

@@ -19,6 +19,7 @@ from bridge.errors import (
     KakeyaError,
     LeftRunningError,
     PolicyRefusedError,
+    RemoteError,
     RequestRejectedError,
 )
 from bridge.executor.interface import Execution, Hooks, LiveRun
@@ -191,17 +192,20 @@ class ClaimedRunSession:
 
         Raises:
             FencedError: another runner moved the claim.
-            LeftRunningError: the runner ends and the run goes on.
+            LeftRunningError: the runner ends and the run goes on, or the bus does not answer: nothing has ended yet.
         """
         found = prepared.load(self._handle, self.ref.id, self.ref.oid)
         if found is None:
             self.read_if_there()
             return None, None
         self._restore(found)
-        came_to = self._machine.executor.recover(self._handle, self._hooks())
-        self._renewal.start()
-        self._renewal.extend(self._link.budget.lease_s())
-        self._renewal.resume_log()
+        try:
+            self._renewal.extend(self._link.budget.lease_s())  # nobody here knows when it was renewed last
+            self._renewal.start()
+            came_to = self._machine.executor.recover(self._handle, self._hooks())
+            self._renewal.resume_log()
+        except RemoteError as error:
+            raise LeftRunningError(f"not followed yet: {error.message}") from error
         if isinstance(came_to, Execution):
             self._renewal.feed(came_to.log)
             return found.spec, self._ended(came_to)

@@ -174,7 +174,10 @@ class Runner:
         self._rests.forget_but({*self._unended_ids(), *snapshot.claims})
         active = {*self._running_ids(), *resting, *self._rests.resting()}
         for left in self._recovery.recover(refs, snapshot.claims, active):
-            self._go_on(left.ref, left.view, resume=left.resume)
+            try:
+                self._go_on(left.ref, left.view, resume=left.resume)
+            except FencedError:
+                self._recovery.fenced(left.ref.id)
         self._spool.tried(resting)
         running = self._running_ids()
         foreign = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in refs and run_id not in running}
@@ -342,9 +345,11 @@ class Runner:
             with self._lock:
                 self._outcomes.append(outcome)
         except FencedError as error:
-            log.warning("left to its new owner: %s", error.message)
-            self._recovery.leave(run_id)
+            log.debug("%s", error.message)
+            self._recovery.fenced(run_id)
         except LeftRunningError as error:
+            if not self._is_ending():
+                self._rests.failed(run_id)
             log.debug("%s", error.message)
         except Exception as error:  # nobody is above this thread, and recovery finalises the run
             rest_s = self._rests.failed(run_id)
@@ -352,6 +357,7 @@ class Runner:
             level = logging.WARNING if isinstance(error, KakeyaError) else logging.ERROR
             log.log(level, "not ended yet, tried again in %.0f s: %s", rest_s, said, exc_info=True)
         finally:
+            renewal.stop()
             with self._lock:
                 del self._active[run_id]
             self._slots.release(run_id)

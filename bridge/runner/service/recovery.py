@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.bus.views import ClaimView, RequestRef
-from bridge.errors import BusError, FencedError, InfrastructureError, ObjectError
+from bridge.errors import BusError, FencedError, InfrastructureError, LeftRunningError, ObjectError
 from bridge.executor.interface import Execution, Executor, Hooks, LiveRun
 from bridge.executor.removal import remove_tree
 from bridge.runner.connection.link import BusLink
@@ -137,6 +137,24 @@ class Recovery:
         except (InfrastructureError, OSError) as error:
             for_run(self._log, run_id).warning("what was kept for the bus stays: %s", error)
 
+    def fenced(self, run_id: str) -> None:
+        """Leave a run whose claim somebody moved, unless that was we: by a push whose answer was lost.
+
+        What was pushed so is followed from the next listing on; so is what cannot be told now.
+        """
+        history, log = self._state.journal.of(run_id) or RunHistory(run_id), for_run(self._log, run_id)
+        try:
+            with self._link.lock:
+                view = self._link.bus.read_claim(run_id)
+            tip = None if view is None else view.oid
+            if self._on_bus(history, {}, tip)[0] in {OnBus.FOREIGN, OnBus.GONE}:
+                log.warning("left to its new owner")
+                self.leave(run_id, tip)
+            else:
+                log.info("its claim was moved by a push of ours that was not answered: going on from there")
+        except InfrastructureError as error:
+            log.debug("not left yet: %s", error.message)
+
     def give_up(self, run_id: str) -> None:
         """End what still goes on of a run that is not ours any more; keep what it came to, readable on this host."""
         handle, log = self._state.folder.runs / run_id, for_run(self._log, run_id)
@@ -144,6 +162,9 @@ class Recovery:
             return
         try:
             came_to = self._executor.recover(handle, Hooks(on_log=lambda _: None, should_stop=lambda: None))
+        except LeftRunningError as error:
+            log.warning("still begins here, and is not this runner's any more: %s", error.message)
+            return  # the next start looks again
         except InfrastructureError as error:
             log.debug("given up: %s", error.message)
             came_to = None
@@ -191,7 +212,7 @@ class Recovery:
                 on_bus, view = self._on_bus(history, refs, tip)
                 unfinished += self._act(ACTIONS[history.stage, on_bus], history, refs.get(history.id), tip, view)
             except FencedError:
-                self.leave(history.id)
+                self.fenced(history.id)
             except InfrastructureError as error:
                 for_run(self._log, history.id).warning("cannot be recovered yet: %s", error.message)
         return unfinished
