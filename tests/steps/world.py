@@ -58,6 +58,7 @@ class SteppedWorld:
         seed: decides the order of what is due at the same moment.
         run_s: how long a run takes.
         slow: whether each call takes up to four seconds and one in a hundred is lost.
+        leaves: what a run leaves behind beside its report, by name.
         hosted: whether the remote is somebody else's, where runners poll and push less often.
     """
 
@@ -68,6 +69,7 @@ class SteppedWorld:
     hosted: bool = False
     record: dict[str, object] = field(default_factory=dict)
     runners: list[SteppedRunner] = field(default_factory=list)
+    leaves: dict[str, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.clock = Stepping(self.seed)
@@ -142,4 +144,6 @@ class SteppedWorld:
 
     def _program(self, spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
         self.clock.sleep(self.run_s)
+        for name, data in self.leaves.items():
+            (directory.out / name).write_bytes(data)
         return (yield from probe(spec, directory))

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, GivenUpError, InfrastructureError
-from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
+from bridge.limits import LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
 from bridge.records import Beacon, Claim, LogHead, RunProgress
 from bridge.run.lease import OwnLease
 from bridge.run.outcomes import Ending
@@ -189,18 +189,26 @@ class ClaimRenewal:
         with self._link.lock, suppress(InfrastructureError):
             self._has_arrived()
 
-    def finish(self, phase: Phase) -> HeldClaim:
+    def finish(self, phase: Phase, *, result_bytes: int = 0) -> HeldClaim:
         """Stop renewing, send the rest of the log with its end mark, and return the claim.
 
-        A run that was over soon after its start was pushed makes no push for this alone: `last_chunk` goes with its
-        end. A log that cannot be sent is no reason to lose a result: it is in the result tree as well.
+        What a result says of its claims is fixed when it is built, so nothing renews the claim on its way: a large one
+        gets a lease in which it arrives over a slow line. A run that was over soon after its start was pushed and left
+        little makes no push for this alone: `last_chunk` goes with its end. A log that cannot be sent is no reason to
+        lose a result: it is in the result tree as well.
+
+        Args:
+            phase: what comes now.
+            result_bytes: of log and reports together.
 
         Raises:
             FencedError: another runner moved it.
             GivenUpError: the runner is to end.
         """
         self.stop()
-        short = self._held.claim.beat == 0 and len(self._pending) <= LOG_CHUNK_MAX_BYTES
+        short = self._held.claim.beat == 0 and max(len(self._pending), result_bytes) <= LOG_CHUNK_MAX_BYTES
+        slow_s = self._held.claim.lease_s + result_bytes / UPLINK_SLOW_BYTES_PER_S
+        lease_s = max(self._held.claim.lease_s, min(slow_s, self._link.record.lease_s))
         self._left = short and self._lease.due_in_s() > 0 and self._link.push_wait_s() > 0
         if self._left:
             return self._held
@@ -208,7 +216,7 @@ class ClaimRenewal:
         while failures < _TRIES:
             try:
                 final = len(self._pending) <= LOG_CHUNK_MAX_BYTES
-                self._push(lambda held: following(held, self._clock, phase=phase), final=final)
+                self._push(lambda held: following(held, self._clock, phase=phase, lease_s=lease_s), final=final)
             except (FencedError, GivenUpError):
                 raise
             except InfrastructureError:

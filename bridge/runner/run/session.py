@@ -157,10 +157,10 @@ class ClaimedRunSession:
             raise EndedError(Ending("interrupted", "the runner was asked to stop"))
         if self._leaving.is_set():
             raise LeftRunningError("claimed, and left to the next start of this runner")
+        if preset.code == "request" or self._rules.policy.approval:
+            self._renewal.start()  # the owner's program, or the history of the code, may take longer than a lease
         self._ask_owner(request, preset)
         self.policy = self._slots.assign(self.ref.id, self.policy)
-        if preset.code == "request":
-            self._renewal.start()  # the history that decides about the code may take longer than a lease
         return self._sender.trust(request, preset)
 
     def execute(self, spec: JobSpec) -> Execution:
@@ -264,7 +264,8 @@ class ClaimedRunSession:
         detail = {"program_exit": execution.program_exit, "ending": execution.ending, "revoked": self._revoked}
         self._state.journal.append("exited", self.ref.id, None, **detail)
         # A lease that ran out meanwhile takes nothing from what was measured: only who moved the claim decides.
-        self._renewal.finish("judging")
+        reports_bytes = sum(map(len, execution.reports.values()))
+        self._renewal.finish("judging", result_bytes=len(execution.log) + reports_bytes)
         return execution
 
     def _adjusted(self, execution: Execution) -> Execution:

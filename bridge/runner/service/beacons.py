@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from bridge.errors import InfrastructureError, PolicyRefusedError
 from bridge.executor.observe import condition
-from bridge.limits import BEACON_INTERVAL_IDLE_S, OFFERS_MAX_COUNT
+from bridge.limits import BEACON_INTERVAL_IDLE_S, BEACON_LIVE_SLACK_S, OFFERS_MAX_COUNT
 from bridge.presets import Preset, registry
 from bridge.records import AcceptedWorkflow, Beacon, QuotaUse
 from bridge.records.bus import SIGNED_REQUESTS
@@ -96,8 +96,10 @@ class BeaconSender:
         wake = self._link.record.wake
         if wake == "embedded" or (wake == "actions" and (last or self._shown == self._rules.facts.digest)):
             return
-        # While runs go on it travels with their renewals, and takes no turn of the push budget that a lease needs.
-        if (self._running() or self._link.push_wait_s() > 0) and not last:
+        # While runs go on it travels with their renewals, and takes no turn of the push budget that a lease needs:
+        # unless none came, because what goes on is a result on its way over a slow line.
+        late = self._clock.steady_s() - self._last_s > self._interval_s + BEACON_LIVE_SLACK_S / 2
+        if ((self._running() and not late) or self._link.push_wait_s() > 0) and not last:
             return
         self._ending = self._ending or last
         beacon = self.due()  # to end is news, so the last one is always due

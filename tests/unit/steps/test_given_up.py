@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bridge.limits import MIB
+from bridge.runner.run import session
+from bridge.runner.state.history import JournalStage
+from bridge.system.process import Completed
 from bridge.trust.verifier import verify_tree
 from tests.steps.world import SteppedRunner, SteppedWorld
 
@@ -126,3 +130,45 @@ def test_a_run_is_not_taken_for_lost_while_its_next_runner_is_only_late(world: S
     world.clock.run_for(50.0)  # almost its lease
     world.serve(world.again(mini))
     has_one_end(world, ref.id)
+
+
+def test_a_large_result_on_its_way_over_a_slow_line_keeps_claim_and_sign_of_life(tmp_path: Path) -> None:
+    world = SteppedWorld(tmp_path, run_s=1.0, record={"lease_s": 600.0})
+    world.leaves = {"weights.bin": bytes(8 * MIB)}
+    seen: list[int] = []
+
+    def signs_of_life(name: str) -> list[int]:
+        return [beacon.sequence for _, beacon in world.client.read_beacons() if beacon.runner == name]
+
+    def slow(one: SteppedRunner) -> None:
+        """Let what is pushed with such a result take longer than a lease."""
+        if one.executor.executed and one.runner.state.journal.of(ref.id).stage == JournalStage.BUILT and not seen:
+            seen.extend(signs_of_life(one.name))
+            world.clock.sleep(150.0)
+            seen.extend(signs_of_life(one.name))
+
+    try:
+        for name in ("mini", "other"):
+            one = world.runner(name)
+            at_push(one, lambda _nth, one=one: slow(one))
+            world.serve(one)
+        ref = world.ask()
+        has_one_end(world, ref.id)
+        assert seen[0] < seen[1]
+    finally:
+        world.close()
+
+
+def test_an_owner_who_takes_time_to_approve_keeps_the_claim(
+    world: SteppedWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def approve(*_: object, **__: object) -> Completed:
+        world.clock.sleep(90.0)  # longer than the lease
+        return Completed(("approve",), 0, b"", b"")
+
+    monkeypatch.setattr(session, "run_process", approve)
+    for name in ("mini", "other"):
+        world.serve(world.runner(name, 'rate_per_hour = 0\napproval = ["/bin/true"]\n'))
+    ref = world.ask()
+    has_one_end(world, ref.id)
+    assert len({claim.runner for claim in world.view(ref.id).claim.history}) == 1
