@@ -24,6 +24,7 @@ from bridge.system.gitobjects import Commit
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.seals import BusSeals
 
+_USE: Final = "beacons"
 _READ_CALLS: Final = 24  # fetches of one reading: enough to find several bad beacons among good ones
 
 
@@ -32,7 +33,8 @@ class BeaconRefs:
 
     def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
         self._store, self._prefix, self._seals = store, prefix, seals
-        self._tips = Gatherer(store, quarantine, "beacons", batch_max_bytes=4 * MIB, one_max_bytes=MIB)
+        self._quarantine = quarantine
+        self._tips = Gatherer(store, quarantine, _USE, batch_max_bytes=4 * MIB, one_max_bytes=MIB)
         self._mine: dict[str, str | None] = {}
         self._sent: dict[str, str] = {}
         self._read: dict[str, tuple[Beacon, Commit]] = {}
@@ -82,17 +84,16 @@ class BeaconRefs:
     def read(self, listed: Mapping[str, str] | None = None) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip, beacon) of every runner whose beacon is readable, is its own, and is not refused.
 
+        A remote of protocol v0 gives only what is at a ref: what has moved on since it was listed is listed again.
+
         Args:
             listed: the tips of the beacons by ref, where they were listed just now; None lists them.
         """
-        if listed is None:
-            listed = self._store.list([names.beacon_ref(self._prefix, "")]).refs
-        tips = {
-            name: oid for ref, oid in listed.items() if (name := names.runner_name_of(self._prefix, ref)) is not None
-        }
-        fresh = [Tip(names.beacon_ref(self._prefix, name), oid) for name, oid in tips.items() if oid not in self._read]
-        if fresh:
-            self._tips.gather(fresh, WorkBudget(_READ_CALLS), self._take)
+        budget = WorkBudget(_READ_CALLS)
+        tips = self._listed() if listed is None else self._by_name(listed)
+        if not self._gather(tips, budget):
+            tips = self._listed()
+            self._gather(tips, budget)
         self._read = {oid: self._read[oid] for oid in tips.values() if oid in self._read}
         return tuple(
             (oid, self._read[oid][0])
@@ -108,6 +109,20 @@ class BeaconRefs:
             for oid, beacon in self.read()
             if (now - parse_rfc3339(beacon.time)).total_seconds() > seconds
         ]
+
+    def _listed(self) -> dict[str, str]:
+        return self._by_name(self._store.list([names.beacon_ref(self._prefix, "")]).refs)
+
+    def _by_name(self, listed: Mapping[str, str]) -> dict[str, str]:
+        found = ((names.runner_name_of(self._prefix, ref), oid) for ref, oid in listed.items())
+        return {name: oid for name, oid in found if name is not None}
+
+    def _gather(self, tips: Mapping[str, str], budget: WorkBudget) -> bool:
+        """Read what is new; return whether the remote gave all of it, or what it gave is no good for ever."""
+        fresh = [Tip(names.beacon_ref(self._prefix, name), oid) for name, oid in tips.items() if oid not in self._read]
+        if fresh:
+            self._tips.gather(fresh, budget, self._take)
+        return all(oid in self._read or self._quarantine.reason(_USE, oid) is not None for oid in tips.values())
 
     def _take(self, reader: Reader, tip: Tip) -> None:
         beacon, head = commits.read_record(reader, tip.oid, commits.BEACON_FILE, Beacon)
