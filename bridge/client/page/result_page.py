@@ -137,11 +137,12 @@ def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
 
 
 def _times(record: RunRecord) -> Iterator[str]:
-    moments = (("claimed", record.claimed), ("started", record.started), ("ended", record.ended))
-    asked = parse_rfc3339(record.created)
-    after = ((name, at, (parse_rfc3339(at) - asked).total_seconds()) for name, at in moments if at is not None)
-    states = (("asked for", record.created, 0.0), *after)
-    yield table(("state", "at", "after"), ((text(name), text(at), duration_text(s)) for name, at, s in states))
+    # Each machine has a clock of its own, and only the runner's is read twice.
+    lasted = "" if record.started is None else duration_text(_seconds(record.started, record.ended))
+    states = [("asked for", record.created, "requester", ""), ("claimed", record.claimed, "host", "")]
+    states += [] if record.started is None else [("started", record.started, "host", "")]
+    states += [("ended", record.ended, "host", lasted)]
+    yield table(("state", "at", "clock", "after its start"), (tuple(map(text, state)) for state in states))
     if record.telemetry is not None:
         samples = record.telemetry.samples
         shares = {
@@ -157,6 +158,10 @@ def _times(record: RunRecord) -> Iterator[str]:
             for one in record.commands
         ),
     )  # fmt: skip
+
+
+def _seconds(begin: str, end: str) -> float:
+    return (parse_rfc3339(end) - parse_rfc3339(begin)).total_seconds()
 
 
 def _provenance(record: RunRecord) -> str:

@@ -15,7 +15,9 @@ from bridge.client.evidence.judged import JudgedResult
 from bridge.client.page import plots
 from bridge.client.page.writing import earlier
 from bridge.client.run.result import read_folder_result
+from bridge.durations import duration_text
 from bridge.presets.workloads import read_folder
+from bridge.system.clock import parse_rfc3339
 from tests.drift import ROOT
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
@@ -89,6 +91,15 @@ def test_the_page_of_a_claim_run_shows_verdict_premises_arms_plots_and_log_and_i
     before = path.read_bytes()
     page_of(requester, EVIDENCE)
     assert path.read_bytes() == before
+
+
+def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(requester):
+    _, said = page_of(requester, EVIDENCE)
+    record = json.loads((EVIDENCE / "run.json").read_text())
+    lasted = duration_text((parse_rfc3339(record["ended"]) - parse_rfc3339(record["started"])).total_seconds())
+    shown = " ".join(said.split())
+    assert f"asked for {record['created']} requester claimed {record['claimed']} host" in shown
+    assert f"ended {record['ended']} host {lasted}" in shown
 
 
 def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
