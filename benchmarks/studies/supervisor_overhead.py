@@ -14,27 +14,30 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
 
 BEFORE = "d09f126"
 """The last commit whose runs lived in their runner."""
+RUNS: Final = {"before": "_run", "now": "run_once"}
+"""What each tree's benchmark calls sending one run."""
 BLOCKS = 5
 TURNS = 8
 ARM = """
 import sys
 from pathlib import Path
-from benchmarks.overhead import _run
+from benchmarks.overhead import {run}
 from tests.support.runner_site import Site
 site = Site(Path(sys.argv[1]))
 try:
     site.create_bus()
     site.start("serve", "--bus", site.route)
     site.until(lambda: site.requester().read_beacons(), "the runner does not start")
-    print(_run(site), flush=True)
+    print({run}(site), flush=True)
     for _ in sys.stdin:
-        print(_run(site), flush=True)
+        print({run}(site), flush=True)
 finally:
     for process in site.runners:
         process.terminate()
@@ -59,7 +62,10 @@ def run(case: str) -> list[Row]:
         before = folder / "before"
         _check_out(before)
         trees = {"before": before, "now": ROOT}
-        arms = {arm: stack.enter_context(_arm(tree, folder / f"{arm}-site")) for arm, tree in trees.items()}
+        arms = {
+            arm: stack.enter_context(_arm(tree, ARM.format(run=RUNS[arm]), folder / f"{arm}-site"))
+            for arm, tree in trees.items()
+        }
         seconds: dict[str, list[float]] = {arm: [] for arm in arms}
         for _ in range(TURNS):
             for arm in order.sample(list(arms), len(arms)):
@@ -74,12 +80,12 @@ def _check_out(tree: Path) -> None:
 
 
 @contextmanager
-def _arm(tree: Path, folder: Path) -> Iterator[subprocess.Popen[str]]:
+def _arm(tree: Path, program: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
     """Yield a process that runs one request for each line it is sent, after a first one that warms it up."""
     folder.mkdir(parents=True)
     python = _environment(tree, folder.with_name(f"{folder.name}-python"))
     with subprocess.Popen(
-        [python, "-c", ARM, folder], cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [python, "-c", program, folder], cwd=tree, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
         _read(process)
         yield process

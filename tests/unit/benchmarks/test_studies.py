@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import ast
 import json
+import pkgutil
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+import benchmarks.studies
 from benchmarks.areas import AREAS
 from benchmarks.studies import __main__ as studies
+from benchmarks.studies import supervisor_overhead
 from benchmarks.studies.registry import STUDIES
 from benchmarks.studies.report import report_of
 from benchmarks.studies.study import Study
@@ -93,3 +98,15 @@ def test_a_study_that_an_area_has_not_is_one_line_that_names_those_it_has(capsys
         studies.main(["evidence", "no-such-study"])
     assert ended.value.code == 2
     assert "no study no-such-study in evidence; there are simulation, " in capsys.readouterr().err
+
+
+def test_every_module_of_a_study_can_be_imported() -> None:
+    found = pkgutil.walk_packages(benchmarks.studies.__path__, "benchmarks.studies.")
+    assert all(import_module(one.name) for one in found if not one.name.endswith("__main__"))
+
+
+def test_what_the_program_of_an_arm_imports_is_there() -> None:
+    program = ast.parse(supervisor_overhead.ARM.format(run=supervisor_overhead.RUNS["now"]))
+    for one in ast.walk(program):
+        if isinstance(one, ast.ImportFrom):
+            assert all(hasattr(import_module(str(one.module)), name.name) for name in one.names)
