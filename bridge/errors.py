@@ -32,11 +32,16 @@ A message says what happened, what was got and what was expected, and what to do
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection
 from typing import ClassVar, Final
 
 REMEDY_MARK: Final = "; next: "
 """Between what happened and what to do next, where both are one line of a record."""
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FREE: Final = (
+    "free some space: the data and state folders, TMPDIR and, for a requester, the clone's .git are written to"
+)
 
 
 def install_remedy(extra: str, python: str = "python") -> str:
@@ -227,3 +232,14 @@ class IntegrityError(KakeyaError):
 
     exit_code = 1
     reason = "integrity"
+
+
+def of_system(error: OSError, remedy: str | None = None) -> InfrastructureError:
+    """Return what the operating system refused, in a line for people; where a disk is full, with what helps.
+
+    Args:
+        error: what it raised.
+        remedy: what to do next where it does not say.
+    """
+    where = f"{error.filename}: " if error.filename else ""
+    return InfrastructureError(f"{where}{error.strerror or error}", remedy=_FREE if error.errno in _FULL else remedy)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable
-from typing import Final
 
-from bridge.errors import InfrastructureError, KakeyaError
-
-_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-_FREE: Final = (
-    "free some space: the data and state folders, TMPDIR and, for a requester, the clone's .git are written to"
-)
+from bridge.errors import KakeyaError, of_system
 
 
 def guarded(
@@ -53,8 +46,5 @@ def as_known(error: Exception, remedy: str) -> KakeyaError:
     if isinstance(error, KakeyaError):
         return error
     if isinstance(error, OSError):
-        where = f"{error.filename}: " if error.filename else ""
-        return InfrastructureError(
-            f"{where}{error.strerror or error}", remedy=_FREE if error.errno in _FULL else remedy
-        )
+        return of_system(error, remedy)
     return KakeyaError(f"a bug: {type(error).__name__}: {error}", remedy="please report it with the lines above")

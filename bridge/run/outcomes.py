@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError
+from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError, of_system
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.run.requirement import Requirement, satisfied
 
@@ -163,9 +163,11 @@ class EndedError(KakeyaError):
 
 
 def of_error(error: Exception) -> Ending:
-    """Return the ending an exception means; an exception of no class of ours is our bug, never the requester's."""
+    """Return the ending an exception means; what neither we nor the system raise is our bug, not the requester's."""
     if isinstance(error, EndedError):
         return error.ending
+    if isinstance(error, OSError):
+        error = of_system(error)
     if not isinstance(error, KakeyaError):
         return Ending("infrastructure", f"bug: {type(error).__name__}: {error}")
     # Message and remedy in one line, which a reader takes apart again.

@@ -14,13 +14,12 @@ from typing import Literal
 
 from bridge.bus.tree import Tree
 from bridge.errors import (
-    FencedError,
-    InfrastructureError,
     KakeyaError,
     LeftRunningError,
     PolicyRefusedError,
     RemoteError,
     RequestRejectedError,
+    of_system,
 )
 from bridge.executor.interface import Execution, Hooks, LiveRun
 from bridge.executor.removal import remove_tree
@@ -128,6 +127,8 @@ class ClaimedRunSession:
             self._log.debug("ended: %s", error)
         elif isinstance(error, KakeyaError):
             self._log.debug("%s: %s", type(error).__name__, error, exc_info=error)
+        elif isinstance(error, OSError):
+            self._log.error("%s", of_system(error).message, exc_info=error)
         else:
             self._log.error("a bug: %s: %s", type(error).__name__, error, exc_info=error)
 
@@ -250,9 +251,7 @@ class ClaimedRunSession:
         """
         try:
             self._renewal.extend(RESTART_GRACE_S)
-        except FencedError:
-            raise
-        except InfrastructureError as error:
+        except RemoteError as error:
             self._log.warning("its claim could not be renewed for the restart: %s", error.message)
         finally:
             self._renewal.stop()

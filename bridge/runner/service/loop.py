@@ -15,7 +15,7 @@ from functools import partial
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ClaimView, RequestRef
-from bridge.errors import FencedError, InfrastructureError, KakeyaError, LeftRunningError
+from bridge.errors import FencedError, InfrastructureError, KakeyaError, LeftRunningError, of_system
 from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
 from bridge.run.outcomes import Ending, RunOutcome
@@ -353,8 +353,10 @@ class Runner:
             log.debug("%s", error.message)
         except Exception as error:  # nobody is above this thread, and recovery finalises the run
             rest_s = self._rests.failed(run_id)
-            said = str(error) if isinstance(error, KakeyaError) else f"a bug: {type(error).__name__}: {error}"
-            level = logging.WARNING if isinstance(error, KakeyaError) else logging.ERROR
+            known = of_system(error).message if isinstance(error, OSError) else str(error)
+            is_known = isinstance(error, KakeyaError | OSError)
+            said = known if is_known else f"a bug: {type(error).__name__}: {error}"
+            level = logging.WARNING if is_known else logging.ERROR
             log.log(level, "not ended yet, tried again in %.0f s: %s", rest_s, said, exc_info=True)
         finally:
             renewal.stop()

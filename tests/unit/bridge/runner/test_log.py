@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import logging
+import os
 
 import pytest
 
@@ -57,6 +59,23 @@ def test_a_bug_in_a_run_leaves_its_traceback_and_its_run_id(world, path):
     assert "in buggy" in line["traceback"]
     assert line["traceback"].endswith("KeyError: 'limits'")
     assert not any("Traceback" in said for said in w.said)
+
+
+def test_a_full_disk_in_a_run_is_one_line_and_no_bug(world, path):
+    def full(spec, directory):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/state/runs/log")
+        yield b""
+
+    w = world(program=full)
+    end = keep_log(w.process.log, path, {"kakeya": "1"}, [])
+    ref = w.ask()
+    w.serve_once()
+    end()
+
+    assert w.claim(ref.id).message.startswith("/state/runs/log: No space left on device; next: free some space")
+    (line,) = [one for one in read_log(path) if one["level"] == "error"]
+    assert line["message"].endswith("/state/runs/log: No space left on device")
+    assert not any("bug" in said for said in w.said)
 
 
 def test_secrets_and_tokens_in_addresses_reach_neither_file_nor_people(log, path, people):
