@@ -11,6 +11,7 @@ import contextlib
 import os
 import re
 import selectors
+import shlex
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -86,14 +87,20 @@ def run_in_work_tree(
     return collect(process, GIT_LOCAL_WALL_S)
 
 
-def explain(finished: Finished, what: str) -> RemoteError:
-    """Return the error of a call to a remote: what was tried, and git's own last words without user information."""
+def explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
+    """Return the error of a call to a remote: what was tried, and git's own last words without user information.
+
+    Args:
+        finished: the call.
+        what: was tried.
+        route: of the remote, without user information, for the command that tries it alone.
+    """
     if finished.timed_out:
         return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
     kind = RemoteRefusedError if _REFUSAL.search(finished.stderr) else RemoteError
     return kind(
         f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}",
-        remedy="check the network, the route and the credentials: git ls-remote ROUTE",
+        remedy=f"check the network, the route and the credentials: git ls-remote {shlex.quote(route)}",
     )
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 PUBLIC_FILE = "runner.keys.json"  # beside the private key; every public record, oldest first
 _RAW_BYTES = 32
+_KEY_CHARS = 44  # of its base64 text
 
 
 def pin(record: KeyRecord) -> str:
@@ -36,7 +37,8 @@ def pinned(text: str, where: str) -> KeyRecord:
     record = _record(name, public)
     if record is None:
         raise UsageError(
-            f"{where}: got runner key {text[:120]!r}; expected NAME=KEY, a runner's name and its key",
+            f"{where}: got runner key {text[:120]!r}; expected NAME=KEY, a runner's name and its key "
+            f"of {_KEY_CHARS} base64 characters",
             remedy="ask the host's owner for the line that `kakeya-runner doctor` prints at `key`",
         )
     return record

@@ -7,6 +7,7 @@ and what lies at the record's own ref, which anybody may push, does not. Knows n
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
@@ -189,7 +190,8 @@ class BusIdentity:
         if not matching:
             raise WrongBusError(
                 f"{self._store.route} carries bus {found[0][2].bus_id}, expected {self._expect_id} (a fork?)",
-                remedy="choose the right remote with --bus ROUTE, or pin this one: kakeya-mac init --bus ROUTE#ID",
+                remedy="choose the right remote with --bus ROUTE, or, where it is meant, pin this one: "
+                f"kakeya-mac init --bus {shlex.quote(f'{self._store.route}#{found[0][2].bus_id}')}",
             )
         if len(matching) > 1:
             raise BusError(

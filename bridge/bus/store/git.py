@@ -143,7 +143,7 @@ class GitStore:
         if listing is None:
             finished = self._run(["ls-remote", "--quiet", self._route.url])
             if finished.exit_code != 0:
-                raise explain(finished, f"cannot list {self.route}")
+                raise explain(finished, f"cannot list {self.route}", self.route)
             listing = replace(parse_ls_remote(finished.stdout), unasked=True)
             self._unasked_until_s = max(self._unasked_until_s, _CLOCK.steady_s() + _UNASKED_S)
         wanted = (*prefixes, *bring)
@@ -167,7 +167,7 @@ class GitStore:
         finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment)
         said = _said(finished.stdout.decode("utf-8", "replace"))
         if not said:
-            raise explain(finished, f"cannot push to {self.route}")
+            raise explain(finished, f"cannot push to {self.route}", self.route)
         for one in updates:  # what was pushed stays here as long as what was fetched
             if said.get(one.ref):
                 self._repository.set_ref(_fetched(one.ref), one.new, durable=False)
@@ -280,7 +280,7 @@ class GitStore:
         finally:
             trace.unlink(missing_ok=True)
         if finished.timed_out or (finished.exit_code != 0 and listing is None):
-            raise explain(finished, f"cannot list {self.route}")
+            raise explain(finished, f"cannot list {self.route}", self.route)
         return listing
 
     def _missing(self, refs: Mapping[str, str]) -> dict[str, str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from bridge.records import BusRecord, KeyRecord
 
 PIN = "kakeya-mac init --root-key KEY, with the key that the host's owner tells you"
+_COMPARE = "; and compare the key you pinned with what `kakeya-runner keygen --bus ROUTE` prints on the host"
 UNSIGNED_BUS = "unsigned bus: it proves what was written, not who wrote it"
 
 
@@ -166,7 +167,8 @@ class RefusedResultError(IntegrityError):
         from bridge.run.outcomes import ANSWER_CODES
 
         super().__init__(
-            f"the published result of {run_id} is {answer.word}: {answer.why}", remedy=f"kakeya-mac verify {run_id}"
+            f"the published result of {run_id} is {answer.word}: {answer.why}",
+            remedy=f"kakeya-mac verify {run_id}{_COMPARE if answer.word == 'untrusted' else ''}",
         )
         self.exit_code = ANSWER_CODES[answer.word]  # type: ignore[misc]
         self.reason = answer.word  # type: ignore[misc]

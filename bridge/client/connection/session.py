@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -166,12 +167,14 @@ def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:
     except BusMissingError as error:
         raise BusMissingError(
             f"{bus.route} carries no bus (configured by {choice.where})",
-            remedy="on the host, once: kakeya-runner setup --bus ROUTE --create-bus; or kakeya-mac run --bus embedded",
+            remedy=f"on the host, once: kakeya-runner setup --bus {shlex.quote(bus.route)} --create-bus; "
+            "or kakeya-mac run --bus embedded",
         ) from error
     if choice.bus_id is not None and record.bus_id != choice.bus_id:
         raise WrongBusError(
             f"{bus.route} carries bus {record.bus_id}, but {choice.where} pins {choice.bus_id}; is it a fork?",
-            remedy="point the route at the right repository, or pin anew: kakeya-mac init --bus ROUTE",
+            remedy="point the route at the right repository, or, where it is meant, pin anew: "
+            f"kakeya-mac init --bus {shlex.quote(f'{bus.route}#{record.bus_id}')}",
         )
     return record
 

@@ -157,9 +157,14 @@ def _runners(session: BusSession) -> Iterator[Check]:
         yield Check("runners", "ok", "woken by pushed requests: none has to be awake")
     elif not live:
         last = f"last seen {age_text(min(one.age_s for one in runners))} ago" if runners else "none has ever been seen"
-        yield Check(
-            "runners", "fail", f"no live runner: {last}", "on the host: kakeya-runner serve, kakeya-runner doctor"
-        )
+        doubted = len({one.runner for one in session.bus.refused if one.kind == "beacon"})
+        if doubted and not runners:
+            yield Check(
+                "runners", "fail", f"no runner counts: {doubted} not signed by a key that counts here", DISTRUSTED
+            )
+        else:
+            remedy = "on the host: kakeya-runner serve, kakeya-runner doctor"
+            yield Check("runners", "fail", f"no live runner: {last}", remedy)
     for one in live:
         beacon = one.beacon
         unwell = beacon.disk_free_bytes < DISK_FLOOR_BYTES or beacon.state in {"paused", "draining"} or beacon.spooled

@@ -89,6 +89,20 @@ def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place,
     assert place.run("verify", "origin/main", top=plain).code == 2
 
 
+def test_a_bus_that_cannot_be_used_leads_to_a_command_with_its_own_route(place, tmp_path):
+    empty = tmp_path / "empty.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(empty)], check=True, timeout=60)
+    record = place.host.bus.identity()
+    for route, code, remedy in (
+        (str(empty), 3, f"kakeya-runner setup --bus {empty} --create-bus"),
+        ("https://127.0.0.1:1/x.git", 3, "git ls-remote https://127.0.0.1:1/x.git"),
+        (f"{place.remote}#{'0' * 32}", 3, f"kakeya-mac init --bus {place.remote}#{record.bus_id}"),
+    ):
+        ran = place.run("init", "--bus", route)
+        assert ran.code == code, ran.err
+        assert remedy in " ".join(ran.err.replace("'", "").split()), ran.err
+
+
 def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, tmp_path):
     assert place.run("init", "--bus", "origin").code == 0
     assert place.run("doctor").code == 0

@@ -91,6 +91,9 @@ def test_what_is_ignored_is_said_by_status_and_doctor_and_missing_in_ls(site) ->
     forged = [one["text"] for one in document["data"] if one["check"] == "forged"]
     assert len(forged) == 2, document["data"]
     assert any(f"claim/{ref.id} does not count" in text for text in forged)
+    (absent,) = (one for one in document["data"] if one["check"] == "runners")
+    assert absent["text"] == "no runner counts: 1 not signed by a key that counts here"
+    assert "compare the pinned key" in absent["remedy"]
     _, document = told(folder, "runners")
     assert document["data"] == []
 

@@ -36,6 +36,8 @@ def logs(call: Invocation) -> int:
     fence = new_fence()
     for line in fenced(last, "log", fence):
         call.output.data(line)
+    if not lines and not (status := run.status(fetch=False)).terminal:
+        call.output.say("note", f"{run.short} wrote nothing yet: it is {status.state_text}")
     shown = {"untrusted": True, "fence": fence, "earlier_lines": len(lines) - len(last), "lines": last}
     _document(call, run, run.status(), log_tail=shown)
     return 0

@@ -106,6 +106,13 @@ def test_a_stored_result_that_was_edited_is_fetched_anew(requester, host, sent):
     assert log.read_bytes().startswith(b"one\n")
 
 
+def test_a_run_that_wrote_nothing_says_where_it_is_instead(requester, host, sent):
+    ran = requester.run("logs", "@last")
+    assert "wrote nothing yet: it is queued" in ran.err
+    take(host, sent)
+    assert "wrote nothing" not in requester.run("logs", "@last").err
+
+
 def test_the_choices_of_a_parameter_read_as_words(requester):
     out = requester.run("presets", "show", "k3-kv-quant-eval").out
     assert "choices affine8,affine4 | affine8/32,affine4/32 | affine8,d4x4 | affine8,e8x4" in out

@@ -9,8 +9,10 @@ import pytest
 
 from bridge.cli.boundary import as_known
 from bridge.cli.host import main as runner
+from bridge.client.connection.pins import RefusedResultError
 from bridge.client.connection.session import BusSession
 from bridge.ids import short
+from bridge.trust.judgement import TrustAnswer
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 
@@ -65,6 +67,12 @@ def test_a_wait_says_why_the_runner_on_this_machine_does_not_start(tmp_path) -> 
     assert "the runner on this machine waits: 0 bytes of disk are free" in ran.err
     requester.said = "2026-11-20T10:00:00.000Z 00000000 waits: all slots are busy"
     assert "on this machine waits" not in requester.run("attach", sent, "--wait-timeout", "40").err
+
+
+def test_a_result_that_is_signed_by_another_key_leads_to_comparing_the_pinned_one() -> None:
+    why = "not signed for this place by vm with AAAA"
+    assert "compare the key you pinned" in str(RefusedResultError("x", TrustAnswer("untrusted", why)).remedy)
+    assert RefusedResultError("x", TrustAnswer("altered", why)).remedy == "kakeya-mac verify x"
 
 
 def test_a_parameter_out_of_bounds_leads_to_where_the_bounds_are(tmp_path) -> None:
