@@ -11,6 +11,7 @@ import argparse
 import fcntl
 import os
 import platform
+import signal
 import subprocess
 import sys
 import tempfile
@@ -99,8 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     known = {study.name: study for study in STUDIES[asked.area]}
     if unknown := sorted(set(asked.names) - set(known)):
         parser.error(f"no study {', '.join(unknown)} in {asked.area}; there are {', '.join(known) or 'none'}")
+    signal.signal(signal.SIGTERM, _ended)
     with alone():
         return run(asked.area, [known[name] for name in asked.names or known], most=asked.most)
+
+
+def _ended(number: int, _frame: object) -> None:
+    """End as an interrupt does, so that what a case started is ended, too."""
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":

@@ -99,5 +99,6 @@ def served(host: Person, route: Path, workload: Path | None = None) -> Iterator[
             raise RuntimeError("doctor names no key to pin")
         yield key[1]
     finally:
+        host.do("kakeya-runner stop --runs")  # a run outlives its runner, and what was interrupted wants none
         serving.terminate()
         serving.wait(timeout=PATIENCE_S)

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
+import os
 import pkgutil
+import signal
 from importlib import import_module
 from pathlib import Path
 
@@ -110,3 +113,26 @@ def test_what_the_program_of_an_arm_imports_is_there() -> None:
     for one in ast.walk(program):
         if isinstance(one, ast.ImportFrom):
             assert all(hasattr(import_module(str(one.module)), name.name) for name in one.names)
+
+
+def test_a_study_that_is_told_to_end_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+
+    def run(case: str) -> list[dict[str, object]]:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise AssertionError("nobody ended it")
+        finally:
+            ended.append(case)
+
+    monkeypatch.setitem(STUDIES, "rooms", (Study("lengths", "How long?", lambda: ["a", "bb"], run),))
+    monkeypatch.setattr(studies, "alone", contextlib.nullcontext)
+    monkeypatch.setattr(studies, "report_of", lambda _area, _study, _folder: report_of("rooms", "lengths", tmp_path))
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(SystemExit) as told:
+            studies.main(["rooms", "lengths"])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert (told.value.code, ended) == (128 + signal.SIGTERM, ["a"])
+    assert report_of("rooms", "lengths", tmp_path).entries() == []
