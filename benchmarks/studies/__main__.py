@@ -47,10 +47,10 @@ def alone(path: Path = LOCK) -> Iterator[None]:
 def circumstances() -> dict[str, object]:
     """Return what an entry says of the machine and the tree it was measured on.
 
-    The reports themselves make no tree dirty: the first case of a run adds a line to one.
+    Reports and results make no tree dirty: the first case of a run adds a line to one, or keeps a result.
     """
     commit = _git("rev-parse", "HEAD")
-    changed = _git("status", "--porcelain", "--", ".", f":(exclude){FOLDER.relative_to(ROOT)}")
+    changed = _git("status", "--porcelain", "--", ".", f":(exclude){FOLDER.parent.relative_to(ROOT)}")
     return {
         "commit": f"{commit}-dirty" if changed else commit,
         "machine": f"{platform.platform()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.2f}",
