@@ -26,6 +26,7 @@ PROJECTED = "tests/conformance/engine_families/test_projected_rows.py"
 BOUNDED = "tests/conformance/engine/test_caches_and_drafters.py"
 RESTORED = "tests/conformance/engine/test_restored_rows.py"
 PYTEST = "python -m pytest -n 0 -q"
+TRAINED = "tests/unit/engine/restoration/test_distilling.py tests/integration/training/test_ftheta_command.py"
 EVALUATED = "tests/integration/engine/test_eval_caches.py"
 CORPUS = "tests/unit/bridge/gate/test_corpus.py"
 CHEATS = "restored or injection or pool or index or context or lists"
@@ -213,6 +214,17 @@ LINES = (
         f"{STUDIES} STUDY=restored-recall",
         halved,
     ),
+    Line(
+        "f_theta: mse, cos_mag, combined, attn_distill and attn_distill_hybrid with their weights applied, and "
+        "end-to-end KL, on tiny models; a training that was stopped ends in the same file",
+        f"{PYTEST} {TRAINED}",
+        lambda: ran(*TRAINED.split()),
+    ),
+    Line(
+        "rows are kept on the layers a layout names by +exact and on no other, counted from buffers, on both backends",
+        f"{PYTEST} {RESTORED} -k every_row_is_kept",
+        lambda: ran(RESTORED, "-k", "every_row_is_kept"),
+    ),
     Line("f_theta: which of the seed's conclusions hold", f"{STUDIES} STUDY=restored-recall", conclusions),
     Line(
         "positions forwarded a step = block; prefill at most two forwards: once, counted",
@@ -242,8 +254,8 @@ LINES = (
         lambda: ran(PAGED, STREAMED, "-m", "not slow"),
     ),
     Line(
-        "a page file truncated, full, of another process or session, or closed is one error, and nothing is left "
-        "after crash or kill -9",
+        "a page file truncated, of another process or session, or closed, and a full disk, is one error; it has no "
+        "name to delete, and nothing is left after crash or kill -9, during a write too",
         f"{PYTEST} {STORE}",
         lambda: ran(STORE),
     ),
