@@ -42,7 +42,15 @@ _REFUSAL = re.compile(
     r"|repository not found|does not appear to be a git repository|host key verification failed|not authorized",
     re.IGNORECASE,
 )
-_NOISE = ("hint:", "remote: Counting", "remote: Compressing", "remote: Enumerating", "remote: Total")
+_NOISE = (
+    "hint:",
+    "remote: Counting",
+    "remote: Compressing",
+    "remote: Enumerating",
+    "remote: Total",
+    "Please make sure you have the correct access rights",
+    "and the repository exists.",
+)
 
 
 class Process(Protocol):

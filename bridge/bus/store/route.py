@@ -150,6 +150,11 @@ def _absolute(url: str, repository: Path | None) -> str:
         return str(path.resolve())
     if _SCP_LIKE.fullmatch(url):
         return url
+    if url.startswith(("/", "~", ".")):
+        raise UsageError(
+            f"route {without_user_info(url)!r}: there is no such folder",
+            remedy="mount or make it, or give another: kakeya-mac config shows where the route is from",
+        )
     raise UsageError(
         f"route {without_user_info(url)!r} is no remote of this clone, no folder and no URL",
         remedy="git remote -v shows the remotes' names",

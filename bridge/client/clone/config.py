@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from bridge.client.clone.repository import Repository, find_repository
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 
 Source = Literal["--bus", "KAKEYA_BUS", "clone", "committed", "user", "embedded"]
 FILE_NAME: Final = "kakeya.toml"
@@ -253,7 +253,10 @@ def _from_file(path: Path, source: Source) -> BusChoice | None:
     table = _load(path)
     unknown = sorted(set(table) - _KEYS)
     if unknown:
-        raise UsageError(f"{path}: unknown key {unknown[0]!r}; known: {', '.join(sorted(_KEYS))}")
+        raise UsageError(
+            f"{path}: unknown key {unknown[0]!r}; {meant(unknown[0], sorted(_KEYS))}",
+            remedy=f"correct or remove it in {path}",
+        )
     if table.get("schema") != 1:
         raise UsageError(f"{path}: got schema = {table.get('schema')!r}; this version reads schema = 1")
     if source == "committed" and (mine := sorted(_SIGNING_KEYS & set(table))):

@@ -14,9 +14,8 @@ from bridge.bus.views import RunView
 from bridge.client.connection.liveness import look, spooled_at
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
-from bridge.client.run.status import EndReason, may_be_over, state_of_view
+from bridge.client.run.status import EndReason, may_be_over, nobody_starts, state_of_view
 from bridge.errors import BusError, RemoteError, UntrustedLogError
-from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records import Claim, RunProgress
 from bridge.run.lease import LeaseWatch
 from bridge.run.state import RunState, state_of
@@ -275,10 +274,7 @@ class Follower:
         return clock.steady_s() - self._lost_since_s > grace_s
 
     def _is_expired(self) -> bool:
-        if self._state not in {RunState.QUEUED, RunState.UNKNOWN} or self.expires is None or self.session.embedded:
-            return False
-        slack = dt.timedelta(seconds=min(60.0, CLOCK_SKEW_MAX_S))
-        return self.session.clock.now() > self.expires + slack
+        return nobody_starts(self.session, self._state, self.expires)
 
     def _wake(self) -> None:
         now_s = self.session.clock.steady_s()

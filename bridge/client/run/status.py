@@ -6,10 +6,11 @@ tree has been checked against its manifest and against this run's id.
 
 from __future__ import annotations
 
+import datetime as dt
 import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from bridge.bus.tree import Tree
 from bridge.client.clone.store import Store
@@ -17,10 +18,12 @@ from bridge.client.connection.pins import RefusedResultError
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.result import Result, ending, exit_code, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
+from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES
 from bridge.run.requirement import Requirement, satisfied
 from bridge.run.state import RunState, state_of
+from bridge.system.clock import parse_rfc3339
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
 
 
+_SLACK: Final = dt.timedelta(seconds=min(60.0, CLOCK_SKEW_MAX_S))
 EndReason = Literal["terminal", "pending", "runner_lost", "expired", "publish_failed"]
 """Why a wait for a run is over."""
 
@@ -140,6 +144,8 @@ def run_status(
     )
     if state.terminal or (state is RunState.UNKNOWN and session.store.has_result(run_id)):
         return _ended(base, *_result(session, run_id, claim, fetch=fetch))
+    if end is None and nobody_starts(session, state, None if request is None else parse_rfc3339(request.expires)):
+        end = "expired"
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, view, state, end))
     if remedy is not None:
         remedy = shlex.join([*shlex.split(remedy), *session.settings.bus.words])
@@ -240,6 +246,13 @@ def _request(session: BusSession, run_id: str, view: RunView) -> Request | None:
         return parse(received.data, ref=received.ref.ref, bus_id=session.record.bus_id, now=session.clock.now())
     except (RequestRejectedError, FencedError):
         return None  # not a request, which the host says in its result; or done, and the result holds the request
+
+
+def nobody_starts(session: BusSession, state: RunState, expires: dt.datetime | None) -> bool:
+    """Whether a run waits that no runner starts any more, the clocks of two machines being somewhat apart."""
+    if state not in {RunState.QUEUED, RunState.UNKNOWN} or expires is None or session.embedded:
+        return False
+    return session.clock.now() > expires + _SLACK
 
 
 def may_be_over(view: RunView, state: RunState) -> bool:

@@ -17,7 +17,7 @@ def status(call: Invocation) -> int:
     print_status(call.output, run, found, call.directory)
     if not found.terminal and run.elapsed_s is not None:
         call.output.row("asked", f"{duration_text(run.elapsed_s)} ago")
-        if found.state == "queued":
+        if found.state == "queued" and found.reason == "pending":
             why, ignored = run.why_queued()
             call.output.row("waiting", why)
             for line in ignored:

@@ -264,6 +264,17 @@ def test_an_expired_request_that_nobody_started_ends_the_wait(requester, host):
     assert ran.document["next"][0][:2] == ["kakeya-mac", "retry"]
 
 
+def test_a_look_at_an_expired_request_says_so_and_how_to_send_it_again(requester, host):
+    sent = requester.run("run", "mlx-env-probe", "--expires", "60").out.strip()
+    assert "waiting" in requester.run("status", sent).out
+    requester.clock.sleep(150)
+    out = requester.run("status", sent).out
+    assert out.startswith("expired")
+    assert "nobody started it before it expired" in out
+    assert f"kakeya-mac retry {sent}" in out
+    assert "waiting" not in out
+
+
 def test_follow_shows_clean_prefixed_lines_on_stderr_only(requester, host):
     plan(requester, host)
     ran = requester.run("run", "mlx-env-probe", "--follow")

@@ -129,7 +129,8 @@ def test_a_broken_git_file_is_said(tmp_path):
     [
         ("schema = 2\nroute = 'x'\n", "reads schema = 1"),
         ("route = 'x'\n", "reads schema = 1"),
-        ("schema = 1\nroute = 'x'\nsecret = 'y'\n", "unknown key 'secret'"),
+        ("schema = 1\nroute = 'x'\nsecret = 'y'\n", "unknown key 'secret'; known: branch_template"),
+        ("schema = 1\nrout = 'x'\n", "unknown key 'rout'; did you mean route?"),
         ("schema = 1\nroute = 7\n", "route is a text"),
         ("schema = 1\nroute = ''\n", "route is a text"),
         (f"schema = 1\nbus_id = '{ID[:-1]}'\n", "expected 32 hexadecimal digits"),
