@@ -12,6 +12,7 @@ import os
 import selectors
 import signal
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -34,6 +35,8 @@ _FORCE_S: Final = 3.0  # how long the subreaper may take to clean up before we d
 _READ_BYTES: Final = 1 << 18
 # Read once and handed over a pipe: an upgrade may replace the file while a run goes on.
 _SUBREAPER: Final = Path(subreaper.__file__).read_bytes()
+_ASKING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
+_AS_WELL_S: Final = 1.0
 _LOAD: Final = "import os,sys;f=os.fdopen(int(sys.argv.pop(1)),'rb');s=f.read();f.close();exec(s)"
 NICE: Final = 10  # of a run where the kernel weighs no groups
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
@@ -241,6 +244,20 @@ class Supervisor:
                 return
             self._append_log(block)
 
+    def _asked_as_well(self) -> Stop | None:
+        """Return the stop that we were asked for by who ended the command, None where nobody did.
+
+        A cluster's queue that cancels or preempts a job signals all of its processes, in an order of its own.
+        """
+        until_s = self._bounds.elapsed_s() + _AS_WELL_S
+        while True:
+            asked = self._hooks.should_stop()
+            if asked in {"cancelled", "interrupted"}:
+                return Stop(asked, f"the run was {asked}", None, graceful=True)
+            if self._bounds.elapsed_s() > until_s:
+                return None
+            time.sleep(TICK_S)
+
     def _result(
         self, plan: CommandPlan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str
     ) -> CommandEnd:
@@ -251,6 +268,8 @@ class Supervisor:
         if stop is None and exit_code != 0:
             kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
             stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
+        if stop is None and (not watched.exited or number in _ASKING or watched.signal in _ASKING):
+            stop = self._asked_as_well()
         killed: str | None = None
         if watched.failed is None and stop is None:
             if not watched.exited:

@@ -52,6 +52,28 @@ def test_a_sandbox_that_is_killed_after_the_program_ran(caged, token):
     seen_to_have_run(execution, "its sandbox was killed by signal 9")
 
 
+@pytest.mark.parametrize("which", ["the sandbox", "the subreaper"])
+def test_who_ends_the_program_and_asks_us_as_well_has_interrupted_the_run(caged, token, which):
+    """A cluster's queue that cancels a job signals all of its processes; the supervisor may be the last of them."""
+    sent: list[int] = []
+
+    def hook() -> str | None:
+        if sent:
+            return "interrupted" if not alive(victim[0]) else None
+        if b"the program ran" in caged.heard:
+            keeper = caged.keeper()
+            victim.append(keeper.children()[0] if which == "the sandbox" else keeper)
+            sent.append(victim[0].pid)
+            os.kill(sent[0], signal.SIGTERM if which == "the sandbox" else signal.SIGKILL)
+        return None
+
+    victim: list[psutil.Process] = []
+    execution = caged.run(f"{WAITS}{token}", stop=hook)
+
+    assert (execution.ok, execution.ending) == (True, "interrupted")
+    assert execution.reports == {"report.json": b"{}"}
+
+
 def test_a_subreaper_that_is_killed_after_the_program_ran(jobs, token):
     tree: list[psutil.Process] = []
 
