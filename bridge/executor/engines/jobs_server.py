@@ -18,7 +18,7 @@ from bridge.system.gitlfs import LOOPBACK
 if TYPE_CHECKING:
     import http.client
 
-_CALL_S: Final = 30.0
+CALL_S: Final = 30.0
 _ANSWER_MAX_BYTES: Final = 16 << 20
 _SAID_MAX_CHARS: Final = 300
 _OK, _NOT_FOUND = 200, 404
@@ -62,13 +62,14 @@ class JobsServer:
         self._parts, self._token, self._clock = urlsplit(address), token, clock
         self.where = f"{self._parts.scheme}://{self._parts.netloc}"
 
-    def call(self, method: str, *path: str, body: object = None) -> bytes | None:
+    def call(self, method: str, *path: str, body: object = None, patience_s: float = CALL_S) -> bytes | None:
         """Return what the server answers, None where it says that there is no such thing.
 
         Args:
             method: of http.
             path: its parts, each quoted here; an empty last one is a slash at the end.
             body: sent as JSON.
+            patience_s: how long the answer may take.
 
         Raises:
             InfrastructureError: it does not answer, or refuses; nothing is said of the token.
@@ -80,8 +81,8 @@ class JobsServer:
         headers = {"Accept": "application/json", "Connection": "close"}
         headers |= {} if sent is None else {"Content-Type": "application/json"}
         headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
-        until_s = self._clock.steady_s() + _CALL_S
-        connection = self._connection()
+        until_s = self._clock.steady_s() + patience_s
+        connection = self._connection(patience_s)
         try:
             target = "/".join([self._parts.path.rstrip("/"), *(quote(part, safe="") for part in path)])
             connection.request(method, target, sent, headers)
@@ -105,15 +106,15 @@ class JobsServer:
             raise InfrastructureError(f"{self.where} answers {reply.status}: {_said(data)}")
         return data
 
-    def _connection(self) -> http.client.HTTPConnection:
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         import http.client
 
         host, port = self._parts.hostname or "", self._parts.port
         if self._parts.scheme == "https":
             import ssl
 
-            return http.client.HTTPSConnection(host, port, timeout=_CALL_S, context=ssl.create_default_context())
-        return http.client.HTTPConnection(host, port, timeout=_CALL_S)
+            return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=ssl.create_default_context())
+        return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
     def _read(self, reply: http.client.HTTPResponse, until_s: float) -> bytes:
         data = b""

@@ -17,10 +17,11 @@ import pydantic
 
 from bridge.errors import InfrastructureError
 from bridge.executor.engines.interface import EngineJob, JobNeeds
-from bridge.executor.engines.jobs_server import JobsServer
+from bridge.executor.engines.jobs_server import CALL_S, JobsServer
 from bridge.run.outcomes import one_line
 from bridge.system.clock import Clock
 
+_SUBMIT_S: Final = 180.0  # on a machine that does other things as well Ray took more than 30 s
 _FRESH_S: Final = 1.0  # one listing serves all runs for so long
 _CPUS: Final = 1.0  # a job that asks for nothing runs on the head node
 _SHARE: Final = 0.001  # of a node's resource that a label means: it says where, not how much
@@ -126,7 +127,7 @@ class RayEngine:
             "entrypoint_resources": dict.fromkeys(needs.constraints, _SHARE),
             **self._options.fields(),
         }
-        found = self._ask(_SUBMISSION, "POST", "api", "jobs", "", body=body)
+        found = self._ask(_SUBMISSION, "POST", "api", "jobs", "", body=body, patience_s=_SUBMIT_S)
         if found.submission_id != name:
             raise InfrastructureError(f"Ray answered with the job {found.submission_id[:80]!r} instead of {name!r}")
         with self._lock:
@@ -176,8 +177,10 @@ class RayEngine:
             jobs[name] = EngineJob(name, seen.state, seen.word, seen.reason, (place, len(waiting)))
         self._jobs, self._listed_s = jobs, self._clock.steady_s()
 
-    def _ask(self, kind: pydantic.TypeAdapter[_A], method: str, *path: str, body: object = None) -> _A:
-        data = self._server.call(method, *path, body=body)
+    def _ask(
+        self, kind: pydantic.TypeAdapter[_A], method: str, *path: str, body: object = None, patience_s: float = CALL_S
+    ) -> _A:
+        data = self._server.call(method, *path, body=body, patience_s=patience_s)
         if data is None:
             raise InfrastructureError(
                 f"{self._server.where} has no {'/'.join(path)}", remedy="executor.address is that of Ray's dashboard"
