@@ -336,8 +336,7 @@ def whole(site: ClusterSite, _what: str) -> list[Row]:
 
 
 def hostile(site: ClusterSite, what: str) -> list[Row]:
-    """Run a program that does not want to end, and have it end."""
-    site.serve()
+    """Run a program that does not want to end, and have it end; the runner serves already."""
     ref = site.send(what)
     site.began(ref)
     if what != "timeout":

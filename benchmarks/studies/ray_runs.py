@@ -95,6 +95,7 @@ def _options(folder: Path, environment: Mapping[str, str]) -> str:
 
 
 def _hostile(site: RaySite, _what: str) -> list[Row]:
+    site.serve()
     rows = [row for what in HOSTILE for row in hostile(site, what)]
     states = site.jobs()
     return [{**row, "jobs": len(states), "words": sorted(states.values())} for row in rows]

@@ -46,7 +46,10 @@ KillWait=5
 MinJobAge=300
 SchedulerParameters=batch_sched_delay=0,sched_interval=2,sched_min_interval=0
 {nodes}
-PartitionName=kakeya Nodes={names} Default=YES MaxTime=1440 State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=kakeya Nodes={names} Default=YES MaxTime=1440 State=UP PriorityTier=1
+PartitionName=urgent Nodes={names} MaxTime=1440 State=UP PriorityTier=10 PreemptMode=OFF
 """
 
 
@@ -156,7 +159,10 @@ def cluster(folder: Path, nodes: int = 2, cpus: int = 2) -> Iterator[Cluster]:
         made.controller()
         for number in range(1, nodes + 1):
             made.node(number)
-        until(lambda: made.call("sinfo", "-h", "-N", "-o", "%T").split() == ["idle"] * nodes, "its nodes never came up")
+        until(
+            lambda: made.call("sinfo", "-h", "-N", "-p", "kakeya", "-o", "%T").split() == ["idle"] * nodes,
+            "its nodes never came up",
+        )
         yield made
     finally:
         for number in range(1, nodes + 1):

@@ -6,18 +6,22 @@ What is measured are counts and endings; the machine is anybody's, so times are 
 
 from __future__ import annotations
 
+import contextlib
+import pwd
 import random
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.studies.cluster_site import (
     HOSTILE,
+    USER,
     ClusterSite,
     as_root,
     as_user,
@@ -36,6 +40,7 @@ MANY, KILLS = 200, 20
 FAULTS = (
     "controller-restarted", "controller-away-at-submit", "node-killed", "supervisor-killed", "scancel-queued",
     "scancel-running", "requeued", "no-node-has-it", "longest-wait", "cancelled-while-queued",
+    "preempted", "disk-full",
 )  # fmt: skip
 
 
@@ -76,9 +81,31 @@ def run(case: str) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="kakeya-slurm-") as name:
         folder = Path(name)
         folders_for_user(folder)
-        with cluster(folder / "cluster") as made:
+        with ExitStack() as stack:
+            made = stack.enter_context(cluster(folder / "cluster"))
             orders = {"stop": made.stop, "controller": made.controller, "node": made.node, "call": made.call}
+            if case == "fault disk-full":
+                stack.enter_context(small_disk(folder / "site" / "state-mini", orders))
             return as_user("benchmarks.studies.slurm_runs", case, folder, made.environment(), orders)
+
+
+@contextmanager
+def small_disk(place: Path, orders: dict[str, Callable[..., Any]]) -> Iterator[None]:
+    """Make a folder of the user's a disk of its own, with orders to fill and to empty it."""
+    user, rest = pwd.getpwnam(USER), place / "rest"
+    place.mkdir()
+    options = f"size=256m,mode=700,uid={user.pw_uid},gid={user.pw_gid}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=True)
+
+    def fill() -> None:
+        with contextlib.suppress(OSError), rest.open("wb") as file:
+            while True:
+                file.write(b"." * (1 << 20))
+
+    try:
+        yield orders.update({"fill": fill, "empty": rest.unlink})
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def main(case: str, folder: Path) -> None:
@@ -89,10 +116,15 @@ def main(case: str, folder: Path) -> None:
         changes["longest_wait_s"] = 5.0
     site = SlurmSite(folder, as_root=as_root, lease_s=600.0, **changes)
     ways: dict[str, Any] = {
-        "whole": whole, "hostile": hostile, "fault": _fault, "kill": _killed, "spread": _spread, "many": _many,
+        "whole": whole, "hostile": _hostile, "fault": _fault, "kill": _killed, "spread": _spread, "many": _many,
         "doctor": doctor,
     }  # fmt: skip
     on_site(site, ways, case)
+
+
+def _hostile(site: SlurmSite, what: str) -> list[Row]:
+    site.serve()
+    return hostile(site, what)
 
 
 def _killed(site: SlurmSite, what: str) -> list[Row]:
@@ -253,6 +285,33 @@ def _cancelled_queued(site: SlurmSite) -> Row:
     return row
 
 
+def _preempted(site: SlurmSite) -> Row:
+    """Have a job of a partition that comes first take both nodes."""
+    ref = site.send("long")
+    site.began(ref)
+    said = as_root(
+        "call", "sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--wrap=sleep 5", "--output=/dev/null"
+    )
+    row = site.row(ref, said=said)
+    return {**row, "state": site.state(site.job(ref)) if row["reason"] is None else "", "jobs": len(site.squeue())}
+
+
+def _disk_full(site: SlurmSite) -> Row:
+    """Fill what runner and nodes share while a run goes on, give it back after a while, and do as a service does."""
+    ref = site.send("long")
+    site.began(ref)
+    as_root("fill")
+    time.sleep(20.0)
+    while_full = site.claims.end(ref.id)
+    as_root("empty")
+    gone = site.runners[-1].poll() is not None
+    if gone:
+        site.serve()
+    row = site.row(ref, ended_while_full=bool(while_full), runner_ended=gone)
+    after = site.send("plain")
+    return {**row, "after": site.row(after)["reason"]}
+
+
 _FAULTS: dict[str, Callable[[SlurmSite], Row]] = {
     "controller-restarted": _controller_restarted,
     "controller-away-at-submit": _controller_away,
@@ -264,6 +323,8 @@ _FAULTS: dict[str, Callable[[SlurmSite], Row]] = {
     "no-node-has-it": _no_node,
     "longest-wait": _longest_wait,
     "cancelled-while-queued": _cancelled_queued,
+    "preempted": _preempted,
+    "disk-full": _disk_full,
 }
 
 STUDY = Study("slurm-runs", "Does a run on a real Slurm end as at home, whatever happens to runner, node or queue?",
