@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -104,4 +105,6 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in [name for name in os.environ if name.startswith("KAKEYA_")]:
         del os.environ[name]
     os.environ.pop("INVOCATION_ID", None)  # set where the tests run below a service
-    os.environ["KAKEYA_OWNER_DIR"] = tempfile.mkdtemp(prefix="kakeya-owner-")  # tests own no bus in the user's name
+    owner = tempfile.mkdtemp(prefix="kakeya-owner-")  # tests own no bus in the user's name
+    os.environ["KAKEYA_OWNER_DIR"] = owner
+    config.add_cleanup(lambda: shutil.rmtree(owner, ignore_errors=True))
