@@ -15,6 +15,7 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, SAMPLED, STUDIES
 from bridge.gate.rule import record_rule, report_rule
 from bridge.launches.checks import HANDICAP_MOST, handicap
+from bridge.launches.estimate import over_launches
 from bridge.records import LaunchRecord, RunRecord, SoloStretch, Turn
 
 STAMPED: Final = "launches"
@@ -43,10 +44,12 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if evidence.record is None or made_by_runner(evidence):
         return
     told = tuple(draft.id for draft in claim_drafts(report, evidence) if draft.detail.get("over") != STAMPED)
-    if told:
-        said = "the runner handed out no turns for it: the program itself says how long its arms took"
-        yield Violation(said, "sample_marks", claims=told)
     series = series_of(report, evidence)
+    if told:
+        short = series is not None and over_launches(series.launches, series.rule.blocks) is None
+        few, none = "too few launches finished for their stamps to say it", "the runner handed out no turns for it"
+        said = f"{few if short else none}: the program itself says how long its arms took"
+        yield Violation(said, "sample_marks", claims=told)
     if series is not None:
         for launch in series.counted:
             for arm in arms_of(report, evidence).all:

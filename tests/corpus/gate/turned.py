@@ -11,6 +11,7 @@ from bridge.gate.rules.arms import drawn_names
 from bridge.gate.rules.turns import expected_turns
 from tests.corpus.gate.builders import NONCE, Case, moment, sha
 from tests.corpus.gate.generations import MODELS, code_throughput
+from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.runs import around
 
 ARMS = ("autoregressive", "speculative")
@@ -157,4 +158,29 @@ def _run(
     for launch in launches:
         launch["command"] = command["name"]
     case.record["launches"] = launches
+    return case.seal()
+
+
+def commits_in_turns(slower: float = 1.0) -> Case:
+    """Return a comparison whose turns were handed out; the head takes so many times as long."""
+    from tests.corpus.gate.studies import commit_comparison
+
+    one = commit_comparison()
+    case = in_turns(names=("base", "head"), report=one.report)
+    for part in ("base", "code", "trust_class", "tree", "params"):
+        case.spec[part] = one.spec[part]
+    case.report["run"]["params"] = one.spec["params"]
+    case.record["code"].update(one.record["code"])
+    case.record["imported"] = one.record["imported"]
+    case.report["rows"] = {**one.report["rows"], "passes": [list(range(10))]}
+    case.spec["commands"][0]["reference"] = None
+    for launch in case.record["launches"]:
+        launch["reference"] = None
+        for stamp in (*launch["turns"], *launch["solos"]):
+            if stamp["arm"] == "head":
+                longer = (slower - 1.0) * (stamp["done_s"] - stamp["go_s"])
+                stamp["done_s"] += longer
+                if "cpu_s" in stamp:
+                    stamp["cpu_s"] += longer
+    in_order(case.record["launches"])
     return case.seal()

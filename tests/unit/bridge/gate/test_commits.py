@@ -10,9 +10,8 @@ from bridge.gate import judge
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.generations import COMMITS, Plan, code_throughput
-from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.studies import commit_comparison
-from tests.corpus.gate.turned import in_turns
+from tests.corpus.gate.turned import commits_in_turns
 
 RUN = "decode_speedup"
 
@@ -109,34 +108,11 @@ def test_a_second_attempt_at_the_same_commits_is_not_citable():
     assert not claim(verdict).citable
 
 
-def taking_turns(slower=1.0):
-    """Return a comparison whose turns were handed out; the head takes so many times as long."""
-    one = commit_comparison()
-    case = in_turns(names=("base", "head"), report=one.report)
-    for part in ("base", "code", "trust_class", "tree", "params"):
-        case.spec[part] = one.spec[part]
-    case.report["run"]["params"] = one.spec["params"]
-    case.record["code"].update(one.record["code"])
-    case.record["imported"] = one.record["imported"]
-    case.report["rows"] = {**one.report["rows"], "passes": [list(range(10))]}
-    case.spec["commands"][0]["reference"] = None
-    for launch in case.record["launches"]:
-        launch["reference"] = None
-        for stamp in (*launch["turns"], *launch["solos"]):
-            if stamp["arm"] == "head":
-                longer = (slower - 1.0) * (stamp["done_s"] - stamp["go_s"])
-                stamp["done_s"] += longer
-                if "cpu_s" in stamp:
-                    stamp["cpu_s"] += longer
-    in_order(case.record["launches"])
-    return case.seal()
-
-
 @pytest.mark.parametrize(
     ("slower", "said"), [(1.2, "head is slower than base by more than 5 %"), (1.0, "head and base are equivalent")]
 )
 def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(slower, said):
-    verdict = judged(taking_turns(slower))
+    verdict = judged(commits_in_turns(slower))
     found = claim(verdict)
     assert found.decision == "evidence", found.why
     assert found.wording.startswith(said)
@@ -145,13 +121,13 @@ def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(s
 
 
 def test_a_head_that_is_slower_within_the_margin_is_not_called_slower():
-    found = claim(judged(taking_turns(1.04)))
+    found = claim(judged(commits_in_turns(1.04)))
     assert found.interval[1] < 0.98
     assert (found.detail["slower"], found.detail["effect"]) == (False, "no difference shown")
 
 
 def test_too_few_launches_of_two_commits_carry_no_claim():
-    case = taking_turns(1.2)
+    case = commits_in_turns(1.2)
     case.record["launches"] = case.record["launches"][:6]
     for arm in case.report["arms"]:
         arm["samples"] = [sample for sample in arm["samples"] if sample["launch"] < 5]
