@@ -21,6 +21,7 @@ from bridge.errors import GitError, InfrastructureError
 from bridge.executor.interface import Execution
 from bridge.presets.workloads.digests import again
 from bridge.records import CodeRecord, JobSpec, Request, WorkloadDefinition
+from bridge.runner.machine.packages import beside_engine
 from bridge.system.clock import SystemClock
 from bridge.system.git import run_in_work_tree
 from bridge.system.process import run
@@ -50,6 +51,7 @@ try:
 except m.PackageNotFoundError:
     record, files, editable = None, None, False
 sites = [p for p in dict.fromkeys(site.getsitepackages()) if p in sys.path]
+sites = list({os.path.realpath(p): p for p in reversed(sites)}.values())[::-1]
 library = os.path.dirname(os.__file__)
 own = {library, os.path.join(library, "lib-dynload"), *sites}
 strange = [p for p in dict.fromkeys(sys.path) if p not in own and os.path.exists(p)]
@@ -67,7 +69,8 @@ class CodeFacts:
         dirty: whether the files differ from that; None when that cannot be told.
         engine: folder of the installed engine package, or None when the interpreter has none.
         sites: the folders where packages are installed.
-        strange: other places where Python looks for modules, neither its own library nor the engine's folder.
+        strange: other places where Python looks for modules, neither its own library nor the engine's folder; of an
+            editable engine's, what else Python would import from there.
         problem: why the interpreter could not be asked, or None.
     """
 
@@ -149,7 +152,7 @@ class CodeWatch:
 
 def _fingerprint(facts: CodeFacts) -> str:
     digest = hashlib.sha256()
-    alone = [Path(facts.interpreter), *facts.sites]
+    alone = [Path(facts.interpreter), *facts.sites, *([] if facts.engine is None else [facts.engine.parent])]
     packages = [] if facts.engine is None else [facts.engine.parent / name for name in _PACKAGES]
     for stamp in (*map(_stamp, alone), *(one for package in packages for one in _stamps(package))):
         digest.update(stamp)
@@ -204,6 +207,8 @@ def ask_interpreter(interpreter: str) -> CodeFacts:
     problem = None if engine else f"{interpreter} has no package 'engine'; install kakeya there"
     sites = tuple(map(Path, answer["sites"]))
     strange = tuple(path for path in map(Path, answer["strange"]) if engine is None or path != engine.parent)
+    if engine is not None and engine.parent.resolve() not in {site.resolve() for site in sites}:
+        strange += beside_engine(engine.parent)
     python, packages = answer["python"], answer["packages"]
     return CodeFacts(identity, dirty, interpreter, python, packages, engine, sites, strange, problem)
 

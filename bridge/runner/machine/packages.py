@@ -13,15 +13,20 @@ import os
 import re
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bridge.errors import GitError
 from bridge.runner.machine.file_digests import FileDigests
+from bridge.system.git import run_in_work_tree
 
 LISTED_MOST: Final = 20
 _ENGINE: Final = "kakeya"
 _EXTRAS: Final = frozenset({"mlx", "torch"})
+_OWN: Final = frozenset({"bridge", "engine"})
+_LEFT: Final = "~"  # what pip sets aside while it replaces a package, and leaves where it was interrupted
 _STARTUP: Final = frozenset({"sitecustomize", "usercustomize"})
 _LOADED: Final = (".py", ".pyc", ".dylib", ".metallib", ".pth")
 _REQUIREMENT: Final = re.compile(r"([A-Za-z0-9._-]+)\s*(?:\[([^\]]*)\])?")
@@ -67,31 +72,63 @@ def altered_files(
         Paths below a site, those that run at Python's start first and what was added last; a place that is no site, by
         its whole path; a package that is editable or lies elsewhere, by its metadata or name.
     """
-    packages = {site: list(_packages(site)) for site in sites}
-    flat = {package.name: package for those in packages.values() for package in those}
-    wanted = needed(flat)
-    found: list[str] = []
-    added: list[str] = []
-    for site, those in packages.items():
-        listed = {path for package in those for path in package.files or ()}
-        for path in sorted(_unlisted(site, listed)):
-            (found if _is_startup(path) else added).append(path)
-    found += [str(place) for place in strange]
-    found += sorted(name for name in {_plain(one) for one in known} & wanted if name not in flat)
-    for site, those in packages.items():
-        for package in sorted(those, key=lambda one: one.name):
-            if package.name in wanted or package.name == _ENGINE or _starts(package):
-                found += _changed(site, package, digests)
+    packages = installed(sites)
+    wanted = needed(packages)
+    starting, added = added_files(sites)
+    found = [*starting, *map(str, strange)]
+    found += sorted(name for name in {_plain(one) for one in known} & wanted if name not in packages)
+    for name, package in sorted(packages.items()):
+        if name in wanted or name == _ENGINE or _starts(package):
+            found += _changed(package, digests)
     found += added
     digests.keep()
     return tuple(found[:LISTED_MOST])
 
 
-def needed(installed: dict[str, Package]) -> set[str]:
+def installed(sites: Sequence[Path]) -> dict[str, Package]:
+    """Return the packages of some sites by plain name; of two that are called the same, the one that Python takes."""
+    found: dict[str, Package] = {}
+    for site in sites:
+        for package in _packages(site):
+            found.setdefault(package.name, package)
+    return found
+
+
+def added_files(sites: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """Return what no RECORD of its site lists and Python may load: what runs at its start, and the rest."""
+    starting: list[str] = []
+    added: list[str] = []
+    for site in sites:
+        listed = {path for package in _packages(site) for path in package.files or ()}
+        for path in sorted(_unlisted(site, listed)):
+            (starting if _is_startup(path) else added).append(path)
+    return starting, added
+
+
+def beside_engine(top: Path) -> tuple[Path, ...]:
+    """Return what Python would import from the folder of an editable engine and git does not track there.
+
+    A module that Python imports by itself at its start is named though it be tracked: only bridge and engine are what
+    the commit on record says.
+
+    Args:
+        top: the folder that holds both packages.
+    """
+    offered = sorted(entry.name for entry in os.scandir(top) if entry.name not in _OWN and _is_importable(entry))
+    tracked: set[str] = set()
+    if offered:
+        with suppress(GitError):
+            done = run_in_work_tree(top, ["ls-files", "-z", "--", *offered])
+            listed = done.stdout.decode("utf-8", "surrogateescape").split("\0") if done.exit_code == 0 else ()
+            tracked = {path.partition("/")[0] for path in listed}
+    return tuple(top / name for name in offered if name not in tracked or name.partition(".")[0] in _STARTUP)
+
+
+def needed(packages: dict[str, Package]) -> set[str]:
     """Return which packages the engine requires to compute, directly or through others; not itself.
 
     Args:
-        installed: those whose requirements are known, by plain name.
+        packages: those whose requirements are known, by plain name.
     """
     seen: set[tuple[str, frozenset[str]]] = set()
     left = [(_ENGINE, _EXTRAS)]
@@ -99,13 +136,14 @@ def needed(installed: dict[str, Package]) -> set[str]:
         one = left.pop()
         if one not in seen:
             seen.add(one)
-            left += _requirements(installed[one[0]].folder, one[1]) if one[0] in installed else ()
+            left += _requirements(packages[one[0]].folder, one[1]) if one[0] in packages else ()
     return {name for name, _ in seen} - {_ENGINE}
 
 
 def _packages(site: Path) -> Iterator[Package]:
     for folder in site.glob("*.dist-info"):
-        yield Package(_plain(folder.name.partition("-")[0]), folder, _recorded(folder))
+        if not folder.name.startswith(_LEFT):
+            yield Package(_plain(folder.name.partition("-")[0]), folder, _recorded(folder))
 
 
 def _recorded(folder: Path) -> dict[str, str] | None:
@@ -142,13 +180,13 @@ def _unlisted(site: Path, listed: set[str], below: str = "") -> Iterator[str]:
         if not below and entry.name.partition(".")[0] in _STARTUP:
             yield path  # Python imports it by itself, whoever installed it
         elif entry.is_dir(follow_symlinks=False):
-            if entry.name != "__pycache__":
+            if entry.name != "__pycache__" and (below or not entry.name.startswith(_LEFT)):
                 yield from _unlisted(site, listed, f"{path}/")
-        elif path not in listed and (_is_loaded(path) or entry.is_dir()):  # a link to a folder is in no RECORD
+        elif path not in listed and (_is_loaded(path) or _is_link_to_folder(entry)):  # which no RECORD lists
             yield path
 
 
-def _changed(site: Path, package: Package, digests: FileDigests) -> Iterator[str]:
+def _changed(package: Package, digests: FileDigests) -> Iterator[str]:
     """Yield a package's files that are gone or not what its RECORD says, and why there is nothing to compare with."""
     if package.files is None:
         yield f"{package.folder.name}/RECORD"
@@ -157,7 +195,7 @@ def _changed(site: Path, package: Package, digests: FileDigests) -> Iterator[str
         yield f"{package.folder.name}/direct_url.json"
     for path, said in package.files.items():
         try:
-            digest = bytes.fromhex(digests.of(site / path))
+            digest = bytes.fromhex(digests.of(package.folder.parent / path))
         except OSError:
             digest = b""
         if said != f"sha256={urlsafe_b64encode(digest).rstrip(b'=').decode()}":
@@ -167,6 +205,17 @@ def _changed(site: Path, package: Package, digests: FileDigests) -> Iterator[str
 def _starts(package: Package) -> bool:
     """Whether Python runs something of it at its start, whatever is imported later."""
     return any(path.endswith(".pth") and "/" not in path for path in package.files or ())
+
+
+def _is_importable(entry: os.DirEntry[str]) -> bool:
+    return _is_loaded(entry.name) or (Path(entry) / "__init__.py").is_file()
+
+
+def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link to itself leads nowhere
+        return False
 
 
 def _is_startup(path: str) -> bool:

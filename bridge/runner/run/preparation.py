@@ -77,7 +77,7 @@ def prepare(  # noqa: PLR0917 - one caller
 def _identified(code: CodeFacts, state: OpenState, spec: JobSpec, request: Request | None) -> CodeRecord:
     """Return what runs; of a claim of the engine's also what Python may load that was not installed so."""
     ran = code.record(spec, request)
-    if spec.profile != "claim" or spec.workload is not None or not code.sites:
+    if spec.profile != "claim" or spec.workload is not None or (code.engine is None and not code.sites):
         return ran
     digests = FileDigests(state.folder.package_digests)
     return ran.evolve(altered=altered_files(code.sites, code.strange, code.packages, digests))

@@ -13,7 +13,8 @@ import pytest
 
 from bridge.runner.machine.file_digests import FileDigests
 from bridge.runner.machine.identity import ask_interpreter
-from bridge.runner.machine.packages import altered_files
+from bridge.runner.machine.packages import altered_files, beside_engine
+from tests.fakes.git_servers import git
 
 PACKAGES = {
     "kakeya": ({}, ("mlx-lm>=0.3; extra == 'mlx'", "pytest; extra == 'dev'")),
@@ -175,3 +176,38 @@ def test_a_claim_names_the_library_that_was_patched_under_it(world, site: Path) 
         w.serve_once(runner)
     assert w.record(claim.id).code.altered == ("mlx_lm/generate.py",)
     assert w.record(smoke.id).code.altered == ()
+
+
+def test_beside_an_editable_engine_only_what_git_tracks_is_expected(tmp_path: Path) -> None:
+    for folder in ("bridge", "engine", "tests", "numba", "notes"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / ("words.md" if folder == "notes" else "__init__.py")).write_text("")
+    (tmp_path / "sitecustomize.py").write_text("")
+    git("init", "-q", cwd=tmp_path)
+    git("add", "bridge", "engine", "tests", "sitecustomize.py", cwd=tmp_path)
+    (tmp_path / "triton.py").write_text("")
+    assert [path.name for path in beside_engine(tmp_path)] == ["numba", "sitecustomize.py", "triton.py"]
+
+
+def test_where_nobody_tracks_anything_all_but_the_two_packages_is_named(tmp_path: Path) -> None:
+    for folder in ("bridge", "engine", "tests"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("")
+    assert [path.name for path in beside_engine(tmp_path)] == ["tests"]
+
+
+def test_of_two_packages_of_one_name_the_first_on_the_path_counts(site: Path, tmp_path: Path) -> None:
+    later = tmp_path / "later" / "mlx-0.9.dist-info"
+    later.mkdir(parents=True)
+    (later / "METADATA").write_text("Name: mlx\n\n")  # and no RECORD, as a distribution's own packages have none
+    digests = FileDigests(tmp_path / "digests.json")
+    assert altered_files((site, later.parent), (), (), digests) == ()
+    assert "mlx-0.9.dist-info/RECORD" in altered_files((later.parent, site), (), (), digests)
+
+
+def test_what_an_interrupted_upgrade_left_and_a_link_to_itself_are_no_modules(site: Path) -> None:
+    (site / "~lx").mkdir()
+    (site / "~lx" / "core.py").write_text("")
+    (site / "~lx-1.0.dist-info").mkdir()
+    (site / "mlx" / "round").symlink_to("round")
+    assert found(site) == ()
