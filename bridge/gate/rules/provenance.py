@@ -34,7 +34,8 @@ def require_vouched_record(_record: RunRecord, evidence: Evidence) -> Iterator[V
 @run_rule(
     "G2-CODE",
     "code",
-    remedy="Install the host's engine from a commit or a wheel without local changes; `kakeya-runner doctor`.",
+    remedy="Install the host's engine from a commit or a wheel without local changes, into an environment that holds "
+    "packages and nothing else (`python3 -m venv`); `kakeya-runner doctor` names what does not belong there.",
 )
 def identify_code(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> Iterator[Violation]:
     """The code that ran is known: whose it is, which commit or wheel, unchanged, where it was imported from, on what.

@@ -29,7 +29,14 @@ from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.bus_checks import check_listing
 from bridge.runner.maintenance.engine_checks import check_engine
 from bridge.runner.maintenance.mac_checks import check_folders, check_mac
-from bridge.runner.maintenance.place_checks import Place, check_cuda, check_slots, this_place, why_no_sandbox
+from bridge.runner.maintenance.place_checks import (
+    Place,
+    check_cuda,
+    check_packages,
+    check_slots,
+    this_place,
+    why_no_sandbox,
+)
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.maintenance.ssh_checks import check_ssh
@@ -262,6 +269,7 @@ def _code(policy: Policy, drivers: Mapping[str, str]) -> Iterator[Check]:
     remedy = None if backends else install
     yield Check("engine", level, f"Python {facts.version}, {', '.join(backends) or 'no array library'}", remedy)
     yield from check_cuda(facts.packages, drivers)
+    yield from check_packages(facts.sites, facts.strange)
     if facts.dirty is not False:
         text = f"{facts.identity}; " + (
             "it has local changes" if facts.dirty else "it cannot be told whether it is unchanged"

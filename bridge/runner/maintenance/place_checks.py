@@ -1,4 +1,4 @@
-"""Check what a place does not give: user namespaces under AppArmor or in a container, cards for slots, a fitting CUDA.
+"""Check what a place does not give: user namespaces, cards for slots, a fitting CUDA, packages as they were installed.
 
 Pure but for `this_place`, which looks.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from bridge.executor.observe.accelerators.cards import Card
 from bridge.executor.sandbox.user import JOB_UID, closed_to, may_mount
 from bridge.gate.facts.cuda import driver_cuda, older_driver, wheel_cuda
 from bridge.records import SandboxApplied
+from bridge.runner.machine.packages import added_files
 
 APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 PROFILE: Final = "/etc/apparmor.d/kakeya-bwrap"
@@ -26,6 +27,7 @@ _CONFINABLE: Final = (
     "for a sandbox start the container with --cap-add SYS_ADMIN --security-opt seccomp=unconfined "
     "--security-opt apparmor=unconfined, or rent a virtual machine; your own presets run as it is"
 )
+_NAMED_MOST: Final = 5
 _CONTAINERS: Final = ("/.dockerenv", "/run/.containerenv")
 
 
@@ -143,6 +145,27 @@ def check_cuda(packages: Mapping[str, str], drivers: Mapping[str, str]) -> Itera
         yield Check("cuda", "warn", f"{text}: absolute numbers do not count", f"{again}, or upgrade the driver")
     else:
         yield Check("cuda", "ok", f"torch was built for CUDA {_dotted(wheel)}, the driver has {has}")
+
+
+def check_packages(sites: Sequence[Path], strange: Sequence[Path]) -> Iterator[Check]:
+    """Yield what Python may load beside the packages that were installed; nothing where there is nothing.
+
+    Files that were changed are not looked for: that reads every package whole, which a claim run does.
+
+    Args:
+        sites: where packages are installed.
+        strange: other places that Python looks at for modules.
+    """
+    starting, added = added_files(sites)
+    found = [*starting, *map(str, strange), *added]
+    if found:
+        more = f" and {len(found) - _NAMED_MOST} more" if len(found) > _NAMED_MOST else ""
+        yield Check(
+            "packages",
+            "warn",
+            f"Python loads what no package lists: {', '.join(found[:_NAMED_MOST])}{more}; no claim run counts",
+            "remove it, or make an environment with python3 -m venv and install kakeya there",
+        )
 
 
 def _dotted(version: tuple[int, int]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bridge.executor.observe.accelerators.cards import Card
@@ -10,6 +12,7 @@ from bridge.gate.facts.cuda import wheel_cuda
 from bridge.runner.maintenance.place_checks import (
     Place,
     check_cuda,
+    check_packages,
     check_slots,
     this_place,
     why_no_sandbox,
@@ -111,3 +114,15 @@ def test_torch_for_another_cuda_is_one_line_with_a_remedy(packages, drivers, lev
     for one in found:
         assert said in one.text
         assert level == "ok" or "built for cu124" in one.remedy
+
+
+def test_what_no_package_lists_is_named_before_a_claim_runs_for_nothing(tmp_path: Path) -> None:
+    assert list(check_packages((tmp_path,), ())) == []
+    for number in range(6):
+        (tmp_path / f"added{number}.py").write_text("")
+    (tmp_path / "start.pth").write_text("import added0")
+    (found,) = check_packages((tmp_path,), (tmp_path / "elsewhere",))
+    assert found.level == "warn"
+    assert found.text.startswith(f"Python loads what no package lists: start.pth, {tmp_path}/elsewhere, added0.py,")
+    assert found.text.endswith("added2.py and 3 more; no claim run counts")
+    assert "python3 -m venv" in found.remedy
