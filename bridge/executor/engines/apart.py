@@ -12,11 +12,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 from bridge.errors import KakeyaError
 
 _FAILED: Final = 1
+_ENDING: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def apart(run: Callable[[Callable[[], bool]], int]) -> int:
@@ -28,8 +30,10 @@ def apart(run: Callable[[Callable[[], bool]], int]) -> int:
     """
     held, hold = os.pipe()
     heard, say = os.pipe()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # one that comes before it is listened for waits
     middle = os.fork()
     if middle == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.setsid()
         if os.fork() != 0:
             os._exit(0)
@@ -45,8 +49,9 @@ def apart(run: Callable[[Callable[[], bool]], int]) -> int:
         while holding:
             os.close(holding.pop())
 
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, let_go)
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
     os.waitpid(middle, 0)
     code = os.read(heard, 1)
     return code[0] if code else _FAILED
@@ -58,11 +63,18 @@ def _be(run: Callable[[Callable[[], bool]], int], held: int, say: int) -> None:
     try:
         code = run(lambda: bool(select.select([held], [], [], 0.0)[0]))  # it is readable once nobody can write
     except KakeyaError as error:
-        sys.stderr.write(f"kakeya-runner: {error}\n")
         code = error.exit_code
+        _tell(f"kakeya-runner: {error}\n")
     except BaseException:  # noqa: BLE001 - nobody is above
-        traceback.print_exc()
+        _tell(traceback.format_exc())
     finally:
+        try:
+            os.write(say, bytes([code]))
+        finally:  # whoever waited may have been killed
+            os._exit(code)
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError):  # a full disk takes no words
+        sys.stderr.write(text)
         sys.stderr.flush()
-        os.write(say, bytes([code]))
-        os._exit(code)
