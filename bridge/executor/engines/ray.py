@@ -97,19 +97,23 @@ class RayEngine:
     ends_descendants = True
 
     def __init__(self, address: str, token: Callable[[], str | None], options: RayOptions, clock: Clock) -> None:
-        self._server, self._options, self._clock = JobsServer(address, token, clock), options, clock
+        self._server, self._token = JobsServer(address, token, clock), token
+        self._options, self._clock = options, clock
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
         self._jobs: dict[str, EngineJob] = {}
 
     def check(self) -> str | None:
-        """Return why a job that leaves processes behind would keep them.
+        """Return why a job that leaves processes behind would keep them, and who else may run commands.
 
         Raises:
             InfrastructureError: Ray does not answer.
         """
         version = self._ask(_VERSION, "GET", "api", "version").ray_version
-        return f"Ray {one_line(version)[:40]} ends what descends from a job, so only a sandbox ends what leaves it"
+        said = f"Ray {one_line(version)[:40]} ends what descends from a job, so only a sandbox ends what leaves it"
+        if self._token() is not None:
+            return said
+        return f"{said}; it wants no token, so whoever reaches {self._server.where} runs commands as its user"
 
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command; see the interface. Nothing of our environment goes along, and Ray's own stays behind."""

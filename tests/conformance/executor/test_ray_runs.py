@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from bridge.executor.engines.submitted import load_submitted, save_submitted
 from bridge.executor.interface import Execution, HostPaths
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
+from bridge.runner.maintenance.engine_checks import check_engine
 from tests.fakes.ray_jobs import HeldRay, RayJobs, ray_jobs
 from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
 from tests.support.waiting import until
@@ -184,6 +187,17 @@ def test_the_token_goes_with_every_call_and_into_no_message(site: RayJobs, tmp_p
         with pytest.raises(InfrastructureError, match=says) as refused:
             RayEngine(site.address, lambda: token, RayOptions(), CLOCK).check()  # noqa: B023 - called here
         assert "wr0ng" not in str(refused.value)
+
+
+def test_doctor_says_what_ray_answers_who_may_use_it_and_what_a_node_sees(queue: PlacedQueue, site: RayJobs) -> None:
+    engine = RayEngine(site.address, lambda: None, RayOptions(), CLOCK)
+    ray, folder = check_engine(engine, queue.base, sys.executable, CLOCK, patience_s=240.0)
+    assert (ray.name, ray.level, folder.name) == ("ray", "ok", "shared folder")
+    assert f"it wants no token, so whoever reaches {site.address} runs commands" in ray.text
+    assert f"{queue.base} on node {platform.node()}" in folder.text
+    site.away = True
+    (one,) = check_engine(engine, queue.base, sys.executable, CLOCK)
+    assert (one.level, "GCS is away" in one.text) == ("fail", True)
 
 
 def test_a_run_without_a_sandbox_is_refused(queue: PlacedQueue, site: RayJobs) -> None:

@@ -145,7 +145,8 @@ def test_the_example_and_the_file_come_from_one_text(machine):
     assert policy_text(wish) == template("desk")
 
 
-def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
+@pytest.mark.parametrize("engine", ["slurm", "ray"])
+def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path, engine):
     wish = SetupOptions(
         Path("/p"),
         StateFolder(Path("/s")),
@@ -154,7 +155,7 @@ def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
         labels=("a", "b"),
         model_roots=("/m",),
         interpreter="/py",
-        engine="slurm",
+        engine=engine,
     )
     path = tmp_path / "policy.toml"
     path.write_text(policy_text(wish))
@@ -163,7 +164,7 @@ def test_what_was_asked_for_is_turned_on_in_the_template(tmp_path):
     policy = load_policy(path)
 
     assert (policy.bus, policy.labels, policy.model_roots, policy.interpreter) == ("/b#1", ("a", "b"), ("/m",), "/py")
-    assert policy.executor.engine == "slurm"
+    assert policy.executor.engine == engine
     assert len(policy_text(wish).splitlines()) == len(template("desk").splitlines())
 
 
