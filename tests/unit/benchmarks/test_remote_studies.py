@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -114,3 +115,15 @@ def test_the_presets_are_those_that_there_are() -> None:
     linked = remote_presets.Linked(ROOT, ROOT, "unix:/a.sock")
     assert linked.environment["KAKEYA_ENDPOINT"] == "unix:/a.sock"
     assert "KAKEYA_ENDPOINT" not in remote_presets.Linked(ROOT, ROOT).environment
+
+
+@pytest.mark.parametrize("preset", remote_presets.PRESETS)
+def test_outputs_are_computed_again_with_the_drafter_that_was_measured(preset: str) -> None:
+    commands = tomllib.loads((ROOT / "bridge" / "presets" / f"{preset}.toml").read_text())["commands"]
+    named = [
+        argv[argv.index("--drafter") + 1] if "--drafter" in argv else None
+        for argv in (command["argv"] for command in commands)
+        if "--assemble" not in argv
+    ]
+    assert len(named) == 2
+    assert len(set(named)) == 1
