@@ -13,13 +13,15 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from bridge import ids, strictjson
-from bridge.records import ArchiveHead, Beacon, BusRecord, Claim, LogHead, Record
+from bridge import ids, records, strictjson
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import Commit
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
+
+if TYPE_CHECKING:
+    from bridge.records import BusRecord, Record
 
 SealedKind = Literal["claim", "beacon", "log", "archive"]
 REFUSED_MAX_COUNT: Final = 256
@@ -136,8 +138,12 @@ class NoSeals:
 
 def latest_time_of(record: Record) -> float | None:
     """Return the latest time that a record names: its own and that of its run id; None where it names none."""
-    times = [ids.unix_ms(record.id) / 1000] if isinstance(record, Claim | LogHead) else []
-    times += [parse_rfc3339(record.time).timestamp()] if isinstance(record, Claim | Beacon | ArchiveHead) else []
+    times = [ids.unix_ms(record.id) / 1000] if isinstance(record, records.Claim | records.LogHead) else []
+    times += (
+        [parse_rfc3339(record.time).timestamp()]
+        if isinstance(record, (records.Claim, records.Beacon, records.ArchiveHead))
+        else []
+    )
     return max(times, default=None)
 
 

@@ -31,13 +31,18 @@ class _Parser(argparse.ArgumentParser):
             raise argparse.ArgumentError(action, f"got {str(value)[:60]!r}; expected {' or '.join(known)}")
 
 
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """Return one of a fixed width: argparse makes one for each argument, and asks the terminal for its width by it."""
+    return argparse.HelpFormatter(prog, width=_WIDTH)
+
+
 def parse(command: Verb, words: list[str]) -> argparse.Namespace:
     """Return the values of a command's arguments.
 
     Raises:
         UsageError: a word that does not fit.
     """
-    parser = _Parser(prog=f"{PROGRAM} {command.name}", add_help=False, allow_abbrev=False)
+    parser = _Parser(prog=f"{PROGRAM} {command.name}", add_help=False, allow_abbrev=False, formatter_class=_formatter)
     for argument in command.arguments:
         _add(parser, argument)
     found, unexpected = parser.parse_known_args(words)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from bridge.records import Verdict
 
 
@@ -15,7 +13,7 @@ def junit(verdict: Verdict) -> str:
         body = ""
         if finding.severity == "reject":
             failures += 1
-            body = f"<failure message={_quoted(finding.message)}>{escape(_clean(finding.remedy))}</failure>"
+            body = f"<failure message={_quoted(finding.message)}>{_escaped(finding.remedy)}</failure>"
         elif finding.severity == "violation":
             skipped += 1
             body = f"<skipped message={_quoted(finding.message)}/>"
@@ -37,4 +35,10 @@ def _clean(text: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    return f'"{escape(_clean(text))}"'
+    return f'"{_escaped(text)}"'
+
+
+def _escaped(text: str) -> str:
+    from html import escape  # which loads a table of all entities, for one function
+
+    return escape(_clean(text))
