@@ -218,7 +218,7 @@ def longer_than_their_command(launches):
         (beside_the_one_before, "began before the one before it was over"),
         (in_the_middle_of_its_reference, "its stamps go back"),
         (left_out, "launch 10 of verb-0 is the one numbered 9 in order"),
-        (longer_than_their_command, "of launches do not fit into"),
+        (longer_than_their_command, "of turns do not fit into"),
     ],
 )
 def test_stamps_that_no_supervisor_makes_one_after_the_other_are_refused(honest, change, said):
@@ -243,3 +243,17 @@ def test_no_claim_of_speed_is_citable_where_the_runner_handed_out_no_turns(name)
     # What the host's own code asked and timed from outside, answer by answer, is no program's word: G2-PEER.
     assert told == ({"total_speedup"} if name == "request_code" else set())
     assert speeds or not any("times" in metric.needs for metric in kind.metrics)
+
+
+def test_what_a_busy_machine_takes_around_a_command_bars_nothing(honest):
+    case = honest.copy()
+    launches = case.record["launches"]
+    began = launches[0]["started_s"]
+    for launch in launches:
+        for one in (launch, *launch["turns"], *launch.get("solos", ()), launch["reference"] or {}):
+            for name in one.keys() & {"started_s", "ready_s", "go_s", "done_s", "ended_s"}:
+                one[name] += 300.0
+    launches[0]["started_s"] = began
+    launches[-1]["reference"] = None
+    launches[-1]["ended_s"] += 300.0
+    assert "G4-STAMPS" not in found(judged(case))
