@@ -107,6 +107,7 @@ def _index() -> Iterator[str]:
     yield "remedy, and a run that breaks it in the tests. `kakeya-mac gate rules` lists them, `gate explain CODE` shows"
     yield "a page. What claims rest on, and which rules guard what, is in [premises.md](premises.md). The seed's codes"
     yield "are mapped in [from-the-seed.md](from-the-seed.md), the numbers are in [profiles.md](profiles.md),"
+    yield "which speeds can be quoted of which preset is in [speed-claims.md](speed-claims.md),"
     yield "and what coordinated cheats lose, or why nothing sees them, is in [forgeries.md](forgeries.md)."
     for layer, name in LAYERS.items():
         mine = [entry for entry in rules_catalogue() if entry.layer == layer]
