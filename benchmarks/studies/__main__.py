@@ -106,7 +106,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _ended(number: int, _frame: object) -> None:
-    """End as an interrupt does, so that what a case started is ended, too."""
+    """End as an interrupt does, so that what a case started is ended, too; a second signal cuts nothing off."""
+    signal.signal(number, signal.SIG_IGN)
     raise SystemExit(128 + number)
 
 
