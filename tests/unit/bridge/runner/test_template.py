@@ -22,14 +22,17 @@ def test_the_example_is_a_policy_of_defaults():
 
 def test_every_line_of_the_example_can_be_turned_on():
     text = re.sub(r"^# (?=[a-z_A-Z]+ = |\[)", "", TEXT, flags=re.MULTILINE).replace("…/", "")
-    placed, text = text, re.sub(r"^(engine|partition|longest_wait_s|constraints) = .*\n", "", text, flags=re.MULTILINE)
+    shown = set(re.findall(r"^(?:\[?)([a-z_]+)", text, re.MULTILINE))
     # Runs on nodes have no other user; a service manager's socket and users of one's own exclude each other.
-    placed = re.sub(r"^((peer_)?uid|socket) = .*\n", "", placed, flags=re.MULTILINE)
-    assert read_policy(placed.encode()).executor.constraints == {"mac": "m4"}
+    placed = re.sub(r"^((peer_)?uid|socket) = .*\n", "", text, flags=re.MULTILINE)
+    slurm = re.sub(r"^address = .*\n", "", placed, flags=re.MULTILINE)
+    assert read_policy(slurm.encode()).executor.constraints == {"mac": "m4"}
+    ray = re.sub(r"^partition = .*\n", "", placed, flags=re.MULTILINE).replace('engine = "slurm"', 'engine = "ray"')
+    assert read_policy(ray.encode()).executor.address == "http://127.0.0.1:8265"
+    text = re.sub(r"^(engine|partition|address|longest_wait_s|constraints) = .*\n", "", text, flags=re.MULTILINE)
     assert read_policy(re.sub(r"^socket = .*\n", "", text, flags=re.MULTILINE).encode()).sandbox.uid == 501
     unnumbered = re.sub(r"^(peer_)?uid = .*\n", "", text, flags=re.MULTILINE)
     assert read_policy(unnumbered.encode()).sandbox.socket == "/run/kakeya-run.sock"
-    shown = set(re.findall(r"^(?:\[?)([a-z_]+)", text, re.MULTILINE))
     fields = {("env" if name == "environment" else name) for name in Policy.model_fields} - {
         "schema_version",
     }
