@@ -70,7 +70,7 @@ class BusIdentity:
         """Return the refs that the listing showed beside the record, once; None where it was not asked for them all."""
         if not self._beside.issuperset(prefixes):
             return None
-        listed, self._listed_beside = self._listed_beside, None
+        listed, self._listed_beside, self._beside = self._listed_beside, None, frozenset()
         if listed is None:
             return None
         return {ref: oid for ref, oid in listed.items() if ref.startswith(tuple(prefixes))}
