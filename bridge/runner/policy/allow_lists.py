@@ -44,7 +44,15 @@ def refuse_exposed_lists(policy: Policy, private: Iterable[str]) -> None:
 
 def host_paths(policy: Policy, state: Path) -> HostPaths:
     """Return what the sandbox hides and shows under this policy, for the executor to try."""
-    own = (policy.allowed_signers, policy.code_signers, policy.revoked, policy.lfs.password_file)
+    own = (
+        policy.allowed_signers,
+        policy.code_signers,
+        policy.revoked,
+        policy.lfs.password_file,
+        policy.executor.token_file,
+        policy.hosting.token_file,
+        policy.actions.token_file,
+    )
     return HostPaths(
         private=(str(state / KEY_FILE), str(state), *(path for path in own if isinstance(path, str))),
         read_only=(*policy.model_roots, *policy.sandbox.read_only),

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+import pydantic
 import pytest
 
 from bridge.errors import UsageError
+from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.file import builtin_policy, load_policy, read_policy
+from bridge.runner.policy.model import Policy
 
 GOOD = b'schema = 1\nname = "mini"\n'
 
@@ -148,3 +151,26 @@ def test_one_machine_has_sixteen_slots_at_most_and_a_cluster_more():
     policy = read_policy(b'schema = 1\nname = "mini"\nslots = 200\nlabels = ["cuda"]\n'
                          b'[executor]\nengine = "slurm"\nconstraints = {cuda = "a100"}\n')  # fmt: skip
     assert policy.facts(embedded=False).constraints == {"cuda": "a100"}
+
+
+def files_in(model: type[pydantic.BaseModel], under: str = "") -> list[str]:
+    """Return the keys of a policy that name a file of secrets: each is called so."""
+    found = []
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+            found += files_in(kind, f"{under}{name}.")
+        elif name.endswith("_file"):
+            found.append(f"{under}{name}")
+    return found
+
+
+def test_every_file_of_secrets_that_a_policy_names_is_hidden_from_runs(tmp_path):
+    keys = files_in(Policy)
+    assert {"executor.token_file", "hosting.token_file", "actions.token_file", "lfs.password_file"} <= set(keys)
+    for key in keys:
+        section, _, name = key.rpartition(".")
+        policy = builtin_policy({})
+        changed = getattr(policy, section).model_copy(update={name: "/etc/kakeya/secret"})
+        policy = policy.model_copy(update={section: changed})
+        assert "/etc/kakeya/secret" in host_paths(policy, tmp_path).private, key
