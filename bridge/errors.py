@@ -151,6 +151,13 @@ class BusMissingError(BusError):
     """The remote carries no bus record."""
 
 
+WRONG_BUS_REMEDY: Final = (
+    "choose the right remote with --bus ROUTE; whether the other bus is meant, its owner says, not the remote: "
+    "only then --bus ROUTE#ID"
+)
+"""No command that can be pasted: agents follow remedies, and a pin exists for just this moment."""
+
+
 class WrongBusError(BusError):
     """The remote carries another bus than the pinned one."""
 

@@ -7,7 +7,6 @@ and what lies at the record's own ref, which anybody may push, does not. Knows n
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Literal
 
@@ -16,7 +15,7 @@ from bridge.bus.identity.root_ref import RootRef
 from bridge.bus.refs import names
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
-from bridge.errors import BusError, BusMissingError, ObjectError, WrongBusError
+from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, ObjectError, WrongBusError
 from bridge.limits import MIB
 from bridge.records import BusRecord
 from bridge.version import VERSION
@@ -190,8 +189,7 @@ class BusIdentity:
         if not matching:
             raise WrongBusError(
                 f"{self._store.route} carries bus {found[0][2].bus_id}, expected {self._expect_id} (a fork?)",
-                remedy="choose the right remote with --bus ROUTE, or, where it is meant, pin this one: "
-                f"kakeya-mac init --bus {shlex.quote(f'{self._store.route}#{found[0][2].bus_id}')}",
+                remedy=WRONG_BUS_REMEDY,
             )
         if len(matching) > 1:
             raise BusError(

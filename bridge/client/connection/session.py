@@ -15,7 +15,7 @@ from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.connection.liveness import SeenRunner, look
 from bridge.client.connection.pins import Pins, RootReader, answer_about, pins
-from bridge.errors import BusMissingError, WrongBusError
+from bridge.errors import WRONG_BUS_REMEDY, BusMissingError, WrongBusError
 from bridge.ids import is_id
 from bridge.records import BusRecord
 from bridge.system.clock import Clock
@@ -173,8 +173,7 @@ def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:
     if choice.bus_id is not None and record.bus_id != choice.bus_id:
         raise WrongBusError(
             f"{bus.route} carries bus {record.bus_id}, but {choice.where} pins {choice.bus_id}; is it a fork?",
-            remedy="point the route at the right repository, or, where it is meant, pin anew: "
-            f"kakeya-mac init --bus {shlex.quote(f'{bus.route}#{record.bus_id}')}",
+            remedy=WRONG_BUS_REMEDY,
         )
     return record
 

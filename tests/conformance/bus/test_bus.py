@@ -48,6 +48,7 @@ def test_refuses_another_bus_than_the_pinned_one_naming_both(place: Place) -> No
         Actor(pinned, place.clock).submit(Actor(place.bus(), place.clock).request())
     assert found in str(caught.value)
     assert "e" * 32 in str(caught.value)
+    assert found not in (caught.value.remedy or "")  # whoever follows remedies would pin whatever is there
     assert place.refs() == before
 
 
