@@ -186,7 +186,7 @@ class ClaimRenewal:
         self._stop.set()
         if self._task is not None:
             self._task.join()
-        with self._link.lock, suppress(InfrastructureError):
+        with self._link.lock, suppress(InfrastructureError, OSError):  # nothing is learned on a full disk
             self._has_arrived()
 
     def finish(self, phase: Phase, *, result_bytes: int = 0) -> HeldClaim:
@@ -293,8 +293,10 @@ class ClaimRenewal:
         if not self._unanswered:
             return False
         view = self._link.bus.read_claim(self._held.claim.id)
-        asked_s = None if view is None else self._unanswered.pop(view.claim.nonce, None)
-        if view is None or asked_s is None:
+        if view is None or view.signature.refused:  # another's copy shows the same nonce
+            return False
+        asked_s = self._unanswered.pop(view.claim.nonce, None)
+        if asked_s is None:
             return False
         self._held = view.held()
         self._lease.renewed(asked_s)

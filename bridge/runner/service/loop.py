@@ -359,12 +359,14 @@ class Runner:
             level = logging.WARNING if is_known else logging.ERROR
             log.log(level, "not ended yet, tried again in %.0f s: %s", rest_s, said, exc_info=True)
         finally:
-            renewal.stop()
-            with self._lock:
-                del self._active[run_id]
-            self._slots.release(run_id)
-            self._pace.happened()
-            self._run_ended.set()
+            try:
+                renewal.stop()
+            finally:  # whatever went wrong, the slot is free again
+                with self._lock:
+                    del self._active[run_id]
+                self._slots.release(run_id)
+                self._pace.happened()
+                self._run_ended.set()
 
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import secrets
 
 import pytest
@@ -108,6 +109,28 @@ def test_an_answer_that_is_lost_does_not_fence_off_its_own_claim(keep):
     faults.decide = lambda operation: next(answers, None) if operation == "push" else None
     renewal.feed(b"hello")
     assert renewal.advance(state="started", phase="running").claim.state == "started"
+
+
+def test_a_full_disk_keeps_nobody_from_letting_the_claim_go():
+    clock, asked, looked = FakeClock(), [], []
+    steps = Steps(clock)
+    renewal, _, _, faults = claimed(clock, 15.0, steps)
+    renewal.start()
+
+    def unanswered(operation: str) -> str:
+        asked.append(operation)
+        return "unanswered"
+
+    def full(operation: str) -> None:
+        looked.append(operation)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    faults.decide = unanswered
+    while not asked:
+        steps.go(1)
+    faults.decide = full
+    renewal.stop()
+    assert looked
 
 
 def test_the_log_of_a_run_that_was_over_at_once_goes_with_its_end(keep):
