@@ -10,11 +10,12 @@ from pathlib import Path
 from benchmarks import pushes
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proved
-from benchmarks.studies import bus_chaos, bus_delays, bus_fleet, bus_listings, bus_own_tests, bus_service
+from benchmarks.studies import bus_calls, bus_chaos, bus_delays, bus_fleet, bus_listings, bus_own_tests, bus_service
 from benchmarks.studies.report import ROOT, report_of
 from benchmarks.studies.study import Row, Study
 
 STUDIES = "make studies AREA=bus"
+PAGE = "docs/bus.md"
 IDLE_HOURS = 6
 
 
@@ -84,6 +85,17 @@ def overhead() -> str | None:
     if "overhead to floor" not in figures:
         return None
     return f"{figures['overhead to floor']:g}x, measured {document['host']['started'][:10]}"
+
+
+def calls() -> str | None:
+    """Return the git calls and the processor time of each side of a run, beside those of plain git."""
+    for row in rows_of(bus_calls.STUDY).values():
+        said = []
+        for who, spent in row.items():
+            counted = ", ".join(f"{count} {verb}" for verb, count in spent.items() if verb != "processor ms" and count)
+            said.append(f"{who}: {counted}; {spent['processor ms']} ms of processor time")
+        return "; ".join(said)
+    return None
 
 
 def service() -> str | None:
@@ -158,6 +170,11 @@ LINES = (
     Line("5 clients, 3 runners, 60 requests with real git, kills and stalls: 0 lost, 0 twice", STUDIES, chaos),
     proved("fair within 1.5x between verified principals", "bus", "fair between principals"),
     Line("overhead beside the raw git floor at most 2.0x", "make bench", overhead),
+    Line(
+        f"what is left of it, by git call ({PAGE} says what each is for)",
+        f"{STUDIES} STUDY={bus_calls.STUDY.name}",
+        calls,
+    ),
     Line("service of 8 h compressed: RSS, descriptors, threads, disk flat", STUDIES, service),
     Line("an idle bus: at most 12 pushes an hour", "python -m benchmarks pushes", idle_pushes),
     proved(

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.areas import AREAS
 from benchmarks.show import __main__ as program
-from benchmarks.show import rooms, source
+from benchmarks.show import bus, rooms, source
 from benchmarks.show.line import Line
 from benchmarks.show.registry import LINES
 from benchmarks.studies.report import report_of
@@ -95,3 +95,9 @@ def test_every_area_can_be_shown(capsys) -> None:
     with pytest.raises(SystemExit):
         program.main(["nope"])
     assert "got 'nope', expected one of rooms, executor" in capsys.readouterr().err
+
+
+def test_what_a_run_costs_is_told_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {"raw git": {"push": 5, "processor ms": 10}, "runner": {"listing": 0, "push": 4, "processor ms": 20}}
+    monkeypatch.setattr(bus, "rows_of", lambda _study: {"one run": row})
+    assert bus.calls() == ("raw git: 5 push; 10 ms of processor time; runner: 4 push; 20 ms of processor time")
