@@ -64,6 +64,7 @@ class RayJobs:
         away: whether it answers with a fault.
         forgetful: whether it knows nothing of any job.
         drops: submissions that are taken and not answered, so many.
+        agents_late: submissions that it refuses because no node's agent is there yet, so many.
         instead: what it answers instead, by path.
         asked: every call: method, path and the token that came along.
     """
@@ -74,6 +75,7 @@ class RayJobs:
     away: bool = False
     forgetful: bool = False
     drops: int = 0
+    agents_late: int = 0
     instead: dict[str, bytes] = field(default_factory=dict)
     jobs: dict[str, RayJob] = field(default_factory=dict)
     asked: list[tuple[str, str, str | None]] = field(default_factory=list)
@@ -109,6 +111,9 @@ class RayJobs:
 
     def _submit(self, body: dict[str, Any]) -> tuple[int, object]:
         name = body["submission_id"]
+        if self.agents_late > 0:
+            self.agents_late -= 1
+            return 500, "No available agent to submit job, please try again later."
         if name in self.jobs:
             return 500, f"Traceback (most recent call last):\nValueError: Job with submission_id {name} already exists."
         self.jobs[name] = RayJob(body, 1_790_000_000_000 + len(self.jobs))

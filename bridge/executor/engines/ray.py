@@ -22,6 +22,8 @@ from bridge.run.outcomes import one_line
 from bridge.system.clock import Clock
 
 _SUBMIT_S: Final = 180.0  # on a machine that does other things as well Ray took more than 30 s
+_NOBODY_YET: Final = "No available agent to submit job"
+_AGAIN_S: Final = 1.0
 _FRESH_S: Final = 1.0  # one listing serves all runs for so long
 _CPUS: Final = 1.0  # a job that asks for nothing runs on the head node
 _SHARE: Final = 0.001  # of a node's resource that a label means: it says where, not how much
@@ -131,12 +133,23 @@ class RayEngine:
             "entrypoint_resources": dict.fromkeys(needs.constraints, _SHARE),
             **self._options.fields(),
         }
-        found = self._ask(_SUBMISSION, "POST", "api", "jobs", "", body=body, patience_s=_SUBMIT_S)
+        found = self._submitted(body)
         if found.submission_id != name:
             raise InfrastructureError(f"Ray answered with the job {found.submission_id[:80]!r} instead of {name!r}")
         with self._lock:
             self._listed_s = float("-inf")  # so that nobody takes it for a job that is forgotten
         return name
+
+    def _submitted(self, body: object) -> _Submission:
+        """Submit, again and again while Ray says that nothing of it took the job yet, as after its start."""
+        until_s = self._clock.steady_s() + _SUBMIT_S
+        while True:
+            try:
+                return self._ask(_SUBMISSION, "POST", "api", "jobs", "", body=body, patience_s=_SUBMIT_S)
+            except InfrastructureError as error:
+                if _NOBODY_YET not in error.message or self._clock.steady_s() > until_s:
+                    raise
+            self._clock.sleep(_AGAIN_S)
 
     def find(self, name: str) -> EngineJob | None:
         """Return the job of a name, which is its id here; see the interface."""

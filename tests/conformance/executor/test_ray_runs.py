@@ -143,6 +143,15 @@ def test_a_submission_that_was_taken_and_not_answered_is_found_and_not_sent_agai
         queue.engine.submit(known.name, ("true",), queue.handle / "engine.log", NEEDS)
 
 
+def test_a_ray_that_has_just_started_is_asked_again_until_it_takes_the_job(
+    site: RayJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.slots, site.agents_late = 0, 2
+    monkeypatch.setattr("bridge.executor.engines.ray._AGAIN_S", 0.0)
+    assert engine_of(site).submit("a", ("true",), tmp_path / "log", NEEDS) == "a"
+    assert (site.agents_late, list(site.jobs)) == (0, ["a"])
+
+
 def test_an_engine_that_is_away_at_submission_starts_nothing_and_nothing_begins_later(
     queue: PlacedQueue, site: RayJobs
 ) -> None:
