@@ -25,7 +25,7 @@ from bridge.trust.root_memory import KnownRoot
 if TYPE_CHECKING:
     from bridge.bus.interface import RequesterBus, SharedBus
     from bridge.bus.views import RunView
-    from bridge.client.document.envelope import BusPart, QuotaPart
+    from bridge.client.document.envelope import BusPart
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
 _SEEN_S: Final = 10.0  # so long a command goes by the runners that it has seen; they say how they are every minute
@@ -75,12 +75,6 @@ class BusSession:
             opened = not self._seen and self.opened_s is not None and now_s - self.opened_s < _SEEN_S
             self._seen.append((now_s, look(self.bus, self.record, self.clock.now(), as_opened=opened)))
         return self._seen[-1][1]
-
-    def quotas(self) -> list[QuotaPart]:
-        """Return what the name that this clone asks as may still ask of each live runner; only what they say."""
-        from bridge.client.connection.quotas import quotas_of
-
-        return quotas_of(self)
 
     @property
     def embedded(self) -> bool:

@@ -88,7 +88,9 @@ class Run:
 
     def quotas(self) -> list[QuotaPart]:
         """Return what may still be asked within the hour; nothing where the store answers."""
-        return [] if self.session is None else self.session.quotas()
+        from bridge.client.connection.quotas import quotas_of
+
+        return [] if self.session is None else quotas_of(self.session)
 
     @property
     def elapsed_s(self) -> float | None:

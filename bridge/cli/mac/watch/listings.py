@@ -48,7 +48,9 @@ def ls(call: Invocation) -> int:
         from bridge.client.document.envelope import of_data
 
         rows_shown = [row.data() for row in found]
-        call.output.document(of_data("ls", rows_shown, bus=session.bus_part(), quotas=session.quotas()))
+        from bridge.client.connection.quotas import quotas_of
+
+        call.output.document(of_data("ls", rows_shown, bus=session.bus_part(), quotas=quotas_of(session)))
     return 0
 
 
