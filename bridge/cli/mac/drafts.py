@@ -22,7 +22,6 @@ from bridge.client.send.parameters import listed, typed
 from bridge.client.send.submit import find_live
 from bridge.client.send.sweep import combinations, validity_s
 from bridge.client.send.workload import choose_workload, name_commits, send_code
-from bridge.durations import age_text
 from bridge.errors import ParameterError
 from bridge.presets import Preset
 
@@ -77,10 +76,9 @@ def _installed(
 def _offered(call: Invocation, session: BusSession, points: list[dict[str, str]]) -> list[RequestDraft]:
     args = call.args
     seen = offering(session, args.preset, queued=args.queue)
-    offers = "offers it" if seen.live else f"offered it {age_text(seen.age_s)} ago"
     call.output.say(
         "note",
-        f"{args.preset} is not installed here; runner {seen.beacon.runner} {offers} and checks the parameters",
+        f"{args.preset} is not installed here; runner {seen.beacon.runner} {seen.offers} and checks the parameters",
     )
     workload = None
     if args.ref is not None or args.dirty or session.record.request_form == "workload":

@@ -36,6 +36,11 @@ class SeenRunner:
     age_s: float
     live: bool
 
+    @property
+    def offers(self) -> str:
+        """Return in words that it offers something, or when it last did."""
+        return "offers it" if self.live else f"offered it {age_text(self.age_s)} ago"
+
 
 def look(bus: SharedBus, record: BusRecord, now: dt.datetime, *, as_opened: bool = False) -> list[SeenRunner]:
     """Return the runners of a bus, live ones first, then by name.
