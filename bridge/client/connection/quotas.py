@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.liveness import SeenRunner
     from bridge.client.connection.session import BusSession
     from bridge.client.document.envelope import QuotaPart
-    from bridge.records import QuotaUse
+    from bridge.records import QuotaUse, RunnerSelector
 
 
 def quotas_of(session: BusSession) -> list[QuotaPart]:
@@ -35,17 +35,33 @@ def quotas_of(session: BusSession) -> list[QuotaPart]:
             next=use.next,
             as_of=one.beacon.time,
         )
-        for one, use in _uses(session, name)
+        for one in _live(session)
+        if (use := _share(one, name)) is not None
     ]
 
 
-def used_up(session: BusSession) -> str | None:
-    """Return in words that no runner takes more of this clone's name now; None while one does, or none bounds it."""
-    uses = _uses(session, asks_as(session))
-    free = [use for _, use in uses if use.left or use.next is None or parse_rfc3339(use.next) <= session.clock.now()]
-    if not uses or free:
+def used_up(session: BusSession, preset: str, selector: RunnerSelector) -> str | None:
+    """Return in words that no runner takes more of this clone's name now; None while one does, or none bounds it.
+
+    Args:
+        session: the bus.
+        preset: of the request that waits.
+        selector: which runners it asks for; only those count that would take it.
+    """
+    from bridge.client.connection.liveness import why_not
+
+    name, now = asks_as(session), session.clock.now()
+    spent = []
+    for one in _live(session):
+        if why_not(one, preset, selector) is not None:
+            continue
+        use = _share(one, name)
+        if use is None or use.left or use.next is None or parse_rfc3339(use.next) <= now:
+            return None
+        spent.append((one, use))
+    if not spent:
         return None
-    one, use = min(uses, key=lambda found: found[1].next or "")
+    one, use = min(spent, key=lambda found: found[1].next or "")
     who = "unsigned requests have" if use.principal == UNSIGNED else f"{use.principal} has"
     return f"{who} used up the {use.per_hour} an hour that {one.beacon.runner} takes; the next from {use.next}"
 
@@ -56,18 +72,17 @@ def asks_as(session: BusSession) -> str:
     return UNSIGNED if choice is None or choice.key == OFF or session.embedded else choice.principal
 
 
-def _uses(session: BusSession, name: str) -> list[tuple[SeenRunner, QuotaUse]]:
-    """Return the share of a name on each live runner; none on this machine's own bus, or where the bus is silent."""
+def _live(session: BusSession) -> list[SeenRunner]:
+    """Return the live runners; none on this machine's own bus, or where the bus is silent."""
     if session.embedded:
         return []
     try:
-        runners = [one for one in session.runners() if one.live]
+        return [one for one in session.runners() if one.live]
     except InfrastructureError:  # what is left is said beside an answer, and is no reason to withhold it
         return []
-    found = []
-    for one in runners:
-        said = {use.principal: use for use in one.beacon.quotas}
-        use = said.get(name) or (None if name == UNSIGNED else said.get(ANYBODY))
-        if use is not None:
-            found.append((one, use))
-    return found
+
+
+def _share(runner: SeenRunner, name: str) -> QuotaUse | None:
+    """Return what a runner says of a name, None where it bounds it not."""
+    said = {use.principal: use for use in runner.beacon.quotas}
+    return said.get(name) or (None if name == UNSIGNED else said.get(ANYBODY))

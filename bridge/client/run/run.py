@@ -320,7 +320,7 @@ class Run:
         from bridge.client.connection.quotas import used_up
 
         why = waiting_because(session.runners(), session.bus, session.record, request.preset, request.runner)
-        if (spent := used_up(session)) is not None:
+        if (spent := used_up(session, request.preset, request.runner)) is not None:
             why = f"{why}; {spent}"
         return clean_line(why), [clean_line(line) for line in ignored_claims(session.bus, self.id)]
 

@@ -9,12 +9,13 @@ import pytest
 from bridge.client.clone.config import SigningChoice, discover
 from bridge.client.connection.quotas import quotas_of, used_up
 from bridge.mcp.answers import summary
-from bridge.records import QuotaUse
+from bridge.records import QuotaUse, RunnerSelector
 from bridge.system.clock import rfc3339
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 
 AGENT = "agent@example.org"
+PROBE = ("mlx-env-probe", RunnerSelector())
 NEXT = "2026-11-20T10:40:00.000Z"
 
 
@@ -74,9 +75,19 @@ def test_a_request_that_waits_for_its_share_says_so_until_the_next_one_is_due(re
     sent = requester.run("run", "mlx-env-probe").out.strip()
     host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=3, left=0, next=NEXT),))
     spent = f"unsigned requests have used up the 3 an hour that mini takes; the next from {NEXT}"
-    assert used_up(session_of(requester)) == spent
+    assert used_up(session_of(requester), *PROBE) == spent
     shown = " ".join(requester.run("status", sent).out.split())
     assert "used up the 3 an hour that mini takes" in shown
     requester.clock.sleep(40 * 60)
     host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=3, left=0, next=NEXT),))
-    assert used_up(session_of(requester)) is None
+    assert used_up(session_of(requester), *PROBE) is None
+
+
+def test_a_share_is_not_used_up_while_another_runner_that_takes_the_request_bounds_nobody(requester, host):
+    second = ScriptedHost(requester.bus, requester.clock, name="studio")
+    host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=3, left=0, next=NEXT),))
+    assert used_up(session_of(requester), *PROBE) is not None
+    second.beat()
+    assert used_up(session_of(requester), *PROBE) is None
+    assert "mini takes" in used_up(session_of(requester), PROBE[0], RunnerSelector(name="mini"))
+    assert used_up(session_of(requester), PROBE[0], RunnerSelector(name="nobody")) is None
