@@ -208,7 +208,13 @@ def _starts(package: Package) -> bool:
 
 
 def _is_importable(entry: os.DirEntry[str]) -> bool:
-    return _is_loaded(entry.name) or (Path(entry) / "__init__.py").is_file()
+    if _is_loaded(entry.name):
+        return True
+    try:
+        inside = os.listdir(entry) if entry.is_dir() else ()
+    except OSError:
+        return False
+    return entry.name in _STARTUP or any(name.startswith("__init__.") and _is_loaded(name) for name in inside)
 
 
 def _is_link_to_folder(entry: os.DirEntry[str]) -> bool:

@@ -186,7 +186,11 @@ def test_beside_an_editable_engine_only_what_git_tracks_is_expected(tmp_path: Pa
     git("init", "-q", cwd=tmp_path)
     git("add", "bridge", "engine", "tests", "sitecustomize.py", cwd=tmp_path)
     (tmp_path / "triton.py").write_text("")
-    assert [path.name for path in beside_engine(tmp_path)] == ["numba", "sitecustomize.py", "triton.py"]
+    for module in ("numpy/__init__.pyc", "pandas/__init__.abi3.so", "usercustomize/words.py"):
+        (tmp_path / module).parent.mkdir()
+        (tmp_path / module).write_bytes(b"")
+    expected = ["numba", "numpy", "pandas", "sitecustomize.py", "triton.py", "usercustomize"]
+    assert [path.name for path in beside_engine(tmp_path)] == expected
 
 
 def test_where_nobody_tracks_anything_all_but_the_two_packages_is_named(tmp_path: Path) -> None:
