@@ -211,7 +211,7 @@ def _is_importable(entry: os.DirEntry[str]) -> bool:
     if _is_loaded(entry.name):
         return True
     try:
-        inside = os.listdir(entry) if entry.is_dir() else ()
+        inside = [one.name for one in os.scandir(entry)] if entry.is_dir() else []
     except OSError:
         return False
     return entry.name in _STARTUP or any(name.startswith("__init__.") and _is_loaded(name) for name in inside)
