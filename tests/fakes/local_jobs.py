@@ -14,10 +14,13 @@ import psutil
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
+from bridge.ids import new_id
 from bridge.limits import MIB
 from bridge.records import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
 
 OTHER_UID = 54321
+RUN_ID = new_id(1_763_000_000_000, os.urandom(10))
+"""Of every job of this process: what other test processes run, or left behind, is theirs."""
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Jobs:
         }
         commands = [(sys.executable, "-I", "-S", "-c", program) for program in programs]
         return JobSpec(
-            id="01k9x3" + "0" * 20,
+            id=RUN_ID,
             request_digest="0" * 64,
             preset="hostile",
             preset_digest="0" * 64,

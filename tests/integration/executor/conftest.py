@@ -11,7 +11,7 @@ import pytest
 
 from bridge.executor.local import LocalExecutor
 from bridge.system.clock import SystemClock
-from tests.fakes.local_jobs import Jobs, living
+from tests.fakes.local_jobs import RUN_ID, Jobs, living
 
 KINDS = ("plain", "sandboxed", "other_user")
 
@@ -74,6 +74,6 @@ def no_groups():
     """No run of a test leaves a control group behind; a dead runner's goes moments after its job."""
     yield
     deadline = time.monotonic() + 240
-    while list(Path("/sys/fs/cgroup").glob("*/kakeya-01k9x300000000000000000000-*")):
+    while list(Path("/sys/fs/cgroup").glob(f"*/kakeya-{RUN_ID}-*")):
         assert time.monotonic() < deadline
         time.sleep(0.02)
