@@ -13,10 +13,13 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.support import order
 
+hypothesis.settings.register_profile("patient", deadline=None)  # an example's seconds are the machine's
+hypothesis.settings.load_profile("patient")
 FACILITIES = ("actionlint", "cuda", "metal", "sandbox", "servers", "shellcheck")
 
 
