@@ -33,6 +33,7 @@ from bridge.trust.root import fingerprint_in
 PREFIX: Final = "kakeya-once-"
 _REMOVALS: Final = 40  # tries, while a git call of ours that nobody waits for still writes
 _REMOVAL_PAUSE_S: Final = 0.05
+_SECOND_S: Final = 1.0  # a retirement ends a key with the second in which it was said, and nothing begins in the rest
 _TICKET: Final = "the bus's owner makes one: kakeya-runner trust ticket NAME --for 12h --bus ROUTE"
 
 
@@ -120,7 +121,7 @@ def join(bus: RunnerBus, policy: Policy, state: StateFolder, ticket: Ticket | No
     bus.identity()
     root, now_s = keys.root(), clock.now().timestamp()
     if root is None or not any(
-        (one.name, one.key) == (record.name, record.public) and (one.until is None or one.until > now_s)
+        (one.name, one.key) == (record.name, record.public) and (one.until is None or one.until > now_s + _SECOND_S)
         for one in root.content.runners
         if not {one.name, one.key} & set(root.content.revoked or {})
     ):
