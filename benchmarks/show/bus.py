@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from benchmarks import pushes
+from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proved
-from benchmarks.studies import bus_calls, bus_chaos, bus_delays, bus_fleet, bus_listings, bus_own_tests, bus_service
+from benchmarks.studies import bus_calls, bus_chaos, bus_delays, bus_fleet, bus_listings, bus_service
 from benchmarks.studies.report import ROOT, report_of
 from benchmarks.studies.study import Row, Study
 
@@ -135,13 +136,6 @@ def idle_pushes() -> str:
     return f"{len(moments)} in {IDLE_HOURS} simulated hours, at most {max(an_hour)} in one"
 
 
-def own_tests() -> str | None:
-    """Return the processor time of the bus's own tests."""
-    for row in rows_of(bus_own_tests.STUDY).values():
-        return f"{row['processor s of all, imports once']:g} s of processor time for {len(row['files'])} files"
-    return None
-
-
 LINES = (
     proved(
         "40 kinds of hostile refs at once: a listed request starts within 3 polls and 40 git calls, clients work, each "
@@ -183,5 +177,5 @@ LINES = (
         "asked to end while the remote hangs",
     ),
     proved("three findings, each as the steps that showed it", "bus", "three findings"),
-    Line("its own tests add at most 30 s to `make test`", f"{STUDIES} STUDY={bus_own_tests.STUDY.name}", own_tests),
+    own_tests.adds("bus"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.studies import ray_runs, slurm_overhead, slurm_runs
 from benchmarks.studies.report import report_of
@@ -159,4 +160,5 @@ LINES = (
     Line("the same on Ray: runner killed -9 at 20 random moments", RAY, partial(_ended_ray, "kills")),
     Line("the same on Ray: faults, with a stop on the dashboard and a head that forgot everything", RAY, _faults_ray),
     Line("a page that says when which is right", "docs/guides/clusters.md"),
+    own_tests.adds("clusters"),
 )

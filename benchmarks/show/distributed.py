@@ -8,6 +8,7 @@ from collections import defaultdict
 from itertools import pairwise
 from pathlib import Path
 
+from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.studies import remote_faults
 from benchmarks.studies.remote_identity import NAMESPACES
@@ -266,7 +267,5 @@ LINES = (
     Line("64 sessions bounded; 10,000 leak nothing", STUDIES, sessions),
     Line("the five presets through a runner", STUDIES, presets),
     Line("branches drafted ahead, only if they win in the sweep; a drafter trained without newest features", STUDIES),
-    Line(
-        "adds ≤ 30 s to make test", "pytest --durations=0 tests/unit/engine/distributed tests/integration/distributed"
-    ),
+    own_tests.adds("distributed"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proved
 from benchmarks.studies import pages, requester_size, requester_speed
@@ -98,9 +99,5 @@ LINES = (
         "python -m pytest -n 0 -q tests/unit/bridge/cli/test_screens.py",
         screens,
     ),
-    Line(
-        "adds at most 30 s to `make test`; Chromium under `make studies AREA=front-door` (no inspector, no site)",
-        "python -m pytest -n 0 -q -m 'not slow' tests/integration/mcp tests/unit/bridge/mcp "
-        "tests/unit/bridge/client/page tests/unit/bridge/client/test_agent_files.py tests/unit/engine/cards",
-    ),
+    own_tests.adds("front-door"),
 )

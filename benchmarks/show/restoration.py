@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.show import own_tests
 from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
 from benchmarks.show.page_recall import recall
@@ -281,4 +282,5 @@ LINES = (
         f"{PYTEST} {LAYOUTS}",
         lambda: ran(LAYOUTS),
     ),
+    own_tests.adds("restoration"),
 )
