@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from tests.planted import rooms, trial
+from tests.planted import reports, rooms, trial
 from tests.planted.fault import Fault, faults
-from tests.planted.tree import ROOT, Tree
-
-REPORT = ROOT / "docs" / "evidence" / "planted-faults.json"
+from tests.planted.tree import Tree, resolve
 
 
 def main(argv: list[str]) -> int:
@@ -22,8 +19,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults only")
     parser.add_argument("--room", choices=sorted(rooms.STAGES), help="faults of this room only")
-    parser.add_argument("--commit", default="HEAD", help="where to plant; the table is this checkout's")
-    parser.add_argument("--report", type=Path, default=REPORT, help="what is in it is not tried again")
+    parser.add_argument("--commit", help="where to plant, HEAD or the report's; the table is this checkout's")
+    parser.add_argument("--report", type=Path, default=reports.NEWEST, help="what is in it is not tried again")
     parser.add_argument("--clean", action="store_true", help="run each room's first tests without any fault instead")
     options = parser.parse_args(argv)
     table = faults()
@@ -31,9 +28,9 @@ def main(argv: list[str]) -> int:
     unknown = set(options.only or ()) - {f.name for f in table}
     if unknown or not chosen:
         parser.error(f"no fault is named {', '.join(sorted(unknown)) or 'so'}; see tests/planted/faults")
+    report = reports.load(options.report, options.commit and resolve(options.commit))
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        tree = Tree(Path(folder).resolve() / "kakeya", options.commit)
-        report = _load(options.report, tree.commit)
+        tree = Tree(Path(folder).resolve() / "kakeya", report["commit"])
         if options.clean:
             return _clean(tree, chosen, report, options.report)
         return _trials(tree, chosen, report, options.report)
@@ -41,12 +38,13 @@ def main(argv: list[str]) -> int:
 
 def _trials(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path) -> int:
     done = {row["fault"] for row in report["trials"]}
+    finders = reports.finders()
     for number, fault in enumerate(chosen, 1):
         if fault.name in done:
             continue
-        row = trial.trial(tree, fault)
+        row = trial.trial(tree, fault, finders.get(fault.name, ()))
         report["trials"].append(row)
-        _save(file, report)
+        reports.save(file, report)
         said = row["by"] if row["detected"] else "NOT FOUND"
         print(f"{number} of {len(chosen)} {fault.name}: {said} ({row['stage']}, {row['seconds']} s)", flush=True)
     names = {fault.name for fault in chosen}
@@ -65,30 +63,11 @@ def _clean(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path) 
         print(f"{room} without a fault: {said}", flush=True)
         if found.code == 0:
             report["clean"][room] = {"tests": paths, "said": said, "seconds": round(time.monotonic() - began, 1)}
-            _save(file, report)
+            reports.save(file, report)
         else:
             red += 1
             print(found.said[-2000:], file=sys.stderr)
     return 1 if red else 0
-
-
-def _load(file: Path, commit: str) -> dict[str, Any]:
-    """Return the report to go on with.
-
-    Raises:
-        SystemExit: the file is of another commit.
-    """
-    if not file.exists():
-        return {"command": "python -m tests.planted", "commit": commit, "clean": {}, "trials": []}
-    report: dict[str, Any] = json.loads(file.read_text())
-    if report["commit"] != commit:
-        raise SystemExit(f"{file} is of commit {report['commit'][:12]}, got {commit[:12]}: give another --report")
-    return report
-
-
-def _save(file: Path, report: dict[str, Any]) -> None:
-    report["trials"].sort(key=lambda row: (row["room"], row["fault"]))
-    file.write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":

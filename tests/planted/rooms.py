@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.planted.fault import Fault
@@ -42,10 +42,14 @@ FAMILY = {
 }
 
 
-def stages(fault: Fault, tree: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield name and paths of each selection to try: the fault's own, its room's, then its whole family's."""
-    for name, paths in (("look", fault.look), *STAGES[fault.room].items(), ("family", FAMILY[_family(fault.room)])):
-        there = [path for path in paths if (tree / path.split("::")[0]).exists()]
+def stages(fault: Fault, tree: Path, finders: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Yield name and paths of each selection to try.
+
+    They are the tests that found the fault before, its own, its room's, then its whole family's.
+    """
+    family = ("family", FAMILY[_family(fault.room)])
+    for name, paths in (("found before", finders), ("look", fault.look), *STAGES[fault.room].items(), family):
+        there = [path for path in paths if _is_there(tree, path)]
         if there:
             yield name, there
 
@@ -55,7 +59,14 @@ def clean(room: str, faults: list[Fault], tree: Path) -> list[str]:
     named = {path for fault in faults for path in fault.look}
     units = STAGES[room]["unit"]
     beside = sorted(path for path in named if not path.startswith(tuple(f"{unit}/" for unit in units)))
-    return [path for path in (*units, *beside) if (tree / path.split("::")[0]).exists()]
+    return [path for path in (*units, *beside) if _is_there(tree, path)]
+
+
+def _is_there(tree: Path, path: str) -> bool:
+    """Return whether a folder, a file or a test of a file is there, whatever the test's parameters are."""
+    file, _, name = path.partition("::")
+    function = name.split("[")[0].split("::")[-1]
+    return (tree / file).exists() and (not name or f"def {function}(" in (tree / file).read_text("utf-8"))
 
 
 def _family(room: str) -> str:

@@ -52,16 +52,16 @@ def call(tree: Tree, paths: Sequence[str], *, workers: int) -> Outcome:
     return Outcome(process.returncode, failed[1] if failed else None, said)
 
 
-def trial(tree: Tree, fault: Fault) -> dict[str, object]:
-    """Return the report's row of one fault."""
+def trial(tree: Tree, fault: Fault, finders: Sequence[str] = ()) -> dict[str, object]:
+    """Return the report's row of one fault; `finders` are tests that found it before."""
     began = time.monotonic()
     row: dict[str, object] = {"fault": fault.name, "room": fault.room, "detected": False, "by": None, "stage": None}
     tried: list[str] = []
     passed_over: list[str] = []
-    for stage, paths in rooms.stages(fault, tree.folder):
+    for stage, paths in rooms.stages(fault, tree.folder, finders):
         tried.append(stage)
         with tree.with_fault(fault):
-            found = call(tree, paths, workers=0 if stage == "look" else 2)
+            found = call(tree, paths, workers=0 if stage in {"found before", "look"} else 2)
         if found.code in {0, 5}:  # all passed, or nothing was selected
             continue
         if found.failed is None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.planted import reports
 from tests.planted.fault import Fault, FaultGone, faults
-from tests.planted.rooms import STAGES
+from tests.planted.rooms import STAGES, stages
 
 ROOT = Path(__file__).resolve().parents[2]
 EACH_AT_LEAST = {"gate": 14, "bus": 12, "runner": 12, "executor": 12, "client": 6, "engine": 14, "request": 3}
@@ -56,3 +57,27 @@ def test_a_fault_that_does_not_apply_says_so(tmp_path: Path, symbol: str, old: s
     tree = tree_with(tmp_path, "def symbol():\n    if 1:\n        return 1\n")
     with pytest.raises(FaultGone, match="fault no longer applies: one"):
         Fault("one", "gate", symbol, old, new, "why", hint).planted(tree)
+
+
+def test_a_report_is_gone_on_with_at_its_own_commit(tmp_path: Path) -> None:
+    file = tmp_path / "planted-faults.json"
+    assert reports.load(file, "a" * 40)["trials"] == []
+    reports.save(file, {"commit": "a" * 40, "trials": [{"fault": "one", "room": "gate", "detected": True}]})
+    assert [row["fault"] for row in reports.load(file, None)["trials"]] == ["one"]
+    with pytest.raises(SystemExit, match="is of commit aaaaaaaaaaaa, got bbbbbbbbbbbb: give another --report"):
+        reports.load(file, "b" * 40)
+
+
+def test_what_found_a_fault_before_is_tried_first(tmp_path: Path) -> None:
+    for name, detected, test in (("before", True, "test_a"), ("after", True, "test_b[x]"), ("again", False, None)):
+        row = {"fault": "one", "room": "gate", "detected": detected, "by": test and f"tests/test_one.py::{test}"}
+        reports.save(tmp_path / f"planted-faults-{name}.json", {"trials": [row]})
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_one.py").write_text("def test_b(x): ...\n", encoding="utf-8")
+    finders = reports.finders(tmp_path)["one"]
+    assert finders == ("tests/test_one.py::test_a", "tests/test_one.py::test_b[x]")
+    fault = Fault("one", "gate", "symbol", "old", "new", "why", look=("tests/test_one.py", "tests/gone.py"))
+    assert [*stages(fault, tmp_path, finders)] == [
+        ("found before", ["tests/test_one.py::test_b[x]"]),
+        ("look", ["tests/test_one.py"]),
+    ]
