@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.launches.estimate import CONFIDENCE, Estimate
+from bridge.launches.estimate import Estimate
 
 LOOK_DAYS: Final = 30
 UNSEEN_MAX: Final = 2  # from the third launch that left nothing on, who knows what was thrown away
@@ -52,17 +52,6 @@ def weaker(every: ShownInterval, whole: ShownInterval | None) -> ShownInterval:
 def too_many_unseen(unseen: int) -> bool:
     """Return whether so many launches without one finished pair, within `LOOK_DAYS`, bar a claim."""
     return unseen > UNSEEN_MAX
-
-
-def corrected_confidence(looks: int) -> float:
-    """Return the confidence of the best of so many ratios: 1 - .05 / looks (Bonferroni).
-
-    Raises:
-        ValueError: less than one look.
-    """
-    if looks < 1:
-        raise ValueError(f"got {looks} looks, expected at least this one")
-    return 1.0 - (1.0 - CONFIDENCE) / looks
 
 
 def count_looks(questions: Iterable[str], question: str, *, confirms: bool) -> int:

@@ -14,7 +14,6 @@ from typing import Final
 
 from bridge.launches.distributions import t_quantile
 
-CONFIDENCE: Final = 0.95
 TAIL: Final = 0.02  # on each side; t(.98) instead of t(.975) pays for stopping at a width: docs/evidence/simulation.md
 
 
@@ -29,20 +28,6 @@ class Launch:
 
     log_ratio: float
     block: int = 0
-
-    @classmethod
-    def of_pairs(cls, baseline_s: Sequence[float], candidate_s: Sequence[float], block: int = 0) -> Launch:
-        """Return the launch with these finished pairs; of a launch that was cut, those that were finished.
-
-        Raises:
-            ValueError: no pair, lists of different lengths, or a total that is not positive.
-        """
-        if not baseline_s or len(baseline_s) != len(candidate_s):
-            raise ValueError(f"got {len(baseline_s)} and {len(candidate_s)} times, expected as many and at least 1")
-        top, bottom = math.fsum(baseline_s), math.fsum(candidate_s)
-        if not (0.0 < top < math.inf and 0.0 < bottom < math.inf):
-            raise ValueError(f"got totals of {top} s and {bottom} s, expected positive ones")
-        return cls(math.log(top / bottom), block)
 
 
 @dataclass(frozen=True)

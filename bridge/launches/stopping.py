@@ -45,7 +45,6 @@ class LaunchRule:
 MODELS: Final = LaunchRule(least=8, most=20)
 BLOCKS: Final = LaunchRule(least=10, most=20, blocks=5)
 PROCESS_PAIRS: Final = LaunchRule(least=8, most=240)
-PROMPTS_PER_BLOCK: Final = 12
 
 
 @dataclass(frozen=True)

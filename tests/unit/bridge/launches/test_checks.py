@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy
 
-from bridge.launches.attempts import ShownInterval, corrected_confidence, count_looks, too_many_unseen, weaker
+from bridge.launches.attempts import ShownInterval, count_looks, too_many_unseen, weaker
 from bridge.launches.checks import HANDICAP_MOST, handicap, is_clock, mean_interval, solo_disagrees
 from bridge.launches.estimate import Estimate, Launch, over_launches
 from bridge.launches.sittings import agree, pool
@@ -120,10 +120,7 @@ def test_a_ratio_chosen_from_several_has_a_wider_interval_and_says_so():
     ratio = over_launches(sitting(np.random.default_rng(10), 0.05))
     alone, best = ShownInterval.of(ratio), ShownInterval.of(ratio, 5)
     assert best.low < alone.low < alone.high < best.high
-    assert corrected_confidence(5) == pytest.approx(0.99)
     assert shown(best, 8, looks=5).endswith("95 %, 8 launches, best of 5")
-    with pytest.raises(ValueError, match="got 0 looks"):
-        corrected_confidence(0)
 
 
 def test_looks_are_other_questions_and_a_confirmation_has_none():

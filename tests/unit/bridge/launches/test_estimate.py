@@ -59,13 +59,6 @@ def test_a_launch_that_left_nothing_takes_its_rotation_out_and_not_the_blocks_ap
         over_launches([Launch(0.0, 5)], 5)
 
 
-def test_a_launch_is_the_ratio_of_the_totals_of_its_finished_pairs():
-    assert Launch.of_pairs([1.0, 3.0], [1.0, 1.0], 2) == Launch(math.log(2.0), 2)
-    for baseline, candidate in (([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0]), ([1.0], [math.inf])):
-        with pytest.raises(ValueError, match="got"):
-            Launch.of_pairs(baseline, candidate)
-
-
 def test_the_interval_for_other_prompts_covers_what_it_says():
     rng = np.random.default_rng(3)
     draws, hits, prompts = 600, 0, 12

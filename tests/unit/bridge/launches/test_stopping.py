@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from bridge.launches.estimate import Launch
-from bridge.launches.lengths import prompts_per_sample, tokens_per_turn
 from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, LaunchRule, decide, seconds_needed, stopping_point
 
 
@@ -61,19 +60,3 @@ def test_a_rule_that_no_whole_rotations_can_meet_is_refused():
 def test_the_time_that_enough_launches_need_follows_from_those_that_ran():
     assert seconds_needed(MODELS, [50.0, 70.0]) == 480.0
     assert seconds_needed(MODELS, []) is None
-
-
-def test_a_sample_lasts_two_tenths_of_a_second_on_fast_and_slow_machines():
-    assert prompts_per_sample([0.3, 0.5]) == 1
-    assert prompts_per_sample([0.3 / 20, 0.5 / 20]) == 14
-    assert prompts_per_sample([0.2]) == 1
-    assert prompts_per_sample([0.1, 4.0]) == 2
-
-
-def test_a_turn_of_the_faster_program_lasts_fifty_milliseconds():
-    assert tokens_per_turn([0.005, 0.0025]) == 20
-    assert tokens_per_turn([1.0, 2.0]) == 1
-    assert tokens_per_turn([0.00125]) == 40
-    for seconds in ([], [0.0], [-1.0, 1.0], [float("nan")], [float("inf")]):
-        with pytest.raises(ValueError, match="expected positive seconds"):
-            tokens_per_turn(seconds)
