@@ -114,11 +114,6 @@ class GitHubHosting:
         with _told(f"cancel workflow run {run.id}"):
             self._post(f"actions/runs/{run.id}/cancel")
 
-    def dispatch(self, workflow: str, ref: str, inputs: dict[str, str]) -> None:
-        """Start a workflow file, named like `mac-bridge.yml`."""
-        with _told(f"dispatch {workflow} on {ref}"):
-            self._repository.get_workflow(workflow).create_dispatch(ref, dict(inputs), throw=True)
-
     def set_status(self, commit: str, state: StatusState, context: str, description: str, url: str) -> None:
         """Set a commit status, unless the newest one of its context says exactly that; a long text is cut."""
         with _told(f"set the status of {commit[:12]}"):
@@ -214,12 +209,6 @@ class GitHubHosting:
     def _post(self, path: str, body: dict[str, str] | None = None) -> None:
         repository = self._repository
         repository.requester.requestJsonAndCheck("POST", f"{repository.url}/{path}", input=body)
-
-    def artifacts(self, run: WorkflowRun) -> tuple[str, ...]:
-        """Return the names of a run's artifacts that have not expired."""
-        with _told(f"list the artifacts of run {run.id}"):
-            listed = self._repository.get_workflow_run(run.id).get_artifacts()
-            return tuple(artifact.name for artifact in islice(listed, RUNS_MAX_COUNT) if not artifact.expired)
 
     @property
     def _repository(self) -> Repository:

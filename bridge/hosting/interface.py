@@ -81,10 +81,6 @@ class Hosting(Protocol):
         """Ask the site to cancel a run."""
         ...
 
-    def dispatch(self, workflow: str, ref: str, inputs: dict[str, str]) -> None:
-        """Start a workflow file of the default branch with inputs."""
-        ...
-
     def set_status(self, commit: str, state: StatusState, context: str, description: str, url: str) -> None:
         """Set a commit status, unless the newest one of its context says exactly that."""
         ...
@@ -99,8 +95,4 @@ class Hosting(Protocol):
 
     def may(self, feature: Feature) -> bool:
         """Return whether the token may use a feature, without changing anything."""
-        ...
-
-    def artifacts(self, run: WorkflowRun) -> tuple[str, ...]:
-        """Return the names of a run's artifacts that have not expired."""
         ...

@@ -44,8 +44,6 @@ class State:
     statuses: list[dict[str, Any]] = field(default_factory=list)
     login: str | None = "owner"  # None: a workflow's own token, which may not ask who it is
     comments: dict[int, list[dict[str, Any]]] = field(default_factory=lambda: defaultdict(list))
-    dispatches: list[dict[str, Any]] = field(default_factory=list)
-    artifacts: list[dict[str, Any]] = field(default_factory=list)
     pulls: list[dict[str, Any]] = field(default_factory=list)
     not_modified: int = 0
     authorizations: set[str] = field(default_factory=set)
@@ -246,19 +244,8 @@ class _Handler(BaseHTTPRequestHandler):
                     return 409, {"message": "Cannot cancel a workflow run that is completed."}, {}
                 run.update(status="completed", conclusion="cancelled")
                 return 202, {}, {}
-            case ("GET", "actions", "runs", _, "artifacts"):
-                return self._page("artifacts", state.artifacts, path, query)
             case ("GET", "actions", "runners"):
                 return self._page("runners", state.runners, path, query)
-            case ("GET", "actions", "workflows", name):
-                return (
-                    200,
-                    self._object("workflow", f"actions/workflows/{name}", name=name, path=f".github/workflows/{name}"),
-                    {},
-                )
-            case ("POST", "actions", "workflows", _, "dispatches"):
-                state.dispatches.append(body)
-                return 204, None, {}
             case ("GET", "commits", sha):
                 return 200, self._object("commit", f"commits/{sha}", sha=sha), {}
             case ("GET", "commits", sha, "status"):

@@ -65,11 +65,6 @@ def test_a_run_is_cancelled_once_and_a_finished_one_says_so(server) -> None:
     assert caught.value.status == 409
 
 
-def test_a_dispatch_carries_the_branch_as_data(server) -> None:
-    adapter(server).dispatch("mac-bridge.yml", "main", {"request_branch": "x;$(id)"})
-    assert server.state.dispatches == [{"ref": "main", "inputs": {"request_branch": "x;$(id)"}}]
-
-
 def test_a_status_text_is_cut_at_the_sites_bound(server) -> None:
     adapter(server).set_status("a" * 40, "success", "kakeya/mlx-env-probe", "v" * 300, "https://example.org/run")
     (status,) = server.state.statuses
