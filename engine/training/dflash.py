@@ -29,7 +29,6 @@ GAMMA = {16: 7.0, 10: 5.0, 8: 4.0}
 ANCHORS = 24
 ROWS_A_STEP = 10
 HELD_BACK = 96
-CHECKPOINT_EVERY_S = 90.0
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mlx.core as mx
 
-from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows
+from engine.backends.caches import LayerRows, WindowRows
 from engine.backends.layers import layer_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
@@ -20,19 +20,9 @@ def slack_of(window: int) -> int:
     return max(8, window // 16)
 
 
-def full_cache(window: int | None = None) -> FullRows:
-    """Return a cache that keeps every row."""
-    return FullRows(RowStore(LIBRARY), window, GROW_ROWS)
-
-
 def window_cache(window: int, slack_rows: int | None = None) -> WindowRows:
     """Return a cache that keeps a window, a block and a little slack."""
     return WindowRows(RowStore(LIBRARY), window, slack_of(window) if slack_rows is None else slack_rows, GROW_ROWS)
-
-
-def sink_window_cache(sink: int, window: int) -> SinkWindowRows:
-    """Return a cache that keeps the first rows and the newest."""
-    return SinkWindowRows(RowStore(LIBRARY), sink, window, slack_of(window), GROW_ROWS)
 
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:

@@ -26,19 +26,9 @@ def slack_of(window: int) -> int:
     return max(16, window // 16)
 
 
-def full_cache(window: int | None = None) -> FullRows:
-    """Return a cache that keeps every row."""
-    return FullRows(RowStore(LIBRARY), window, GROW_ROWS)
-
-
 def window_cache(window: int) -> WindowRows:
     """Return a cache that keeps a window, a block and a little slack."""
     return WindowRows(RowStore(LIBRARY), window, slack_of(window), GROW_ROWS)
-
-
-def sink_window_cache(sink: int, window: int) -> SinkWindowRows:
-    """Return a cache that keeps the first rows and the newest."""
-    return SinkWindowRows(RowStore(LIBRARY), sink, window, slack_of(window), GROW_ROWS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ class RowLibrary:
     """One library's caches and codec; arrays are ``[1, HEADS, rows, dim]`` in fp32.
 
     Attributes:
-        caches: module of ``full_cache``, ``window_cache`` and ``make_cache``.
+        caches: module of ``window_cache`` and ``make_cache``.
         rows: module of ``Affine``, ``LIBRARY`` and ``squared``.
         array: makes one from nested lists.
         append: writes keys and values to a cache and returns what its attention is shown.

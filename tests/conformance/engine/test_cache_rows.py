@@ -132,7 +132,7 @@ def test_a_crop_before_the_last_append_is_refused_instead_of_wrong(held) -> None
 
 @pytest.mark.parametrize("rows", [0, 3])
 def test_a_full_cache_refuses_lengths_it_never_reached(held, rows: int) -> None:
-    cache = held.caches.full_cache()
+    cache = held.caches.make_cache(None, CacheLayout.NATIVE, DIM)
     if rows:
         held.append(cache, held.rows_of(0, rows, DIM), held.rows_of(0, rows, DIM))
     for length in (-1, rows + 1):

@@ -9,8 +9,9 @@ mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 from hypothesis import given, settings  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
-from engine.backends.mlx.caches import sink_window_cache, window_cache  # noqa: E402
+from engine.backends.mlx.caches import make_cache, window_cache  # noqa: E402
 from engine.errors import CacheCropError  # noqa: E402
+from engine.structure.layout import CacheLayout  # noqa: E402
 
 HEADS, DIM = 2, 4
 
@@ -22,7 +23,7 @@ def rows_of(start: int, count: int, salt: int):
 
 
 def test_a_sink_and_window_cache_stops_growing() -> None:
-    cache = sink_window_cache(4, 8)
+    cache = make_cache(None, CacheLayout(sink=4, window=8), DIM)
     held = set()
     for turn in range(60):
         rows = 1 + turn % 5

@@ -8,12 +8,11 @@ from hypothesis import strategies as st
 from engine.backends.torch.caches import (
     GROW_ROWS,
     attention_mask,
-    full_cache,
-    sink_window_cache,
-    window_cache,
+    make_cache,
 )
 from engine.backends.visibility import Visibility
 from engine.errors import CacheCropError
+from engine.structure.layout import CacheLayout
 
 HEADS, DIM = 2, 3
 
@@ -47,7 +46,7 @@ def histories(draw: st.DrawFn) -> tuple[int | None, bool, list[tuple[int, float]
 @given(histories())
 def test_any_history_of_appends_and_crops_shows_exactly_the_rows_a_naive_cache_shows(history) -> None:
     window, every_row, turns = history
-    cache = full_cache(window) if window is None or every_row else window_cache(window)
+    cache = make_cache(window, CacheLayout.FULL if every_row else CacheLayout.NATIVE, DIM)
     naive = NaiveCache(window)
     generator = torch.Generator().manual_seed(0)
     for rows, kept_share in turns:
@@ -64,7 +63,7 @@ def test_any_history_of_appends_and_crops_shows_exactly_the_rows_a_naive_cache_s
 
 
 def test_a_sink_and_window_cache_stops_growing() -> None:
-    cache = sink_window_cache(4, 8)
+    cache = make_cache(None, CacheLayout(sink=4, window=8), 2)
     held = set()
     for turn in range(60):
         rows = 1 + turn % 5
@@ -77,7 +76,7 @@ def test_a_sink_and_window_cache_stops_growing() -> None:
 
 def test_a_sliding_cache_returns_to_window_block_and_slack_after_a_long_prefill() -> None:
     window, block, row_bytes = 64, 8, 2 * 2 * 4
-    cache = window_cache(window)
+    cache = make_cache(window, CacheLayout.NATIVE, DIM)
     for _ in range(4):
         cache.append(torch.zeros(1, 2, 512, 2), torch.zeros(1, 2, 512, 2))
     held_while_prefilling = cache.measured_bytes()
@@ -90,7 +89,7 @@ def test_a_sliding_cache_returns_to_window_block_and_slack_after_a_long_prefill(
 
 
 def test_measured_bytes_are_those_of_the_storages() -> None:
-    cache = full_cache()
+    cache = make_cache(None, CacheLayout.NATIVE, DIM)
     assert cache.measured_bytes() == 0
     cache.append(torch.zeros(1, 2, 5, 4), torch.zeros(1, 2, 5, 4))
     assert cache.measured_bytes() == 2 * 2 * GROW_ROWS * 4 * 4
