@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from bridge.gate.facts.launch_series import Series
+from bridge.gate.facts.launch_series import Series, share_alone
 from bridge.gate.interface import Evidence, Report
 
 
@@ -48,19 +47,7 @@ def seen_of(evidence: Evidence, series: Series | None) -> Seen:
     return Seen(
         busiest=max(shares, default=None),
         own_s=max(own) - min(own) if own else None,
-        alone=None if series is None else _alone(series),
+        alone=None if series is None else share_alone(series, lambda one: one.gpu_s),
         devices=0 if record is None else len(record.host.devices),
         wall_s=samples[-1].t_s - samples[0].t_s if samples else 0.0,
     )
-
-
-def _alone(series: Series) -> tuple[float, float] | None:
-    shares = []
-    for arm in series.plan.arms:
-        stretches = [one for record in series.counted for one in record.solos if one.arm == arm]
-        busy = [one.gpu_s for one in stretches if one.gpu_s is not None]
-        wall_s = math.fsum(one.done_s - one.go_s for one in stretches)
-        if len(busy) < len(stretches) or wall_s <= 0.0:
-            return None
-        shares.append(math.fsum(busy) / wall_s)
-    return shares[0], shares[1]

@@ -188,10 +188,20 @@ def worked(series: Series) -> tuple[float, float] | None:
     Where the platform does not tell the wait none is counted: who had to wait is taken for one that slept, never one
     that slept for one that had to wait.
     """
+    return share_alone(series, lambda one: None if one.cpu_s is None else one.cpu_s + (one.waited_s or 0.0))
+
+
+def share_alone(series: Series, spent_s: Callable[[SoloStretch], float | None]) -> tuple[float, float] | None:
+    """Return by wall time what each arm spent alone; None where a stretch was not read.
+
+    Args:
+        series: what was measured.
+        spent_s: seconds that a stretch spent on what is asked, None where they were not read.
+    """
     shares = []
     for arm in series.plan.arms:
         stretches = [one for record in series.counted for one in record.solos if one.arm == arm]
-        busy = [one.cpu_s + (one.waited_s or 0.0) for one in stretches if one.cpu_s is not None]
+        busy = [seconds for one in stretches if (seconds := spent_s(one)) is not None]
         wall_s = math.fsum(one.done_s - one.go_s for one in stretches)
         if len(busy) < len(stretches) or wall_s <= 0.0:
             return None
