@@ -21,10 +21,26 @@ Every message says what happened, what was got and expected, and what to do next
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 def install_remedy(extra: str) -> str:
     """Return the command that adds an extra; it installs from a clone, because no released name is owned yet."""
     return f"in a clone of Kakeya: python -m pip install -e '.[{extra}]'"
+
+
+@contextmanager
+def needs_extra(extra: str, what: str) -> Iterator[None]:
+    """Import within this block what an extra installs.
+
+    Raises:
+        BackendMissingError: If it cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise BackendMissingError(f"{what} cannot be imported: {error}. Install it {install_remedy(extra)}") from error
 
 
 class EngineError(Exception):

@@ -15,7 +15,14 @@ from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.drafters.several import several
-from engine.errors import BackendMissingError, ModelConfigError, ModelNotFoundError, UsageError, install_remedy
+from engine.errors import (
+    BackendMissingError,
+    ModelConfigError,
+    ModelNotFoundError,
+    UsageError,
+    install_remedy,
+    needs_extra,
+)
 from engine.huggingface import take_torch_in
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 from engine.structure.memory import check_memory
@@ -203,11 +210,8 @@ def _served(address: str, backend: Backend, target: TargetModel, folder: Path) -
     Raises:
         BackendMissingError: If gRPC is not installed.
     """
-    try:
+    with needs_extra("distributed", "gRPC"):
         from engine.distributed.rpc.remote import found_model
-    except ImportError as error:
-        remedy = install_remedy("distributed")
-        raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
     return found_model(address, backend, target, folder)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from engine.conversion.drafter_file import DrafterFile, StoredTensor
 from engine.drafters.dflash import DFlashConfig
-from engine.errors import BackendMissingError, ModelWeightsError, UsageError, install_remedy
+from engine.errors import ModelWeightsError, UsageError, needs_extra
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -75,10 +75,8 @@ def write_gguf(drafter: DrafterFile, path: Path, kind: str = STORED, architectur
         ModelWeightsError: If a value lies beyond the type.
         UsageError: If the file is there, or the type is none.
     """
-    try:
+    with needs_extra("gguf", "the gguf package"):
         import gguf
-    except ImportError as error:
-        raise BackendMissingError(f"the gguf package is not installed. Install it {install_remedy('gguf')}") from error
     if kind not in TYPES:
         raise UsageError(f"type {kind!r}; expected one of {', '.join(TYPES)}")
     if path.exists():

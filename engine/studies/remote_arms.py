@@ -17,7 +17,7 @@ from typing import Any
 from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
 from engine.distributed.remote_drafter import RemoteDrafter
-from engine.errors import BackendMissingError, UsageError, install_remedy
+from engine.errors import UsageError, needs_extra
 from engine.isolation.delayed_link import DelayedLink
 from engine.isolation.drafter_process import DrafterProcess, served_words
 from engine.loading import Engine
@@ -193,11 +193,8 @@ class Connections:
             SessionError: If nobody answers there.
             UsageError: If other machines reach the address, or another drafter is served there than is loaded here.
         """
-        try:
+        with needs_extra("distributed", "gRPC"):
             from engine.distributed.rpc import client, methods, remote
-        except ImportError as error:
-            remedy = install_remedy("distributed")
-            raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
         engine = self.engine
         service = methods.DFLASH if engine.drafter.capture else methods.NGRAM
         channel = client.DrafterChannel(address, service)

@@ -26,7 +26,7 @@ from tests.support.definitions import defines
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 CONTROL = re.compile(r"\[(S\d+)\]\(docs/security-tests\.md#s\d+\)")
-ASKED = re.compile(r"install_remedy\(['\"](\w+)['\"]")
+ASKED = re.compile(r"(?:install_remedy|needs_extra)\(['\"](\w+)['\"]")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 
 

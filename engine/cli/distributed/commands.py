@@ -21,7 +21,7 @@ from engine.distributed.served import serve_dflash, serve_ngram
 from engine.distributed.session import Served
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS
 from engine.drafters.ngram import NgramModel
-from engine.errors import BackendMissingError, UsageError, install_remedy
+from engine.errors import UsageError, needs_extra
 from engine.isolation.delayed_link import DelayedLink
 from engine.isolation.drafter_process import SERVING, DrafterProcess, served_words
 from engine.loading import NGRAM, Engine
@@ -91,11 +91,8 @@ def _rpc() -> Any:
     Raises:
         BackendMissingError: If it is not installed.
     """
-    try:
+    with needs_extra("distributed", "gRPC"):
         from engine.distributed.rpc import client, methods, remote, server
-    except ImportError as error:
-        remedy = install_remedy("distributed")
-        raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
     return argparse.Namespace(client=client, methods=methods, remote=remote, server=server)
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from engine.cli.boundary import guarded
-from engine.errors import BackendMissingError, UsageError, install_remedy
+from engine.errors import UsageError, needs_extra
 
 VERBS = {
     "serve": "tell others of this node and hear of them until interrupted",
@@ -57,11 +57,8 @@ def _node() -> Any:
     Raises:
         BackendMissingError: If it is not installed.
     """
-    try:
+    with needs_extra("distributed", "gRPC"):
         from engine.distributed.rpc import node
-    except ImportError as error:
-        remedy = install_remedy("distributed")
-        raise BackendMissingError(f"gRPC cannot be imported: {error}. Install it {remedy}") from error
     return node
 
 
