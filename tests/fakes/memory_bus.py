@@ -54,10 +54,11 @@ class Faults:
 
     `decide` gets ``push``, ``list`` or ``fetch`` and answers None, ``lost`` (never arrives), ``unanswered`` (arrives,
     the reply is lost), ``repeated`` (arrives twice), ``delayed`` (arrives when `flush` is called, the caller sees a
-    failure) or, of a push, ``forgotten`` (acknowledged and not kept).
+    failure) or, of a push, ``forgotten`` (acknowledged and not kept). `write` is called before objects are stored here.
     """
 
     decide: Callable[[str], str | None] = lambda operation: None
+    write: Callable[[], object] = lambda: None
     held: list[Callable[[], object]] = field(default_factory=list)
 
     def flush(self) -> None:
@@ -118,6 +119,7 @@ class MemoryStore:
         return said
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
+        self.faults.write()
         self.objects.update((one.oid, one) for one in objects)
 
     def keep(self, name: str, oid: str | None) -> None:

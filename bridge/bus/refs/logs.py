@@ -43,13 +43,15 @@ class Logs:
         self._signatures: dict[str, TrustAnswer] = {}
 
     def append(self, chunk: LogChunk, time_unix_s: int, runner: str) -> None:
-        """Build a chunk's commit in a runner's name; `pending` sends it.
+        """Build a chunk's commit in a runner's name; `pending` sends it. The newest one again changes nothing.
 
         Raises:
             BusError: it is too large, or does not follow the chunk before it.
         """
         head = chunk.head
         sent = self._sent.get(head.id)
+        if sent is not None and (head.seq, head.offset + head.length) == (sent.seq, sent.end_bytes):
+            return
         expected = (0, 0) if sent is None else (sent.seq + 1, sent.end_bytes)
         if (head.seq, head.offset) != expected or len(chunk.data) != head.length or head.length > LOG_CHUNK_MAX_BYTES:
             raise BusError(

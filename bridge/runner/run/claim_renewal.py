@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
-from bridge.errors import FencedError, GivenUpError, InfrastructureError
+from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, of_system
 from bridge.limits import LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
 from bridge.records import Beacon, Claim, LogHead, RunProgress
 from bridge.run.lease import OwnLease
@@ -79,6 +79,7 @@ class ClaimRenewal:
         self._looked_s, self._awake_s = clock.steady_s(), float("-inf")
         self._lock = threading.Lock()
         self._pending = bytearray()
+        self._unkept: LogChunk | None = None  # taken from what is pending, and perhaps not kept by the bus
         self._seq = 0
         self._offset = 0
         self._known_bytes = 0
@@ -86,6 +87,7 @@ class ClaimRenewal:
         self._progress_s, self._pushed_s = progress_s, clock.steady_s()
         self._ended = self._left = False
         self._fenced = False
+        self._failure: str | None = None
         self._unanswered: dict[str, float] = {}
         self._stop = threading.Event()
         self._task: Task | None = None
@@ -135,7 +137,7 @@ class ClaimRenewal:
         self._look()
         if not self._lease.lost() or self._clock.steady_s() < self._awake_s + WAKE_GRACE_S:
             return None
-        return "the lease could not be renewed in time"
+        return "the lease could not be renewed in time" + (f": {self._failure}" if self._failure else "")
 
     def _look(self) -> None:
         """Note when this process runs again after it did not for longer than any push may take."""
@@ -206,7 +208,11 @@ class ClaimRenewal:
             GivenUpError: the runner is to end.
         """
         self.stop()
-        short = self._held.claim.beat == 0 and max(len(self._pending), result_bytes) <= LOG_CHUNK_MAX_BYTES
+        short = (
+            self._held.claim.beat == 0
+            and self._unkept is None
+            and max(len(self._pending), result_bytes) <= LOG_CHUNK_MAX_BYTES
+        )
         slow_s = self._held.claim.lease_s + result_bytes / UPLINK_SLOW_BYTES_PER_S
         lease_s = max(self._held.claim.lease_s, min(slow_s, self._link.record.lease_s))
         self._left = short and self._lease.due_in_s() > 0 and self._link.push_wait_s() > 0
@@ -249,8 +255,10 @@ class ClaimRenewal:
             except FencedError:
                 self._fenced = True
                 return
-            except InfrastructureError:
-                continue  # the budget stretches; the lease decides how long this may go on
+            except (InfrastructureError, OSError) as error:
+                # The budget stretches; the lease decides how long this may go on.
+                self._failure = (of_system(error) if isinstance(error, OSError) else error).message
+                continue
             finally:
                 self._looked_s = self._clock.steady_s()  # a push that hung is no machine that slept
 
@@ -261,11 +269,13 @@ class ClaimRenewal:
 
     def _push(self, make: Callable[[HeldClaim], Claim], *, final: bool) -> HeldClaim:
         with self._link.lock:
-            chunk = self._next_chunk(final=final)
+            chunk = self._unkept or self._next_chunk(final=final)
+            self._unkept = chunk
             while True:
+                sign = self._sign_of_life()
                 claim, asked_s = make(self._held), self._clock.steady_s()
                 try:
-                    self._held = self._link.bus.advance(self._held, claim, log=chunk, beacon=self._beacon())
+                    self._held = self._link.bus.advance(self._held, claim, log=chunk, beacon=sign)
                 except FencedError:
                     self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
                     if not self._has_arrived():
@@ -273,16 +283,25 @@ class ClaimRenewal:
                         raise
                     chunk = None  # the bus keeps it
                     continue
-                except InfrastructureError:
+                except (InfrastructureError, OSError):
                     self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
                     self._unanswered[claim.nonce] = asked_s
                     raise
                 break
+            self._unkept = None
+            self._failure = None
             self._link.budget.spent(ok=True, took_s=self._clock.steady_s() - asked_s)
             self._lease.renewed(asked_s)
             self._unanswered.clear()
             self._pushed_s = asked_s
         return self._held
+
+    def _sign_of_life(self) -> Beacon | None:
+        """Return the beacon that is due; None where it cannot be made now, for which no lease is lost."""
+        try:
+            return self._beacon()
+        except (KakeyaError, OSError):
+            return None
 
     def _has_arrived(self) -> bool:
         """Return whether a claim of ours is at the tip whose push was not answered; then it is the one that is held.
@@ -303,7 +322,7 @@ class ClaimRenewal:
         return True
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:
-        """Take the next chunk; the bus keeps one that could not be sent and sends it with the next call."""
+        """Take the next chunk."""
         with self._lock:
             data = bytes(self._pending[:LOG_CHUNK_MAX_BYTES])
             del self._pending[: len(data)]

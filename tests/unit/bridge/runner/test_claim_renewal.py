@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from bridge.errors import FencedError
+from bridge.errors import FencedError, PolicyRefusedError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
 from bridge.records import Claim, RunProgress
 from bridge.runner.connection.link import link_to
@@ -47,7 +47,7 @@ class Steps:
         """Nothing goes on beside the test."""
 
 
-def claimed(clock, lease_s=600.0, tasks=THREADS):
+def claimed(clock, lease_s=600.0, tasks=THREADS, beacon=lambda: None):
     """Claim a fresh request; return who keeps the claim, its bus, the request and what goes wrong."""
     remote = MemoryRemote()
     MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=lease_s))
@@ -60,7 +60,7 @@ def claimed(clock, lease_s=600.0, tasks=THREADS):
         lease_s=lease_s, phase="preparing", time=rfc3339(clock.now()),
     )  # fmt: skip
     renewal = ClaimRenewal(
-        link, bus.claim(claim), clock=clock, beacon=lambda: None, asked_s=clock.steady_s(), progress_s=0.1, tasks=tasks
+        link, bus.claim(claim), clock=clock, beacon=beacon, asked_s=clock.steady_s(), progress_s=0.1, tasks=tasks
     )
     return renewal, bus, ref, faults
 
@@ -133,6 +133,61 @@ def test_a_full_disk_keeps_nobody_from_letting_the_claim_go():
     assert looked
 
 
+def test_a_disk_that_was_full_for_a_moment_costs_neither_the_lease_nor_a_piece_of_the_log():
+    clock, refused = FakeClock(), []
+    steps = Steps(clock)
+    renewal, bus, ref, faults = claimed(clock, 15.0, steps)
+    renewal.advance(state="started", phase="running")
+    renewal.start()
+
+    def full() -> None:
+        if len(refused) < 2:
+            refused.append(clock.steady_s())
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    faults.write = full
+    began_s = clock.steady_s()
+    while clock.steady_s() - began_s < 40.0:  # longer than two whole leases
+        renewal.feed(b"said\n")
+        steps.go(1)
+        assert renewal.lost() is None
+    renewal.finish("judging")
+    assert len(refused) == 2
+    log = b"".join(chunk.data for chunk in bus.read_log(ref.id))
+    assert log == b"said\n" * log.count(b"\n") != b""
+    assert bus.read_log(ref.id)[-1].head.final
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EMFILE, "Too many open files"), PolicyRefusedError("a list is broken")]
+)
+def test_a_sign_of_life_that_cannot_be_made_costs_no_lease(error):
+    clock = FakeClock()
+    steps = Steps(clock)
+
+    def beacon() -> None:
+        raise error
+
+    renewal, _, _, _ = claimed(clock, 15.0, steps, beacon)
+    renewal.advance(state="started", phase="running")
+    renewal.start()
+    began_s = clock.steady_s()
+    while clock.steady_s() - began_s < 40.0:
+        steps.go(1)
+        assert renewal.lost() is None
+
+
+def test_a_lease_that_was_lost_says_what_kept_it_from_being_renewed():
+    clock = FakeClock()
+    steps = Steps(clock)
+    renewal, _, _, faults = claimed(clock, 15.0, steps)
+    renewal.start()
+    faults.decide = lambda _: "lost"
+    while renewal.lost() is None:
+        steps.go(1)
+    assert renewal.lost().startswith("the lease could not be renewed in time: memory: ")
+
+
 def test_the_log_of_a_run_that_was_over_at_once_goes_with_its_end(keep):
     renewal, bus, ref, faults = keep
     pushed = []
@@ -193,7 +248,7 @@ def test_a_remote_that_hangs_is_no_machine_that_slept():
     renewal.start()
     clock.advance(WAKE_GRACE_S / 2)
     steps.go(1)
-    assert renewal.lost() == "the lease could not be renewed in time"
+    assert renewal.lost().startswith("the lease could not be renewed in time")
 
 
 def test_progress_goes_with_the_log_or_alone_after_a_while_and_not_into_the_next_phase(keep, clock):
