@@ -71,6 +71,7 @@ SWEEP_MAX_COUNT: Final = 64  # requests of one sweep
 LEASE_MAX_S: Final = 600.0  # what a bus record says unless its maker says otherwise
 LEASE_MIN_S: Final = 60.0  # but for a bus whose record allows less
 LEASE_PUSHES: Final = 12  # a lease is as long as so many slow pushes to this remote
+LEASE_RUN_SHARE: Final = 1 / 6  # or so much of the time that the run has gone on, where that is longer
 LEASE_SAMPLE_COUNT: Final = 20  # of the last pushes, whose slowest hundredth is taken
 LEASE_MARGIN_SHARE: Final = 1 / 3
 LEASE_LISTINGS_COUNT: Final = 3  # good listings, without the claim moving on, before anybody else may act for its run

@@ -70,22 +70,32 @@ class LeaseWatch:
 
 
 class OwnLease:
-    """Tells the owner of a claim when to stop: a margin before an observer could take the claim away."""
+    """Tells the owner of a claim when to stop: a margin before an observer could take the claim away.
+
+    Attributes:
+        bound_s: how long after a push was asked the claim is the owner's.
+    """
 
     def __init__(self, clock: Clock, lease_s: float, asked_s: float) -> None:
         """Start from an acknowledged push that was asked at `asked_s` on the steady clock."""
         self._clock = clock
-        self._bound_s = lease_s * (1 - LEASE_MARGIN_SHARE)
+        self.bound_s = _bound_s(lease_s)
         self._asked_s = asked_s
 
-    def renewed(self, asked_s: float) -> None:
-        """Note an acknowledged push; what counts is when it was asked, not when the answer came."""
-        self._asked_s = max(self._asked_s, asked_s)
+    def renewed(self, asked_s: float, lease_s: float) -> None:
+        """Note an acknowledged push and the lease it asked for; it counts from when it was asked, not answered."""
+        if asked_s >= self._asked_s:
+            self._asked_s, self.bound_s = asked_s, _bound_s(lease_s)
 
     def lost(self) -> bool:
         """Return whether the lease may no longer be relied on."""
-        return self._clock.steady_s() - self._asked_s > self._bound_s
+        return self._clock.steady_s() - self._asked_s > self.bound_s
 
     def due_in_s(self) -> float:
         """Return when the next renewal should be asked: after a third of the time that is left to the owner."""
-        return max(0.0, self._asked_s + self._bound_s / 3 - self._clock.steady_s())
+        return max(0.0, self._asked_s + self.bound_s / 3 - self._clock.steady_s())
+
+
+def _bound_s(lease_s: float) -> float:
+    """Return how long a lease is its owner's: the margin before an observer could take the claim away is not."""
+    return lease_s * (1 - LEASE_MARGIN_SHARE)

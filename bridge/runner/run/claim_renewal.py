@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, of_system
-from bridge.limits import LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
+from bridge.limits import LEASE_RUN_SHARE, LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
 from bridge.records import Beacon, Claim, LogHead, RunProgress
 from bridge.run.lease import OwnLease
 from bridge.run.outcomes import Ending
@@ -76,7 +76,8 @@ class ClaimRenewal:
         self._link, self._clock, self._beacon, self._tasks = link, clock, beacon, tasks
         self._held = held
         self._lease = OwnLease(clock, held.claim.lease_s, asked_s)
-        self._looked_s, self._awake_s = clock.steady_s(), float("-inf")
+        self._since_s = self._looked_s = clock.steady_s()
+        self._awake_s = float("-inf")
         self._lock = threading.Lock()
         self._pending = bytearray()
         self._unkept: LogChunk | None = None  # taken from what is pending, and perhaps not kept by the bus
@@ -140,9 +141,9 @@ class ClaimRenewal:
         return "the lease could not be renewed in time" + (f": {self._failure}" if self._failure else "")
 
     def _look(self) -> None:
-        """Note when this process runs again after it did not for longer than any push may take."""
+        """Note when this process runs again after it did not for so long that a good lease may have run out in it."""
         now_s = self._clock.steady_s()
-        if now_s - self._looked_s > WAKE_GRACE_S:
+        if now_s - self._looked_s > min(WAKE_GRACE_S, self._lease.bound_s / 2):
             self._awake_s = now_s
         self._looked_s = now_s
 
@@ -181,7 +182,6 @@ class ClaimRenewal:
             RemoteError: it could not be sent.
         """
         self.advance(lease_s=lease_s)
-        self._lease = OwnLease(self._clock, lease_s, self._pushed_s)
 
     def stop(self) -> None:
         """Stop renewing; whoever moves the claim from here on is alone, and begins with what has arrived."""
@@ -249,9 +249,7 @@ class ClaimRenewal:
                 with self._link.lock:
                     if not self._link.take_push_turn(urgent=urgent):
                         continue  # another slot or runner was quicker, and the budget is the host's
-                    self._push(
-                        lambda held: following(held, self._clock, progress=self._progress), final=False
-                    )  # fmt: skip
+                    self._push(self._renewed, final=False)
             except FencedError:
                 self._fenced = True
                 return
@@ -259,8 +257,16 @@ class ClaimRenewal:
                 # The budget stretches; the lease decides how long this may go on.
                 self._failure = (of_system(error) if isinstance(error, OSError) else error).message
                 continue
-            finally:
-                self._looked_s = self._clock.steady_s()  # a push that hung is no machine that slept
+
+    def _renewed(self, held: HeldClaim) -> Claim:
+        """Return the next renewal: a longer lease where pushes take longer by now, or the run has gone on for long.
+
+        A remote or a machine that does not answer for a minute costs a run of a minute little and one of hours much.
+        """
+        going_s = self._clock.steady_s() - self._since_s
+        wanted_s = min(max(self._link.budget.lease_s(), going_s * LEASE_RUN_SHARE), self._link.record.lease_s)
+        lease_s = max(held.claim.lease_s, float(int(wanted_s)))
+        return following(held, self._clock, progress=self._progress, lease_s=lease_s)
 
     def _has_progress(self) -> bool:
         """Whether the bus shows an older progress, and has for long enough to be told for that alone."""
@@ -287,11 +293,13 @@ class ClaimRenewal:
                     self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
                     self._unanswered[claim.nonce] = asked_s
                     raise
+                finally:
+                    self._looked_s = self._clock.steady_s()  # a push that hung is no machine that slept
                 break
             self._unkept = None
             self._failure = None
             self._link.budget.spent(ok=True, took_s=self._clock.steady_s() - asked_s)
-            self._lease.renewed(asked_s)
+            self._lease.renewed(asked_s, claim.lease_s)
             self._unanswered.clear()
             self._pushed_s = asked_s
         return self._held
@@ -318,7 +326,7 @@ class ClaimRenewal:
         if asked_s is None:
             return False
         self._held = view.held()
-        self._lease.renewed(asked_s)
+        self._lease.renewed(asked_s, view.claim.lease_s)
         return True
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:

@@ -47,10 +47,10 @@ class Steps:
         """Nothing goes on beside the test."""
 
 
-def claimed(clock, lease_s=600.0, tasks=THREADS, beacon=lambda: None):
+def claimed(clock, lease_s=600.0, tasks=THREADS, beacon=lambda: None, longest_s=None):
     """Claim a fresh request; return who keeps the claim, its bus, the request and what goes wrong."""
     remote = MemoryRemote()
-    MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=lease_s))
+    MemoryBus(remote, clock=clock).create(bus_record(clock, lease_s=longest_s or lease_s))
     faults = Faults()
     bus = MemoryBus(remote, clock=clock, faults=faults)
     link = link_to(bus, clock)
@@ -63,6 +63,14 @@ def claimed(clock, lease_s=600.0, tasks=THREADS, beacon=lambda: None):
         link, bus.claim(claim), clock=clock, beacon=beacon, asked_s=clock.steady_s(), progress_s=0.1, tasks=tasks
     )
     return renewal, bus, ref, faults
+
+
+def go_on(renewal, steps, clock, time_s):
+    """Let a claim be renewed for a time, in which it is never lost."""
+    until_s = clock.steady_s() + time_s
+    while clock.steady_s() < until_s:
+        steps.go(1)
+        assert renewal.lost() is None
 
 
 @pytest.fixture
@@ -171,10 +179,7 @@ def test_a_sign_of_life_that_cannot_be_made_costs_no_lease(error):
     renewal, _, _, _ = claimed(clock, 15.0, steps, beacon)
     renewal.advance(state="started", phase="running")
     renewal.start()
-    began_s = clock.steady_s()
-    while clock.steady_s() - began_s < 40.0:
-        steps.go(1)
-        assert renewal.lost() is None
+    go_on(renewal, steps, clock, 40.0)  # longer than two whole leases
 
 
 def test_a_lease_that_was_lost_says_what_kept_it_from_being_renewed():
@@ -249,6 +254,56 @@ def test_a_remote_that_hangs_is_no_machine_that_slept():
     clock.advance(WAKE_GRACE_S / 2)
     steps.go(1)
     assert renewal.lost().startswith("the lease could not be renewed in time")
+
+
+def test_a_machine_that_stood_still_for_less_than_a_minute_asks_the_bus_before_it_ends_a_run():
+    clock = FakeClock()
+    steps = Steps()
+    renewal, *_ = claimed(clock, 60.0, steps)
+    renewal.start()
+    clock.advance(13.0)  # the renewal is almost due
+    assert renewal.lost() is None
+    clock.advance(30.0)  # what a lease of 60 s leaves to its owner is over
+    assert renewal.lost() is None
+    steps.go(1)
+    clock.advance(WAKE_GRACE_S / 3)
+    assert renewal.lost() is None  # the bus said that nobody else had it
+
+
+def test_a_run_that_has_gone_on_for_long_outlives_a_remote_that_is_away_for_longer_than_a_young_one_does():
+    def away_s(run_s: float) -> float:
+        """Return for how long a remote was away when a run of this age was given up."""
+        clock = FakeClock()
+        steps = Steps(clock)
+        steps.glance_s = 2.0
+        renewal, _, _, faults = claimed(clock, 60.0, steps, longest_s=600.0)
+        renewal.advance(state="started", phase="running")
+        renewal.start()
+        go_on(renewal, steps, clock, run_s)
+        faults.decide = lambda _: "lost"
+        gone_s = clock.steady_s()
+        while renewal.lost() is None:
+            steps.go(1)
+        return clock.steady_s() - gone_s
+
+    young_s, old_s = away_s(60.0), away_s(3000.0)
+    assert young_s <= 40.0
+    # The lease is a sixth of the time, of which two thirds are the owner's and one of these went by in waiting.
+    assert 200.0 < old_s <= 2 / 3 * 600.0
+
+
+def test_a_lease_grows_with_what_pushes_take_and_never_beyond_what_the_bus_allows():
+    clock = FakeClock()
+    steps = Steps(clock)
+    renewal, bus, ref, faults = claimed(clock, 15.0, steps)  # which is what this bus allows
+    renewal.start()
+    go_on(renewal, steps, clock, 120.0)
+    assert bus.read_claim(ref.id).claim.lease_s == 15.0
+    renewal, bus, ref, faults = claimed(clock, 60.0, steps, longest_s=600.0)
+    faults.decide = lambda operation: clock.advance(10.0) if operation == "push" else None
+    renewal.start()
+    go_on(renewal, steps, clock, 120.0)
+    assert bus.read_claim(ref.id).claim.lease_s == 120.0
 
 
 def test_progress_goes_with_the_log_or_alone_after_a_while_and_not_into_the_next_phase(keep, clock):

@@ -100,7 +100,7 @@ def test_a_renewal_counts_from_when_it_was_asked():
     lease = OwnLease(clock, 15.0, asked_s=clock.steady)
     asked_s = clock.steady
     clock.steady += 9.0  # a slow push
-    lease.renewed(asked_s)
+    lease.renewed(asked_s, 15.0)
     clock.steady += 1.1
     assert lease.lost()
 
