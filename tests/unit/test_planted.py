@@ -10,6 +10,7 @@ import pytest
 from tests.planted import reports
 from tests.planted.fault import Fault, FaultGone, faults
 from tests.planted.rooms import STAGES, stages
+from tests.planted.trial import Outcome, doubt
 
 ROOT = Path(__file__).resolve().parents[2]
 EACH_AT_LEAST = {"gate": 14, "bus": 12, "runner": 12, "executor": 12, "client": 6, "engine": 14, "request": 3}
@@ -81,3 +82,11 @@ def test_what_found_a_fault_before_is_tried_first(tmp_path: Path) -> None:
         ("found before", ["tests/test_one.py::test_b[x]"]),
         ("look", ["tests/test_one.py"]),
     ]
+
+
+def test_a_test_that_a_busy_machine_held_up_found_nothing() -> None:
+    failed, hung = (Outcome(1, "test_one", said, 310.0) for said in ("assert 1 == 2", "Failed: Timeout (>300.0s)"))
+    quick, slow, red = Outcome(0, None, "", 5.0), Outcome(0, None, "", 200.0), Outcome(1, "test_one", "", 5.0)
+    assert [doubt(failed, quick), doubt(failed, slow), doubt(hung, quick)] == [None, None, None]
+    assert doubt(hung, slow) == "ran out of time, and takes 200 s without the fault"
+    assert doubt(failed, red) == "fails without the fault too"
