@@ -21,6 +21,7 @@ import psutil
 
 from bridge import strictjson
 from bridge.executor.interface import Escape, HostPaths, RunKind
+from bridge.executor.observe.condition import file_text
 from bridge.executor.sandbox.user import job_uid
 from bridge.executor.trial import SandboxTrial
 from bridge.records import Record, SandboxApplied
@@ -84,12 +85,12 @@ def trial_key(uid: int | None, kind: RunKind, paths: HostPaths) -> str:
     that the policy hides and shows, and the kind of run.
     """
     value = {
-        "boot": _text(_BOOT) or str(psutil.boot_time()),
+        "boot": file_text(_BOOT) or str(psutil.boot_time()),
         "kernel": platform.release(),
         "package": _digest(sorted(_PACKAGE.rglob("*.py"))),
         "programs": [_digest([Path(path)]) for path in _programs(paths)],
-        "rights": [line for line in _text(_STATUS).splitlines() if line.startswith(_CONFINED)],
-        "settings": [_text(Path(path)) for path in _SETTINGS],
+        "rights": [line for line in file_text(_STATUS).splitlines() if line.startswith(_CONFINED)],
+        "settings": [file_text(Path(path)) for path in _SETTINGS],
         "users": [os.getuid(), job_uid(uid)],
         "kind": asdict(kind),
         "paths": asdict(paths),
@@ -112,10 +113,3 @@ def _digest(paths: list[Path]) -> str:
             state.update(f"{path}\0".encode())
             state.update(hashlib.file_digest(file, "sha256").digest())
     return state.hexdigest()
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""

@@ -75,7 +75,7 @@ def _write_beside(path: Path, data: bytes, mode: int, suffix: str = "") -> Path:
     # A name of its own each time, as threads write at once; git and its gc ignore "tmp_" among its objects.
     descriptor, name = tempfile.mkstemp(prefix="tmp_", suffix=suffix, dir=path.parent)
     try:
-        _write_all(descriptor, data)
+        write_all(descriptor, data)
         os.fchmod(descriptor, mode)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -125,7 +125,7 @@ def append_whole(fd: int, data: bytes) -> None:
     """
     size = os.fstat(fd).st_size
     try:
-        _write_all(fd, data)
+        write_all(fd, data)
         os.fsync(fd)
     except OSError:
         with contextlib.suppress(OSError):
@@ -141,11 +141,15 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_all(fd: int, data: bytes) -> None:
-    """Write all of it: on a full disk the first write is short, and only the next one fails."""
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it at the descriptor's position: on a full disk the first write is short, and only the next fails.
+
+    Raises:
+        OSError: the disk did not take it.
+    """
     left = memoryview(data)
     while left:
-        left = left[os.write(fd, left) :]
+        left = left[os.write(descriptor, left) :]
 
 
 class NameLock:

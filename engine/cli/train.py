@@ -14,6 +14,7 @@ from engine.errors import UsageError
 from engine.loading import load_backend
 from engine.options import out_folder, positive, whole
 from engine.restoration.settings import KL, LOSSES
+from engine.training.recipe import FAMILIES, SIZES
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,8 +32,8 @@ def build_parser() -> argparse.ArgumentParser:
     common.add_argument("--quiet", action="store_true", help="plain log lines instead of a progress bar")
     verbs.add_parser("tokenizer", parents=[common], help="train the tokenizer")
     target = verbs.add_parser("target", parents=[common], help="train a target from nothing")
-    target.add_argument("--family", choices=("gemma4", "qwen3"), required=True)
-    target.add_argument("--preset-size", choices=("small", "60m"), default="small")
+    target.add_argument("--family", choices=FAMILIES, required=True)
+    target.add_argument("--preset-size", choices=SIZES, default="small")
     target.add_argument(
         "--steps", type=positive, required=True, help="optimiser steps of 2,048 tokens after the copy steps"
     )
@@ -42,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     target.add_argument("--export-at", type=positive, default=None, help="stop at this step and export what there is")
     dflash = verbs.add_parser("dflash", parents=[common], help="train a DFlash drafter for a target")
     dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target")
-    dflash.add_argument("--preset-size", choices=("small", "60m"), default="small")
+    dflash.add_argument("--preset-size", choices=SIZES, default="small")
     dflash.add_argument("--steps", type=positive, required=True)
     dflash.add_argument("--rows", type=positive, default=4096, help="regenerated rows to train on")
     dflash.add_argument("--evaluate-every", type=positive, default=300)

@@ -28,6 +28,7 @@ from bridge.records import HostRecord, JobSpec, Record, SandboxApplied
 from bridge.records.base import Count, Moment, Sha256, Text
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
+from bridge.system.durable import write_all
 
 _READ_BYTES: Final = 1 << 20
 _JSON_MAX_BYTES: Final = 1 << 26
@@ -282,10 +283,6 @@ class RunFolder:
         except (OSError, StrictJsonError, pydantic.ValidationError, tarfile.TarError, zlib.error):
             return None
 
-    def clear_secrets(self) -> None:
-        """Remove what only a supervisor needs; what the run came to stays readable."""
-        (self.root / "job.json").unlink(missing_ok=True)
-
 
 def take(lock: int) -> bool:
     """Take the folder's lock; False when another supervisor has it. It lasts until the last copy is closed."""
@@ -347,17 +344,6 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
             if file is not None:
                 found[member.name] = file.read()
     return found
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of it at the descriptor's position.
-
-    Raises:
-        OSError: the disk did not take it.
-    """
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
 
 
 def read_all(descriptor: int) -> bytes:

@@ -35,12 +35,12 @@ from bridge.executor.supervisor.folder import (
     read_all,
     rewrite,
     take,
-    write_all,
     write_kept,
 )
 from bridge.records import Record, RunProgress, SampleMark, SandboxApplied
 from bridge.run.outcomes import one_line
 from bridge.system.clock import SystemClock, rfc3339
+from bridge.system.durable import write_all
 
 GO: Final = b"g"
 READY: Final = b"r"

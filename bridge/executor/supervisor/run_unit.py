@@ -33,7 +33,6 @@ from bridge.executor.supervisor.folder import (
     SupervisorFacts,
     make_durable,
     read_all,
-    write_all,
     write_kept,
 )
 from bridge.executor.supervisor.killed import killed_run
@@ -41,6 +40,7 @@ from bridge.executor.supervisor.program import hung_up, preload, supervise, told
 from bridge.executor.supervisor.run_service import ANSWER, FREE, SUPERVISE, TRY, TrialQuestion
 from bridge.executor.trial import SandboxTrial, make_directory, try_sandbox
 from bridge.system.clock import SystemClock
+from bridge.system.durable import write_all
 
 _COUNT: Final = len(FolderFiles.__dataclass_fields__)
 _OWN_TMP: Final = Path("/var/tmp")  # noqa: S108 - private to the unit, and on a disk

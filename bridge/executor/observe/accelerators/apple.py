@@ -100,15 +100,7 @@ def registry(text: bytes) -> Registry | None:
     """Return what `ioreg` says of the accelerator; None where it shows none or is no property list."""
     try:
         tree = plistlib.loads(text) if text else None
-    except (
-        plistlib.InvalidFileException,
-        ValueError,
-        OverflowError,
-        AttributeError,
-        IndexError,
-        TypeError,
-        ExpatError,
-    ):
+    except _NO_PLIST:
         return None
     entries = [entry for entry in tree if isinstance(entry, dict)] if isinstance(tree, list) else []
     if not entries:
