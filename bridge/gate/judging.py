@@ -78,7 +78,6 @@ def judge_bytes(
     spec: bytes | None,
     *,
     authority: Authority = "unattested",
-    earlier: Mapping[str, Mapping[str, bytes]] | None = None,
 ) -> Verdict:
     """Return the verdict over the stored bytes of a run; unreadable records are findings.
 
@@ -87,7 +86,7 @@ def judge_bytes(
     broken: list[Finding] = []
     run = _stored(RunRecord, "run.json", record, authority, broken)
     job = _stored(JobSpec, "spec.json", spec, authority, broken)
-    verdict = judge(run_id, reports, run, job, authority=authority, earlier=earlier)
+    verdict = judge(run_id, reports, run, job, authority=authority)
     return verdict if not broken else _decide(verdict, (*broken, *verdict.findings), verdict.claims)
 
 
