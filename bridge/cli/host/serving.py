@@ -140,7 +140,7 @@ def _ticket(arguments: argparse.Namespace) -> Ticket | None:
     """Return the ticket that an option or the environment names; no child of ours gets to see the latter."""
     text = take_variable(TICKET_VARIABLE)
     if arguments.ticket == "-":
-        return piped_ticket(sys.stdin.buffer)
+        return piped_ticket(None if sys.stdin is None else sys.stdin.buffer)  # None: it was started with it closed
     if arguments.ticket is not None:
         return read_ticket(Path(arguments.ticket))
     return None if not text else parse_ticket(text.encode(), TICKET_VARIABLE)

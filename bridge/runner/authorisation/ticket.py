@@ -76,12 +76,18 @@ def read_ticket(path: Path) -> Ticket:
     return parse_ticket(data, str(path))
 
 
-def piped_ticket(stream: BinaryIO) -> Ticket:
+def piped_ticket(stream: BinaryIO | None) -> Ticket:
     """Return the ticket that comes through a pipe.
 
+    Args:
+        stream: the standard input; None where this process was started without one.
+
     Raises:
-        UsageError: what comes is none.
+        UsageError: nothing can come, or what comes is no ticket.
     """
+    if stream is None:
+        said = "--ticket - reads the ticket from standard input, which is closed"
+        raise UsageError(said, remedy="pipe it in, or name its file: --ticket FILE")
     return parse_ticket(stream.read(MAX_BYTES + 1), "standard input")
 
 

@@ -45,3 +45,13 @@ def test_what_was_set_since_and_what_is_empty_go_the_same_way(monkeypatch: pytes
 def test_a_pipe_that_brings_no_ticket_is_refused_and_its_bytes_are_not_shown(data: bytes) -> None:
     with pytest.raises(UsageError, match="standard input holds no ticket"):
         piped_ticket(io.BytesIO(data))
+
+
+def test_a_runner_that_was_started_without_a_standard_input_is_told_so_in_one_line() -> None:
+    command = [sys.executable, "-m", "bridge.cli.host.main", "once", "--ephemeral", "--ticket", "-"]
+    done = subprocess.run(
+        ["/bin/sh", "-c", 'exec "$@" <&-', "sh", *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "--ticket - reads the ticket from standard input, which is closed" in done.stderr
+    assert "Traceback" not in done.stderr
