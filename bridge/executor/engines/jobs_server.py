@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
 
@@ -74,20 +75,41 @@ class JobsServer:
         Raises:
             InfrastructureError: it does not answer, or refuses; nothing is said of the token.
         """
+        token = self._token()
+        status, data = self._answer(method, path, token, body, patience_s)
+        if status == _NOT_FOUND:
+            return None
+        if status in _REFUSED:
+            had = "refuses the token" if token is not None else "wants a token"
+            raise InfrastructureError(f"{self.where} {had} ({status})", remedy="executor.token_file in policy.toml")
+        if status != _OK:
+            raise InfrastructureError(f"{self.where} answers {status}: {_said(data)}")
+        return data
+
+    def _answer(
+        self, method: str, path: tuple[str, ...], token: str | None, body: object, patience_s: float
+    ) -> tuple[int, bytes]:
+        """Return status and bytes of an answer.
+
+        Raises:
+            InfrastructureError: none came, or not in time.
+        """
         import http.client
 
-        token = self._token()
+        from bridge.executor.engines.timed_reply import TimedReply
+
         sent = None if body is None else json.dumps(body).encode()
         headers = {"Accept": "application/json", "Connection": "close"}
         headers |= {} if sent is None else {"Content-Type": "application/json"}
         headers |= {} if token is None else {"Authorization": f"Bearer {token}"}
         until_s = self._clock.steady_s() + patience_s
         connection = self._connection(patience_s)
+        connection.response_class = partial(TimedReply, until_s=until_s, clock=self._clock)  # type: ignore[assignment]
         try:
             target = "/".join([self._parts.path.rstrip("/"), *(quote(part, safe="") for part in path)])
             connection.request(method, target, sent, headers)
             with connection.getresponse() as reply:
-                data = self._read(reply, until_s)
+                return reply.status, _read(reply)
         except (OSError, http.client.HTTPException, ValueError) as error:
             why = "not in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
             raise InfrastructureError(
@@ -95,16 +117,6 @@ class JobsServer:
             ) from error
         finally:
             connection.close()
-        if reply.status == _NOT_FOUND:
-            return None
-        if reply.status in _REFUSED:
-            had = "refuses the token" if token is not None else "wants a token"
-            raise InfrastructureError(
-                f"{self.where} {had} ({reply.status})", remedy="executor.token_file in policy.toml"
-            )
-        if reply.status != _OK:
-            raise InfrastructureError(f"{self.where} answers {reply.status}: {_said(data)}")
-        return data
 
     def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
         import http.client
@@ -116,15 +128,14 @@ class JobsServer:
             return http.client.HTTPSConnection(host, port, timeout=timeout_s, context=ssl.create_default_context())
         return http.client.HTTPConnection(host, port, timeout=timeout_s)
 
-    def _read(self, reply: http.client.HTTPResponse, until_s: float) -> bytes:
-        data = b""
-        while piece := reply.read1(1 << 16):
-            data += piece
-            if len(data) > _ANSWER_MAX_BYTES:
-                raise ValueError(f"it says more than {_ANSWER_MAX_BYTES >> 20} MiB")
-            if self._clock.steady_s() > until_s:
-                raise TimeoutError
-        return data
+
+def _read(reply: http.client.HTTPResponse) -> bytes:
+    data = b""
+    while piece := reply.read1(1 << 16):
+        data += piece
+        if len(data) > _ANSWER_MAX_BYTES:
+            raise ValueError(f"it says more than {_ANSWER_MAX_BYTES >> 20} MiB")
+    return data
 
 
 def _said(data: bytes) -> str:
