@@ -9,7 +9,7 @@ import os
 import shlex
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -24,7 +24,7 @@ from bridge.system.clock import Clock
 _SUBMIT_S: Final = 180.0  # on a machine that does other things as well Ray took more than 30 s
 _NOBODY_YET: Final = "No available agent to submit job"
 _AGAIN_S: Final = 1.0
-_FRESH_S: Final = 1.0  # one listing serves all runs for so long
+_LISTED_S: Final = 30.0  # a listing holds every job that Ray ever had, so what waits is given its place now and then
 _CPUS: Final = 1.0  # a job that asks for nothing runs on the head node
 _SHARE: Final = 0.001  # of a node's resource that a label means: it says where, not how much
 _REASON_MAX_CHARS: Final = 160
@@ -103,7 +103,7 @@ class RayEngine:
         self._options, self._clock = options, clock
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
-        self._jobs: dict[str, EngineJob] = {}
+        self._waiting: list[str] = []
 
     def check(self) -> str | None:
         """Return why a job that leaves processes behind would keep them, and who else may run commands.
@@ -137,7 +137,7 @@ class RayEngine:
         if found.submission_id != name:
             raise InfrastructureError(f"Ray answered with the job {found.submission_id[:80]!r} instead of {name!r}")
         with self._lock:
-            self._listed_s = float("-inf")  # so that nobody takes it for a job that is forgotten
+            self._listed_s = float("-inf")  # it has a place now
         return name
 
     def _submitted(self, body: object) -> _Submission:
@@ -158,10 +158,14 @@ class RayEngine:
 
     def look(self, job: str) -> EngineJob | None:
         """Return a job as it stands; see the interface."""
+        seen = self.find(job)
+        if seen is None or seen.state != "queued":
+            return seen
         with self._lock:
-            if self._clock.steady_s() - self._listed_s > _FRESH_S:
-                self._list()
-            return self._jobs.get(job)
+            if self._clock.steady_s() - self._listed_s > _LISTED_S:
+                self._waiting, self._listed_s = self._in_order(), self._clock.steady_s()
+            place = self._waiting.index(job) + 1 if job in self._waiting else None
+            return seen if place is None else replace(seen, place=(place, len(self._waiting)))
 
     def ask_to_end(self, job: str) -> None:
         """Have Ray send TERM to the job's process and what descends from it; see the interface."""
@@ -180,19 +184,14 @@ class RayEngine:
         if data is not None:
             self._read(_STOPPED, data, "api/jobs/…/stop")
 
-    def _list(self) -> None:
-        """Read all jobs, those that wait in the order in which they came.
-
-        Raises:
-            InfrastructureError: Ray does not answer, or with something else.
-        """
-        listed = [(one.submission_id, one) for one in self._ask(_JOBS, "GET", "api", "jobs", "")]
-        jobs = {name: _shown(name, one) for name, one in listed if name is not None}
-        waiting = sorted((one.start_time or 0.0, name) for name, one in listed if name and one.status == "PENDING")
-        for place, (_, name) in enumerate(waiting, 1):
-            seen = jobs[name]
-            jobs[name] = EngineJob(name, seen.state, seen.word, seen.reason, (place, len(waiting)))
-        self._jobs, self._listed_s = jobs, self._clock.steady_s()
+    def _in_order(self) -> list[str]:
+        """Return what waits, in the order in which it came; nothing where Ray does not list it."""
+        try:
+            listed = self._ask(_JOBS, "GET", "api", "jobs", "")
+        except InfrastructureError:
+            return []  # too long, perhaps: a run is followed without its place
+        waiting = [(one.start_time or 0.0, one.submission_id) for one in listed if one.status == "PENDING"]
+        return [name for _, name in sorted((at, name) for at, name in waiting if name is not None)]
 
     def _ask(
         self, kind: pydantic.TypeAdapter[_A], method: str, *path: str, body: object = None, patience_s: float = CALL_S

@@ -7,11 +7,15 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
 from bridge.errors import InfrastructureError
+from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.jobs_server import JobsServer
+from bridge.executor.engines.ray import RayEngine, RayOptions
+from tests.fakes.ray_jobs import ray_jobs
 from tests.support.placed_queue import CLOCK
 
 
@@ -44,3 +48,23 @@ def test_an_answer_that_drips_has_the_time_of_the_whole_answer(begin: bytes) -> 
         with pytest.raises(InfrastructureError, match="does not answer: not in time"):
             JobsServer(address, lambda: None, CLOCK).call("GET", "api", "version", patience_s=0.2)
         assert CLOCK.steady_s() - began_s < 3.0
+
+
+def test_a_run_is_followed_by_its_own_name_and_what_waits_is_placed_by_one_listing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bridge.executor.engines.ray.os.geteuid", lambda: 1000)
+    with ray_jobs(slots=0) as site:
+        engine = RayEngine(site.address, lambda: None, RayOptions(), CLOCK)
+        for name in ("first", "second"):
+            engine.submit(name, ("true",), tmp_path / "log", JobNeeds((), 60.0))
+        assert [engine.look("second").place for _ in range(3)] == [(2, 2)] * 3
+        assert sum(path == "/api/jobs/" for method, path, _ in site.asked if method == "GET") == 1
+        engine.submit("third", ("true",), tmp_path / "log", JobNeeds((), 60.0))
+        site.instead["/api/jobs/"] = b" " * (17 << 20)  # years of jobs
+        seen = engine.look("third")
+        assert (seen.state, seen.place) == ("queued", None)
+        site.jobs["first"].status = "RUNNING"
+        asked = len(site.asked)
+        assert engine.look("first").state == "running"
+        assert [path for _, path, _ in site.asked[asked:]] == ["/api/jobs/first"]

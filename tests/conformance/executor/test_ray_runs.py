@@ -221,16 +221,16 @@ def test_a_run_without_a_sandbox_is_refused(queue: PlacedQueue, site: RayJobs) -
     [
         ("/api/version", b"<html>a portal</html>", "api/version with something that is not Ray's: it: Invalid JSON"),
         ("/api/version", b"{}", "ray_version: Field required"),
-        ("/api/jobs/", b'{"jobs": []}', "api/jobs/ with something .*: it: Input should be a valid"),
-        ("/api/jobs/", b'[{"status": "DANCING"}]', "0.status: Input should be 'PENDING'"),
+        ("/api/jobs/a", b"[]", "api/jobs/… with something .*: it: Input should be an object"),
+        ("/api/jobs/a", b'{"status": "DANCING"}', "status: Input should be 'PENDING'"),
         (
-            "/api/jobs/",
-            b'[{"status": "PENDING", "start_time": "soon"}]',
-            "0.start_time: Input should be a valid number",
+            "/api/jobs/a",
+            b'{"status": "PENDING", "start_time": "soon"}',
+            "start_time: Input should be a valid number",
         ),
-        ("/api/jobs/", b'[{"status": "PENDING", "start_time": NaN}]', "0.start_time: Input should be a finite number"),
-        ("/api/jobs/", b'[{"status": "PENDING", "submission_id": 7}]', "0.submission_id: Input should be a valid str"),
-        ("/api/jobs/", b"[" * 5000, "api/jobs/ with something that is not Ray's"),
+        ("/api/jobs/a", b'{"status": "PENDING", "start_time": NaN}', "start_time: Input should be a finite number"),
+        ("/api/jobs/a", b'{"status": "PENDING", "submission_id": 7}', "submission_id: Input should be a valid str"),
+        ("/api/jobs/a", b"[" * 5000, "api/jobs/… with something that is not Ray's"),
     ],
 )
 def test_every_field_of_an_answer_that_is_no_answer_is_one_clear_error(
@@ -246,7 +246,7 @@ def test_an_answer_of_another_job_and_one_without_end_are_refused(site: RayJobs,
     site.instead["/api/jobs/"] = b'{"submission_id": "b"}'
     with pytest.raises(InfrastructureError, match="the job 'b' instead of 'a'"):
         engine_of(site).submit("a", ("true",), tmp_path / "log", NEEDS)
-    site.instead["/api/jobs/"] = b" " * (17 << 20)
+    site.instead["/api/jobs/a"] = b" " * (17 << 20)
     with pytest.raises(InfrastructureError, match="more than 16 MiB"):
         engine_of(site).look("a")
 
@@ -259,8 +259,8 @@ def test_jobs_of_others_are_counted_and_drivers_that_nobody_submitted_are_not(si
     assert [engine.look(name).place for name in ("first", "a/b", "last")] == [(1, 3), (2, 3), (3, 3)]
     assert engine.find("a/b").word == "PENDING"
     assert engine.find("a") is None
-    site.instead["/api/jobs/"] = b'[{"status": "RUNNING", "submission_id": null}]'
-    assert engine_of(site).look("first") is None
+    site.instead["/api/jobs/"] = b'[{"status": "PENDING", "submission_id": null}]'
+    assert engine_of(site).look("first").place is None
 
 
 @pytest.mark.parametrize(
