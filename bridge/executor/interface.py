@@ -186,6 +186,7 @@ class Starting(AbstractContextManager["Starting"], Protocol):
         """Let its commands start.
 
         Raises:
+            LeftRunningError: a hook said to leave it before it is known whether they do.
             InfrastructureError: what was to hold it is gone; nothing was started.
         """
         ...

@@ -140,6 +140,8 @@ class FakeStarting(AbstractContextManager["FakeStarting"]):
     handle: Handle
 
     def go(self, hooks: Hooks) -> FakeRunning:
+        if hooks.should_stop() == "left":
+            raise LeftRunningError("it is left before it begins")
         self.executor.executed.append(self.spec)
         running = FakeRunning(self.executor, self.spec, self.directory, self.handle, hooks)
         self.executor.held[self.handle] = running

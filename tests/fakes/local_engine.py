@@ -38,6 +38,7 @@ class LocalEngine:
         loose: what `check` says.
         away: whether it does not answer.
         forgetful: whether it knows nothing of jobs that have ended.
+        before: called before it takes or shows a job: a test that lets it be slow.
     """
 
     slots: int = 1
@@ -45,6 +46,7 @@ class LocalEngine:
     loose: str | None = None
     away: bool = False
     forgetful: bool = False
+    before: Callable[[], None] = lambda: None
     name: str = "slurm"
     ends_descendants: bool = False
     jobs: list[LocalJob] = field(default_factory=list)
@@ -55,6 +57,7 @@ class LocalEngine:
         return self.loose
 
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
+        self.before()
         self._answer()
         lacking = set(needs.constraints) - set(self.features)
         if lacking:
@@ -69,6 +72,7 @@ class LocalEngine:
         return self._seen(lambda job: job.name == name)
 
     def look(self, job: str) -> EngineJob | None:
+        self.before()
         return self._seen(lambda one: one.seen.id == job)
 
     def ask_to_end(self, job: str) -> None:
@@ -78,7 +82,9 @@ class LocalEngine:
     def end(self, job: str, *, queued_only: bool = False) -> None:
         self._answer()
         with self.lock:
-            one = next(one for one in self.jobs if one.seen.id == job)
+            one = next((one for one in self.jobs if one.seen.id == job), None)
+            if one is None:
+                return
             if one.seen.state == "queued":
                 one.seen = replace(one.seen, state="ended", word="CANCELLED", reason="", place=None)
             elif not queued_only:
@@ -91,7 +97,7 @@ class LocalEngine:
         self._signal(job, signal.SIGKILL)
 
     def _signal(self, job: str, number: int) -> None:
-        process = next(one.process for one in self.jobs if one.seen.id == job)
+        process = next((one.process for one in self.jobs if one.seen.id == job), None)
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)

@@ -7,14 +7,18 @@ killed before it had its number.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
 
 import pydantic
 
 from bridge.errors import InfrastructureError, LeftRunningError
+from bridge.executor.engines.call import called
 from bridge.executor.engines.interface import ClusterEngine, EngineJob, JobNeeds
 from bridge.executor.engines.node import node_of
 from bridge.executor.engines.submitted import Submitted, load_submitted, save_submitted
@@ -32,7 +36,9 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 _TICK_S: Final = 0.1
 _LOOK_S: Final = 1.0
 _INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
+_TOLD_S: Final = 2.0  # what an engine may take to be told something, before the run is ended without its answer
 _READ_BYTES: Final = 1 << 18
+_NOT_TAKEN, _AGAIN = "not taken", "again"  # why a folder is refused, beside how its run is to end
 
 
 @dataclass(frozen=True)
@@ -87,29 +93,58 @@ class PlacedStart:
     def go(self, hooks: Hooks) -> PlacedRun:
         """Submit it: its name is written down before, its number after.
 
+        A run that is to end meanwhile is over at once: its folder refuses every node, whatever the engine does yet.
+
         Raises:
+            LeftRunningError: the hooks said to leave it before the engine answered; a later process looks it up.
             InfrastructureError: the engine does not take it; nothing was started.
         """
         before = load_submitted(self._folder.root)
         count = 1 if before is None else before.count + 1
         known = Submitted(name=f"{self._job.name}-{count}", count=count, since=rfc3339(self._clock.now()))
         save_submitted(self._folder.root, known)
-        output = self._folder.root / "engine.log"
+        answer: Future[str] | None = None
+        while answer is None or not answer.done():
+            asked = hooks.should_stop()
+            if asked == "left":
+                raise LeftRunningError("its submission goes on without this runner")
+            if asked is not None:
+                self._folder.withdraw(asked)
+                if answer is not None:
+                    answer.add_done_callback(self._end)
+                return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
+            answer = answer or called(partial(self._submit, known.name))
+            wait([answer], _TICK_S)
         try:
-            job = self._queue.engine.submit(known.name, self._job.argv, output, self._job.needs)
-        except InfrastructureError:  # it may have taken the job and answered too late, or take it yet
-            found = self._found(known.name)
-            if found is None and self._folder.withdraw("interrupted"):
+            job = answer.result()
+        except InfrastructureError:
+            if self._folder.withdraw(_NOT_TAKEN):
                 raise
-            job = known.name if found is None else found.id
+            job = known.name
         known = known.evolve(job=job)
         save_submitted(self._folder.root, known)
         return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
 
-    def _found(self, name: str) -> EngineJob | None:
+    def _submit(self, name: str) -> str:
+        """Submit, and return the job's number.
+
+        Raises:
+            InfrastructureError: the engine did not take it, or does not show it; it may take it yet.
+        """
+        engine, output = self._queue.engine, self._folder.root / "engine.log"
+        try:
+            return engine.submit(name, self._job.argv, output, self._job.needs)
+        except InfrastructureError:  # it may have taken the job and answered too late
+            with suppress(InfrastructureError):
+                found = engine.find(name)
+                if found is not None:
+                    return found.id
+            raise
+
+    def _end(self, answer: Future[str]) -> None:
+        """Give back the place in the queue of what nobody wants any more; where that fails a node refuses it."""
         with suppress(InfrastructureError):
-            return self._queue.engine.find(name)
-        return None
+            self._queue.engine.end(answer.result(), queued_only=True)
 
     def __enter__(self) -> PlacedStart:
         return self
@@ -124,8 +159,10 @@ class PlacedRun:
     def __init__(self, folder: RunFolder, known: Submitted, hooks: Hooks, queue: ClusterQueue, clock: Clock) -> None:
         self._folder, self._hooks, self._clock = folder, hooks, clock
         self._job, self._since = known.job or known.name, parse_rfc3339(known.since)
+        self._numbered = known.job is not None
         self._queue, self._engine = queue, queue.engine
         self._looked_s = float("-inf")
+        self._looking: Future[EngineJob | None] | None = None
         self._seen: EngineJob | None = None
         self._gone_s: float | None = None
         self._asked = folder.withdrawn()
@@ -190,11 +227,13 @@ class PlacedRun:
     def _look(self) -> None:
         """Ask the engine now and then; while it does not answer, nothing follows from that."""
         now_s = self._clock.steady_s()
-        if now_s - self._looked_s < _LOOK_S:
+        if self._looking is None and now_s - self._looked_s >= _LOOK_S:
+            self._looking, self._looked_s = called(partial(self._engine.look, self._job)), now_s
+        if self._looking is None or not self._looking.done():
             return
-        self._looked_s = now_s
+        looked, self._looking = self._looking, None
         try:
-            seen = self._engine.look(self._job)
+            seen = looked.result()
         except InfrastructureError:
             return
         self._seen = seen or self._seen
@@ -227,13 +266,17 @@ class PlacedRun:
         if ending == "waited" and not self._withdrawn:
             return  # it has just begun: it goes on
         self._asked, self._asked_s = ending, self._clock.steady_s()
-        with suppress(InfrastructureError):  # it does not answer: the folder says it, and it is said again
-            self._engine.end(self._job, queued_only=True)
         if not self._withdrawn:
             self._folder.stop("cancelled" if ending == "cancelled" else "interrupted")
-            with suppress(InfrastructureError):
-                self._engine.ask_to_end(self._job)
+        self._say(partial(self._engine.end, self._job, queued_only=True))
+        if not self._withdrawn:
+            self._say(partial(self._engine.ask_to_end, self._job))
         self._looked_s = float("-inf")
+
+    def _say(self, what: Callable[[], None]) -> None:
+        """Tell the engine something; where it does not answer the folder has said it, and it is told again."""
+        with suppress(InfrastructureError, TimeoutError):
+            called(what).result(_TOLD_S)
 
     def _insist(self) -> None:
         """End the job by the engine where asking did not end it."""
@@ -242,8 +285,7 @@ class PlacedRun:
         if self._asked is None or self._clock.steady_s() - self._asked_s < grace_s:
             return
         self._asked_s = self._clock.steady_s()
-        with suppress(InfrastructureError):
-            self._engine.end(self._job)
+        self._say(partial(self._engine.end, self._job))
 
     def _came_to(self) -> Execution:
         """Return what the folder says the run came to.
@@ -265,12 +307,19 @@ class PlacedRun:
         if self._asked == "waited":
             waited = f"waited {self._queue.longest_wait_s:.0f} s in the queue of {self._engine.name}"
             raise InfrastructureError(f"{waited}, the owner's longest: {self._why()}", remedy="send it again later")
+        if self._asked == _NOT_TAKEN:
+            said = (
+                f"{self._engine.name} did not take its job, and an earlier process of this runner ended with the reason"
+            )
+            raise InfrastructureError(said, remedy="send it again")
         if self._asked is not None:
             return not_begun(self._folder, self._clock, self._asked, f"ended while it was {self._why()}")
         raise InfrastructureError(f"{self._engine.name} ended its job before it began: {self._why()}{self._printed()}")
 
     def _why(self) -> str:
         seen = self._seen
+        if seen is None and not self._numbered:
+            return f"being handed to {self._engine.name} as job {self._job}"
         if seen is None:
             return f"job {self._job} is not known any more"
         return f"job {self._job}, {seen.word}" + (f" ({seen.reason})" if seen.reason else "")
@@ -284,25 +333,43 @@ class PlacedRun:
 
 
 def find_again(folder: RunFolder, hooks: Hooks, queue: ClusterQueue, clock: Clock) -> Execution | PlacedRun | None:
-    """Return what a run came to, the run if it may go on, None if nothing was submitted for it.
+    """Return what a run came to, the run if it may go on, None if nothing of it began and whatever comes is refused.
 
     Raises:
-        SandboxUnavailableError, InfrastructureError: as `PlacedRun.wait`, or the engine does not answer.
+        LeftRunningError: the engine does not answer, and may have the run in its queue.
+        SandboxUnavailableError, InfrastructureError: as `PlacedRun.wait`.
     """
     known = load_submitted(folder.root)
     if known is None or folder.job() is None:
         return None
-    job = known.job
     kept = None if folder.taken() else folder.kept()
     if kept is not None and kept.execution is not None:
         return kept.execution
-    if job is None:
-        found = queue.engine.find(known.name)
-        if found is None and folder.facts() is None and folder.kept() is None and not folder.taken():
+    why = folder.withdrawn()
+    if why == _AGAIN:
+        return None
+    if known.job is None and why is None:
+        found = _found(folder, known.name, queue.engine)
+        if found is not None:
+            known = known.evolve(job=found.id)
+            save_submitted(folder.root, known)
+        elif folder.withdraw(_AGAIN):  # a submission that is still on its way comes to nothing
             return None
-        known = known.evolve(job=known.name if found is None else found.id)
-        save_submitted(folder.root, known)
     return PlacedRun(folder, known, hooks, queue, clock)
+
+
+def _found(folder: RunFolder, name: str, engine: ClusterEngine) -> EngineJob | None:
+    """Return the job of a name, None where the engine knows none, or the run has begun and the folder says the rest.
+
+    Raises:
+        LeftRunningError: the engine does not answer, and may have it in its queue.
+    """
+    try:
+        return engine.find(name)
+    except InfrastructureError as error:
+        if folder.taken() or folder.facts() is not None or folder.kept() is not None:
+            return None
+        raise LeftRunningError(f"whether it waits is not known yet: {error.message}") from error
 
 
 def not_begun(folder: RunFolder, clock: Clock, ending: str, message: str) -> Execution:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Literal
 
@@ -185,7 +186,8 @@ class ClaimedRunSession:
                 self._renewal.advance(state="started", phase="running")
             journal.append("started", run_id, self._renewal.held.oid)
             self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
-            running = starting.go(self._hooks())
+            with self._leavable():
+                running = starting.go(self._hooks())
         return self._follow(running)
 
     def recover(self) -> tuple[JobSpec | None, Execution | None]:
@@ -235,13 +237,19 @@ class ClaimedRunSession:
 
     def _follow(self, running: LiveRun) -> Execution:
         """Follow a run to its end, or leave it to the next process of this runner."""
-        try:
+        with self._leavable():
             seen = running.wait()
+        return self._ended(seen)
+
+    @contextmanager
+    def _leavable(self) -> Iterator[None]:
+        """Keep the claim for the next process of this runner, where the run is left to it."""
+        try:
+            yield
         except LeftRunningError:
             self._log.info("goes on without this runner; to end it: kakeya-runner stop --runs")
             self._renew_for_restart()
             raise
-        return self._ended(seen)
 
     def _renew_for_restart(self) -> None:
         """Renew the claim for the time a restart may take; where that fails its lease holds as it is.

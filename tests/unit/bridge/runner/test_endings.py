@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from bridge.limits import RESTART_GRACE_S
 from bridge.presets import load
 from bridge.records import RunnerSelector
 from bridge.system.clock import rfc3339
@@ -88,6 +89,24 @@ def test_a_run_whose_claim_cannot_be_renewed_for_a_restart_goes_on_and_is_follow
     w.serve_once()
     record = w.record(ref.id)
     assert (record.executor_ok, record.program_exit, record.reason) == (True, 0, "passed")
+
+
+def test_a_run_that_is_left_before_it_begins_keeps_its_claim_for_a_restart_and_runs_then(world):
+    w = world()
+    ref, runner, start = w.ask(), w.runner(), w.executor.start
+
+    def leaving(*words):
+        runner.leaving.set()
+        return start(*words)
+
+    w.executor.start = leaving
+    runner.step()
+    while runner.busy:
+        runner.join()
+    assert (w.executor.executed, w.claim(ref.id).state, w.claim(ref.id).lease_s) == ([], "started", RESTART_GRACE_S)
+    w.executor.start = start
+    w.serve_once()
+    assert (len(w.executor.executed), w.record(ref.id).reason) == (1, "passed")
 
 
 def test_an_unknown_preset_is_rejected_with_the_known_ones(world):
