@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
+
+_T = TypeVar("_T")
 
 
 class Task(Protocol):
@@ -53,3 +56,17 @@ class Threads:
 
 
 THREADS = Threads()
+
+
+def called(what: Callable[[], _T]) -> Future[_T]:
+    """Return what a call will have returned or raised; whoever waits for it no longer lets it go on by itself."""
+    future: Future[_T] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(what())
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is read
+            future.set_exception(error)
+
+    THREADS.start(call, "call")
+    return future

@@ -12,7 +12,8 @@ from typing import Final
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.engines.interface import JobNeeds
-from bridge.executor.engines.placed import ClusterQueue, NodeJob, PlacedRun, PlacedStart, find_again
+from bridge.executor.engines.placed import ClusterQueue, PlacedRun
+from bridge.executor.engines.placing import NodeJob, PlacedStart, find_again
 from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.observe import host as machine
 from bridge.executor.sandbox.confinement import nothing

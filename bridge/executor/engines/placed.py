@@ -8,7 +8,7 @@ killed before it had its number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,27 +18,27 @@ from typing import BinaryIO, Final
 import pydantic
 
 from bridge.errors import InfrastructureError, LeftRunningError
-from bridge.executor.engines.call import called
-from bridge.executor.engines.interface import ClusterEngine, EngineJob, JobNeeds
+from bridge.executor.engines.interface import ClusterEngine, EngineJob
 from bridge.executor.engines.node import node_of
-from bridge.executor.engines.submitted import Submitted, load_submitted, save_submitted
+from bridge.executor.engines.submitted import Submitted
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.attached import came_to
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.records import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
+from bridge.system.tasks import called
 
 SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, acdirmax of nfs(5))
 _SETTLE_LOCAL_S: Final = 2.0
 _LOCAL: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay"})
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-_TICK_S: Final = 0.1
+TICK_S: Final = 0.1
 _LOOK_S: Final = 1.0
 _INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
 _TOLD_S: Final = 2.0  # what an engine may take to be told something, before the run is ended without its answer
 _READ_BYTES: Final = 1 << 18
-_NOT_TAKEN, _AGAIN = "not taken", "again"  # why a folder is refused, beside how its run is to end
+NOT_TAKEN: Final = "not taken"  # why a folder is refused, beside how its run is to end
 
 
 @dataclass(frozen=True)
@@ -67,90 +67,6 @@ def settle_of(folder: Path) -> float:
             if inside and len(point) >= len(place):
                 place, kind = point, after.split()[0]
     return _SETTLE_LOCAL_S if kind in _LOCAL else SETTLE_S
-
-
-@dataclass(frozen=True)
-class NodeJob:
-    """What is submitted for a run.
-
-    Attributes:
-        name: the run's part of the job's name.
-        argv: what a node starts.
-        needs: where, and for how long.
-    """
-
-    name: str
-    argv: tuple[str, ...]
-    needs: JobNeeds
-
-
-class PlacedStart:
-    """A run whose folder is made and that nothing was submitted for; leaving the block before `go` forgets it."""
-
-    def __init__(self, folder: RunFolder, queue: ClusterQueue, clock: Clock, job: NodeJob) -> None:
-        self._folder, self._queue, self._clock, self._job = folder, queue, clock, job
-
-    def go(self, hooks: Hooks) -> PlacedRun:
-        """Submit it: its name is written down before, its number after.
-
-        A run that is to end meanwhile is over at once: its folder refuses every node, whatever the engine does yet.
-
-        Raises:
-            LeftRunningError: the hooks said to leave it before the engine answered; a later process looks it up.
-            InfrastructureError: the engine does not take it; nothing was started.
-        """
-        before = load_submitted(self._folder.root)
-        count = 1 if before is None else before.count + 1
-        known = Submitted(name=f"{self._job.name}-{count}", count=count, since=rfc3339(self._clock.now()))
-        save_submitted(self._folder.root, known)
-        answer: Future[str] | None = None
-        while answer is None or not answer.done():
-            asked = hooks.should_stop()
-            if asked == "left":
-                raise LeftRunningError("its submission goes on without this runner")
-            if asked is not None:
-                self._folder.withdraw(asked)
-                if answer is not None:
-                    answer.add_done_callback(self._end)
-                return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
-            answer = answer or called(partial(self._submit, known.name))
-            wait([answer], _TICK_S)
-        try:
-            job = answer.result()
-        except InfrastructureError:
-            if self._folder.withdraw(_NOT_TAKEN):
-                raise
-            job = known.name
-        known = known.evolve(job=job)
-        save_submitted(self._folder.root, known)
-        return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
-
-    def _submit(self, name: str) -> str:
-        """Submit, and return the job's number.
-
-        Raises:
-            InfrastructureError: the engine did not take it, or does not show it; it may take it yet.
-        """
-        engine, output = self._queue.engine, self._folder.root / "engine.log"
-        try:
-            return engine.submit(name, self._job.argv, output, self._job.needs)
-        except InfrastructureError:  # it may have taken the job and answered too late
-            with suppress(InfrastructureError):
-                found = engine.find(name)
-                if found is not None:
-                    return found.id
-            raise
-
-    def _end(self, answer: Future[str]) -> None:
-        """Give back the place in the queue of what nobody wants any more; where that fails a node refuses it."""
-        with suppress(InfrastructureError):
-            self._queue.engine.end(answer.result(), queued_only=True)
-
-    def __enter__(self) -> PlacedStart:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return None
 
 
 class PlacedRun:
@@ -196,7 +112,7 @@ class PlacedRun:
                 if asked is not None:
                     self._ask(asked)
                 self._insist()
-                self._clock.sleep(_TICK_S)
+                self._clock.sleep(TICK_S)
 
     def _feed(self, log: BinaryIO) -> None:
         facts = self._folder.facts()
@@ -307,7 +223,7 @@ class PlacedRun:
         if self._asked == "waited":
             waited = f"waited {self._queue.longest_wait_s:.0f} s in the queue of {self._engine.name}"
             raise InfrastructureError(f"{waited}, the owner's longest: {self._why()}", remedy="send it again later")
-        if self._asked == _NOT_TAKEN:
+        if self._asked == NOT_TAKEN:
             said = (
                 f"{self._engine.name} did not take its job, and an earlier process of this runner ended with the reason"
             )
@@ -330,46 +246,6 @@ class PlacedRun:
             lines = (self._folder.root / "engine.log").read_text("utf-8", "replace").strip().splitlines()
             return f": {lines[-1]}" if lines else ""
         return ""
-
-
-def find_again(folder: RunFolder, hooks: Hooks, queue: ClusterQueue, clock: Clock) -> Execution | PlacedRun | None:
-    """Return what a run came to, the run if it may go on, None if nothing of it began and whatever comes is refused.
-
-    Raises:
-        LeftRunningError: the engine does not answer, and may have the run in its queue.
-        SandboxUnavailableError, InfrastructureError: as `PlacedRun.wait`.
-    """
-    known = load_submitted(folder.root)
-    if known is None or folder.job() is None:
-        return None
-    kept = None if folder.taken() else folder.kept()
-    if kept is not None and kept.execution is not None:
-        return kept.execution
-    why = folder.withdrawn()
-    if why == _AGAIN:
-        return None
-    if known.job is None and why is None:
-        found = _found(folder, known.name, queue.engine)
-        if found is not None:
-            known = known.evolve(job=found.id)
-            save_submitted(folder.root, known)
-        elif folder.withdraw(_AGAIN):  # a submission that is still on its way comes to nothing
-            return None
-    return PlacedRun(folder, known, hooks, queue, clock)
-
-
-def _found(folder: RunFolder, name: str, engine: ClusterEngine) -> EngineJob | None:
-    """Return the job of a name, None where the engine knows none, or the run has begun and the folder says the rest.
-
-    Raises:
-        LeftRunningError: the engine does not answer, and may have it in its queue.
-    """
-    try:
-        return engine.find(name)
-    except InfrastructureError as error:
-        if folder.taken() or folder.facts() is not None or folder.kept() is not None:
-            return None
-        raise LeftRunningError(f"whether it waits is not known yet: {error.message}") from error
 
 
 def not_begun(folder: RunFolder, clock: Clock, ending: str, message: str) -> Execution:
