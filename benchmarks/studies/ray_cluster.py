@@ -105,7 +105,7 @@ class RayCluster:
         return self.ask("POST", f"/api/jobs/{job}/stop")
 
     def stop(self, node: str) -> None:
-        """Kill a node: every process that its start left, by its id."""
+        """Kill a node: every process that its start left, by its id. A head that is gone listens no more."""
         process = self.nodes.pop(node)
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -113,6 +113,8 @@ class RayCluster:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        if node == next(iter(_NODES)):
+            until(lambda: not _listens(self.ports[0]), "the head that was stopped still listens", 60.0)
 
     def left(self) -> list[int]:
         """Return the processes of its daemons and workers."""
@@ -135,6 +137,12 @@ class RayCluster:
             if not self.left():
                 return
             time.sleep(0.2)
+
+
+def _listens(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
 
 
 def _free_ports(count: int) -> tuple[int, ...]:
