@@ -82,6 +82,11 @@ class KakeyaError(Exception):
         """The message without its remedy."""
         return str(self.args[0])
 
+    @property
+    def line(self) -> str:
+        """Message and remedy as one line of a record."""
+        return self.message if self.remedy is None else f"{self.message}{REMEDY_MARK}{self.remedy}"
+
     def __str__(self) -> str:
         return self.message if self.remedy is None else f"{self.message}\n  next: {self.remedy}"
 

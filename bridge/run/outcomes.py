@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from bridge.errors import REMEDY_MARK, KakeyaError, PolicyRefusedError, UsageError, of_system
+from bridge.errors import KakeyaError, PolicyRefusedError, UsageError, of_system
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.run.requirement import Requirement, satisfied
 
@@ -171,7 +171,7 @@ def of_error(error: Exception) -> Ending:
     if not isinstance(error, KakeyaError):
         return Ending("infrastructure", f"bug: {type(error).__name__}: {error}")
     # Message and remedy in one line, which a reader takes apart again.
-    said = error.message if error.remedy is None else f"{error.message}{REMEDY_MARK}{error.remedy}"
+    said = error.line
     if isinstance(error, UsageError):
         return Ending("request_rejected", said)
     return Ending("policy_refused" if isinstance(error, PolicyRefusedError) else "infrastructure", said)

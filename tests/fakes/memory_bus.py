@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
-from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.store.interface import (
+    Answer,
+    Listing,
+    MalformedObjectError,
+    MissingObjectError,
+    ObjectBoundError,
+    RefUpdate,
+)
 from bridge.bus.store.push_budget import Pacer
 from bridge.errors import RemoteError
 from bridge.limits import BEACON_INTERVAL_LOCAL_S
@@ -34,13 +41,14 @@ class MemoryRemote:
     objects: dict[str, GitObject] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def apply(self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject]) -> dict[str, bool]:
+    def apply(self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject]) -> dict[str, Answer]:
         """Receive a push: objects first, then each ref on its own."""
         with self.lock:
             self.objects.update(objects)
             said = {}
             for update in updates:
-                said[update.ref] = self.refs.get(update.ref) == update.expect or self.refs.get(update.ref) == update.new
+                right = self.refs.get(update.ref) in (update.expect, update.new)
+                said[update.ref] = Answer(right, "" if right else "stale info")
                 if said[update.ref] and update.new is None:
                     self.refs.pop(update.ref, None)
                 elif said[update.ref] and update.new is not None:
@@ -98,7 +106,7 @@ class MemoryStore:
     def mark(self, prefixes: Sequence[str]) -> None:
         """Only a listing tells."""
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
         objects: dict[str, GitObject] = {}
         for update in updates:
             if update.new is not None:
@@ -110,7 +118,7 @@ class MemoryStore:
             self.faults.held.append(lambda: self.remote.apply(updates, objects))
             raise RemoteError("memory: no answer yet")
         if fate == "forgotten":
-            return {update.ref: True for update in updates}
+            return {update.ref: Answer(taken=True) for update in updates}
         said = self.remote.apply(updates, objects)
         if fate == "repeated":
             self.remote.apply(updates, objects)

@@ -18,7 +18,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from bridge.bus.store.answers import read_answers
 from bridge.bus.store.interface import (
+    Answer,
     Listing,
     MalformedObjectError,
     MissingObjectError,
@@ -157,7 +159,7 @@ class GitStore:
         places = {prefix.rpartition("/")[0] for prefix in prefixes}
         return tuple(_written_ns(folder / place) for place in ("packed-refs", "reftable", *sorted(places)))
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
         """Send updates, each its own compare-and-swap; see the interface."""
         leases = [f"--force-with-lease={one.ref}:{one.expect or ''}" for one in updates]
         specs = [f"{one.new or ''}:{one.ref}" for one in updates]
@@ -165,7 +167,7 @@ class GitStore:
         if self._clone is not None and self._clone.shallow.exists():
             environment["GIT_SHALLOW_FILE"] = str(self._clone.shallow)
         finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment)
-        said = _said(finished.stdout.decode("utf-8", "replace"))
+        said = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
         if not said:
             raise explain(finished, f"cannot push to {self.route}", self.route)
         for one in updates:  # what was pushed stays here as long as what was fetched
@@ -347,18 +349,6 @@ def _ssh(route: Route) -> dict[str, str]:
     chosen = {"GIT_SSH_COMMAND", "GIT_SSH"} & os.environ.keys()
     configured = any(key.lower() == "core.sshcommand" for key, _ in route.config)
     return {} if chosen or configured else {"GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oConnectTimeout=15"}
-
-
-def _said(porcelain: str) -> dict[str, bool]:
-    """Return what the remote said of each ref; a ref whose report was lost is left out."""
-    said = {}
-    for line in porcelain.splitlines():
-        parts = line.split("\t")
-        if len(parts) == 3 and len(parts[0]) == 1 and ":" in parts[1]:
-            if parts[0] == "!" and "failed to report" in parts[2]:
-                continue
-            said[parts[1].rpartition(":")[2]] = parts[0] != "!"
-    return said
 
 
 def _written_ns(path: Path) -> int | None:

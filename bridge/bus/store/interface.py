@@ -50,6 +50,23 @@ class RefUpdate:
     expect: str | None
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What the remote said of one ref; true where it took the update.
+
+    Attributes:
+        taken: whether it took it.
+        why: why it did not, in its own words, cleaned, on one bounded line; empty where there are none.
+    """
+
+    taken: bool
+    why: str = ""
+
+    def __bool__(self) -> bool:
+        """Return whether it was taken."""
+        return self.taken
+
+
 class Reader(Protocol):
     """Reads objects one after the other, cheaply."""
 
@@ -93,10 +110,10 @@ class RefStore(Protocol):
         """
         ...
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, bool]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
         """Send updates, each its own compare-and-swap; return what the remote said of each ref it spoke of.
 
-        True is an acknowledgement, False a refusal. A ref that is missing in the answer may or may not have moved.
+        A ref that is missing in the answer may or may not have moved.
 
         Raises:
             RemoteError: the remote's answer was lost or never came; anything may have happened.

@@ -10,10 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.bus.store.interface import RefStore, RefUpdate
+from bridge.bus.store.interface import Answer, RefStore, RefUpdate
 from bridge.errors import RemoteError
 
 REFUSED_TRIES: Final = 4
+_REFUSED: Final = "ask who keeps the remote to lift what refuses it (a hook, a rule, a quota, a full disk), then repeat"
 
 
 @dataclass(frozen=True)
@@ -31,24 +32,30 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
     the same update may be sent again.
 
     Raises:
-        RemoteError: `authority` has not moved, or it cannot be told; the same call may be repeated.
+        RemoteError: `authority` has not moved, with the remote's words where it refused, or it cannot be told; the same
+            call may be repeated.
     """
     wanted = next(one for one in updates if one.ref == authority)
     failure: RemoteError | None = None
+    answer = Answer(taken=False)
     for _ in range(REFUSED_TRIES):
         try:
             said = store.push(updates)
         except RemoteError as error:
             failure, said = error, {}
+        answer = said.get(authority, Answer(taken=False))
         if all(said.get(one.ref) for one in updates):
             return {one.ref: SwapResult(landed=True, tip=one.new) for one in updates}
-        seen = _outcomes(store, updates, said, sure=bool(said.get(authority)))
+        seen = _outcomes(store, updates, said, sure=answer.taken)
         if seen[authority].landed or seen[authority].tip != wanted.expect:
             return seen
         if failure is not None:
             break
-    detail = f": {failure.message}" if failure else ""
-    raise RemoteError(f"{store.route} did not take {authority}, which is unchanged{detail}") from failure
+    said_no = f"{store.route} did not take {authority}, which is unchanged"
+    if failure is not None:
+        raise RemoteError(f"{said_no}: {failure.message}", remedy=failure.remedy) from failure
+    words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"
+    raise RemoteError(f"{said_no}; {words}", remedy=_REFUSED)
 
 
 def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
@@ -58,7 +65,7 @@ def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
 
 
 def _outcomes(
-    store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, bool], *, sure: bool
+    store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, Answer], *, sure: bool
 ) -> dict[str, SwapResult]:
     """Return outcomes from the push report and a listing; a failed listing is ignored where `sure`."""
     try:

@@ -119,7 +119,7 @@ class Queue:
         except FencedError:
             return None
         except InfrastructureError as error:
-            return NotTaken(error.message)
+            return NotTaken(error.line)
 
     def _take(self, one: WaitingRequest, over: str | None) -> NotTaken | None:
         """Claim a request and start its run, or say why not; `over` is a claim on it that does not count.

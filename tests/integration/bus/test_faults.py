@@ -128,8 +128,9 @@ def test_a_remote_that_refuses_claims_says_why(line: Line) -> None:
     sent = line.direct("client").submit()
     hook(line.path, 'case "$1" in refs/kakeya/*) echo "protected by rule 7" >&2; exit 1;; esac')
     host = line.through()
-    with pytest.raises(RemoteError, match="unchanged"):
+    with pytest.raises(RemoteError, match="unchanged; the remote says: hook declined; protected by rule 7") as caught:
         host.claim(sent.ref)
+    assert "ask who keeps the remote" in (caught.value.remedy or "")
 
 
 def test_a_branch_that_may_not_be_deleted_keeps_its_claim_at_gc(line: Line) -> None:
