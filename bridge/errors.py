@@ -52,12 +52,14 @@ def install_remedy(extra: str, python: str = "python") -> str:
 def meant(word: str, known: Collection[str], *, most: int = 3) -> str:
     """Return what to say of a word that is none of the known ones: the nearest of them, else all.
 
-    Those that it begins come first: what is typed by halves is more often short than wrong.
+    Those that it begins come first: what is typed by halves is more often short than wrong. Case makes nobody wrong.
     """
     from difflib import get_close_matches
 
-    begun = [one for one in known if word and one.startswith(word)]
-    near = list(dict.fromkeys([*begun, *get_close_matches(word, known, n=most)]))[:most]
+    typed, folded = word.casefold(), {one.casefold(): one for one in known}
+    begun = [one for one in folded if typed and one.startswith(typed)]
+    found = list(dict.fromkeys([*begun, *get_close_matches(typed, folded, n=most)]))[:most]
+    near = [folded[one] for one in found]
     return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
 
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from pydantic import ValidationError
+
 from bridge.bus.refs.names import accepts
 from bridge.client.connection.liveness import SeenRunner
 from bridge.client.connection.session import BusSession
@@ -128,21 +130,24 @@ def offering(session: BusSession, name: str, *, queued: bool = False) -> SeenRun
 
 
 def parse_selector(text: str | None) -> RunnerSelector:
-    """Return the runner selector of ``--runner``: ``name:mini``, one bare name, or labels ``gpu,quiet``.
+    """Return the runner selector of ``--runner``: ``name:mini``, a bare name, or labels: ``gpu,quiet``, ``gpu,``.
 
     Raises:
         UsageError: not names.
     """
     if text is None:
         return RunnerSelector()
-    words = [word.strip() for word in text.removeprefix("name:").split(",")]
-    if not all(
-        word and word.isascii() and word.replace("-", "").replace("_", "").replace(".", "").isalnum() for word in words
-    ):
-        raise UsageError(f"got --runner {text[:60]!r}; expected a runner's name, or labels such as gpu,quiet")
-    if text.startswith("name:") or (len(words) == 1 and not text.endswith(",")):
-        return RunnerSelector(name=words[0])
-    return RunnerSelector(labels=tuple(sorted(set(words))))
+    words = [word.strip() for word in text.split(",")]
+    try:
+        if len(words) == 1 or text.startswith("name:"):
+            return RunnerSelector(name=text.removeprefix("name:").strip())
+        return RunnerSelector(labels=tuple(sorted(set(words if words[-1] else words[:-1]))))
+    except ValidationError as error:
+        raise UsageError(
+            f"got --runner {text[:60]!r}; expected a runner's name, or labels such as gpu,quiet: "
+            "small letters, digits, '.', '_' and '-'",
+            remedy="kakeya-mac runners",
+        ) from error
 
 
 def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None = None) -> Request:

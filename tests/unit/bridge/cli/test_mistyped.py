@@ -51,3 +51,5 @@ def test_what_begins_with_the_word_comes_before_what_looks_like_it():
     assert meant("x", ["left", "right"]) == "known: left, right"
     assert meant("", ["left"]) == "known: left"
     assert meant("x", []) == "known: none"
+    assert meant("MLX-Env", ["mlx-env-probe", "k3"]) == "did you mean mlx-env-probe?"
+    assert meant("mini", ["Mini", "studio"]) == "did you mean Mini?"

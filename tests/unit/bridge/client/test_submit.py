@@ -148,13 +148,14 @@ def test_an_unreadable_memory_is_as_good_as_none(session):
         ("mini", RunnerSelector(name="mini")),
         ("name:mini", RunnerSelector(name="mini")),
         ("quiet,gpu", RunnerSelector(labels=("gpu", "quiet"))),
+        ("gpu,", RunnerSelector(labels=("gpu",))),
     ],
 )
 def test_selectors(text, selector):
     assert parse_selector(text) == selector
 
 
-@pytest.mark.parametrize("text", ["", "a b", "x;y", ",", "ünicode"])
+@pytest.mark.parametrize("text", ["", "a b", "x;y", ",", "ünicode", "Mini", "GPU,quiet", "name:a,b", "-a", "a" * 64])
 def test_a_selector_that_is_no_name_is_refused(text):
     with pytest.raises(UsageError):
         parse_selector(text)
