@@ -56,6 +56,10 @@ class LocalEngine:
         self._answer()
         return self.loose
 
+    def open_to_runs(self) -> str | None:
+        self._answer()
+        return None
+
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         self.before()
         self._answer()

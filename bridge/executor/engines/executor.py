@@ -71,7 +71,7 @@ class EngineExecutor:
 
         Raises:
             SandboxUnavailableError: it wants none, and the engine would not find what it leaves behind; or it may read
-                a private path.
+                a private path; or it could place jobs itself.
             InfrastructureError: the engine does not answer.
         """
         if spec.sandbox.mode != "off":
@@ -83,6 +83,12 @@ class EngineExecutor:
                     f"this run wants no sandbox: {leaves}",
                     remedy='set sandbox.mode = "required" in policy.toml',
                 )
+        if spec.sandbox.network and (open_to := self._queue.engine.open_to_runs()) is not None:
+            raise SandboxUnavailableError(
+                f"this run reaches a network, and {self._queue.engine.name} with it: {open_to}",
+                remedy="start Ray with RAY_AUTH_MODE=token and name its token_file in [executor], or forbid networks: "
+                "sandbox.network = false",
+            )
         folder = RunFolder(handle)
         folder.write_job(
             JobFile(

@@ -63,6 +63,14 @@ class ClusterEngine(Protocol):
         """
         ...
 
+    def open_to_runs(self) -> str | None:
+        """Return why a run that reaches a network could place jobs of its own, outside of any sandbox; None: it cannot.
+
+        Raises:
+            InfrastructureError: the engine does not answer.
+        """
+        ...
+
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command under a name; return the job's id.
 

@@ -86,6 +86,17 @@ class JobsServer:
             raise InfrastructureError(f"{self.where} answers {status}: {_said(data)}")
         return data
 
+    def wants_token(self, method: str, *path: str) -> bool:
+        """Return whether the server refuses a call without a token.
+
+        Raises:
+            InfrastructureError: it does not answer.
+        """
+        status, data = self._answer(method, path, None, None, CALL_S)
+        if status not in {*_REFUSED, _OK}:
+            raise InfrastructureError(f"{self.where} answers {status}: {_said(data)}")
+        return status in _REFUSED
+
     def _answer(
         self, method: str, path: tuple[str, ...], token: str | None, body: object, patience_s: float
     ) -> tuple[int, bytes]:

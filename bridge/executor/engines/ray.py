@@ -99,7 +99,7 @@ class RayEngine:
     ends_descendants = True
 
     def __init__(self, address: str, token: Callable[[], str | None], options: RayOptions, clock: Clock) -> None:
-        self._server, self._token = JobsServer(address, token, clock), token
+        self._server = JobsServer(address, token, clock)
         self._options, self._clock = options, clock
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
@@ -113,9 +113,17 @@ class RayEngine:
         """
         version = self._ask(_VERSION, "GET", "api", "version").ray_version
         said = f"Ray {one_line(version)[:40]} ends what descends from a job, so only a sandbox ends what leaves it"
-        if self._token() is not None:
-            return said
-        return f"{said}; it wants no token, so whoever reaches {self._server.where} runs commands as its user"
+        open_to = self._open()
+        return said if open_to is None else f"{said}; {open_to}"
+
+    def open_to_runs(self) -> str | None:
+        """Return that Ray takes jobs from whoever reaches it; see the interface."""
+        return self._open()
+
+    def _open(self) -> str | None:
+        if self._server.wants_token("GET", "api", "version"):
+            return None
+        return f"it wants no token, so whoever reaches {self._server.where} runs commands as its user"
 
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command; see the interface. Nothing of our environment goes along, and Ray's own stays behind."""

@@ -79,7 +79,10 @@ def examine(context: DoctorContext) -> Iterator[Check]:
     yield _key(context.state.root, None if policy is None else policy.name)
     yield from _sandbox(context, policy)
     if policy is not None and policy.executor.engine != "local":
-        yield from check_engine(engine_of(policy, context.clock), context.state.root, sys.executable, context.clock)
+        yield from check_engine(
+            engine_of(policy, context.clock), context.state.root, sys.executable, context.clock,
+            networked=_networked(policy),
+        )  # fmt: skip
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy, context.executor.host().drivers)
@@ -256,6 +259,18 @@ def _presets(policy: Policy | None) -> Iterator[Check]:
     allowed = [name for name in ready if policy.facts(embedded=False).allows(name)]
     advice = None if allowed else "add names or patterns to presets.allow"
     yield Check("presets", "ok" if allowed else "warn", f"{len(allowed)} of {len(ready)} allowed", advice)
+
+
+def _networked(policy: Policy) -> tuple[str, ...]:
+    """Return the presets that may run here and whose runs reach a network."""
+    if not policy.sandbox.network:
+        return ()
+    try:
+        known = own_presets(policy).values()
+    except KakeyaError:
+        return ()  # said with the presets
+    allows = policy.facts(embedded=False).allows
+    return tuple(one.name for one in known if one.status == "ready" and one.sandbox.network and allows(one.name))
 
 
 def _code(policy: Policy, drivers: Mapping[str, str]) -> Iterator[Check]:

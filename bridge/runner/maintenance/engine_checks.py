@@ -14,16 +14,32 @@ from bridge.executor.engines.probe import ask_node
 from bridge.system.clock import Clock
 
 PATIENCE_S: Final = 120.0
+_CLOSE: Final = "RAY_AUTH_MODE=token for Ray and token_file in [executor]; or sandbox.network = false"
 _SHARE: Final = "give --state a folder that every node has at the same path, of the same user, with locks"
 
 
 def check_engine(
-    engine: ClusterEngine, state: Path, python: str, clock: Clock, patience_s: float = PATIENCE_S
+    engine: ClusterEngine,
+    state: Path,
+    python: str,
+    clock: Clock,
+    patience_s: float = PATIENCE_S,
+    *,
+    networked: tuple[str, ...] = (),
 ) -> Iterator[Check]:
-    """Yield whether the engine answers, what it does not hold together, and what a node sees of the state folder."""
+    """Yield whether the engine answers, what it does not hold together, and what a node sees of the state folder.
+
+    Args:
+        engine: where runs go.
+        state: the runner's state folder.
+        python: the interpreter that a node starts.
+        clock: the machine's clocks.
+        patience_s: how long a node may take to answer.
+        networked: presets whose runs reach a network here.
+    """
     name = engine.name
     try:
-        loose = engine.check()
+        loose, open_to = engine.check(), engine.open_to_runs() if networked else None
     except InfrastructureError as error:
         yield Check(name, "fail", error.message, error.remedy)
         return
@@ -31,6 +47,10 @@ def check_engine(
         yield Check(name, "ok", "answers, and holds the processes of a job together")
     else:
         yield Check(name, "ok", f"answers; {loose}: runs without a sandbox are refused")
+    if open_to is not None:
+        yield Check(
+            name, "fail", f"runs of {', '.join(networked)} are refused, because they reach a network: {open_to}", _CLOSE
+        )
     if os.geteuid() == 0:
         yield Check(name, "fail", "this runner is root, and its jobs would be", "run it as a user of its own")
         return

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 
 import pytest
 
-from bridge.errors import InfrastructureError
+from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.jobs_server import JobsServer
 from bridge.executor.engines.ray import RayEngine, RayOptions
+from bridge.executor.trial import make_directory
+from bridge.records import SandboxSpec
+from bridge.runner.maintenance.engine_checks import check_engine
 from tests.fakes.ray_jobs import ray_jobs
-from tests.support.placed_queue import CLOCK
+from tests.support.placed_queue import CLOCK, PlacedQueue
 
 
 @contextmanager
@@ -68,3 +72,23 @@ def test_a_run_is_followed_by_its_own_name_and_what_waits_is_placed_by_one_listi
         asked = len(site.asked)
         assert engine.look("first").state == "running"
         assert [path for _, path, _ in site.asked[asked:]] == ["/api/jobs/first"]
+
+
+@pytest.mark.parametrize(("has", "wants"), [(None, None), ("t0ken", None), ("t0ken", "t0ken")])
+def test_a_run_that_reaches_a_network_is_refused_where_it_could_place_jobs_itself(
+    tmp_path: Path, has: str | None, wants: str | None
+) -> None:
+    """Ray without a token runs what anybody asks who reaches it, as the runner's user and outside of any sandbox."""
+    with ray_jobs(slots=0, token=wants) as site:
+        engine = RayEngine(site.address, lambda: has, RayOptions(), CLOCK)
+        queue = PlacedQueue(tmp_path, engine)
+        spec = queue.spec(sandbox=SandboxSpec(mode="required", network=True))
+        said = f"it wants no token, so whoever reaches {site.address} runs commands as its user"
+        checks = check_engine(engine, tmp_path, sys.executable, CLOCK, patience_s=0.1, networked=("fetch",))
+        found = [next(checks), next(checks)]
+        with nullcontext() if wants else pytest.raises(SandboxUnavailableError, match=said):
+            queue.executor.start(spec, make_directory(tmp_path / "run"), queue.handle)
+        alone = spec.evolve(sandbox=SandboxSpec(mode="required"))
+        queue.executor.start(alone, make_directory(tmp_path / "alone"), tmp_path / "other")
+    refused = f"runs of fetch are refused, because they reach a network: {said}"
+    assert ((found[1].level, found[1].text) == ("fail", refused)) == (wants is None)

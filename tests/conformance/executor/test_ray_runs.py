@@ -191,7 +191,9 @@ def test_the_token_goes_with_every_call_and_into_no_message(site: RayJobs, tmp_p
     site.token = "t0ken"
     engine = RayEngine(site.address, lambda: site.token, RayOptions(), CLOCK)
     assert "Ray 2.60.0 ends what descends from a job" in str(engine.check())
-    assert {sent for _, _, sent in site.asked} == {"Bearer t0ken"}
+    assert [sent for _, _, sent in site.asked] == ["Bearer t0ken", None]  # the second: whether it is wanted
+    engine.look("a")
+    assert site.asked[-1][2] == "Bearer t0ken"
     for token, says in ((None, "wants a token"), ("wr0ng", "refuses the token")):
         with pytest.raises(InfrastructureError, match=says) as refused:
             RayEngine(site.address, lambda: token, RayOptions(), CLOCK).check()  # noqa: B023 - called here
