@@ -76,13 +76,14 @@ class EngineExecutor:
         """
         if spec.sandbox.mode != "off":
             refuse_exposed(spec.sandbox.read_only, self._paths.private)
-        else:
-            leaves = self._queue.engine.check()
-            if leaves is not None:
-                raise SandboxUnavailableError(
-                    f"this run wants no sandbox: {leaves}",
-                    remedy='set sandbox.mode = "required" in policy.toml',
-                )
+        leaves = None if spec.sandbox.mode == "required" else self._queue.engine.check()
+        if leaves is not None and spec.sandbox.mode == "off":
+            raise SandboxUnavailableError(
+                f"this run wants no sandbox: {leaves}",
+                remedy='set sandbox.mode = "required" in policy.toml',
+            )
+        if leaves is not None:  # on a node that has none it would be without
+            spec = spec.evolve(sandbox=spec.sandbox.evolve(mode="required"))
         if spec.sandbox.network and (open_to := self._queue.engine.open_to_runs()) is not None:
             raise SandboxUnavailableError(
                 f"this run reaches a network, and {self._queue.engine.name} with it: {open_to}",

@@ -16,6 +16,8 @@ from bridge.executor.engines.probe import ask_node
 from bridge.executor.engines.submitted import load_submitted, save_submitted
 from bridge.executor.interface import Execution
 from bridge.executor.supervisor.folder import RunFolder
+from bridge.executor.trial import make_directory
+from bridge.records import SandboxSpec
 from tests.fakes.local_engine import HOST, LocalEngine
 from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
 from tests.support.waiting import until
@@ -65,6 +67,19 @@ def test_what_no_node_can_run_or_may_leave_processes_is_refused_before_it_is_que
     with pytest.raises(SandboxUnavailableError, match="this run wants no sandbox: Slurm finds"):
         queue.go()
     assert queue.engine.jobs == []
+
+
+@pytest.mark.parametrize(("loose", "mode"), [("it loses what leaves a job", "required"), (None, "preferred")])
+def test_a_run_that_would_do_without_a_sandbox_needs_one_where_the_engine_loses_processes(
+    queue: LocalQueue, loose: str | None, mode: str
+) -> None:
+    queue.engine.loose = loose
+    queue.executor.start(
+        queue.spec(sandbox=SandboxSpec(mode="preferred")), make_directory(queue.base / "run"), queue.handle
+    )
+    job = RunFolder(queue.handle).job()
+    assert job is not None
+    assert job.spec.sandbox.mode == mode
 
 
 def test_a_job_that_ended_without_a_result_is_interrupted_with_its_log(queue: LocalQueue) -> None:
