@@ -41,6 +41,12 @@ _CLAIM_TOKENS = 64
 """A claim needs ten launches of twelve prompts within 14 minutes, also where others use half of two cores."""
 
 
+def profile_of(name: str, arms: Mapping[str, tuple[str, ...]], max_new_tokens: int | None) -> Profile:
+    """Return how much a profile measures, with a study's own arms by profile and, where asked for, another budget."""
+    profile = PROFILES[name]
+    return replace(profile, arms=arms[name], max_new_tokens=max_new_tokens or profile.max_new_tokens)
+
+
 def in_turns(profile: Profile) -> Profile:
     """Return the profile of launches whose turns are handed out: two arms, since the control is a reference alone.
 

@@ -37,7 +37,7 @@ from engine.measurement.in_turns import (
 from engine.measurement.launch import sequence
 from engine.measurement.measure import HeldSample, HostClock, Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.ratio import paired_ratio
-from engine.measurement.schedule import PROFILES, Profile, in_turns
+from engine.measurement.schedule import in_turns, profile_of
 from engine.measurement.selection import Prompt, load_prompts
 from engine.options import (
     DEFAULT_DEPTH,
@@ -73,12 +73,6 @@ class CommitLaunch:
     share: int
     launches: int
     heard: Callable[[Sample], None] = lambda _: None
-
-
-def profile_of(name: str, max_new_tokens: int | None) -> Profile:
-    """Return how much a profile measures, for these arms."""
-    profile = PROFILES[name]
-    return replace(profile, arms=ARMS[name], max_new_tokens=max_new_tokens or profile.max_new_tokens)
 
 
 def run_launch(commits: Commits, work: ComparedWork, context: RunContext, turn: CommitLaunch) -> Report:
@@ -258,7 +252,7 @@ def measure(options: argparse.Namespace) -> None:
     drafter = named if named in {None, "ngram"} else str(resolve_model(str(named)))
     opening = Opening(options.backend, str(target), drafter, options.depth, options.prefill_chunk)
     tokenizer = Tokenizer(target)
-    profile = profile_of(context.profile, options.max_new)
+    profile = profile_of(context.profile, ARMS, options.max_new)
     profile = profile if turns is None else in_turns(profile)
     prompts = load_prompts(options.set, tokenizer, target.name).lasting(profile.max_new_tokens)
     work = ComparedWork(opening, prompts, profile, tokenizer)

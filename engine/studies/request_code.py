@@ -33,7 +33,7 @@ from engine.measurement.launch import (
     with_margins,
 )
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
-from engine.measurement.schedule import PROFILES, Profile
+from engine.measurement.schedule import Profile, profile_of
 from engine.measurement.selection import Prompt
 from engine.options import (
     DEFAULT_DEPTH,
@@ -80,12 +80,6 @@ class Asking:
     words: tuple[str, ...]
     profile: Profile
     settings: ArmSettings
-
-
-def profile_of(name: str, max_new_tokens: int | None) -> Profile:
-    """Return how much a profile measures, for these arms."""
-    profile = PROFILES[name]
-    return replace(profile, arms=ARMS[name], max_new_tokens=max_new_tokens or profile.max_new_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +206,7 @@ def measure(options: argparse.Namespace) -> None:
     settings = ArmSettings(cache_layout(options, lossless=True), make_depth, options.prefill_chunk)
     rows = json.loads((ASSETS / "prompts" / f"{WORDS_OF}.json").read_text("utf-8"))["prompts"]
     words = words_of(tuple(row["text"] for row in rows))
-    profile = profile_of(context.profile, options.max_new)
+    profile = profile_of(context.profile, ARMS, options.max_new)
     asking = Asking(options.launch, nonce, words, profile, settings)
     print(f"launch {options.launch + 1} of {options.launches}: {engine.target.info.name}, asking a peer", flush=True)
     peer = PipedPeer(ends, engine.target.info.vocab_size)
