@@ -39,10 +39,12 @@ def main(argv: list[str]) -> int:
 def _trials(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path) -> int:
     done = {row["fault"] for row in report["trials"]}
     finders = reports.finders()
+    first = {one for fault in chosen if fault.name not in done for one in rooms.named(fault, tree.folder, finders)}
+    passing = trial.passing(tree, sorted(first))
     for number, fault in enumerate(chosen, 1):
         if fault.name in done:
             continue
-        row = trial.trial(tree, fault, finders.get(fault.name, ()))
+        row = trial.trial(tree, fault, finders.get(fault.name, ()), passing)
         report["trials"].append(row)
         reports.save(file, report)
         said = row["by"] if row["detected"] else "NOT FOUND"

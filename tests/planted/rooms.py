@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests.planted.fault import Fault
@@ -52,6 +52,11 @@ def stages(fault: Fault, tree: Path, finders: Sequence[str]) -> Iterator[tuple[s
         there = [path for path in paths if _is_there(tree, path)]
         if there:
             yield name, there
+
+
+def named(fault: Fault, tree: Path, finders: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the single tests that are expected to find a fault: those of earlier reports, and of its own list."""
+    return [path for path in (*finders.get(fault.name, ()), *fault.look) if "::" in path and _is_there(tree, path)]
 
 
 def clean(room: str, faults: list[Fault], tree: Path) -> list[str]:

@@ -7,7 +7,7 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from tests.planted import rooms
@@ -18,7 +18,10 @@ STAGE_MAX_S = 900
 TEST_MAX_S = 300
 HUNG = 10
 """A test that ran out of time found a fault only if it takes so many times less without it: a machine may be busy."""
+_NO_SUCH_TEST = 4  # pytest's exit code for what it was given and does not know
 _RAN_OUT = "Timeout (>"  # as pytest-timeout says it
+_PASSED = re.compile(r"^PASSED (\S+\.py\S*(?:\[.*?\])?)$", re.MULTILINE)
+_GONE = re.compile(r"^ERROR: not found: (.+?)$", re.MULTILINE)
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+\.py\S*(?:\[.*?\])?)(?: - .*)?$", re.MULTILINE)
 
 
@@ -44,9 +47,9 @@ class Outcome:
         return _RAN_OUT in self.said
 
 
-def call(tree: Tree, paths: Sequence[str], *, workers: int) -> Outcome:
-    """Run tests in a copy until one fails."""
-    words = [tree.python, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line"]
+def call(tree: Tree, paths: Sequence[str], *, workers: int, stop: Sequence[str] = ("-x",)) -> Outcome:
+    """Run tests in a copy until one fails; `stop` are pytest's options that end it there."""
+    words = [tree.python, "-m", "pytest", *stop, "-q", "-p", "no:cacheprovider", "-m", "not slow", "--tb=line"]
     words += [f"--timeout={TEST_MAX_S}", *(("-n", str(workers), "--dist", "loadfile") if workers else ("-n", "0"))]
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
     began = time.monotonic()
@@ -69,8 +72,28 @@ def call(tree: Tree, paths: Sequence[str], *, workers: int) -> Outcome:
     return Outcome(process.returncode, failed[1] if failed else None, said, time.monotonic() - began)
 
 
-def trial(tree: Tree, fault: Fault, finders: Sequence[str] = ()) -> dict[str, object]:
-    """Return the report's row of one fault; `finders` are tests that found it before."""
+def passing(tree: Tree, tests: Sequence[str]) -> frozenset[str]:
+    """Return which of these tests pass without a fault, run together, so that no trial has to run them again."""
+    known = list(tests)
+    while known:
+        found = call(tree, known, workers=0, stop=("-rA",))
+        gone = {one.removeprefix(f"{tree.folder}/") for one in _GONE.findall(found.said)}
+        left = [one for one in known if one.split("[")[0] not in gone]  # pytest names them without their parameters
+        if found.code != _NO_SUCH_TEST or left == known:
+            return frozenset(_PASSED.findall(found.said))
+        known = left
+    return frozenset()
+
+
+def trial(tree: Tree, fault: Fault, finders: Sequence[str], passing: Collection[str]) -> dict[str, object]:
+    """Return the report's row of one fault.
+
+    Args:
+        tree: where it is planted.
+        fault: the slip.
+        finders: tests that found it before.
+        passing: tests that are known to pass without it.
+    """
     began = time.monotonic()
     row: dict[str, object] = {"fault": fault.name, "room": fault.room, "detected": False, "by": None, "stage": None}
     tried: list[str] = []
@@ -84,8 +107,8 @@ def trial(tree: Tree, fault: Fault, finders: Sequence[str] = ()) -> dict[str, ob
         if found.failed is None:
             passed_over.append(f"{stage}: {_last(found)}")
             continue
-        again = call(tree, [found.failed], workers=0)
-        why = doubt(found, again)
+        known = found.failed in passing and not found.ran_out
+        why = None if known else doubt(found, call(tree, [found.failed], workers=0))
         if why is None:
             row |= {"detected": True, "by": found.failed, "stage": stage}
             break

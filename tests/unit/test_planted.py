@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,8 @@ import pytest
 from tests.planted import reports
 from tests.planted.fault import Fault, FaultGone, faults
 from tests.planted.rooms import STAGES, stages
-from tests.planted.trial import Outcome, doubt
+from tests.planted.tree import Tree
+from tests.planted.trial import Outcome, doubt, passing
 
 ROOT = Path(__file__).resolve().parents[2]
 EACH_AT_LEAST = {"gate": 14, "bus": 12, "runner": 12, "executor": 12, "client": 6, "engine": 14, "request": 3}
@@ -90,3 +92,21 @@ def test_a_test_that_a_busy_machine_held_up_found_nothing() -> None:
     assert [doubt(failed, quick), doubt(failed, slow), doubt(hung, quick)] == [None, None, None]
     assert doubt(hung, slow) == "ran out of time, and takes 200 s without the fault"
     assert doubt(failed, red) == "fails without the fault too"
+
+
+class Here(Tree):
+    """A folder of tests that this interpreter runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def python(self) -> Path:
+        return Path(sys.executable)
+
+
+def test_what_passes_without_a_fault_is_known_beside_tests_that_are_gone(tmp_path: Path) -> None:
+    text = "import pytest\n@pytest.mark.parametrize('x', ['a b', 'c'])\ndef test_one(x): assert x == 'a b'\n"
+    (tmp_path / "test_one.py").write_text(text + "def test_two(): ...\n", encoding="utf-8")
+    ids = [f"test_one.py::{test}" for test in ("test_one[a b]", "test_one[c]", "test_two[gone]")]
+    assert passing(Here(tmp_path), ids) == {"test_one.py::test_one[a b]"}
