@@ -17,20 +17,22 @@ RUN_COMMAND = source.ROOT / "bridge" / "cli" / "mac" / "run.py"
 
 
 def planted_faults(folder: Path = EVIDENCE) -> str | None:
-    """Return how many planted faults the tests found before and after, and which were lost, from both reports."""
-    found = {}
-    for when in ("before", "after"):
-        path = folder / f"planted-faults-{when}.json"
-        if not path.exists():
-            return None
-        found[when] = {trial["fault"]: trial["detected"] for trial in json.loads(path.read_bytes())["trials"]}
-    before, after = found["before"], found["after"]
-    lost = [name for name, detected in before.items() if detected and not after.get(name, True)]
-    untried = len(before.keys() - after.keys())
-    return (
-        f"before: {sum(before.values())} of {len(before)} found, after: {sum(after.values())} of {len(after)} tried; "
-        f"lost: {', '.join(lost) or 'none'}" + (f"; not tried again yet: {untried}" if untried else "")
-    )
+    """Return how many planted faults the tests found before, after and by the newest list, and which were lost."""
+    lists = {"before": "-before", "after": "-after", "now": ""}
+    files = {when: folder / f"planted-faults{suffix}.json" for when, suffix in lists.items()}
+    reports = {when: json.loads(file.read_bytes()) for when, file in files.items() if file.exists()}
+    if not {"before", "after"} <= reports.keys():
+        return None
+    found = {when: {row["fault"]: row["detected"] for row in report["trials"]} for when, report in reports.items()}
+    said = [f"{when}: {sum(one.values())} of {len(one)} tried are found" for when, one in found.items()]
+    if "now" in reports:
+        said[-1] += f" at {reports['now']['commit'][:12]}"
+    *earlier, last = found.values()
+    once = {name for one in earlier for name, detected in one.items() if detected}
+    lost = sorted(name for name in once if not last.get(name, True))
+    untried = len({name for one in earlier for name in one} - last.keys())
+    said.append(f"lost: {', '.join(lost) or 'none'}")
+    return "; ".join(said) + (f"; not tried again yet: {untried}" if untried else "")
 
 
 def fresh_clone(*commands: str, folder: Path = FOLDER) -> str | None:

@@ -62,19 +62,27 @@ def test_the_cost_of_a_fresh_clone_is_read_from_its_report(tmp_path: Path) -> No
 
 
 def test_planted_faults_are_compared_by_name(tmp_path: Path) -> None:
-    def write(when: str, **detected: bool) -> None:
+    def write(suffix: str, **detected: bool) -> None:
         trials = [{"fault": name, "detected": found} for name, found in detected.items()]
-        (tmp_path / f"planted-faults-{when}.json").write_text(json.dumps({"trials": trials}))
+        report = {"commit": "f" * 40, "trials": trials}
+        (tmp_path / f"planted-faults{suffix}.json").write_text(json.dumps(report))
 
-    write("before", one=True, two=True, three=False)
+    def said(after: str) -> str:
+        return f"before: 2 of 3 tried are found; after: {after}"
+
+    write("-before", one=True, two=True, three=False)
     assert rooms.planted_faults(tmp_path) is None
-    write("after", one=True, two=False, three=True)
-    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3 tried; lost: two"
-    write("after", one=True, two=True, three=False)
-    assert rooms.planted_faults(tmp_path) == "before: 2 of 3 found, after: 2 of 3 tried; lost: none"
-    write("after", one=True)
-    said = "before: 2 of 3 found, after: 1 of 1 tried; lost: none; not tried again yet: 2"
-    assert rooms.planted_faults(tmp_path) == said
+    write("-after", one=True, two=False, three=True)
+    assert rooms.planted_faults(tmp_path) == said("2 of 3 tried are found; lost: two")
+    write("-after", one=True)
+    assert rooms.planted_faults(tmp_path) == said("1 of 1 tried are found; lost: none; not tried again yet: 2")
+    write("-after", one=True, two=True, three=False)
+    write("", one=True, two=True, three=True, four=True)
+    now = "2 of 3 tried are found; now: 4 of 4 tried are found at ffffffffffff; lost: none"
+    assert rooms.planted_faults(tmp_path) == said(now)
+    write("", one=False, three=True)
+    now = "2 of 3 tried are found; now: 1 of 2 tried are found at ffffffffffff; lost: one; not tried again yet: 1"
+    assert rooms.planted_faults(tmp_path) == said(now)
 
 
 def test_a_line_shows_its_figure_and_command_or_that_nobody_measured_it(capsys) -> None:
