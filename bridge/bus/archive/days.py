@@ -31,6 +31,7 @@ _BATCH_MAX_BYTES: Final = 64 * MIB
 _ONE_MAX_BYTES: Final = 16 * MIB
 _READ_CALLS: Final = 24
 _DAYS_KEPT: Final = 8
+_LAST_MS: Final = int(dt.datetime.max.replace(tzinfo=dt.UTC).timestamp() * 1000) - 1
 
 
 @dataclass(frozen=True)
@@ -57,8 +58,8 @@ def claims_in(runs: Mapping[str, ArchivedRun]) -> dict[str, str]:
 
 
 def day_of(run_id: str) -> str:
-    """Return the day, UTC, on which a run was asked for."""
-    return dt.datetime.fromtimestamp(unix_ms(run_id) / 1000, dt.UTC).strftime("%Y-%m-%d")
+    """Return the day, UTC, on which a run was asked for; anybody may name a ref by a later one than there is."""
+    return dt.datetime.fromtimestamp(min(unix_ms(run_id), _LAST_MS) / 1000, dt.UTC).strftime("%Y-%m-%d")
 
 
 class Archives:

@@ -10,6 +10,7 @@ The prefix is ``refs/kakeya/``, or ``refs/heads/kakeya/`` on hosts whose protect
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 import re
 from collections.abc import Iterable
@@ -68,7 +69,15 @@ def archive_of(prefix: str, ref: str) -> tuple[str, str] | None:
     head = f"{prefix}archive/"
     runner, _, day = ref.removeprefix(head).partition("/")
     is_archive = ref.startswith(head) and _RUNNER.fullmatch(runner) and _DAY.fullmatch(day)
-    return (runner, day) if is_archive else None
+    return (runner, day) if is_archive and _is_day(day) else None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        dt.date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def runner_id_of(prefix: str, kind: str, ref: str) -> str | None:

@@ -113,3 +113,14 @@ def test_what_is_no_archive_hides_no_run(place: Place, host: Actor, client: Acto
     reader = Actor(place.bus(), place.clock)
     assert reader.bus.view(ref.id).claim is not None
     assert [one.tip.claim.id for one in reader.bus.archived()] == [ref.id]
+
+
+def test_a_day_that_no_calendar_has_stops_nobody(place: Place, host: Actor, client: Actor) -> None:
+    (ref,) = ended(host, client)
+    tip = place.refs()["refs/kakeya/bus"]
+    place.set_ref(f"refs/kakeya/claim/7{'z' * 25}", tip)  # in the year 10889
+    place.set_ref("refs/kakeya/archive/aaa/2026-99-99", tip)
+    place.clock.advance(3 * DAY_S)
+    assert archive(host)[0] == f"refs/kakeya/archive/{host.name}/2026-01-02"
+    assert ref.id in client.bus.neighbours(ref.id, 2)
+    assert client.bus.view(f"7{'z' * 25}").claim is None
