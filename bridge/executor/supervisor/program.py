@@ -14,6 +14,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -77,7 +78,7 @@ def supervise(
     try:
         job = complete(JobFile.parse(read_all(files.job), max_bytes=_JSON_MAX_BYTES, max_depth=32))
         stopped.alone = is_alone if job.tied else stopped.alone
-        execution = _execute(job, files, version, stopped.asked, here)
+        execution = stopped.explained(_execute(job, files, version, stopped.asked, here))
     except KakeyaError as error:
         write_kept(files, version, None, (type(error).__name__, one_line(error.message), error.remedy))
     except Exception as error:  # noqa: BLE001 - nobody is above; the runner says it with the place
@@ -126,15 +127,29 @@ class _Stop:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._signalled = False
+        self._signal: int | None = None
         self.alone: Callable[[], bool] = lambda: False
 
-    def on_signal(self, _number: int, _frame: object) -> None:
-        self._signalled = True
+    def on_signal(self, number: int, _frame: object) -> None:
+        self._signal = number
 
     def asked(self) -> Literal["cancelled", "interrupted"] | None:
-        said = os.pread(self._descriptor, 1, 0)
-        return STOPS.get(said) or ("interrupted" if self._signalled or self.alone() else None)
+        return self._said() or ("interrupted" if self._signal is not None or self.alone() else None)
+
+    def explained(self, execution: Execution) -> Execution:
+        """Return what a run came to; where it was interrupted, with what asked for that."""
+        if execution.ending != "interrupted":
+            return execution
+        if self._said() is not None:
+            who = "asked through its folder"
+        elif self._signal is not None:
+            who = f"{signal.Signals(self._signal).name} came to its supervisor"
+        else:
+            who = "the process that it was tied to is gone"
+        return replace(execution, message=f"{execution.message}: {who}")
+
+    def _said(self) -> Literal["cancelled", "interrupted"] | None:
+        return STOPS.get(os.pread(self._descriptor, 1, 0))
 
 
 def _execute(

@@ -70,6 +70,16 @@ def begun(executor, tmp_path, place):
         yield handle, running
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_run_that_a_signal_interrupted_says_which(executor, tmp_path, place, number):
+    with begun(executor, tmp_path, place) as (handle, running):
+        os.kill(RunFolder(handle).facts().pid, number)
+        execution = running.wait()
+
+    assert (execution.ok, execution.ending) == (True, "interrupted")
+    assert execution.message == f"the run was interrupted: {number.name} came to its supervisor"
+
+
 def test_the_folder_says_who_supervises_before_anything_runs(executor, tmp_path, place):
     with begun(executor, tmp_path, place) as (handle, running):
         facts = RunFolder(handle).facts()
