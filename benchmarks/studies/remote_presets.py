@@ -7,19 +7,18 @@ docs/evidence/remote-presets with the key that signed it.
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
+from benchmarks.studies.kept import run_and_keep
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.served import Person, person
 from benchmarks.studies.study import Row, Study
-from bridge.records import RunRecord, Verdict
 from engine.isolation.drafter_process import DrafterProcess
 
 CROSSHOST: Final = "mlx-distributed-dflash-e2e-crosshost"
@@ -33,7 +32,6 @@ PRESETS: Final = (
 PROFILES: Final = ("smoke", "claim")
 PAIR: Final = "kakeya-tiny-gemma4"
 KEPT: Final = ROOT / "docs" / "evidence" / "remote-presets"
-_MAX_BYTES: Final = 1 << 26
 
 
 def cases() -> Sequence[str]:
@@ -73,17 +71,10 @@ def run(case: str, kept: Path = KEPT) -> list[Row]:
         somebody = person(place)
         sender = Linked(somebody.clone, somebody.home, endpoint)
         began_s = time.monotonic()
-        code, document = sender.asked(f"kakeya-mac run {preset} --profile {profile} --wait --json")
+        found = run_and_keep(sender, f"{preset} --profile {profile}", kept / f"{preset}-{profile}")
         took_s = time.monotonic() - began_s
-        found = sender.do(f"kakeya-mac open {document['id']}")
-        tree = sender.clone / found.stdout.strip()
-        if found.returncode or not (tree / "verdict.json").is_file():
-            raise RuntimeError(f"{case}: exit code {code}, no verdict: {document.get('outcome')}{found.stderr[-500:]}")
-        kept_at = kept / f"{preset}-{profile}"
-        shutil.rmtree(kept_at, ignore_errors=True)
-        shutil.copytree(tree, kept_at)
         pin = _pin(sender.home)
-    return [came_to(kept_at) | {"preset": preset, "profile": profile, "exit": code, "took_s": round(took_s, 1)} | pin]
+    return [found | {"preset": preset, "profile": profile, "took_s": round(took_s, 1)} | pin]
 
 
 def _pin(home: Path) -> dict[str, str]:
@@ -91,21 +82,6 @@ def _pin(home: Path) -> dict[str, str]:
     (path,) = home.rglob("runner.keys.json")
     (record,) = json.loads(path.read_text("utf-8"))
     return {"pin": f"{record['name']}={record['public']}"}
-
-
-def came_to(tree: Path) -> dict[str, Any]:
-    """Return what a result says: its verdict, and of each claim what was granted and why not."""
-    verdict = Verdict.parse((tree / "verdict.json").read_bytes(), max_bytes=_MAX_BYTES)
-    record = RunRecord.parse((tree / "run.json").read_bytes(), max_bytes=_MAX_BYTES)
-    return {
-        "id": verdict.id,
-        "decision": verdict.decision,
-        "claims": {
-            claim.id: {"decision": claim.decision, "wording": claim.wording, "why": claim.why}
-            for claim in verdict.claims
-        },
-        "wall_s": round(record.wall_s, 1),
-    }
 
 
 STUDY = Study("remote-presets", "What do the presets of a drafter elsewhere come to, sent to a runner?", cases, run)
