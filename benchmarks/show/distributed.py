@@ -13,7 +13,7 @@ from benchmarks.show.line import Line
 from benchmarks.studies import remote_faults
 from benchmarks.studies.remote_identity import NAMESPACES
 from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
-from benchmarks.studies.remote_sweep import FORCED, LATER_MS, PLAIN, PLANNED, TARGETS_MS, TRIPS_MS
+from benchmarks.studies.remote_sweep import AGAIN, FORCED, PLAIN, PLANNED, TARGETS_MS, TRIPS_MS
 from benchmarks.studies.report import FOLDER, report_of
 from engine.distributed.gossip.membership import Membership, asked_next
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
@@ -68,24 +68,32 @@ def fewer_bits(folder: Path = FOLDER) -> str | None:
     return "; ".join(said) or None
 
 
-def curve(way: str = FORCED) -> dict[tuple[int, int], PairedRatio]:
-    """Return by target and round-trip time the speed against plain decoding of the same prompts."""
-    times: dict[tuple[int, int], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
-    for entry in report_of("distributed", "remote-sweep").entries():
-        target, trip, part = entry["case"].split(", ")
-        for row in entry["rows"]:
-            key = int(target.split()[0]), int(trip.split()[0])
-            times[key][row["way"]][f"{part}/{row['prompt']}"] = row["decode_s"]
+def curve(way: str = FORCED, folder: Path = FOLDER) -> dict[tuple[int, int], PairedRatio]:
+    """Return by target and round-trip time the speed against plain decoding of the same prompts.
+
+    Args:
+        way: the remote drafter forced, or as planned: plain decoding's second time where it would not be asked.
+        folder: of the reports.
+    """
+    times: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    for entry in report_of("distributed", "remote-sweep", folder).entries():
+        target_ms = int(entry["case"].split()[0])
+        found = {(row["number"], row["way"], row["trip_ms"]): row for row in entry["rows"]}
+        for (number, kind, trip_ms), row in found.items():
+            if kind == FORCED:
+                plain, again = (found[number, name, None]["decode_s"] for name in (PLAIN, AGAIN))
+                ours = row["decode_s"] if way == FORCED or row["asked"] else again
+                times[target_ms, trip_ms].append((plain, ours))
     return {
-        key: paired_ratio(list(ways[PLAIN].values()), [ways[way][prompt] for prompt in ways[PLAIN]])
-        for key, ways in times.items()
-        if len(ways[PLAIN]) > 1 and ways[PLAIN].keys() == ways[way].keys()
+        key: paired_ratio([plain for plain, _ in pairs], [ours for _, ours in pairs])
+        for key, pairs in times.items()
+        if len(pairs) > 1
     }
 
 
-def speeds(target_ms: int, trips_ms: tuple[int, ...], way: str = FORCED) -> str | None:
+def speeds(target_ms: int, trips_ms: tuple[int, ...], way: str = FORCED, folder: Path = FOLDER) -> str | None:
     """Return the curve of a target, each point with its interval and pairs."""
-    found = curve(way)
+    found = curve(way, folder)
     points = {trip: found[target_ms, trip] for trip in trips_ms if (target_ms, trip) in found}
     if not points:
         return None
@@ -95,12 +103,11 @@ def speeds(target_ms: int, trips_ms: tuple[int, ...], way: str = FORCED) -> str 
 
 def never_slower() -> str | None:
     """Return the curves of both targets, the remote forced and where the planner may leave it out."""
-    trips = tuple(sorted((*TRIPS_MS, *LATER_MS)))
     said = [
         f"{target or 'packaged'} ms a token, {word}: {at}"
         for target in TARGETS_MS
         for way, word in ((FORCED, "forced"), (PLANNED, "planned"))
-        if (at := speeds(target, trips, way))
+        if (at := speeds(target, TRIPS_MS, way))
     ]
     return "; ".join(said) or None
 

@@ -1,8 +1,10 @@
 """Speed with a drafter behind links of several round-trip times against plain decoding, prompt by prompt in one run.
 
-The target is the packaged one, and the same slowed by sleeping to 40 ms a token: an emulation, labelled so. Once the
-remote drafter is forced, and once the planner may leave it out, by terms measured on other prompts. The controller of
-each decode begins cold. The first cases are four pairs of each point but one, so that a curve is soon there.
+The target is the packaged one, and the same slowed by sleeping to 40 ms a token: an emulation, labelled so. Of each
+prompt the arms are whole decodes in a drawn order: plain decoding twice, the drafter here, and one arm a round-trip
+time with the remote drafter forced. Where the planner, by terms measured on other prompts, would leave it out, plain
+decoding's second time stands for what it had chosen. The controller of each decode begins cold. The first cases are
+four pairs of every point, so that a curve is soon there.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.studies.study import Row, Study
-from engine.benchmarks.remote import RemoteTrial, measured_terms
+from engine.benchmarks.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.distributed.placement import PlacementSnapshot, plan
@@ -28,23 +30,15 @@ from engine.options import longest_draft
 from engine.tokenizer import Tokenizer
 
 PAIR, PROMPTS, PART, TOKENS = "kakeya-tiny-gemma4", 60, 4, 512
-TRIPS_MS = (0, 20, 50, 100, 150)
-LATER_MS = (5,)
+TRIPS_MS = (0, 5, 20, 50, 100, 150)
 TARGETS_MS = (40, 0)
-PLAIN, HERE, FORCED, PLANNED = "plain", "here", "elsewhere", "planned"
+PLAIN, AGAIN, HERE, FORCED, PLANNED = "plain", "plain again", "here", "elsewhere", "planned"
 TERMS_PROMPTS, TERMS_TOKENS, TERMS_DEPTH = 2, 64, 3
 
 
 def cases() -> Sequence[str]:
-    """Return each target and round-trip time in parts of ``PART`` prompts, parts outermost."""
-    parts = range(PROMPTS // PART)
-    return [
-        f"{target} ms a token, {trip} ms, part {part}"
-        for part in parts
-        for trips in (TRIPS_MS, LATER_MS)
-        for target in TARGETS_MS
-        for trip in trips
-    ]
+    """Return each target in parts of ``PART`` prompts, parts outermost."""
+    return [f"{target} ms a token, part {part}" for part in range(PROMPTS // PART) for target in TARGETS_MS]
 
 
 @cache
@@ -67,43 +61,52 @@ def _server() -> DrafterProcess:
 
 
 @cache
-def _planned(target_ms: int, trip_ms: int) -> Any:
-    """Return the drafter that the planner chooses for a link, None for none."""
-    engine, model = _engine(), _remote(trip_ms)
+def _planned(target_ms: int) -> frozenset[int]:
+    """Return over which links the planner asks the drafter, by terms measured beside plain decoding of each prompt."""
+    engine, depth = _engine(), FixedDepth(TERMS_DEPTH, waits=True)
     prompts = load_prompts("code-structured", Tokenizer(engine.folder), PAIR).prompts[-TERMS_PROMPTS:]
-    trial, depth = RemoteTrial(engine, TERMS_TOKENS, target_ms / 1e3), FixedDepth(TERMS_DEPTH, waits=True)
-    # The first prompt of each warms both ways up.
-    plain = [trial.decode(prompt.ids, None, FixedDepth(0)) for prompt in (prompts[0], *prompts)][1:]
-    there = [trial.decode(prompt.ids, model, depth) for prompt in (prompts[0], *prompts)][1:]
+    trial = RemoteTrial(engine, TERMS_TOKENS, target_ms / 1e3)
+    plain: list[RemoteDecode] = []
+    there: dict[int, list[RemoteDecode]] = {trip: [] for trip in TRIPS_MS}
+    for number, prompt in enumerate((prompts[0], *prompts)):
+        found = trial.decode(prompt.ids, None, FixedDepth(0))
+        beside = {trip: trial.decode(prompt.ids, _remote(trip), depth) for trip in TRIPS_MS}
+        if number:  # the first prompt warms every way up
+            plain.append(found)
+            for trip, decode in beside.items():
+                there[trip].append(decode)
     plain_s = sum(one.decode_s for one in plain) / sum(len(one.drafts) for one in plain)
-    return model if plan(PlacementSnapshot(plain_s, (measured_terms("there", there),))).node else None
+    terms = {trip: measured_terms("there", decodes) for trip, decodes in there.items()}
+    return frozenset(trip for trip in TRIPS_MS if plan(PlacementSnapshot(plain_s, (terms[trip],))).node)
 
 
 def run(case: str) -> list[Row]:
-    """Decode the prompts of a part in a drawn order of ways: plain, drafter here, elsewhere, as the planner says.
+    """Decode the prompts of a part, each in a drawn order of arms.
 
     Raises:
-        RuntimeError: two ways gave different tokens.
+        RuntimeError: two arms gave different tokens.
     """
-    target, trip, part = case.split(", ")
-    engine, model = _engine(), _remote(int(trip.split()[0]))
-    planned = _planned(int(target.split()[0]), int(trip.split()[0]))
+    target, part = case.split(", ")
+    engine, target_ms, first = _engine(), int(target.split()[0]), int(part.split()[1]) * PART
+    planned = _planned(target_ms)
     prompts = load_prompts("code-structured", Tokenizer(engine.folder), PAIR).prompts
-    trial, rows = RemoteTrial(engine, TOKENS, int(target.split()[0]) / 1e3), []
-    ways = {PLAIN: None, HERE: engine.drafter, FORCED: model, PLANNED: planned}
-    first = int(part.split()[1]) * PART
-    for prompt in [prompts[(first + number) % len(prompts)] for number in range(PART)]:
-        order = list(ways)
-        random.Random(f"{case}/{prompt.id}").shuffle(order)
+    trial, rows = RemoteTrial(engine, TOKENS, target_ms / 1e3), []
+    arms: dict[tuple[str, int | None], Any] = {(PLAIN, None): None, (AGAIN, None): None, (HERE, None): engine.drafter}
+    arms |= {(FORCED, trip): _remote(trip) for trip in TRIPS_MS}
+    for number in range(first, first + PART):
+        prompt = prompts[number % len(prompts)]
+        order = list(arms)
+        random.Random(f"{case}/{number}").shuffle(order)
         decodes = {}
-        for way in order:
-            drafter = ways[way]
+        for arm in order:
+            drafter = arms[arm]
             depth = FixedDepth(0) if drafter is None else ControlledDepth(longest_draft(drafter))
-            decodes[way] = trial.decode(prompt.ids, drafter, depth)
+            decodes[arm] = trial.decode(prompt.ids, drafter, depth)
         if len({decode.tokens for decode in decodes.values()}) > 1:
-            raise RuntimeError(f"{case}, {prompt.id}: the ways gave different tokens")
-        drafts = {way: drafter is not None for way, drafter in ways.items()}
-        rows += [{"prompt": prompt.id, "way": way, "asks": drafts[way]} | one.row() for way, one in decodes.items()]
+            raise RuntimeError(f"{case}, {prompt.id}: the arms gave different tokens")
+        for (way, trip), decode in decodes.items():
+            row = {"prompt": prompt.id, "number": number, "way": way, "trip_ms": trip, "asked": trip in planned}
+            rows.append(row | decode.row())
     return rows
 
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("grpc", reason="remote drafters are asked over gRPC")
 
 from benchmarks.show import distributed as show
-from benchmarks.studies import namespaces, remote_faults, remote_identity, remote_presets
+from benchmarks.studies import namespaces, remote_faults, remote_identity, remote_presets, remote_sweep
 from benchmarks.studies.report import ROOT, report_of
 from engine.types import Draft
 
@@ -47,6 +47,23 @@ def test_every_fault_is_a_case_and_what_a_draft_was_waited_for_is_noted() -> Non
     drafter = remote_faults.ClockedDrafter(Local())
     assert drafter.ask(7, 8, 2).take(0.0).tokens == (7, 8)
     assert (len(drafter.waited_s), drafter.forwards) == (1, 3)
+
+
+def test_a_point_of_the_sweep_is_paired_prompt_by_prompt_and_a_link_not_asked_over_counts_as_plain(
+    tmp_path: Path,
+) -> None:
+    arms = {("plain", None): 2.0, ("plain again", None): 2.0, ("elsewhere", 5): 1.0, ("elsewhere", 150): 4.0}
+    rows = [
+        {"prompt": "p", "number": number, "way": way, "trip_ms": trip, "asked": trip == 5, "decode_s": seconds}
+        for number in range(3)
+        for (way, trip), seconds in arms.items()
+    ]
+    report_of("distributed", "remote-sweep", tmp_path).append({"case": "40 ms a token, part 0", "rows": rows})
+    forced, planned = (show.curve(way, tmp_path) for way in (remote_sweep.FORCED, remote_sweep.PLANNED))
+    assert {key: (round(at.value, 3), at.n) for key, at in forced.items()} == {(40, 5): (2.0, 3), (40, 150): (0.5, 3)}
+    assert {key: round(at.value, 3) for key, at in planned.items()} == {(40, 5): 2.0, (40, 150): 1.0}
+    assert show.speeds(0, (5,), folder=tmp_path) is None
+    assert len(remote_sweep.cases()) * remote_sweep.PART == remote_sweep.PROMPTS * len(remote_sweep.TARGETS_MS)
 
 
 def test_what_was_compared_by_id_is_counted_by_length_and_way(tmp_path: Path) -> None:
