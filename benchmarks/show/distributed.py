@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.show import own_tests
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proved
 from benchmarks.studies import remote_faults
 from benchmarks.studies.remote_identity import NAMESPACES
 from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
@@ -233,7 +234,6 @@ def _exchange(one: Membership, other: Membership) -> None:
         other.answer(told)
 
 
-FAULTS = "pytest tests/integration/distributed tests/unit/engine/distributed"
 LINES = (
     Line(
         "L1: in-process = loopback = network namespaces, drafts and output byte for byte, ≥ 60 prompts, short and far "
@@ -241,7 +241,11 @@ LINES = (
         STUDIES,
         identity,
     ),
-    Line("perfect, wrong, late, dying, lying drafters: output equals plain decoding", FAULTS),
+    proved(
+        "perfect, wrong, late, dying, lying drafters: output equals plain decoding",
+        "distributed",
+        "perfect, wrong, late, dying, lying drafters",
+    ),
     Line(
         "never slower: RTT 0 to 150 ms through a delay proxy, ≥ 60 pairs each, ≥ 512 tokens, lower bound ≥ 0.95x plain "
         "decoding at every point, the remote forced",
@@ -253,9 +257,10 @@ LINES = (
         STUDIES,
         lambda: speeds(40, (50, 100, 150)),
     ),
-    Line(
+    proved(
         "always 150 ms late on a 10 ms target: ≥ 0.98x at every depth, on a virtual clock",
-        "pytest tests/unit/engine/decoding/test_late_drafter.py",
+        "distributed",
+        "always late, on a virtual clock",
     ),
     Line("what rows in fewer bits cost in accepted tokens, measured", STUDIES, fewer_bits),
     Line("bytes a step printed by kind", "kakeya-engine distributed bench", bytes_a_step),
@@ -265,11 +270,8 @@ LINES = (
         link_cost,
     ),
     Line("health answers ≤ 5 ms p99 while an 80 ms draft runs, beside an idle server in the same run", STUDIES, health),
-    Line(
-        "gossip: Hypothesis state machine, ⌈log2 N⌉+3 rounds, real processes killed, stopped, restarted",
-        "pytest tests/unit/engine/distributed/test_membership.py tests/integration/distributed/test_nodes.py",
-        gossip_rounds,
-    ),
+    proved("gossip: Hypothesis state machine, real processes killed, stopped, restarted", "distributed", "gossip"),
+    Line("gossip: ⌈log2 N⌉+3 rounds", "make show AREA=distributed", gossip_rounds),
     Line("faults, each ≤ 1 deadline and output unchanged", STUDIES, faults),
     Line("64 sessions bounded; 10,000 leak nothing", STUDIES, sessions),
     Line("the five presets through a runner", STUDIES, presets),

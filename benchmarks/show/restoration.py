@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.show import own_tests
-from benchmarks.show.identity import ran
 from benchmarks.show.line import Line
 from benchmarks.show.page_recall import recall
+from benchmarks.show.proofs import proved
 from benchmarks.studies import (
     bounded_presets,
     evicted_bytes,
@@ -20,18 +20,6 @@ from benchmarks.studies import (
 from benchmarks.studies.report import FOLDER, report_of
 from benchmarks.studies.study import Study
 
-STREAMED = "tests/conformance/engine/test_streamed_rows.py"
-PAGED = "tests/conformance/engine/test_pages.py"
-STORE = "tests/unit/engine/test_page_store.py"
-PROJECTED = "tests/conformance/engine_families/test_projected_rows.py"
-BOUNDED = "tests/conformance/engine/test_caches_and_drafters.py"
-RESTORED = "tests/conformance/engine/test_restored_rows.py"
-PYTEST = "python -m pytest -n 0 -q"
-TRAINED = "tests/unit/engine/restoration/test_distilling.py tests/integration/training/test_ftheta_command.py"
-EVALUATED = "tests/integration/engine/test_eval_caches.py"
-CORPUS = "tests/unit/bridge/gate/test_corpus.py"
-CHEATS = "restored or injection or pool or index or context or lists"
-LAYOUTS = "tests/unit/engine/test_cache_layout.py"
 STUDIES = "make studies AREA=restoration"
 
 
@@ -215,72 +203,72 @@ LINES = (
         f"{STUDIES} STUDY=restored-recall",
         halved,
     ),
-    Line(
+    proved(
         "f_theta: mse, cos_mag, combined, attn_distill and attn_distill_hybrid with their weights applied, and "
         "end-to-end KL, on tiny models; a training that was stopped ends in the same file",
-        f"{PYTEST} {TRAINED}",
-        lambda: ran(*TRAINED.split()),
+        "restoration",
+        "trained by each loss, stopped or not",
     ),
-    Line(
+    proved(
         "rows are kept on the layers a layout names by +exact and on no other, counted from buffers, on both backends",
-        f"{PYTEST} {RESTORED} -k every_row_is_kept",
-        lambda: ran(RESTORED, "-k", "every_row_is_kept"),
+        "restoration",
+        "exact layers keep every row",
     ),
     Line("f_theta: which of the seed's conclusions hold", f"{STUDIES} STUDY=restored-recall", conclusions),
-    Line(
+    proved(
         "positions forwarded a step = block; prefill at most two forwards: once, counted",
-        f"{PYTEST} {RESTORED} {EVALUATED} -k 'mix or beside_the_native_one'",
-        lambda: ran(RESTORED, EVALUATED, "-k", "mix or beside_the_native_one"),
+        "restoration",
+        "positions forwarded",
     ),
-    Line(
+    proved(
         "sessions side by side equal each alone (paged, and restored on different prompts)",
-        f"{PYTEST} {PAGED} {RESTORED} -k 'side or mix'",
-        lambda: ran(PAGED, RESTORED, "-k", "side or mix"),
+        "restoration",
+        "sessions side by side",
     ),
-    Line(
+    proved(
         "identity <= 1e-4 and noise > .1 per layer kind, KV-sharing layers included, on both backends, and the test "
         "fails when injection is cut",
-        f"{PYTEST} {RESTORED}",
-        lambda: ran(RESTORED),
+        "restoration",
+        "identity and noise",
     ),
-    Line(
+    proved(
         "rows made again from a layer's input are bit for bit the cached ones, on both backends",
-        f"{PYTEST} {PROJECTED}",
-        lambda: ran(PROJECTED),
+        "restoration",
+        "rows made again",
     ),
-    Line(
+    proved(
         "pages: fixed pool, bit-exact in and out, crop-exact, a set per layer; policies attention, codes, bounds, "
         "drafter, recent; both backends",
-        f"{PYTEST} {PAGED} {STREAMED}",
-        lambda: ran(PAGED, STREAMED, "-m", "not slow"),
+        "restoration",
+        "pages and their policies",
     ),
-    Line(
+    proved(
         "a page file truncated, of another process or session, or closed, and a full disk, is one error; it has no "
         "name to delete, and nothing is left after crash or kill -9, during a write too",
-        f"{PYTEST} {STORE}",
-        lambda: ran(STORE),
+        "restoration",
+        "stores of pages",
     ),
-    Line(
+    proved(
         "one exact layer among bounded ones is the model under those masks, drafted or not, on both backends",
-        f"{PYTEST} {BOUNDED} -k 'masks or exact'",
-        lambda: ran(BOUNDED, "-k", "masks or exact", "-m", "not slow"),
+        "restoration",
+        "one exact layer",
     ),
-    Line(
+    proved(
         "report kind bounded_recall refuses cut injection, a pool as large as the context, index or drafter left out "
         "of the bytes, a restored arm with 0 injected rows",
-        f"{PYTEST} {CORPUS} -k '{CHEATS}'",
-        lambda: ran(CORPUS, "-k", CHEATS),
+        "restoration",
+        "cheats in bounded recall",
     ),
-    Line(
+    proved(
         "bounded_recall from the command line: answers, text, bytes, counters and canaries come out the same again",
-        f"{PYTEST} {EVALUATED} -k bounded_caches",
-        lambda: ran(EVALUATED, "-k", "bounded_caches"),
+        "restoration",
+        "bounded recall comes out again",
     ),
     Line("presets: one committed report each", f"{STUDIES} STUDY=bounded-presets", committed),
-    Line(
+    proved(
         "bad input: pool smaller than a block or larger than the context, exact layer out of range",
-        f"{PYTEST} {LAYOUTS}",
-        lambda: ran(LAYOUTS),
+        "restoration",
+        "layouts that cannot be",
     ),
     own_tests.adds("restoration"),
 )

@@ -23,6 +23,12 @@ CLOSED_PLACE = "tests/integration/client/test_closed_place.py"
 FOLDERS = "tests/conformance/engine_families/test_published_folders.py"
 CHAT = "tests/unit/engine/test_chat.py"
 DOCUMENTS = "tests/unit/test_documents.py"
+PAGED = "tests/conformance/engine/test_pages.py"
+RESTORED = "tests/conformance/engine/test_restored_rows.py"
+STREAMED = "tests/conformance/engine/test_streamed_rows.py"
+EVALUATED = "tests/integration/engine/test_eval_caches.py"
+CORPUS = "tests/unit/bridge/gate/test_corpus.py"
+REMOTE, REMOTE_PARTS = "tests/integration/distributed", "tests/unit/engine/distributed"
 PROOFS: dict[str, dict[str, tuple[str, ...]]] = {
     "rooms": {
         "recovery's table": ("tests/unit/bridge/runner/test_recovery.py",),
@@ -69,6 +75,33 @@ PROOFS: dict[str, dict[str, tuple[str, ...]]] = {
         "published layouts": ("-m", "", FOLDERS),
         "bad input": (FOLDERS, CHAT, "-k", "line or broken"),
         "choices on recorded costs": ("tests/unit/engine/decoding/test_choice.py",),
+    },
+    "restoration": {
+        "trained by each loss, stopped or not": (
+            "tests/unit/engine/restoration/test_distilling.py",
+            "tests/integration/training/test_ftheta_command.py",
+        ),
+        "exact layers keep every row": (RESTORED, "-k", "every_row_is_kept"),
+        "positions forwarded": (RESTORED, EVALUATED, "-k", "mix or beside_the_native_one"),
+        "sessions side by side": (PAGED, RESTORED, "-k", "side or mix"),
+        "identity and noise": (RESTORED,),
+        "rows made again": ("tests/conformance/engine_families/test_projected_rows.py",),
+        "pages and their policies": (PAGED, STREAMED),
+        "stores of pages": ("tests/unit/engine/test_page_store.py",),
+        "one exact layer": ("tests/conformance/engine/test_caches_and_drafters.py", "-k", "masks or exact"),
+        "cheats in bounded recall": (CORPUS, "-k", "restored or injection or pool or index or context or lists"),
+        "bounded recall comes out again": (EVALUATED, "-k", "bounded_caches"),
+        "layouts that cannot be": ("tests/unit/engine/test_cache_layout.py",),
+    },
+    "distributed": {
+        "perfect, wrong, late, dying, lying drafters": (
+            f"{REMOTE}/test_faults.py",
+            f"{REMOTE}/test_identity.py",
+            f"{REMOTE_PARTS}/test_remote_drafter.py",
+            f"{REMOTE_PARTS}/test_loopback.py",
+        ),
+        "always late, on a virtual clock": ("tests/unit/engine/decoding/test_late_drafter.py",),
+        "gossip": (f"{REMOTE_PARTS}/test_membership.py", f"{REMOTE}/test_nodes.py"),
     },
 }
 """What to give pytest, by area and by what it shows."""

@@ -95,6 +95,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         streamed_speed.STUDY,
         bounded_presets.STUDY,
         own_tests.STUDIES["restoration"],
+        proofs.STUDIES["restoration"],
     ),
     "workloads": (workload_mutations.STUDY, ratios.STUDY, served_examples.STUDY),
     "distributed": (
@@ -105,6 +106,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         remote_presets.STUDY,
         remote_sweep.STUDY,
         own_tests.STUDIES["distributed"],
+        proofs.STUDIES["distributed"],
     ),
     "clusters": (slurm_runs.STUDY, ray_runs.STUDY, slurm_overhead.STUDY, own_tests.STUDIES["clusters"]),
     "hardware": (hostile_places.STUDY,),
