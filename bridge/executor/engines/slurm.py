@@ -23,7 +23,7 @@ from bridge.system.process import Completed, run
 _CALL_S: Final = 30.0
 _FRESH_S: Final = 1.0  # one listing serves all runs for so long
 _OUTPUT_MAX_BYTES: Final = 16 << 20
-_FORMAT: Final = "%i|%U|%T|%r|%j"  # the name comes last: it may hold anything
+_FORMAT: Final = "%i|%T|%r"  # no name, no comment: anybody's job may hold a line of its own there
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 _QUEUED: Final = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING", "REVOKED"}
@@ -78,7 +78,6 @@ class SlurmEngine:
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
         self._jobs: dict[str, EngineJob] = {}
-        self._names: dict[str, str] = {}
 
     def check(self) -> str | None:
         """Return why a job that leaves processes behind would keep them; None where Slurm holds jobs in a cgroup.
@@ -120,11 +119,12 @@ class SlurmEngine:
         return job
 
     def find(self, name: str) -> EngineJob | None:
-        """Return the job of a name; see the interface."""
+        """Return the job of a name; see the interface. Anybody may give a job any name: only this user's count."""
+        ours = ["--noheader", "--states=all", f"--user={os.geteuid()}", f"--name={name}", "--format=%i"]
+        found = self._call(["squeue", *ours]).stdout.decode("ascii", "replace").split()
         with self._lock:
-            self._listed_s = float("-inf")
             self._list()
-            return self._jobs.get(self._names.get(name, ""))
+            return self._jobs.get(found[-1]) if found else None
 
     def look(self, job: str) -> EngineJob | None:
         """Return a job as it stands; see the interface."""
@@ -154,21 +154,19 @@ class SlurmEngine:
         """
         where = [] if self._options.partition is None else [f"--partition={self._options.partition}"]
         words = ["squeue", "--noheader", "--states=all", "--sort=-p,i", f"--format={_FORMAT}", *where]
-        jobs, names, waiting = {}, {}, []
+        jobs, waiting = {}, []
         done = self._call(words)
         if done.truncated:
             raise InfrastructureError(f"squeue lists more than {_OUTPUT_MAX_BYTES >> 20} MiB", remedy="set a partition")
         for line in done.stdout.decode("utf-8", "replace").splitlines():
-            job, user, word, reason, name = (*line.split("|", 4), "", "", "", "")[:5]
+            job, word, reason = (*line.split("|", 2), "", "")[:3]
             jobs[job] = EngineJob(job, _state(word), word, _reason(reason))
-            if user == str(os.geteuid()):  # anybody may give a job any name
-                names[name] = job
             if word == "PENDING":
                 waiting.append(job)
         for place, job in enumerate(waiting, 1):
             seen = jobs[job]
             jobs[job] = EngineJob(job, seen.state, seen.word, seen.reason, (place, len(waiting)))
-        self._jobs, self._names, self._listed_s = jobs, names, self._clock.steady_s()
+        self._jobs, self._listed_s = jobs, self._clock.steady_s()
 
     def _call(self, argv: Sequence[str], data: bytes | None = None) -> Completed:
         done = self._tried(argv, data)
