@@ -77,6 +77,17 @@ class Evidence:
     gate: GateIdentity | None = None
     facts: dict[object, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def nothing_ran(self) -> bool:
+        """Whether the record is of a run that ended before any command of it, and left nothing."""
+        record = self.record
+        return (
+            record is not None
+            and not (record.commands or record.outputs or self.files)
+            and record.program_exit is None
+            and record.reason != "passed"
+        )
+
     def derived(self, key: object, derive: Callable[[], Derived]) -> Derived:
         """Return a value that several rules use, derived once."""
         if key not in self.facts:

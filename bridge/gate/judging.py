@@ -206,7 +206,18 @@ def _verdict(evidence: Evidence) -> Verdict:
         signer=None if evidence.record is None else evidence.record.signer,
         trust_class=None if evidence.spec is None else evidence.spec.trust_class,
     )
-    return _decide(draft, tuple(findings), results)
+    verdict = _decide(draft, tuple(findings), results)
+    record = evidence.record
+    if record is None or not evidence.nothing_ran or verdict.decision != "rejected":
+        return verdict
+    return verdict.evolve(headline=f"{_SAID['rejected']}, nothing may be quoted: {_unmeasured(record)}")
+
+
+def _unmeasured(record: RunRecord) -> str:
+    """Return why there is nothing to judge of a run that has no command on record."""
+    # What another runner started and did not end may have run there.
+    known = "nothing is known of what ran" if record.reason == "runner_lost" else "nothing ran"
+    return f"{known}: {_text(record.message or record.reason)}"
 
 
 def _look(entry: RegisteredRule, evidence: Evidence) -> list[Violation] | Skip:

@@ -16,7 +16,10 @@ def require_record_and_spec(evidence: Evidence) -> Iterator[Violation]:
     """The runner's record and the job spec are there together, well-formed.
 
     One without the other cannot be compared. Without both, a report file can be checked but nobody saw it being made.
+    A run that ended before any command of it may have no job spec: how it ended says that nothing is to be judged.
     """
+    if evidence.nothing_ran and evidence.spec is None:
+        return
     if (evidence.record is None) != (evidence.spec is None):
         absent = "RunRecord" if evidence.record is None else "JobSpec"
         yield Violation(f"the {absent} is absent or unreadable, the other one is there")

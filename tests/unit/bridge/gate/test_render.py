@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as ET
 
+import pytest
+
 from bridge.gate import judge, render
 from tests.corpus.gate.breaks import BREAKS, honest
 
@@ -48,6 +50,39 @@ def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
     case = BREAKS["G4-MARKS"]()
     stopped = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     assert stopped.headline.startswith("Rejected, nothing may be quoted: times: G4-MARKS")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "said"),
+    [
+        ("cancelled", "cancelled before it started", "nothing ran: cancelled before it started"),
+        ("expired", None, "nothing ran: expired"),
+        ("runner_lost", "runner mac vanished", "nothing is known of what ran: runner mac vanished"),
+    ],
+)
+def test_the_first_sentence_of_a_run_that_never_ran_is_how_it_ended(reason, message, said):
+    case = never_ran(reason, message)
+    verdict = judge(case.run_id, case.files(), case.record_value(), None)
+    assert verdict.headline == f"Rejected, nothing may be quoted: {said}"
+    assert "G0-RECORD" not in {finding.code for finding in verdict.findings}
+
+
+@pytest.mark.parametrize("left", ["commands", "outputs", "program_exit"])
+def test_a_run_of_which_anything_is_on_record_needs_its_job_spec(left):
+    case = never_ran("cancelled", None)
+    case.record[left] = honest("suite").record[left]
+    verdict = judge(case.run_id, case.files(), case.record_value(), None)
+    assert verdict.headline.startswith("Rejected, nothing may be quoted: bound: G0-RECORD")
+
+
+def never_ran(reason, message):
+    """Return a run that ended before it had a job spec."""
+    case = honest("suite")
+    case.reports.clear()
+    case.raw.clear()
+    case.record |= {"reason": reason, "message": message, "executor_ok": False, "program_exit": None, "started": None}
+    case.record |= {"commands": [], "outputs": [], "code": None, "telemetry": None, "imported": None}
+    return case
 
 
 def test_report_text_cannot_steer_a_terminal():
