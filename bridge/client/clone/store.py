@@ -6,11 +6,14 @@ the same id and bytes) and ``runs/<short id>/`` (a result tree, written whole or
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge import strictjson
 from bridge.bus.tree import Tree
@@ -20,6 +23,11 @@ from bridge.ids import is_id, short
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.records import Request
 
+if TYPE_CHECKING:
+    from bridge.system.clock import Clock
+
+_DECIDED_S: Final = 30.0  # so long one command waits for another that decides whether to send
+_PAUSE_S: Final = 0.05
 _CLOSE: Final = frozenset({"x", "%"})  # units that stand right behind their number
 
 
@@ -60,6 +68,24 @@ class Store:
     def __init__(self, state_dir: Path) -> None:
         self._requests = state_dir / "requests"
         self._runs = state_dir / "runs"
+        self._sending = state_dir / "sending.lock"
+
+    @contextmanager
+    def deciding(self, clock: Clock) -> Iterator[None]:
+        """Let one command at a time look what it sent and write down what it sends; one that hangs holds nobody up.
+
+        Raises:
+            OSError: the folder cannot be written to.
+        """
+        self._sending.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._sending, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        until_s = clock.steady_s() + _DECIDED_S
+        try:
+            while not _takes(descriptor) and clock.steady_s() < until_s:
+                clock.sleep(_PAUSE_S)
+            yield
+        finally:
+            os.close(descriptor)
 
     def remember(self, sent: Sent) -> None:
         """Write down a request before it is pushed."""
@@ -159,6 +185,14 @@ class Store:
         if not self._requests.is_dir():
             return set()
         return {path.stem for path in self._requests.glob("*.json") if is_id(path.stem)}
+
+
+def _takes(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def _json_object(path: Path) -> dict[str, Any]:

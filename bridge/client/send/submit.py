@@ -57,16 +57,19 @@ def submit(
         NoRunnerError: no live runner would take it.
         RemoteError: the push failed; running the same command again goes on with the same id.
     """
-    live = None if new else find_live(session, draft)
-    if live is None or not live.reattached:
-        if not queue:
-            require_runner(
-                session.bus, session.record, session.clock,
-                preset=draft.preset, selector=draft.runner, poll_s=POLL_S, seen=session.runners,
-            )  # fmt: skip
-        for line in warnings(session, draft.workload, draft.preset):
-            warn(line)
-    return send(session, draft, live)
+    with session.store.deciding(session.clock):  # the same asked twice at once, as by an agent's tools, is one run
+        live = None if new else find_live(session, draft)
+        if live is None or not live.reattached:
+            if not queue:
+                require_runner(
+                    session.bus, session.record, session.clock,
+                    preset=draft.preset, selector=draft.runner, poll_s=POLL_S, seen=session.runners,
+                )  # fmt: skip
+            for line in warnings(session, draft.workload, draft.preset):
+                warn(line)
+        first = live is None
+        live = live or _written_down(session, draft)
+    return _pushed(session, live, first=first)
 
 
 def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callable[[str], None]) -> Sending:
@@ -124,20 +127,31 @@ def send(session: BusSession, draft: RequestDraft, live: Sending | None) -> Send
     Raises:
         RemoteError: the push failed; running the same command again goes on with the same id.
     """
-    if live is not None and live.reattached:
-        session.store.remember(live.sent)
-        return live
-    first = live is None
-    if live is None:
-        who = identity_of(session)
-        request = build(session, draft, who)
-        data = request.canonical()
-        signature = None if who is None else who.sign(data)
-        sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
-        live = Sending(sent, request, reattached=False)
-        session.store.remember(sent)
-    session.bus.submit(live.sent.data, live.sent.ref, live.request.workload, live.sent.signature, first=first)
-    return live
+    return _pushed(session, live or _written_down(session, draft), first=live is None)
+
+
+def _written_down(session: BusSession, draft: RequestDraft) -> Sending:
+    """Build a request and write it down: from here on the same draft is this run, whether or not it arrives."""
+    who = identity_of(session)
+    request = build(session, draft, who)
+    data = request.canonical()
+    signature = None if who is None else who.sign(data)
+    sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
+    session.store.remember(sent)
+    return Sending(sent, request, reattached=False)
+
+
+def _pushed(session: BusSession, one: Sending, *, first: bool) -> Sending:
+    """Put a request on the bus unless it is there; `first` says that nobody can have sent it before.
+
+    Raises:
+        RemoteError: the push failed.
+    """
+    if one.reattached:
+        session.store.remember(one.sent)
+    else:
+        session.bus.submit(one.sent.data, one.sent.ref, one.request.workload, one.sent.signature, first=first)
+    return one
 
 
 def _same_key(

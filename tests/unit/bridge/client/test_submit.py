@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -25,6 +28,7 @@ from bridge.errors import (
 from bridge.ids import new_id
 from bridge.presets import Preset, find
 from bridge.records import Request, RunnerSelector
+from bridge.system.clock import SystemClock
 from tests.fakes.memory_bus import Faults, MemoryBus
 from tests.fakes.requester import StepClock
 from tests.fakes.scripted_host import ScriptedHost
@@ -101,6 +105,23 @@ def test_a_new_request_costs_one_push_where_the_runners_were_just_seen(tmp_path)
     session.clock.sleep(60)
     session.runners()
     assert asked == ["push", "list"]
+
+
+def test_the_same_draft_that_is_sent_twice_at_once_is_one_run(tmp_path):
+    met = threading.Barrier(2)
+
+    def meet(operation):
+        if operation == "list":  # each looks on the bus while the other decides, unless one waits for the other
+            with suppress(threading.BrokenBarrierError):
+                met.wait(0.5)
+
+    one = replace(make_session(tmp_path), clock=SystemClock())
+    other = replace(make_session(tmp_path, remote=one.bus.remote), clock=SystemClock())
+    one.bus.store.faults = other.bus.store.faults = Faults(meet)
+    with ThreadPoolExecutor(2) as pool:
+        sent = list(pool.map(lambda each: submit(each, draft(), new=False, queue=True, warn=print), (one, other)))
+    assert len({each.sent.id for each in sent}) == 1
+    assert len(one.bus.snapshot().requests) == 1
 
 
 def test_an_expired_request_is_not_gone_on_with(session):
