@@ -191,9 +191,15 @@ class ListingWindow:
 
 @dataclass(frozen=True)
 class BadRef:
-    """A ref that can never be read, where it points, and why; `gone` once it was deleted there."""
+    """A ref that can never be read or is in the way of others, where it points, and why.
+
+    Attributes:
+        gone: whether it was deleted there.
+        by_hand: the command with which a person deletes it, where it is not ours to delete.
+    """
 
     ref: str
     oid: str
     why: str
     gone: bool = False
+    by_hand: str | None = None

@@ -47,13 +47,26 @@ class MemoryRemote:
             self.objects.update(objects)
             said = {}
             for update in updates:
-                right = self.refs.get(update.ref) in (update.expect, update.new)
-                said[update.ref] = Answer(right, "" if right else "stale info")
+                why = self._refusal(update)
+                said[update.ref] = Answer(not why, why)
                 if said[update.ref] and update.new is None:
                     self.refs.pop(update.ref, None)
                 elif said[update.ref] and update.new is not None:
                     self.refs[update.ref] = update.new
             return said
+
+    def _refusal(self, update: RefUpdate) -> str:
+        """Return in git's words why an update is refused: its ref is elsewhere, or another stands in its place."""
+        ref, tip = update.ref, self.refs.get(update.ref)
+        if tip not in (update.expect, update.new):
+            return "stale info"
+        if tip is not None or update.new is None:
+            return ""
+        parts = ref.split("/")
+        folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
+        found = next((one for one in folders if one in self.refs), None)
+        found = found or next((one for one in self.refs if one.startswith(f"{ref}/")), None)
+        return f"cannot lock ref '{ref}': '{found}' exists; cannot create '{ref}'" if found else ""
 
 
 @dataclass

@@ -105,7 +105,28 @@ def leave_all(remote: Path, now_ms: int, *, huge_bytes: int = 3 * MIB) -> list[s
             for ref in _refs(place, kind, now_ms - 60_000 + number):
                 stranger.ref(ref, oid)
                 left.append(f"{kind} at {ref}")
-    return left
+    return left + [f"below a leaf at {ref}" for ref in leave_below_leaves(stranger, now_ms)]
+
+
+def leave_below_leaves(stranger: Stranger, now_ms: int) -> list[str]:
+    """Leave refs beside which git makes no ref of ours: each has the name of one, and goes on; return their names."""
+    head, run_id = stranger.commit(EMPTY_TREE), new_id(now_ms, os.urandom(10))
+    refs = [
+        f"{PREFIX}{leaf}/x"
+        for leaf in ("root", "probe", f"claim/{run_id}", f"log/{run_id}", "runner/other", "archive/other/2026-01-01")
+    ]
+    for ref in refs:
+        stranger.ref(ref, head)
+    return refs
+
+
+def leave_for_folders(stranger: Stranger) -> list[str]:
+    """Leave a ref in the place of every folder of a bus without runs and archives; return their names."""
+    refs = [f"{PREFIX}{kind}" for kind in ("archive/mini", "claim", "log", "runner")]
+    refs += ["refs/heads/AgentMemory", "refs/heads/mac-bridge/cancel"]
+    for ref in refs:
+        stranger.ref(ref, stranger.commit(EMPTY_TREE))
+    return refs
 
 
 def _refs(place: str, kind: str, id_ms: int) -> Iterator[str]:

@@ -70,7 +70,9 @@ class RunnerBus(SharedBus, Protocol):
         ...
 
     def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
-        """Delete claim, log and beacon refs that can never be read, each where it was seen; yield each of them.
+        """Delete refs of ours that can never be read or are in the way of others, each where it was seen; yield each.
+
+        A branch beside which git makes no request branch is only named: it is a person's.
 
         Raises:
             RemoteError: the bus did not answer.

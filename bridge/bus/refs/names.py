@@ -18,12 +18,14 @@ from typing import Final
 
 from bridge.ids import is_id
 from bridge.records.archive import DAY_PATTERN
-from bridge.request.branches import HEADS, cancel_branch, run_id_of
+from bridge.request.branches import HEADS, RESERVED_PRESET, cancel_branch, run_id_of
 
 DEFAULT_PREFIX: Final = "refs/kakeya/"
 BRANCH_PREFIX: Final = "refs/heads/kakeya/"
 PREFIXES: Final = (DEFAULT_PREFIX, BRANCH_PREFIX)
 DEFAULT_PATTERNS: Final = ("mac-bridge/*", "AgentMemory/mac-bridge-*")
+_SINGLE: Final = ("bus", "root", "probe")
+_FOLDERS: Final = ("claim", "log", "runner", "archive")
 _RUNNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DAY = re.compile(DAY_PATTERN)
 _GLOB = re.compile(r"[*?\[]")
@@ -94,6 +96,25 @@ def runner_name_of(prefix: str, ref: str) -> str | None:
     return tail if ref.startswith(head) and _RUNNER.fullmatch(tail) else None
 
 
+def kept_out(prefix: str, ref: str) -> str | None:
+    """Return which ref of ours, or which folder of them, cannot be made beside a ref; None: it is no obstacle.
+
+    Not told of a ref below a claim, log or beacon, which has no name that one of those has.
+    """
+    kind, *rest = ref.removeprefix(prefix).split("/")
+    if not rest:
+        return f"{ref}/" if kind in _FOLDERS else None
+    if kind in _SINGLE:
+        return f"{prefix}{kind}"
+    if kind != "archive":
+        return None
+    day = rest[1] if len(rest) > 1 else "2000-01-01"
+    archive = archive_ref(prefix, rest[0], day) if rest[0] else ""
+    if archive == ref or archive_of(prefix, archive) is None:
+        return None
+    return f"{ref}/" if len(rest) == 1 else archive
+
+
 def cancel_prefix(ref: str) -> str:
     """Return how the names of all cancel branches of a request branch begin."""
     run_id = run_id_of(ref) or ""
@@ -105,6 +126,15 @@ def accepts(patterns: Iterable[str], ref: str) -> bool:
     """Return whether a bus accepts requests on this branch; patterns are globs over branch names."""
     branch = ref.removeprefix(HEADS)
     return ref.startswith(HEADS) and any(fnmatch.fnmatchcase(branch, pattern) for pattern in patterns)
+
+
+def request_folders(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Return the folders of request and cancel branches; a branch that is called as one of them keeps those out."""
+    folders = set()
+    for prefix in listing_prefixes(patterns):
+        parts = prefix.split("/")
+        folders |= {"/".join(parts[:depth]) for depth in range(HEADS.count("/") + 1, len(parts))}
+    return tuple(sorted({*folders, *(f"{one}/{RESERVED_PRESET}" for one in folders if one.endswith("/mac-bridge"))}))
 
 
 def listing_prefixes(patterns: Iterable[str]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.refs import names
 from bridge.bus.refs.history import StoreHistory
-from bridge.bus.refs.repair import bad_refs
+from bridge.bus.refs.repair import bad_refs, branches_in_the_way
 from bridge.bus.refs.repair import delete as delete_bad
 from bridge.bus.refs.requests import base_name
 from bridge.bus.refs.snapshots import cancels_in
@@ -199,10 +199,11 @@ class RunnerRefBus(SharedRefBus):
             yield ref
 
     def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
-        """Delete refs below the prefix that can never be read; see the interface."""
-        prefix = self.identity().prefix
-        for bad in bad_refs(self._store, prefix, self._quarantine):
+        """Delete refs below the prefix that can never be read or are in the way of others; see the interface."""
+        record = self.identity()
+        for bad in bad_refs(self._store, record.prefix, self._quarantine):
             yield bad if dry_run else delete_bad(self._store, bad)
+        yield from branches_in_the_way(self._store, record.request_branches)
 
     @cached_property
     def _folding(self) -> Folding:

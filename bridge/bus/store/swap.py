@@ -6,15 +6,19 @@ counts is the remote's own word on a ref, or failing that a listing afterwards. 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from bridge.bus.store.interface import Answer, RefStore, RefUpdate
+from bridge.bus.store.obstacles import refuse_beside
 from bridge.errors import RemoteError
 
 REFUSED_TRIES: Final = 4
 _REFUSED: Final = "ask who keeps the remote to lift what refuses it (a hook, a rule, a quota, a full disk), then repeat"
+# How git, and what imitates it, says that it did not get the lock of a ref: another one may be in its way.
+_LOCKED: Final = re.compile(r"lock|exists|conflict|failed to update", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,8 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
     said_no = f"{store.route} did not take {authority}, which is unchanged"
     if failure is not None:
         raise RemoteError(f"{said_no}: {failure.message}", remedy=failure.remedy) from failure
+    if wanted.expect is None and _LOCKED.search(answer.why):
+        refuse_beside(store, authority, said_no)
     words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"
     raise RemoteError(f"{said_no}; {words}", remedy=_REFUSED)
 

@@ -15,7 +15,8 @@ from bridge.cli.host.places import bus_of, open_route, policy_of, policy_path, r
 from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
 from bridge.cli.talk import CLOCK, say
-from bridge.errors import KakeyaError, UsageError
+from bridge.client.document.untrusted import clean_line
+from bridge.errors import REMEDY_MARK, KakeyaError, UsageError
 from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
@@ -59,12 +60,16 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def _repair(bus: RunnerBus, *, dry_run: bool) -> int:
-    """Print the refs that can never be read, or delete them; 1 when some are left."""
+    """Print the refs that can never be read or are in the way of others, or delete them; 1 when some are left."""
     found = list(bus.repair(dry_run=dry_run))
+    ours = [bad for bad in found if bad.by_hand is None]
+    for bad in ours:
+        print(clean_line(f"{'deleted' if bad.gone else 'bad' if dry_run else 'moved meanwhile'} {bad.ref}: {bad.why}"))
     for bad in found:
-        print(f"{'deleted' if bad.gone else 'bad' if dry_run else 'moved meanwhile'} {bad.ref}: {bad.why}")
-    if dry_run and found:
-        say(f"{len(found)} refs can never be read; delete them with: kakeya-runner doctor --repair --yes")
+        if bad.by_hand is not None:
+            print(f"left {bad.ref}: {bad.why}{REMEDY_MARK}if nobody needs that branch: {bad.by_hand}")
+    if dry_run and ours:
+        say(f"{len(ours)} refs are no good to anybody; delete them with: kakeya-runner doctor --repair --yes")
     return 1 if any(not bad.gone for bad in found) else 0
 
 

@@ -117,7 +117,7 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     one.add_argument("--summary", action="store_true", help=summary)
     doctor = _verb(verbs, "doctor", "try everything a run needs and name a remedy per finding", bus=True)
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    doctor.add_argument("--repair", action="store_true", help="only name refs of the bus that can never be read")
+    doctor.add_argument("--repair", action="store_true", help="only name refs of the bus that are no good to anybody")
     doctor.add_argument("--yes", action="store_true", help="with --repair: delete them")
 
 

@@ -113,7 +113,7 @@ class BeaconSender:
         except InfrastructureError as error:
             self._told = None
             self._link.budget.spent(ok=False)
-            self._log.warning("no sign of life could be sent: %s", error.message)
+            self._log.warning("no sign of life could be sent: %s", error.line)
 
     def withdraw(self) -> None:
         """Delete the sign of life; where the bus does not answer it stays until its renewal is overdue."""

@@ -33,6 +33,7 @@ TRANSPORT = {
     "test_says_which_bus_it_is_and_is_made_only_once": "creates refs, and is refused a second time",
     "test_a_request_arrives_with_the_bytes_that_were_sent": "uploads a branch and fetches it",
     "test_a_request_branch_is_never_overwritten": "the remote refuses a push",
+    "test_a_ref_where_a_folder_belongs_is_named_with_what_deletes_it": "the remote says why it refuses a push",
     "test_a_request_that_was_withdrawn_is_rejected": "fetches a commit the remote does not have",
     "test_gc_deletes_branch_and_log_of_old_runs_only": "deletes refs",
     "test_an_owner_drops_refs_and_every_result_stays": "fetches by id what no ref leads to directly",

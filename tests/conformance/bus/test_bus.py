@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from bridge.bus.refs import names
@@ -9,6 +11,7 @@ from bridge.bus.views import RequestRef
 from bridge.errors import (
     BusError,
     FencedError,
+    RemoteError,
     RequestRejectedError,
     UsageError,
     WrongBusError,
@@ -92,6 +95,24 @@ def test_a_request_branch_is_never_overwritten(place: Place, client: Actor) -> N
     with pytest.raises(FencedError, match="never overwritten"):
         client.bus.submit(request.evolve(params={"a": 2}).canonical(), request.ref, None, first=True)
     assert place.refs()[request.ref] == sent.ref.oid
+
+
+def test_a_ref_where_a_folder_belongs_is_named_with_what_deletes_it(place: Place, host: Actor, client: Actor) -> None:
+    anything = place.refs()["refs/kakeya/bus"]
+    place.set_ref("refs/heads/mac-bridge", anything)
+    with pytest.raises(RemoteError, match=": refs/heads/mac-bridge is in its way") as caught:
+        client.submit()
+    assert f"git push {shlex.quote(client.bus.route)} :refs/heads/mac-bridge" in (caught.value.remedy or "")
+    place.set_ref("refs/heads/mac-bridge", None)
+    sent = client.submit()
+
+    for taken in ("refs/kakeya/claim", f"refs/kakeya/claim/{sent.ref.id}/x"):
+        place.set_ref(taken, anything)
+        with pytest.raises(RemoteError, match=f": {taken} is in its way") as caught:
+            host.claim(sent.ref)
+        assert "kakeya-runner doctor --repair" in (caught.value.remedy or "")
+        place.set_ref(taken, None)
+    host.claim(sent.ref)
 
 
 def test_requests_outside_the_bus_s_patterns_are_neither_sent_nor_seen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.store.gather import WorkBudget
+from bridge.cli.host.main import main
 from bridge.errors import RemoteError
 from bridge.presets import registry
 from bridge.runner.authorisation.rules import OwnerRules
@@ -29,7 +31,7 @@ from tests.fakes.asking import make_request, push
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.git_servers import HELPER, HttpServer, SshServer, bare, git
 from tests.fakes.memory_bus import bus_record
-from tests.support.hostile_refs import leave_all
+from tests.support.hostile_refs import PREFIX, Stranger, leave_all, leave_for_folders
 from tests.support.runner_world import FixedCode, Lines, probe
 
 POLICY = b'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
@@ -196,6 +198,32 @@ def test_what_can_never_be_read_is_named_and_then_deleted_where_it_was_seen(
     assert {bad.ref for bad in bus.repair(dry_run=False) if bad.gone} == {bad.ref for bad in named}
     assert list(bus.repair(dry_run=True)) == []
     assert good <= set(bus.snapshot().claims)
+
+
+def test_refs_in_the_place_of_our_folders_are_deleted_where_they_were_seen_and_branches_only_named(
+    remote: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = leave_for_folders(Stranger(remote))
+    bus = open_bus(str(remote), repository=None, state=tmp_path / "bus", clock=CLOCK)
+    named = {bad.ref: bad for bad in bus.repair(dry_run=True)}
+    assert list(named) == left
+    assert all(bad.why.startswith("in the way of refs/") and not bad.gone for bad in named.values())
+    assert {ref for ref, bad in named.items() if bad.by_hand} == {ref for ref in left if ref.startswith("refs/heads/")}
+
+    seen = bus.repair(dry_run=False)
+    first = next(seen)
+    assert first.gone
+    Stranger(remote).ref(f"{PREFIX}claim", other := git("rev-parse", f"{PREFIX}bus", cwd=remote).strip())
+    assert {bad.ref: bad.gone for bad in seen} == {ref: ref in (f"{PREFIX}log", f"{PREFIX}runner") for ref in left[1:]}
+    assert git("rev-parse", f"{PREFIX}claim", cwd=remote).strip() == other  # it moved after it was seen
+
+    assert main(["doctor", "--repair", "--yes", "--bus", str(remote), "--state", str(tmp_path / "state")]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in said] == [f"deleted {PREFIX}claim", *(f"left {ref}" for ref in left[-2:])]
+    for line in said[1:]:
+        by_hand = line.partition("; next: if nobody needs that branch: ")[2]
+        subprocess.run(by_hand, shell=True, cwd=tmp_path / "bus" / "control.git", check=True, capture_output=True)
+    assert list(bus.repair(dry_run=True)) == []
 
 
 def test_a_listing_that_hangs_is_given_up_when_the_program_is_asked_to_end(

@@ -143,6 +143,18 @@ def test_a_ref_that_is_elsewhere_is_an_answer_not_an_error() -> None:
     assert (outcome.landed, outcome.tip) == (False, "f" * 40)
 
 
+@pytest.mark.parametrize("name", ["\u202e\x1b[2J", "y" * 5000])
+def test_a_name_of_a_stranger_in_the_way_comes_through_clean_and_bounded(name: str) -> None:
+    one = store()
+    one.write([tree_object])
+    one.remote.refs[f"refs/x/y/{name}"] = "f" * 40
+    with pytest.raises(RemoteError, match="is in its way") as caught:
+        swap(one, [RefUpdate("refs/x/y", commit_object.oid, None)], authority="refs/x/y")
+    assert caught.value.line.isprintable()
+    assert len(caught.value.line) < 800
+    assert "git push memory: :REF" in caught.value.line
+
+
 def test_the_push_budget_is_shared_by_the_runners_of_a_host(tmp_path: Path) -> None:
     clock = FakeClock()
     path = tmp_path / "pushes" / "budget.json"
