@@ -7,13 +7,13 @@ from typing import Any
 
 from benchmarks.show import own_tests
 from benchmarks.show.line import Line
+from benchmarks.show.proofs import proved
 from benchmarks.studies import ray_runs, slurm_overhead, slurm_runs
 from benchmarks.studies.report import report_of
 
+AREA = "clusters"
 STUDIES = "make studies AREA=clusters"
 RAY = "KAKEYA_RAY=VENV/bin/ray make studies AREA=clusters STUDY=ray-runs"
-TESTS = "python -m pytest -q tests/conformance/executor"
-EPHEMERAL = "python -m pytest -q tests/integration/runner/test_once_ephemeral.py"
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
@@ -134,7 +134,7 @@ LINES = (
     Line("shared folder checked by `doctor` (write here, read there, same uid, clock skew)", STUDIES, _doctor),
     Line("overhead over the engine's own `srun true` ≤ 1.0 s + the sandbox trial once a node", STUDIES, _overhead),
     Line("timeout, cancel, double fork, setsid, SIGTERM ignored: 0 survivors", STUDIES, partial(_ended, "hostile", 5)),
-    Line("limits and redaction identical", TESTS),
+    proved("limits and redaction identical", AREA, "limits and redaction"),
     Line("200 requests on 2 nodes' worth of slots: none lost, none twice, order and capacity kept", STUDIES, _many),
     Line("runner killed -9 at 20 random moments: re-attached, 0 lost, 0 repeated", STUDIES, _killed),
     _fault_line("slurmctld stopped and started mid-run", "controller-restarted"),
@@ -148,17 +148,18 @@ LINES = (
     _fault_line("unknown label", "no-node-has-it"),
     _fault_line("longest wait reached", "longest-wait"),
     _fault_line("cancelled while queued, its place shown before", "cancelled-while-queued"),
-    Line("engine says done and no result is there: interrupted", TESTS),
-    Line("kill between submit and journal", TESTS),
-    Line("engine that forgot the job: the folder decides", TESTS),
-    Line("everything submitted as an unprivileged user", STUDIES),
+    proved("engine says done and no result is there: interrupted", AREA, "done without a result"),
+    proved("kill between submit and journal", AREA, "kill between submit and journal"),
+    proved("engine that forgot the job: the folder decides", AREA, "an engine that forgot"),
+    proved("an engine that is slow to answer keeps no run from its end", AREA, "an engine that is slow"),
+    proved("everything submitted as an unprivileged user", AREA, "root submits nothing"),
     Line("a sweep of 24 requests spreads over the nodes", STUDIES, _spread),
     Line("rows of a sweep carry node and host class; a workload and k3-fused on a labelled node", STUDIES),
-    Line("`once --ephemeral` leaves nothing, killed or not", EPHEMERAL),
+    proved("`once --ephemeral` leaves nothing, killed or not", AREA, "once --ephemeral"),
     Line("Ray in a venv of its own: whole request → result, verdict the same as local", RAY, _whole_ray),
     Line("the same on Ray: timeout, cancel, double fork, setsid, SIGTERM ignored", RAY, partial(_ended_ray, "hostile")),
     Line("the same on Ray: runner killed -9 at 20 random moments", RAY, partial(_ended_ray, "kills")),
     Line("the same on Ray: faults, with a stop on the dashboard and a head that forgot everything", RAY, _faults_ray),
-    Line("a page that says when which is right", "docs/guides/clusters.md"),
+    proved("a page that says when which is right: docs/guides/clusters.md", AREA, "the guide page"),
     own_tests.adds("clusters"),
 )

@@ -55,8 +55,11 @@ PLACES: dict[str, tuple[str, ...]] = {
         f"{UNIT}/test_release_ready.py",
     ),
     "clusters": (
+        f"{CONFORMANCE}/executor/test_limits_alike.py",
         f"{CONFORMANCE}/executor/test_placed_runs.py",
+        f"{CONFORMANCE}/executor/test_ray_answers.py",
         f"{CONFORMANCE}/executor/test_ray_runs.py",
+        f"{CONFORMANCE}/executor/test_slow_engines.py",
         f"{INTEGRATION}/executor/test_apart.py",
         f"{INTEGRATION}/runner/test_once_ephemeral.py",
         f"{BRIDGE}/executor/test_node.py",

@@ -29,6 +29,9 @@ STREAMED = "tests/conformance/engine/test_streamed_rows.py"
 EVALUATED = "tests/integration/engine/test_eval_caches.py"
 CORPUS = "tests/unit/bridge/gate/test_corpus.py"
 REMOTE, REMOTE_PARTS = "tests/integration/distributed", "tests/unit/engine/distributed"
+PLACED = "tests/conformance/executor/test_placed_runs.py"
+RAY_RUNS = "tests/conformance/executor/test_ray_runs.py"
+SLOW_ENGINES = "tests/conformance/executor/test_slow_engines.py"
 PROOFS: dict[str, dict[str, tuple[str, ...]]] = {
     "rooms": {
         "recovery's table": ("tests/unit/bridge/runner/test_recovery.py",),
@@ -64,6 +67,22 @@ PROOFS: dict[str, dict[str, tuple[str, ...]]] = {
         "a closed place": ("-m", "slow", CLOSED_PLACE),
         "a summary's plot": ("tests/unit/bridge/publish/test_tree.py",),
         "every command line": (DOCUMENTS,),
+    },
+    "clusters": {
+        "limits and redaction": ("tests/conformance/executor/test_limits_alike.py",),
+        "done without a result": (PLACED, RAY_RUNS, "-k", "without_a_result or killed_supervisor"),
+        "kill between submit and journal": (
+            PLACED,
+            RAY_RUNS,
+            SLOW_ENGINES,
+            "-k",
+            "before_it_had_the_number or taken_and_not_answered or left_while or arrives_after or had_once",
+        ),
+        "an engine that forgot": (PLACED, RAY_RUNS, "-k", "without_a_result or forgot"),
+        "an engine that is slow": (SLOW_ENGINES, "tests/conformance/executor/test_ray_answers.py"),
+        "root submits nothing": (PLACED, RAY_RUNS, "-k", "root_submits"),
+        "once --ephemeral": ("-m", "", "tests/integration/runner/test_once_ephemeral.py"),
+        "the guide page": (DOCUMENTS, "-k", "clusters"),
     },
     "engine": {
         "folders as published": (

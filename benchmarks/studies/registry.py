@@ -108,7 +108,13 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         own_tests.STUDIES["distributed"],
         proofs.STUDIES["distributed"],
     ),
-    "clusters": (slurm_runs.STUDY, ray_runs.STUDY, slurm_overhead.STUDY, own_tests.STUDIES["clusters"]),
+    "clusters": (
+        slurm_runs.STUDY,
+        ray_runs.STUDY,
+        slurm_overhead.STUDY,
+        own_tests.STUDIES["clusters"],
+        proofs.STUDIES["clusters"],
+    ),
     "hardware": (hostile_places.STUDY,),
     "front-door": (
         requester_size.STUDY,

@@ -13,6 +13,7 @@ from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.placed import settle_of
 from bridge.executor.engines.probe import ask_node
+from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.executor.engines.submitted import load_submitted, save_submitted
 from bridge.executor.interface import Execution
 from bridge.executor.supervisor.folder import RunFolder
@@ -145,3 +146,9 @@ def test_a_node_answers_what_it_sees_of_the_shared_folder(queue: LocalQueue) -> 
 def test_only_a_network_file_system_is_waited_for(tmp_path: Path) -> None:
     assert settle_of(tmp_path) < 5.0
     assert settle_of(Path("/proc")) == 70.0  # any that is not known to be a disk of this machine
+
+
+def test_a_runner_that_is_root_submits_nothing_to_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("bridge.executor.engines.slurm.os.geteuid", lambda: 0)
+    with pytest.raises(InfrastructureError, match="a runner that is root submits nothing"):
+        SlurmEngine(SlurmOptions(), CLOCK).submit("a", ("true",), tmp_path / "log", JobNeeds((), 60.0))
