@@ -5,6 +5,7 @@ Knows nothing about what the files mean; who may change them is decided by whoev
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from typing import Final
 
@@ -62,8 +63,9 @@ class RootRef:
         return head.oid if landed else None
 
     def _files(self, oid: str) -> Mapping[str, bytes]:
-        store = self._store.isolate("root", [oid], max_bytes=4 * MIB)
+        name = f"root-{secrets.token_hex(4)}"  # several commands of a clone may read it at once
         try:
+            store = self._store.isolate(name, [oid], max_bytes=4 * MIB)
             with store.reader() as reader:
                 head = commits.read_commit(reader, oid)
                 entries = commits.read_entries(reader, head.tree)
@@ -75,4 +77,4 @@ class RootRef:
                     if entry.mode == REGULAR
                 }
         finally:
-            self._store.drop("root")
+            self._store.drop(name)

@@ -6,6 +6,7 @@ The requester creates branches and never overwrites one; what is read back is un
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -216,7 +217,7 @@ class Requests:
             return "branch_deleted"
         if tip == asked_oid:
             return None
-        name = f"copy-{run_id}"
+        name = _copy_name(run_id)
         try:
             with self._quarantine.reading("copy", run_id, tip):
                 store = self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES, checked=False)
@@ -257,7 +258,7 @@ class Requests:
 
     def _is_copy(self, pushed: RequestRef, tip: str) -> bool:
         """Whether a tip is the runner's copy on top of our request."""
-        name = f"copy-{pushed.id}"
+        name = _copy_name(pushed.id)
         try:
             with self._store.isolate(name, [tip], max_bytes=TREE_MAX_BYTES).reader() as reader:
                 return pushed.oid in commits.read_commit(reader, tip).parents
@@ -280,6 +281,11 @@ def _received(reader: Reader, ref: RequestRef) -> ReceivedRequest:
     if data is None:
         raise MalformedObjectError(f"{ref.ref} holds no .mac-bridge/request.json")
     return ReceivedRequest(ref, data, signature)
+
+
+def _copy_name(run_id: str) -> str:
+    """Return a name for the isolated store that holds a copy: several commands of a clone may look at a run at once."""
+    return f"copy-{run_id}-{secrets.token_hex(4)}"
 
 
 def base_name(run_id: str) -> str:
