@@ -1,0 +1,75 @@
+"""Commands of one clone side by side: each reads what it fetched, whatever the other fetches and deletes meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bridge.bus.content import commits
+from bridge.bus.identity.root_ref import RootRef
+from bridge.bus.refs.requests import Requests
+from bridge.bus.store.git import GitStore
+from bridge.bus.store.interface import RefUpdate
+from bridge.bus.store.quarantine import Quarantine
+from bridge.bus.store.route import Route
+from bridge.system.gitobjects import DIRECTORY, REGULAR, TreeEntry, blob, commit, tree
+from tests.fakes.bus_actors import FakeClock
+from tests.fakes.git_servers import bare
+
+RUN = "01k9x3" + "0" * 20
+
+
+class Overtaken(GitStore):
+    """A command that another one of its clone overtakes whenever it has just fetched something."""
+
+    other: Callable[[], object]
+
+    def isolate(self, *words: Any, **named: Any) -> GitStore:
+        """Return the store, once the other command has read the same and deleted its own."""
+        found = super().isolate(*words, **named)
+        self.other()
+        return found
+
+
+@pytest.fixture
+def route(tmp_path: Path) -> Route:
+    return Route(str(bare(tmp_path / "remote.git")), "here", (), is_local=True)
+
+
+def opened(route: Route, tmp_path: Path, kind: type[GitStore] = GitStore, place: str = "clone") -> Any:
+    (tmp_path / place).mkdir(exist_ok=True)
+    return kind(route, tmp_path / place)
+
+
+def test_a_root_is_read_whole_while_another_command_reads_it(route: Route, tmp_path: Path) -> None:
+    owner = opened(route, tmp_path, place="owner")
+    data = blob(b"{}")
+    top = tree([TreeEntry(REGULAR, b"root.json", data.oid)])
+    head = commit(top.oid, (), 0, "root")
+    owner.write([data, top, head])
+    owner.push([RefUpdate("refs/kakeya/root", head.oid, None)])
+    overtaken = opened(route, tmp_path, Overtaken)
+    overtaken.other = lambda: RootRef(opened(route, tmp_path)).files(head.oid)
+    assert RootRef(overtaken).files(head.oid) == {"root.json": b"{}"}
+
+
+def test_a_copied_result_is_found_while_another_command_looks_for_it(route: Route, tmp_path: Path) -> None:
+    runner, asked = opened(route, tmp_path, place="runner"), "a" * 40
+    result = tree([TreeEntry(REGULAR, b"run.json", blob(b"{}").oid)])
+    built = commit(result.oid, (), 0, "result")
+    folder = tree([TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.oid)])
+    top = tree([TreeEntry(DIRECTORY, commits.FOLDER, folder.oid)])
+    copied = commit(top.oid, (), 0, "copy")
+    runner.write([blob(b"{}"), result, built, folder, top, copied])
+    runner.push([RefUpdate("refs/heads/mac-bridge/x", copied.oid, None)])
+
+    def delivery(store: GitStore) -> str | None:
+        store.write([blob(b"{}"), result, built])
+        return Requests(store, Quarantine(None, FakeClock())).delivery(RUN, asked, copied.oid, built.oid)
+
+    overtaken = opened(route, tmp_path, Overtaken)
+    overtaken.other = lambda: delivery(opened(route, tmp_path))
+    assert delivery(overtaken) == "copied"
