@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
@@ -15,8 +16,10 @@ from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Launch
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule
-from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch
+from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch, Turn
 from bridge.run.stop_rule import Part, counting, finished, turns_of
+
+Stretch = TypeVar("Stretch", SoloStretch, Turn)
 
 
 @dataclass(frozen=True)
@@ -192,21 +195,29 @@ def worked(series: Series) -> tuple[float, float] | None:
 
 
 def share_alone(series: Series, spent_s: Callable[[SoloStretch], float | None]) -> tuple[float, float] | None:
-    """Return by wall time what each arm spent alone; None where a stretch was not read.
+    """Return by wall time what each arm spent alone; None where a stretch was not read."""
+    return shares(series, [one for record in series.counted for one in record.solos], spent_s)
+
+
+def shares(
+    series: Series, stretches: Sequence[Stretch], spent_s: Callable[[Stretch], float | None]
+) -> tuple[float, float] | None:
+    """Return by wall time what each arm spent in its stretches; None where one was not read.
 
     Args:
-        series: what was measured.
+        series: whose arms are asked about.
+        stretches: what the arms did.
         spent_s: seconds that a stretch spent on what is asked, None where they were not read.
     """
-    shares = []
+    found = []
     for arm in series.plan.arms:
-        stretches = [one for record in series.counted for one in record.solos if one.arm == arm]
-        busy = [seconds for one in stretches if (seconds := spent_s(one)) is not None]
-        wall_s = math.fsum(one.done_s - one.go_s for one in stretches)
-        if len(busy) < len(stretches) or wall_s <= 0.0:
+        own = [one for one in stretches if one.arm == arm]
+        busy = [seconds for one in own if (seconds := spent_s(one)) is not None]
+        wall_s = math.fsum(one.done_s - one.go_s for one in own)
+        if len(busy) < len(own) or wall_s <= 0.0:
             return None
-        shares.append(math.fsum(busy) / wall_s)
-    return shares[0], shares[1]
+        found.append(math.fsum(busy) / wall_s)
+    return found[0], found[1]
 
 
 def _token_s(stretches: Sequence[SoloStretch]) -> float | None:

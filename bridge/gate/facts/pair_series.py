@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.gate.facts.launch_series import Series, worked
+from bridge.gate.facts.launch_series import Series, shares, worked
 from bridge.gate.interface import Evidence
 from bridge.records import RunRecord
 from bridge.run.stop_rule import finished
@@ -27,12 +27,5 @@ def processor_shares(series: Series) -> tuple[float, float] | None:
     """
     if series.plan.solo_s > 0.0:
         return worked(series)
-    shares = []
-    for arm in series.plan.arms:
-        turns = [turn for record in series.counted for turn in record.turns if turn.arm == arm]
-        busy = [turn.cpu_s for turn in turns if turn.cpu_s is not None]
-        wall_s = sum(turn.done_s - turn.go_s for turn in turns)
-        if len(busy) < len(turns) or wall_s <= 0.0:
-            return None
-        shares.append(sum(busy) / wall_s)
-    return shares[0], shares[1]
+    turns = [turn for record in series.counted for turn in record.turns]
+    return shares(series, turns, lambda turn: turn.cpu_s)
