@@ -26,7 +26,7 @@ def planted_faults(folder: Path = EVIDENCE) -> str | None:
     found = {when: {row["fault"]: row["detected"] for row in report["trials"]} for when, report in reports.items()}
     said = [f"{when}: {sum(one.values())} of {len(one)} tried are found" for when, one in found.items()]
     if "now" in reports:
-        said[-1] += f" at {reports['now']['commit'][:12]}"
+        said[-1] += f" at {' '.join(sorted({row['commit'][:12] for row in reports['now']['trials']}))}"
     *earlier, last = found.values()
     once = {name for one in earlier for name, detected in one.items() if detected}
     lost = sorted(name for name in once if not last.get(name, True))

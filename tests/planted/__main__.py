@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.planted import reports, rooms, trial
 from tests.planted.fault import Fault, faults
-from tests.planted.tree import Tree, resolve
+from tests.planted.tree import Tree
 
 
 def main(argv: list[str]) -> int:
@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.planted", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these faults only")
     parser.add_argument("--room", choices=sorted(rooms.STAGES), help="faults of this room only")
-    parser.add_argument("--commit", help="where to plant, HEAD or the report's; the table is this checkout's")
+    parser.add_argument("--commit", default="HEAD", help="where to plant; the table is this checkout's")
     parser.add_argument("--report", type=Path, default=reports.NEWEST, help="what is in it is not tried again")
     parser.add_argument("--clean", action="store_true", help="run each room's first tests without any fault instead")
     options = parser.parse_args(argv)
@@ -28,9 +28,9 @@ def main(argv: list[str]) -> int:
     unknown = set(options.only or ()) - {f.name for f in table}
     if unknown or not chosen:
         parser.error(f"no fault is named {', '.join(sorted(unknown)) or 'so'}; see tests/planted/faults")
-    report = reports.load(options.report, options.commit and resolve(options.commit))
+    report = reports.load(options.report)
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
-        tree = Tree(Path(folder).resolve() / "kakeya", report["commit"])
+        tree = Tree(Path(folder).resolve() / "kakeya", options.commit)
         if options.clean:
             return _clean(tree, chosen, report, options.report)
         return _trials(tree, chosen, report, options.report)
@@ -44,7 +44,7 @@ def _trials(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path)
     for number, fault in enumerate(chosen, 1):
         if fault.name in done:
             continue
-        row = trial.trial(tree, fault, finders.get(fault.name, ()), passing)
+        row = trial.trial(tree, fault, finders.get(fault.name, ()), passing) | {"commit": tree.commit}
         report["trials"].append(row)
         reports.save(file, report)
         said = row["by"] if row["detected"] else "NOT FOUND"
@@ -64,7 +64,8 @@ def _clean(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path) 
         said = found.said.strip().splitlines()[-1].strip("= ") if found.code is not None else "took too long"
         print(f"{room} without a fault: {said}", flush=True)
         if found.code == 0:
-            report["clean"][room] = {"tests": paths, "said": said, "seconds": round(time.monotonic() - began, 1)}
+            took = {"seconds": round(time.monotonic() - began, 1), "commit": tree.commit}
+            report["clean"][room] = {"tests": paths, "said": said} | took
             reports.save(file, report)
         else:
             red += 1

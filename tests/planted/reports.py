@@ -6,27 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.planted.tree import ROOT, resolve
+from tests.planted.tree import ROOT
 
 FOLDER = ROOT / "docs" / "evidence"
 NEWEST = FOLDER / "planted-faults.json"
 
 
-def load(file: Path, commit: str | None) -> dict[str, Any]:
-    """Return the report to go on with, a new one where none was begun.
-
-    Args:
-        file: where it is, or will be.
-        commit: where to plant; None is the report's own, or HEAD of a new one.
-
-    Raises:
-        SystemExit: the report that was begun is of another commit.
-    """
+def load(file: Path) -> dict[str, Any]:
+    """Return the report to go on with, a new one where none was begun; each of its rows names its commit."""
     if not file.exists():
-        return {"command": "python -m tests.planted", "commit": commit or resolve("HEAD"), "clean": {}, "trials": []}
+        return {"command": "python -m tests.planted", "clean": {}, "trials": []}
     report: dict[str, Any] = json.loads(file.read_text())
-    if commit is not None and commit != report["commit"]:
-        raise SystemExit(f"{file} is of commit {report['commit'][:12]}, got {commit[:12]}: give another --report")
     return report
 
 

@@ -15,23 +15,19 @@ from tests.planted.fault import Fault
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def resolve(commit: str) -> str:
-    """Return the object id of a commit of this checkout."""
-    return _git(ROOT, "rev-parse", f"{commit}^{{commit}}")
-
-
 class Tree:
     """A copy of one commit in which faults are planted one at a time."""
 
     def __init__(self, folder: Path, commit: str) -> None:
-        """Check a commit out, by its object id, beside its environment, in a folder that does not exist yet.
+        """Check a commit out, beside its environment, in a folder that does not exist yet.
 
         Raises:
             RuntimeError: what the environment imports is not the copy.
         """
         self.folder = folder
         subprocess.run(["git", "clone", "--quiet", "--shared", "--no-checkout", ROOT, folder], check=True)
-        _git(folder, "checkout", "--quiet", "--detach", commit)
+        _git(folder, "checkout", "--quiet", "--detach", _git(ROOT, "rev-parse", f"{commit}^{{commit}}"))
+        self.commit = _git(folder, "rev-parse", "HEAD")
         self._environment(Path(sys.prefix), folder / ".venv")
 
     @property

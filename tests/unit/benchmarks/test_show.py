@@ -63,9 +63,8 @@ def test_the_cost_of_a_fresh_clone_is_read_from_its_report(tmp_path: Path) -> No
 
 def test_planted_faults_are_compared_by_name(tmp_path: Path) -> None:
     def write(suffix: str, **detected: bool) -> None:
-        trials = [{"fault": name, "detected": found} for name, found in detected.items()]
-        report = {"commit": "f" * 40, "trials": trials}
-        (tmp_path / f"planted-faults{suffix}.json").write_text(json.dumps(report))
+        trials = [{"fault": name, "detected": found, "commit": "f" * 40} for name, found in detected.items()]
+        (tmp_path / f"planted-faults{suffix}.json").write_text(json.dumps({"trials": trials}))
 
     def said(after: str) -> str:
         return f"before: 2 of 3 tried are found; after: {after}"
