@@ -51,6 +51,10 @@ class BusRecord(Record):
     minimum_client: Text
     created: Moment
 
+    def counted_lease_s(self, lease_s: float) -> float:
+        """Return how long a claim that says so much is waited for: no longer than this bus allows, whoever wrote it."""
+        return min(lease_s, self.lease_s)
+
 
 class AcceptedWorkflow(Record):
     """A workflow file that a host's job hook accepts: its path, the sha256 of its bytes, and patterns of refs."""

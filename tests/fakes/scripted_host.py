@@ -90,8 +90,8 @@ class ScriptedHost:
         self._request = Request.parse(self.bus.read_request(self._ref).data)
         self.held[run_id] = self.bus.claim(self._claim(run_id, "claimed", sequence=0))
 
-    def start(self, run_id: str, phase: str = "running") -> None:
-        self._advance(run_id, state="started", phase=phase)
+    def start(self, run_id: str, phase: str = "running", **changes: object) -> None:
+        self._advance(run_id, state="started", phase=phase, **changes)
 
     def judge(self, run_id: str) -> None:
         self.start(run_id, "judging")

@@ -261,7 +261,8 @@ class Follower:
         """Whether the claim's lease has passed and no runner is left that would end the run."""
         view, clock = self._view, self.session.clock
         claim = None if view is None else view.claim
-        if claim is None or not self._lease.expired(self.run_id, claim.claim.lease_s):
+        lease_s = 0.0 if claim is None else self.session.record.counted_lease_s(claim.claim.lease_s)
+        if claim is None or not self._lease.expired(self.run_id, lease_s):
             self._lost_since_s = None
             return False
         if self._lost_since_s is None:
@@ -270,7 +271,7 @@ class Follower:
             one.live for one in look(self.session.bus, self.session.record, clock.now())
         )
         # Whoever is left gets one more lease to take over or to finalise.
-        grace_s = claim.claim.lease_s if someone else 0.0
+        grace_s = lease_s if someone else 0.0
         return clock.steady_s() - self._lost_since_s > grace_s
 
     def _is_expired(self) -> bool:

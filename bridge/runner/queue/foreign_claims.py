@@ -71,8 +71,11 @@ class ForeignClaims:
             if self._listed.get(run_id) == tip.oid
             and tip.claim.state != "terminal"
             and not self._is_refused(run_id, tip)
-            and self._watch.expired(run_id, tip.claim.lease_s)
+            and self._watch.expired(run_id, self._lease_s(tip))
         ]
+
+    def _lease_s(self, tip: ClaimTip) -> float:
+        return self._link.record.counted_lease_s(tip.claim.lease_s)
 
     def _is_refused(self, run_id: str, tip: ClaimTip) -> bool:
         return self._link.judges and tip.signature.refused and self._listed.get(run_id) == tip.oid
@@ -84,4 +87,4 @@ class ForeignClaims:
         tip, read_s = self._read.get(run_id, (None, 0.0))
         if tip is None or tip.signature.refused:
             return True
-        return tip.oid != oid and self._clock.steady_s() - read_s >= tip.claim.lease_s
+        return tip.oid != oid and self._clock.steady_s() - read_s >= self._lease_s(tip)

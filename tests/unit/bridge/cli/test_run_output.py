@@ -258,6 +258,14 @@ def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(reques
     assert requester.run("attach", sent).out.startswith("runner_lost")
 
 
+def test_who_waits_for_a_silent_runner_waits_no_longer_than_its_bus_allows(requester, host):
+    sent = requester.run("run", "mlx-env-probe").out.strip()
+    host.claim(sent)
+    host.start(sent, lease_s=1e300)
+    ran = requester.run("attach", sent, "--json", "--wait-timeout", "3600")
+    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "runner_lost")
+
+
 def test_an_expired_request_that_nobody_started_ends_the_wait(requester, host):
     ran = requester.run("run", "mlx-env-probe", "--expires", "60", "--wait", "--json")
     assert (ran.code, ran.document["outcome"]["reason"]) == (3, "expired")

@@ -30,11 +30,11 @@ def clock():
     return FastClock()
 
 
-def other_claims(w, ref, *, started=False):
+def other_claims(w, ref, *, started=False, lease_s=15.0):
     """Let a runner on another host claim a request and vanish."""
     bus = MemoryBus(w.remote, clock=w.clock)
     claim = Claim(
-        id=ref.id, request_oid=ref.oid, state="claimed", runner="gone", nonce="c" * 32, sequence=0, lease_s=15.0,
+        id=ref.id, request_oid=ref.oid, state="claimed", runner="gone", nonce="c" * 32, sequence=0, lease_s=lease_s,
         phase="preparing", time=rfc3339(w.clock.now()),
     )  # fmt: skip
     held = bus.claim(claim)
@@ -84,6 +84,30 @@ def test_an_expired_claim_is_taken_over_and_run(world, clock):
     assert (claim.runner, claim.state) == ("mini", "terminal")
     assert len(w.executor.executed) == 1
     w.result(ref.id)
+
+
+def test_a_claim_for_longer_than_the_bus_allows_is_taken_over_after_what_it_allows(world, clock):
+    w = world()
+    ref = w.ask()
+    other_claims(w, ref, lease_s=1e300)
+    runner = w.serve_once()
+    for clock.ahead_s in (6.0, 12.0, 14.0):
+        w.serve_once(runner)
+    assert w.claim(ref.id).runner == "gone"
+    clock.ahead_s = 16.0
+    w.serve_once(runner)
+    assert (w.claim(ref.id).runner, len(w.executor.executed)) == ("mini", 1)
+
+
+def test_a_claim_that_moved_on_is_read_again_after_the_longest_lease_of_the_bus(world, clock):
+    w = world()
+    ref = w.ask()
+    held = other_claims(w, ref, lease_s=1e300)
+    runner = w.serve_once()
+    MemoryBus(w.remote, clock=w.clock).advance(held, following(held, w.clock, state="started", phase="running"))
+    for clock.ahead_s in (6.0, 16.0, 22.0, 28.0, 34.0):
+        w.serve_once(runner)
+    assert w.claim(ref.id).reason == "runner_lost"
 
 
 def test_an_expired_start_is_finalised_as_runner_lost_and_never_run(world, clock):
