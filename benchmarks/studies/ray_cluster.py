@@ -105,7 +105,11 @@ class RayCluster:
         return self.ask("POST", f"/api/jobs/{job}/stop")
 
     def stop(self, node: str) -> None:
-        """Kill a node: every process that its start left, by its id. A head that is gone listens no more."""
+        """Kill a node: every process that its start left, by its id.
+
+        After the head, wait until its jobs server listens no more; the next one gets another port beside it, as the
+        old head's other nodes look for it at the first, and Ray starts no second one there while they do.
+        """
         process = self.nodes.pop(node)
         process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,7 +118,8 @@ class RayCluster:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
         if node == next(iter(_NODES)):
-            until(lambda: not _listens(self.ports[0]), "the head that was stopped still listens", 60.0)
+            until(lambda: not _listens(self.ports[1]), "the head that was stopped still listens", 60.0)
+            self.ports = (*_free_ports(1), *self.ports[1:])
 
     def left(self) -> list[int]:
         """Return the processes of its daemons and workers."""
