@@ -12,6 +12,7 @@ import io
 import json
 import os
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -124,7 +125,7 @@ def _members(file: Path) -> Iterator[tuple[str, bytes]]:
                     )
                 content = archive.extractfile(member)
                 yield member.name, b"" if content is None else content.read()
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, ValueError) as error:
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise ModelWeightsError(
             f"{file} cannot be read as an archive: {error}; expected kakeya-assets-VERSION.tar.gz"
         ) from error

@@ -7,7 +7,9 @@ import hashlib
 import io
 import json
 import tarfile
+import zlib
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -74,7 +76,9 @@ def test_an_existing_file_is_not_packed_over(clone: Path, tmp_path: Path) -> Non
     assert (tmp_path / "out").read_text() == "kept"
 
 
-@pytest.mark.parametrize("what", ["changed", "missing", "twice", "foreign", "outside", "link", "cut", "no archive"])
+@pytest.mark.parametrize(
+    "what", ["changed", "missing", "twice", "foreign", "outside", "link", "cut", "damaged", "no archive"]
+)
 def test_another_archive_changes_nothing(what: str, wheel: Path, tmp_path: Path) -> None:
     members = {f"{name}/model.safetensors": data for name, data in WEIGHTS.items()}
     entries = [(tarfile.TarInfo(name), data) for name, data in members.items()]
@@ -95,6 +99,10 @@ def test_another_archive_changes_nothing(what: str, wheel: Path, tmp_path: Path)
     file = archive_of(tmp_path / "file.tar.gz", entries)
     if what == "cut":
         file.write_bytes(file.read_bytes()[:-30])
+    elif what == "damaged":  # within the bytes of a file
+        entries[0] = (entries[0][0], Random(1).randbytes(100_000))  # which no packing makes shorter
+        plain, packing = gzip.decompress(archive_of(file, entries).read_bytes()), zlib.compressobj(wbits=31)
+        file.write_bytes(packing.compress(plain[:50_000]) + packing.flush(zlib.Z_FULL_FLUSH) + b"\xff" * 100)
     elif what == "no archive":
         file.write_bytes(gzip.compress(b"no archive at all"))
     before = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*"))
