@@ -48,6 +48,12 @@ _NOISE = (
     "remote: Compressing",
     "remote: Enumerating",
     "remote: Total",
+    "Enumerating objects",
+    "Counting objects",
+    "Delta compression",
+    "Compressing objects",
+    "Writing objects",
+    "Total ",
     "Please make sure you have the correct access rights",
     "and the repository exists.",
 )
@@ -208,13 +214,22 @@ class CallStop:
         return due_s is not None and _CLOCK.steady_s() >= due_s
 
 
-def collect(process: Process, timeout_s: float, stop: CallStop | None = None) -> Finished:
-    """Read both streams until the end or a limit; with `stop`, the limit comes near once that was asked."""
+def collect(
+    process: Process, timeout_s: float, stop: CallStop | None = None, *, quiet_s: float | None = None
+) -> Finished:
+    """Read both streams until the end or a limit; of errors, the last are kept.
+
+    Args:
+        process: git.
+        timeout_s: wall limit.
+        stop: when the limit comes near.
+        quiet_s: the limit also comes after so long without a byte of output; None: however long that lasts.
+    """
     assert process.stdout is not None  # noqa: S101 - `start` asks for both
     assert process.stderr is not None  # noqa: S101
     kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
-    bounds = {process.stdout: OUTPUT_MAX_BYTES, process.stderr: STDERR_MAX_BYTES}
-    deadline = _CLOCK.steady_s() + timeout_s
+    heard_s = _CLOCK.steady_s()
+    deadline = until_s = heard_s + timeout_s
     ended_s: float | None = None
     timed_out = too_large = whole = False
     try:
@@ -229,16 +244,21 @@ def collect(process: Process, timeout_s: float, stop: CallStop | None = None) ->
                     ended_s = now
                 if ended_s is not None and now > ended_s + _DRAIN_S:
                     break
-                for key, _ in selector.select(max(0.0, min(_POLL_S, deadline - now))):
+                for key, _ in selector.select(max(0.0, min(_POLL_S, until_s - now))):
+                    heard_s = now
                     stream = process.stdout if key.fileobj is process.stdout else process.stderr
                     data = os.read(stream.fileno(), 65536)
                     if not data:
                         selector.unregister(stream)
-                    elif len(kept[stream]) < bounds[stream]:
+                    elif stream is process.stderr:
                         kept[stream] += data
-                    elif stream is process.stdout:
+                        del kept[stream][:-STDERR_MAX_BYTES]
+                    elif len(kept[stream]) < OUTPUT_MAX_BYTES:
+                        kept[stream] += data
+                    else:
                         too_large = True
-                timed_out = bool(selector.get_map()) and ended_s is None and now >= deadline
+                until_s = deadline if quiet_s is None else min(deadline, heard_s + quiet_s)
+                timed_out = bool(selector.get_map()) and ended_s is None and now >= until_s
             whole = not (timed_out or too_large)
     finally:
         code = end(process, graceful=whole)

@@ -46,7 +46,7 @@ _FIXED_CONFIG: Final = (
     ("fetch.recurseSubmodules", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
-    ("http.postBuffer", str(64 * MIB)),
+    ("http.postBuffer", str(MIB)),  # what is more is sent in pieces, whose progress git prints
     ("pack.threads", "1"),
     ("push.negotiate", "false"),
 )
@@ -116,6 +116,7 @@ class BareRepository:
         environment: Mapping[str, str] | None = None,
         max_file_bytes: int | None = None,
         stop: CallStop | None = None,
+        quiet_s: float | None = None,
     ) -> Finished:
         """Run git on this repository and return how it ended.
 
@@ -125,6 +126,7 @@ class BareRepository:
             environment: more variables for this call.
             max_file_bytes: the largest file git may write, e.g. a received pack.
             stop: when the call is given up before its limit; None: never.
+            quiet_s: how long git may print nothing, not even its progress; None: up to the limit.
 
         Raises:
             GitError: git cannot be started.
@@ -134,7 +136,7 @@ class BareRepository:
             blocks = str(max(1, max_file_bytes // 512))
             argv = ["/bin/sh", "-c", _BOUNDED, "sh", blocks, *argv]
         process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path)
-        return collect(process, timeout_s, stop)
+        return collect(process, timeout_s, stop, quiet_s=quiet_s)
 
     def serving(self, verb: Literal["upload-pack", "receive-pack"]) -> tuple[list[str], dict[str, str]]:
         """Return program and environment of git serving this repository on its standard streams."""

@@ -216,6 +216,7 @@ class Proxy:
     Attributes:
         lose_reply: deliver the upload whole, then close without an answer.
         reset_after_bytes: pass so many bytes of the upload on, then reset.
+        up_bytes_per_s: pass the upload on at this pace, in pieces of up to 64 KiB.
         hold: wait for `release` before the upload is passed on.
         silent: accept everything, answer nothing.
     """
@@ -223,6 +224,7 @@ class Proxy:
     target: int
     lose_reply: bool = False
     reset_after_bytes: int | None = None
+    up_bytes_per_s: float | None = None
     hold: bool = False
     silent: bool = False
     release: threading.Event = field(default_factory=threading.Event)
@@ -232,6 +234,9 @@ class Proxy:
 
     def __post_init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
+        # Packets and buffers of a line outside: on loopback the kernel takes megabytes before one byte has moved.
+        self._listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        self._listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, 1460)
         self.port = self._listener.getsockname()[1]
         self._open: list[socket.socket] = []
         self._closing = False
@@ -264,6 +269,7 @@ class Proxy:
 
     def _up(self, client: socket.socket, server: socket.socket, swallow: threading.Event) -> None:
         budget: int | None = None
+        pace: float | None = None
         with contextlib.suppress(OSError):
             while data := client.recv(65536):
                 if self.silent:
@@ -272,7 +278,7 @@ class Proxy:
                     self.uploads += 1
                     if self.lose_reply:
                         swallow.set()
-                    budget = self.reset_after_bytes
+                    budget, pace = self.reset_after_bytes, self.up_bytes_per_s
                     if self.hold:
                         self.held.set()
                         self.release.wait(240)
@@ -284,6 +290,8 @@ class Proxy:
                         _close(server)
                         return
                 else:
+                    if pace is not None:
+                        self.release.wait(len(data) / pace)
                     server.sendall(data)
         _close(server)
 

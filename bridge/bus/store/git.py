@@ -32,7 +32,7 @@ from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.errors import GivenUpError, InfrastructureError, UsageError
-from bridge.limits import GIT_WALL_S, STOP_PUSH_S
+from bridge.limits import GIT_WALL_S, PUSH_WALL_S, STOP_PUSH_S
 from bridge.system.clock import SystemClock
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
@@ -43,6 +43,7 @@ from bridge.system.gitrepository import BareRepository, GitSettings
 _PUSH: Final = (
     "push",
     "--porcelain",
+    "--progress",
     "--no-verify",
     "--no-follow-tags",
     "--recurse-submodules=no",
@@ -97,7 +98,7 @@ class GitStore:
         state: a folder of our own for repositories.
         clone: the user's clone, or None.
         folder: the repository, when it is not the bus's main one.
-        wall_s: the limit of one git call.
+        wall_s: the limit of one git call; of a push, how long it may make no progress.
         borrows: whether a repository that is not the main one reads the main one's objects as well.
     """
 
@@ -307,10 +308,16 @@ class GitStore:
         Raises:
             GivenUpError: this program is asked to end, and the remote had not answered.
         """
-        stop = self._stop(STOP_PUSH_S if arguments[0] == "push" else 0.0)
+        pushes = arguments[0] == "push"
+        stop = self._stop(STOP_PUSH_S if pushes else 0.0)
         if stop is None or not stop.is_due():
             finished = self._repository.run(
-                arguments, timeout_s=self._wall_s, environment=environment, max_file_bytes=max_file_bytes, stop=stop
+                arguments,
+                timeout_s=PUSH_WALL_S if pushes else self._wall_s,
+                environment=environment,
+                max_file_bytes=max_file_bytes,
+                stop=stop,
+                quiet_s=self._wall_s if pushes else None,
             )
             if stop is None or not (finished.timed_out and stop.is_due()):
                 return finished

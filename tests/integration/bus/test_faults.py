@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.fakes.bus_actors import chunk
 from tests.integration.bus.conftest import Line
 
 pytestmark = pytest.mark.servers
+WALL_S = 10.0  # git says once a second how far a push is, and nothing of the last megabyte
 
 
 def test_a_claim_whose_reply_was_lost_is_ours(line: Line) -> None:
@@ -87,6 +89,27 @@ def test_a_silent_remote_ends_at_the_wall_limit(line: Line) -> None:
     line.proxy.silent = True
     with pytest.raises(RemoteError, match="no answer within"):
         host.bus.identity()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("bytes_per_s", "arrives"), [(500_000, True), (1_000, False)])
+def test_a_push_over_a_slow_line_arrives_as_long_as_it_makes_progress(
+    line: Line, bytes_per_s: int, arrives: bool
+) -> None:
+    client = line.direct("client")
+    sent = client.submit()
+    host = line.through(wall_s=WALL_S)
+    held = host.start(sent.ref, host.claim(sent.ref))
+    files = {"manifest.json": b"{}", "reports/a.bin": random.Random(1).randbytes(int(2 * WALL_S * 500_000))}
+    line.proxy.up_bytes_per_s = bytes_per_s  # 64 KiB in 0.1 s, or in a minute
+    if arrives:
+        held = host.publish(sent.ref, held, files)
+    else:
+        with pytest.raises(RemoteError, match="no answer within"):
+            host.publish(sent.ref, held, files)
+    view = client.bus.view(sent.ref.id)
+    assert view.claim is not None
+    assert (view.claim.oid, view.claim.claim.state) == (held.oid, "terminal" if arrives else "started")
 
 
 def test_an_unreachable_remote_is_an_error_that_says_so(line: Line) -> None:
