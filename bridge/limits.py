@@ -106,4 +106,5 @@ WAKE_GRACE_S: Final = 60.0  # after a machine woke: how long a lease that ran ou
 GIT_LOCAL_WALL_S: Final = 20.0  # one git call on this machine
 GIT_UPKEEP_WALL_S: Final = 600.0  # one that packs or prunes a repository of ours, while nothing else waits
 UPKEEP_EVERY_S: Final = 3600.0  # between two looks of an idle runner at what could be packed or pruned
+UPKEEP_RUNS_COUNT: Final = 16  # and as many runs that ended, if they come sooner
 CLAIM_CHAIN_MAX_COUNT: Final = 10_000

@@ -98,6 +98,7 @@ class MemoryStore:
         self.objects: dict[str, GitObject] = {}
         self.kept: dict[str, str] = {}
         self.tended: list[int] = []
+        self.tidied = 0
         self._parent = parent
         self._isolated: dict[str, MemoryStore] = {}
 
@@ -148,7 +149,8 @@ class MemoryStore:
         self.kept = {**self.kept, name: oid} if oid else {one: at for one, at in self.kept.items() if one != name}
 
     def tend(self) -> None:
-        """Nothing is ever too much."""
+        """Nothing is ever too much, but how often somebody looked is known."""
+        self.tidied += 1
 
     def tend_apart(self) -> None:
         """Nothing is ever too much, but what was pushed by the time of each call is known."""

@@ -25,7 +25,7 @@ from bridge.system.process import spawn_detached
 
 KEPT: Final = "refs/kept"
 FETCHED: Final = "refs/fetched"
-_LOOSE_MANY: Final = 2560
+_LOOSE_MANY: Final = 768  # a small file takes a block of the disk: 3 MiB
 _PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
 _PRUNE_EVERY_S: Final = 24 * 3600.0
 _PRUNING: Final = "pruning"

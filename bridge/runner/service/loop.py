@@ -192,7 +192,7 @@ class Runner:
         if self.state.folder.lasts:
             self._archiving.look()
         if self.state.folder.lasts and not self.busy:
-            self._upkeep.look()
+            self._upkeep.look(len(self._outcomes))
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
 

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from bridge.errors import InfrastructureError
-from bridge.limits import UPKEEP_EVERY_S
+from bridge.limits import UPKEEP_EVERY_S, UPKEEP_RUNS_COUNT
 from bridge.runner.connection.link import BusLink
 from bridge.system.clock import Clock
 from bridge.system.tasks import Tasks
@@ -28,13 +28,13 @@ class Upkeep:
     ) -> None:
         self._link, self._clock, self._tasks = link, clock, tasks
         self._is_ending, self._log = is_ending, log
-        self._due_s = clock.steady_s()
+        self._due_s, self._due_runs = clock.steady_s(), UPKEEP_RUNS_COUNT
         self._going = False
 
-    def look(self) -> None:
-        """Begin a round when one is due."""
-        if not self._going and self._clock.steady_s() >= self._due_s:
-            self._going = True
+    def look(self, ended: int) -> None:
+        """Begin a round when one is due, by the time or by how many runs have ended."""
+        if not self._going and (self._clock.steady_s() >= self._due_s or ended >= self._due_runs):
+            self._going, self._due_runs = True, ended + UPKEEP_RUNS_COUNT
             self._tasks.start(self.work, "upkeep")
 
     def work(self) -> None:

@@ -39,7 +39,7 @@ def loose(store_path: Path) -> int:
 
 
 def test_many_small_objects_are_packed_and_stay_readable(store: GitStore, tmp_path: Path) -> None:
-    made = [blob(f"object {number}".encode()) for number in range(6000)]
+    made = [blob(f"object {number}".encode()) for number in range(2000)]
     store.write(made)
     control = tmp_path / "state" / "control.git"
     store.tend()
