@@ -16,8 +16,9 @@ from bridge.trust.judgement import UNCHECKED, TrustAnswer
 from bridge.trust.seals import Refused
 
 CHARS: Final = 5  # of an id: its ids span 2**25 ms, a little more than nine hours
-_SPAN_MS: Final = 1 << (5 * (10 - CHARS))
+_FRESH_CHARS: Final = 6  # and with one more 2**20 ms, some 17 minutes
 RECENT_S: Final = 2 * 24 * 3600.0
+_FRESH_S: Final = CLOCK_SKEW_MAX_S
 
 
 @dataclass(frozen=True)
@@ -176,17 +177,23 @@ class ListingWindow:
         now_ms: the present, milliseconds since the epoch.
         presets: names of presets whose requests are looked for.
         runs: ids of runs that are listed whatever their age.
+        refs: full names of request branches whose runs are listed whatever their age.
+        fresh: whether only the last minutes are listed beside those, not the last two days.
     """
 
     now_ms: int
     presets: Collection[str]
     runs: Collection[str] = ()
+    refs: Collection[str] = ()
+    fresh: bool = False
 
     def beginnings(self) -> tuple[str, ...]:
-        """Return how the ids of the last two days begin, a clock that is a little ahead included."""
-        first = max(0, self.now_ms - int(RECENT_S * 1000)) // _SPAN_MS
-        last = (self.now_ms + int(CLOCK_SKEW_MAX_S * 1000)) // _SPAN_MS
-        return tuple(new_id(number * _SPAN_MS, bytes(10))[:CHARS] for number in range(first, last + 1))
+        """Return how the ids of the window begin, a clock that is a little ahead included."""
+        back_s, chars = (_FRESH_S, _FRESH_CHARS) if self.fresh else (RECENT_S, CHARS)
+        span_ms = 1 << (5 * (10 - chars))
+        first = max(0, self.now_ms - int(back_s * 1000)) // span_ms
+        last = (self.now_ms + int(CLOCK_SKEW_MAX_S * 1000)) // span_ms
+        return tuple(new_id(number * span_ms, bytes(10))[:chars] for number in range(first, last + 1))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 A run id begins with its time, so the ids of a few hours share their first characters, and a request branch is named
 after preset and id: a ref-prefix for each preset and each of those beginnings lists what is recent, however full the
-bus is. Requests for presets that are not known here, and older ones, show in a whole listing only.
+bus is. Requests for presets that are not known here, and older ones, show in a whole listing only, but for those
+whose branch is named.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Final
 from bridge.bus.refs import names
 from bridge.bus.views import ListingWindow
 from bridge.records import BusRecord
+from bridge.request import run_id_of
 
 _ENDS: Final = ("mac-bridge/", "mac-bridge-")
 
@@ -26,7 +28,8 @@ def window_prefixes(record: BusRecord, window: ListingWindow) -> tuple[str, ...]
     """Return the prefixes of what a window shows."""
     ids = (*window.beginnings(), *window.runs)
     claims = (names.claim_ref(record.prefix, one) for one in ids)
-    return (*_runner_refs(record), *claims, *_branches(record, window.presets, ids))
+    named = (one for ref in window.refs for one in _of_request(record, ref))
+    return (*_runner_refs(record), *claims, *_branches(record, window.presets, ids), *named)
 
 
 def watched_prefixes(record: BusRecord) -> tuple[str, ...]:
@@ -38,6 +41,10 @@ def watched_prefixes(record: BusRecord) -> tuple[str, ...]:
 def cancel_prefixes(record: BusRecord, run_id: str) -> tuple[str, ...]:
     """Return the prefixes of one run's cancel branches."""
     return _branches(record, (), (run_id,))
+
+
+def _of_request(record: BusRecord, ref: str) -> tuple[str, ...]:
+    return (ref, names.cancel_prefix(ref), names.claim_ref(record.prefix, run_id_of(ref) or ""))
 
 
 def _runner_refs(record: BusRecord) -> tuple[str, ...]:

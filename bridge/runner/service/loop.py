@@ -164,7 +164,7 @@ class Runner:
             self._mark = self._link.bus.mark()
             snapshot = self._link.bus.snapshot(window)
         took_s = self.clock.steady_s() - began_s
-        self._listings.listed(window, snapshot.bytes_received)
+        self._listings.listed(window, snapshot)
         if self._keeper is not None:
             self._keeper.tend()
         self._cancels.listed(snapshot.cancels)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,20 @@ def test_a_listing_of_the_last_days_costs_the_same_however_many_runs_ended_befor
         assert seen.bytes_received <= 200 * len(seen.claims) + 20_000
     assert cost[10_000] <= 1.2 * cost[300]
     assert host.snapshot().bytes_received > 10 * cost[10_000]
+
+
+def test_a_listing_of_the_last_minutes_shows_these_and_what_was_named(remote: Path, tmp_path: Path) -> None:
+    clock = FakeClock()
+    runs_over_days(remote, 2000, 2, clock)
+    host = open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock)
+    days = ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()))
+    seen = host.snapshot(days)
+    oldest = min(seen.requests, key=lambda one: one.id)
+    sent = Actor(open_bus(str(remote), repository=None, state=tmp_path / "c", clock=clock), clock).submit()
+    fresh = host.snapshot(dataclasses.replace(days, refs=(oldest.ref,), fresh=True))
+    assert {oldest.id, sent.ref.id} <= {ref.id for ref in fresh.requests}
+    assert oldest.id in fresh.claims
+    assert fresh.bytes_received < seen.bytes_received / 20
 
 
 def test_a_window_shows_a_known_run_of_any_age_and_what_was_asked_a_moment_ago(remote: Path, tmp_path: Path) -> None:
