@@ -25,7 +25,8 @@ from bridge.system.process import spawn_detached
 
 KEPT: Final = "refs/kept"
 FETCHED: Final = "refs/fetched"
-_LOOSE_MANY: Final = 768  # a small file takes a block of the disk: 3 MiB
+_LOOSE_MANY: Final = 384  # a small file takes a block of the disk
+_SAMPLED: Final = ("17", "57", "97", "d7")  # of 256 folders, which ids fill evenly
 _PACKS_MANY: Final = 50  # each checked fetch keeps its objects in a pack of its own
 _PRUNE_EVERY_S: Final = 24 * 3600.0
 _PRUNING: Final = "pruning"
@@ -161,8 +162,8 @@ def _has_many_packs(repository: BareRepository) -> bool:
 
 
 def _has_many_loose(repository: BareRepository) -> bool:
-    sample = repository.objects / "17"  # one of 256 folders, which ids fill evenly
-    return sample.is_dir() and sum(1 for _ in sample.iterdir()) > _LOOSE_MANY // 256
+    sample = sum(1 for name in _SAMPLED for _ in (repository.objects / name).glob("*"))
+    return sample > _LOOSE_MANY * len(_SAMPLED) // 256
 
 
 def _is_prune_due(repository: BareRepository) -> bool:
