@@ -31,7 +31,7 @@ def listings(protocol: str) -> Callable[[], str | None]:
     def figure() -> str | None:
         measured = {case: row for case, row in rows_of(bus_listings.STUDY).items() if case.endswith(protocol)}
         said = [
-            f"{case.rpartition(', ')[0]}: {row['poll']['bytes']:,} B for {row['runs of two days']} recent runs "
+            f"{case.rpartition(', ')[0]}: {row['start']['bytes']:,} B for {row['runs of two days']} recent runs "
             f"(bound {row['bound bytes']:,}), whole {row['whole listing']['bytes']:,} B"
             for case, row in measured.items()
         ]

@@ -1,11 +1,13 @@
 """What looking at a bus costs when runs have piled up, over git's protocols v2 and v0: calls and bytes, not seconds.
 
 Bytes of a listing are those of the server's reply as git's packet trace shows it; over v0 every ref is sent. A push is
-answered with all refs first, over either protocol: those bytes are counted apart.
+answered with all refs first, over either protocol: those bytes are counted apart. A start and `ls` list the last two
+days; a poll lists the last minutes and what has not ended, but for one every five minutes.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import tempfile
 from collections import Counter
@@ -102,37 +104,36 @@ def measured(folder: Path, history: History, protocol: str) -> Row:
     recent = sum(unix_ms(one) >= now_ms - RECENT_S * 1000 for one in ids)
     # v0 is what plain ssh without AcceptEnv GIT_PROTOCOL speaks too: every ref is sent, whatever is asked for.
     route = Route(str(remote), "here", (("protocol.version", protocol.removeprefix("v")),), is_local=True)
-    window = ListingWindow(now_ms, tuple(registry()))
     row: Row = {"runs": history.runs, "runs of two days": recent, "repository bytes a run": size // history.runs}
-    row |= _looks(Metered(route, _state(folder, "host")), clock, window)
+    row |= _looks(Metered(route, _state(folder, "host")), clock, ListingWindow(now_ms, tuple(registry())))
     row["push answered with bytes"] = len(
         subprocess.run(
             ["git", "receive-pack", "--http-backend-info-refs", remote], capture_output=True, check=True
         ).stdout
     )
     row["bound bytes"] = BYTES_A_RUN * recent + BYTES_BASE
-    if protocol == "v2" and row["poll"]["bytes"] > row["bound bytes"]:
-        raise RuntimeError(f"{row['poll']['bytes']} bytes for {recent} recent runs, at most {row['bound bytes']}")
+    if protocol == "v2" and row["start"]["bytes"] > row["bound bytes"]:
+        raise RuntimeError(f"{row['start']['bytes']} bytes for {recent} recent runs, at most {row['bound bytes']}")
     return row
 
 
-def _looks(store: Metered, clock: SystemClock, window: ListingWindow) -> Row:
+def _looks(store: Metered, clock: SystemClock, days: ListingWindow) -> Row:
     """Return what a start, a poll, a request, a claim, `status`, `ls` and a whole listing cost."""
     bus = RefBus(store, clock=clock, pacer=Pacer(None, 60.0, clock))
     actor, row = Actor(bus, clock), {}
     bus.identity()
     bus.read_beacons()
-    bus.snapshot(window)
+    bus.snapshot(days)
     row["start"] = store.take()
     ref = actor.submit().ref
     row["request"] = store.take()
-    bus.snapshot(window)
+    bus.snapshot(dataclasses.replace(days, fresh=True))
     row["poll"] = store.take()
     actor.claim(ref)
     row["claim"] = store.take()
     bus.view(ref.id)
     row["status"] = store.take()
-    seen = bus.snapshot(window)
+    seen = bus.snapshot(days)
     newest = sorted(seen.claims, reverse=True)[:PAGE]
     bus.newest_claims({one: seen.claims[one] for one in newest}, WorkBudget(24))
     row["ls"] = store.take()
