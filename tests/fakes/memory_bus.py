@@ -100,6 +100,7 @@ class MemoryStore:
         self.tended: list[int] = []
         self.tidied = 0
         self._parent = parent
+        self._fetched_bytes = 0
         self._isolated: dict[str, MemoryStore] = {}
 
     @property
@@ -220,9 +221,10 @@ class MemoryStore:
                 raise MissingObjectError(f"the remote does not give {oid[:12]}")
             found: dict[str, GitObject] = {}
             _walk(oid, self.remote.objects.get, found, stop=self.objects, history=history)
-        before = self.objects.values() if self._parent else ()
-        if sum(len(one.data) for one in (*before, *found.values())) > max_bytes:
+        fetched_bytes = sum(len(one.data) for one in found.values())
+        if fetched_bytes + (self._fetched_bytes if self._parent else 0) > max_bytes:
             raise ObjectBoundError(f"more than {max_bytes} bytes")
+        self._fetched_bytes += fetched_bytes
         self.objects.update(found)
 
     def _reach(self, oid: str, into: dict[str, GitObject], *, stop: Mapping[str, GitObject]) -> None:
