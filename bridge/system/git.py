@@ -56,6 +56,12 @@ _NOISE = (
     "Total ",
     "Please make sure you have the correct access rights",
     "and the repository exists.",
+    # what git adds to "Unable to create '...lock': File exists."
+    "Another git process seems to be running",
+    "an editor opened by 'git commit'",
+    "are terminated then try again.",
+    "may have crashed in this repository earlier",
+    "remove the file manually to continue.",
 )
 
 

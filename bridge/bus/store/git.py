@@ -239,6 +239,7 @@ class GitStore:
             borrows=borrows,
         )
         store._stop_signal = self._stop_signal
+        _unlock(folder, self._wall_s)
         wanted = {oid: oid for oid in oids}
         sure = commits == 1 and not (borrows and is_half_pruned(self._repository))
         missing = store._missing(wanted) if sure else wanted
@@ -349,6 +350,14 @@ def _make_room(folder: Path) -> None:
     oldest = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
     for path in oldest[: max(0, len(oldest) - _ISOLATED_MAX + 1)]:
         shutil.rmtree(path, ignore_errors=True)
+
+
+def _unlock(folder: Path, wall_s: float) -> None:
+    """Delete the lock that a fetch of some history left when it was killed: no call of ours lasts longer."""
+    lock = folder / "shallow.lock"
+    with suppress(OSError):
+        if _CLOCK.now().timestamp() - lock.stat().st_mtime > wall_s:
+            lock.unlink()
 
 
 def _ssh(route: Route) -> dict[str, str]:

@@ -19,6 +19,7 @@ from bridge.bus.store.interface import Answer, MalformedObjectError, MissingObje
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import is_half_pruned
 from bridge.errors import KakeyaError
+from bridge.limits import GIT_WALL_S
 from bridge.system.durable import NameLock
 from bridge.system.git import run_in_work_tree
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
@@ -343,3 +344,20 @@ def test_variables_that_point_git_elsewhere_do_not_reach_it(
     assert store.list(["refs/"]).refs == {"refs/heads/x": head.oid}
     assert run_in_work_tree(tmp_path, ["version"]).exit_code == 0
     assert not canary.exists()
+
+
+def test_a_lock_of_git_is_named_and_goes_when_whoever_held_it_is_surely_gone(store: GitStore, tmp_path: Path) -> None:
+    head = commit(tree([]).oid, (), 0, "x")
+    store.write([tree([]), head])
+    store.push([RefUpdate("refs/heads/x", head.oid, None)])
+    (tmp_path / "own").mkdir()
+    reader = GitStore(store._route, tmp_path / "own")
+    reader.isolate("one", [head.oid], max_bytes=10**6)
+    lock = tmp_path / "own" / "isolated" / "one.git" / "shallow.lock"
+    lock.touch()
+    with pytest.raises(KakeyaError, match=r"shallow\.lock': File exists") as caught:
+        reader.isolate("one", [head.oid], max_bytes=10**6, commits=2)
+    assert "an editor" not in caught.value.message
+    os.utime(lock, (time.time() - GIT_WALL_S - 1,) * 2)
+    reader.isolate("one", [head.oid], max_bytes=10**6, commits=2)
+    assert not lock.exists()
