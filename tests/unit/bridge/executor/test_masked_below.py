@@ -1,0 +1,36 @@
+"""What of a folder that a run may read is masked: sockets and credentials, found by walking it."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bridge.executor.sandbox.private_paths import masked_below
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder with a daemon's socket and credentials three folders down, and files of a model."""
+    deep = tmp_path / "models" / "one" / "two"
+    (deep / ".ssh").mkdir(parents=True)
+    (deep / ".netrc").write_text("")
+    (deep / "config.json").write_text("{}")
+    monkeypatch.chdir(deep)  # a socket's path is short
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind("daemon.sock")
+        yield Path(os.path.realpath(tmp_path / "models"))
+
+
+def test_sockets_and_credentials_are_masked_however_deep_they_lie(folder: Path) -> None:
+    deep = folder / "one" / "two"
+    expected = {str(deep / ".netrc"): False, str(deep / ".ssh"): True, str(deep / "daemon.sock"): False}
+    assert masked_below([str(folder)], []) == expected
+
+
+def test_of_an_interpreter_only_the_top_is_walked(folder: Path) -> None:
+    assert masked_below([], [str(folder)]) == {}
+    assert len(masked_below([], [str(folder / "one")])) == 3
