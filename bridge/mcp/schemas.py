@@ -38,6 +38,14 @@ REF: Final[Schema] = {
 }
 
 
+def _scalar(**of_text: object) -> Schema:
+    """Return the schema of a text, number or boolean, with these bounds on a text.
+
+    Several clients read schemas with one type each and refuse or drop a list of types.
+    """
+    return {"anyOf": [{"type": "string", **of_text}, {"type": "number"}, {"type": "boolean"}]}
+
+
 SWEEP: Final[Schema] = {
     "type": "object",
     "properties": {
@@ -48,7 +56,7 @@ SWEEP: Final[Schema] = {
             "type": "object",
             "additionalProperties": {
                 "type": "array", "minItems": 1, "maxItems": 64,
-                "items": {"type": ["string", "number", "boolean"], "pattern": "^[^\u0000-\u001f]{1,200}$"},
+                "items": _scalar(pattern="^[^\u0000-\u001f]{1,200}$"),
             },
             "default": {},
             "description": "the values of each parameter; one value for what stays as it is",
@@ -85,7 +93,7 @@ def of_preset(preset: Preset) -> Schema:
 
 def of_unknown() -> Schema:
     """Return the input schema of a preset that only its host knows: any parameter, checked there."""
-    scalar = {"type": ["string", "number", "boolean"], "maxLength": TEXT_MAX_CHARS}
+    scalar = _scalar(maxLength=TEXT_MAX_CHARS)
     params = {"type": "object", "additionalProperties": scalar, "description": "checked by the host", "default": {}}
     return _call(params, {"profile": PROFILE, "runner": RUNNER, "ref": REF}, [])
 

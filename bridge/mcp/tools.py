@@ -65,9 +65,18 @@ class ToolSpec:
             jsonschema.validate(dict(arguments), self.schema, cls=jsonschema.Draft202012Validator)
         except jsonschema.ValidationError as error:
             where = ".".join(str(part) for part in error.absolute_path) or "arguments"
-            raise UsageError(f"{self.name}: {where}: {error.message[:300]}") from None
+            raise UsageError(f"{self.name}: {where}: {_expected(error)[:300]}") from None
         defaults = {name: one["default"] for name, one in self.schema["properties"].items() if "default" in one}
         return defaults | dict(arguments)
+
+
+def _expected(error: jsonschema.ValidationError) -> str:
+    """Return what a value is and should be; of one that may be of several types, those and why its own fails."""
+    if error.validator != "anyOf":
+        return error.message
+    reasons = [one.message for one in error.context if one.validator != "type"]
+    types = ", ".join(one["type"] for one in error.validator_value)
+    return reasons[0] if reasons else f"{str(error.instance)[:100]!r} is none of {types}"
 
 
 def _object(required: Iterable[str], **properties: schemas.Schema) -> schemas.Schema:

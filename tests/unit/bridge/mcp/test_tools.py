@@ -137,6 +137,8 @@ def take_end(host, run_id):
         ("run_mlx-env-probe", {"runner": "--new"}, "--new"),
         ("status", {"id": "--help"}, "--help"),
         ("wait", {"id": "@last", "seconds": 3600}, "3600"),
+        ("sweep", {"preset": "mlx-env-probe", "values": {"lr": [{}]}}, "values.lr.0: '{}' is none of string, number"),
+        ("sweep", {"preset": "mlx-env-probe", "values": {"lr": ["a\nb"]}}, "does not match"),
         ("no-such-tool", {}, "no-such-tool"),
         ("run_no-such-preset", {}, "no-such-preset"),
     ],
@@ -300,6 +302,19 @@ def test_every_preset_has_a_valid_schema_that_its_defaults_fit(name):
     jsonschema.validate(defaults, tool.schema["properties"]["params"] | {"required": []})
     words = schemas.words(name, {"params": defaults}, installed=True)
     assert parser.parse(BY_NAME["run"], words[1:]).preset == name
+
+
+def types_of(schema):
+    """Yield every value of `type` in a schema."""
+    if isinstance(schema, dict):
+        yield from [schema["type"]] if "type" in schema else []
+    for inner in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else []:
+        yield from types_of(inner)
+
+
+def test_no_schema_names_several_types_at_once_which_some_clients_refuse():
+    found = [*(tool.schema for tool in FIXED), *(of_preset(name).schema for name in registry()), schemas.of_unknown()]
+    assert {type(one) for schema in found for one in types_of(schema)} == {str}
 
 
 def test_every_fixed_tool_is_a_command_line_that_parses():
