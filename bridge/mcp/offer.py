@@ -51,7 +51,7 @@ class Offer:
             return {}
         rows = document["data"] or []
         offered = {name for row in rows if row["live"] for name in row["presets"]}
-        here = not offered and (document["bus"] or {}).get("source") == "embedded"
+        here = not offered and (document["bus"] or {}).get("embedded", False)
         if here:
             offered = {name for name, preset in registry().items() if preset.status == "ready"}
         own = self._own() if here or not offered <= registry().keys() else {}

@@ -45,7 +45,7 @@ def presets(call: Invocation) -> int:
 def own_here(call: Invocation) -> dict[str, Preset]:
     """Return what the bus of the command offers beside the installed presets."""
     settings = call.settings()
-    if settings.bus.source == "embedded":
+    if settings.bus.embedded:
         return own_presets(None, call.local_presets, settings.state_dir)
     try:
         return own_presets(call.connect(quiet=True), call.local_presets, settings.state_dir)

@@ -130,7 +130,9 @@ def config(call: Invocation) -> int:
         "runs": str(settings.runs_dir),
         "looked_at": [{"source": s, "where": w, "used": used} for s, w, used in candidates(settings)],
     }
-    bus = BusPart(id=choice.bus_id, route=choice.route, source=choice.source, where=choice.where)
+    bus = BusPart(
+        id=choice.bus_id, route=choice.route, source=choice.source, where=choice.where, embedded=choice.embedded
+    )
     call.output.document(of_data("config", data, bus=bus))
     return 0
 

@@ -86,7 +86,13 @@ class BusSession:
         from bridge.client.document.envelope import BusPart
 
         choice = self.settings.bus
-        return BusPart(id=self.record.bus_id, route=self.bus.route, source=choice.source, where=choice.where)
+        return BusPart(
+            id=self.record.bus_id,
+            route=self.bus.route,
+            source=choice.source,
+            where=choice.where,
+            embedded=choice.embedded,
+        )
 
     def bus_line(self) -> str:
         """Return the bus as people read it."""

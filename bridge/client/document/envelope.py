@@ -79,12 +79,17 @@ class AnswerPart(Part):
 
 
 class BusPart(Part):
-    """Which bus, and which configuration said so."""
+    """Which bus, and which configuration said so.
+
+    Attributes:
+        embedded: whether it is the bus of this machine, whose runner starts with a request.
+    """
 
     id: str | None
     route: str | None
     source: str
     where: str
+    embedded: bool
 
 
 class WherePart(Part):

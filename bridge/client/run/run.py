@@ -84,7 +84,9 @@ class Run:
 
         choice = self.settings.bus
         bus_id = self.result().manifest.bus_id
-        return BusPart(id=bus_id, route=choice.route, source=choice.source, where=choice.where)
+        return BusPart(
+            id=bus_id, route=choice.route, source=choice.source, where=choice.where, embedded=choice.embedded
+        )
 
     def quotas(self) -> list[QuotaPart]:
         """Return what may still be asked within the hour; nothing where the store answers."""

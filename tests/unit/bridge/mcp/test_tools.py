@@ -57,11 +57,16 @@ def host(requester):
 
 @pytest.fixture
 def server(requester, host):
+    return served(requester)
+
+
+def served(requester, *words):
+    """Return what `kakeya-mac mcp WORDS` serves."""
     around = requester.surroundings(io.StringIO(), io.StringIO())
     command = BY_NAME["mcp"]
     call = Invocation(
-        command, parser.parse(command, []), Output(around.stdout, around.stderr), around.clock, around.environment,
-        around.directory, around.opener,
+        command, parser.parse(command, list(words)), Output(around.stdout, around.stderr), around.clock,
+        around.environment, around.directory, around.opener,
     )  # fmt: skip
     return make_server(InProcess(call), "test")
 
@@ -127,6 +132,14 @@ def test_a_run_of_two_hours_never_makes_a_client_wait_for_a_minute(server, reque
 def take_end(host, run_id):
     host.judge(run_id)
     host.finish(run_id)
+
+
+@pytest.mark.parametrize(("words", "offered"), [(("--bus", "embedded"), True), ((), False)])
+def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_started(requester, words, offered):
+    async def act(client):
+        return "run_k3-fused-allmlx-code" in await client.tools()
+
+    assert with_client(served(requester, *words), act) == offered
 
 
 @pytest.mark.parametrize(
