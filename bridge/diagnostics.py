@@ -14,6 +14,7 @@ from typing import Final, Literal
 Level = Literal["ok", "warn", "fail"]
 LINE_CHARS: Final = 100
 _NAME_CHARS: Final = 9
+_TEXT_COLUMN: Final = _NAME_CHARS + 7
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,24 @@ class Check:
 
 
 def lines(check: Check) -> Iterator[str]:
-    """Yield a check as people read it: what was found, then the remedy of what is not ``ok``."""
-    yield f"{check.level:<5} {check.name:<{_NAME_CHARS}} {check.text}"
+    """Yield a check as people read it: what was found, then the remedy of what is not ``ok``; lines of LINE_CHARS."""
+    first, *rest = wrapped(check.text, _TEXT_COLUMN) or [""]
+    yield f"{check.level:<5} {check.name:<{_NAME_CHARS}} {first}"
     if check.remedy is not None and check.level != "ok":
-        yield f"{'':<{_NAME_CHARS + 6}} next: {check.remedy}"
+        rest += wrapped(f"next: {check.remedy}", _TEXT_COLUMN)
+    yield from (f"{'':<{_TEXT_COLUMN}}{line}" for line in rest)
 
 
 def grouped(checks: Iterable[Check]) -> Iterator[Check]:
-    """Yield checks as they come, a row of like ones (same name, level and remedy) as one that counts them."""
-    for _, row in groupby(checks, key=lambda check: (check.name, check.level, check.remedy)):
+    """Yield checks as they come, a row of like ones (same name, level and remedy) as one that counts them.
+
+    What fails is told each: two mistakes of one file are no repeats.
+    """
+    for alike, row in groupby(checks, key=lambda check: (check.name, check.level, check.remedy)):
         first, *more = row
+        if alike[1] == "fail":
+            yield from (first, *more)
+            continue
         yield replace(first, text=f"{first.text} (and {len(more)} more like it: --json)") if more else first
 
 

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.diagnostics import Check, has_failed, lines
+from bridge.diagnostics import Check, grouped, has_failed, lines
 from bridge.runner.maintenance.setup import (
     SetupOptions,
     SetupStep,
@@ -134,7 +134,7 @@ def examine_host(
     else:
         executor = policy_executor(policy, state.root, clock)
     checks = examine(DoctorContext(path, state, executor, clock, open_bus))
-    return 1 if print_checks(checks, as_json=as_json) else 0
+    return 1 if print_checks(checks if as_json else grouped(checks), as_json=as_json) else 0
 
 
 def print_checks(checks: Iterable[Check], *, as_json: bool = False) -> bool:
