@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
-from bridge.errors import KakeyaError, of_system
+from bridge.errors import KakeyaError, UsageError, of_system
 
 
 def guarded(
@@ -45,6 +47,9 @@ def as_known(error: Exception, remedy: str) -> KakeyaError:
     """
     if isinstance(error, KakeyaError):
         return error
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        chars = len(Path(error.filename or "").name)
+        return UsageError(f"got a name of {chars} characters; expected one that a file may have")
     if isinstance(error, OSError):
         return of_system(error, remedy)
     return KakeyaError(f"a bug: {type(error).__name__}: {error}", remedy="please report it with the lines above")

@@ -14,9 +14,12 @@ from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import BY_NAME, COMMANDS, FRONT, GROUPS, PROGRAM, TAGLINE
 from bridge.cli.table.values import age, duration, whole_number
 from bridge.errors import UsageError, meant
+from bridge.limits import REQUEST_MAX_BYTES
 from bridge.run.outcomes import exit_meanings
 
 _WIDTH = 100
+WORD_MAX_CHARS: Final = REQUEST_MAX_BYTES
+"""A word that is longer fits no request, and is no name of anything."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -42,6 +45,12 @@ def parse(command: Verb, words: list[str]) -> argparse.Namespace:
     Raises:
         UsageError: a word that does not fit.
     """
+    for longest in (len(word) for word in words):
+        if longest > WORD_MAX_CHARS:
+            raise UsageError(
+                f"{PROGRAM} {command.name}: got a word of {longest} characters; expected at most {WORD_MAX_CHARS}",
+                remedy=f"{PROGRAM} {command.name} --help",
+            )
     parser = _Parser(prog=f"{PROGRAM} {command.name}", add_help=False, allow_abbrev=False, formatter_class=_formatter)
     for argument in command.arguments:
         _add(parser, argument)

@@ -32,7 +32,7 @@ def resolve(text: str, known: Iterable[str], *further: Callable[[], Iterable[str
     for ids in further:
         matches = matches or _matches(wanted, ids())
     if not matches:
-        what = "no run has been sent from here" if wanted == LAST else f"no run matches {text!r}"
+        what = "no run has been sent from here" if wanted == LAST else f"no run matches {text[:60]!r}"
         raise RunNotFoundError(what, remedy="kakeya-mac ls")
     if len(matches) > 1:
         shown = ", ".join(f"{run_id} ({short(run_id)})" for run_id in matches[:_SHOWN])

@@ -43,7 +43,7 @@ def ls(call: Invocation) -> int:
     for line in lines:
         call.output.data(line)
     if not found:
-        call.output.say("note", NO_RUNS[bool(args.state or args.preset)])
+        call.output.say("note", NO_RUNS[bool(args.state or args.preset or args.limit == 0)])
     if call.output.json:
         from bridge.client.document.envelope import of_data
 

@@ -30,6 +30,11 @@ MISTAKES = [
     ("compare nosuch", "no run matches 'nosuch', and no sweep that was sent from here", "kakeya-mac ls"),
     ("open --html nosuch", "and no result of a preset of that name is stored here", "kakeya-mac ls"),
     ("quote nosuch", "no run matches 'nosuch', and there is no such folder", "kakeya-mac ls"),
+    (
+        f"run {CODE} --runner Mini",
+        "got --runner 'Mini'; expected a runner's name, or labels such as gpu,quiet",
+        "--help",
+    ),
     ("report ./nosuch", "there is no folder './nosuch'; expected one of a result, or a run id", "kakeya-mac ls"),
 ]
 
@@ -44,6 +49,23 @@ def test_a_mistake_is_answered_with_the_nearest_word_and_nothing_is_sent(tmp_pat
     assert said in told
     assert remedy in told.rpartition("next ")[2]
     assert requester.bus.snapshot().requests == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "chars", "said"),
+    [
+        ("status", 300, f"no run matches '{'z' * 60}'"),
+        ("verify", 300, "got a name of 300 characters; expected one that a file may have"),
+        ("open --html", 70_000, "got a word of 70000 characters; expected at most 65536"),
+    ],
+)
+def test_what_is_much_too_long_is_not_said_again_in_full(tmp_path, command, chars, said):
+    ran = Requester(tmp_path).run(*command.split(), "z" * chars)
+    assert (ran.code, said in ran.err, len(ran.err) < 400) == (2, True, True)
+
+
+def test_a_listing_of_nothing_does_not_say_that_there_are_no_runs(tmp_path):
+    assert "no such runs" in Requester(tmp_path).run("ls", "--limit", "0").err
 
 
 def test_what_begins_with_the_word_comes_before_what_looks_like_it():
