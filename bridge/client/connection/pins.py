@@ -207,7 +207,7 @@ def compared_with_bus(texts: Sequence[str], record: BusRecord, root: KnownRoot |
         if told.public in on_bus:
             found.append((True, f"{told.name}: the key that the bus names too"))
         elif on_bus:
-            said = f"{told.name}: got {told.public[:16]}, but the bus names {on_bus[-1][:16]}"
+            said = f"{told.name}: got {told.public}, but the bus names {on_bus[-1]}"
             found.append((False, f"{said}: compare with what kakeya-runner keygen --bus ROUTE prints there"))
         else:
             found.append((False, f"{told.name}: the bus names no key of this name"))

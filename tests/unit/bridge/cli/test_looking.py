@@ -357,6 +357,6 @@ def test_init_compares_a_key_that_it_was_told_with_the_one_that_the_bus_names(tm
     same = requester.run("init", "--bus", "memory", "--runner-key", pin(named)).out
     assert "key         mini: the key that the bus names too" in same
     differs = requester.run("init", "--bus", "memory", "--runner-key", pin(other)).out
-    assert f"warn        mini: got {other.public[:16]}, but the bus names {named.public[:16]}" in differs
+    assert f"warn        mini: got {other.public}, but the bus names {named.public}" in differs
     unknown = requester.run("init", "--bus", "memory", "--runner-key", pin(other.evolve(name="maxi"))).out
     assert "warn        maxi: the bus names no key of this name" in unknown
