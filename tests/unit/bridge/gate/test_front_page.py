@@ -1,0 +1,48 @@
+"""The findings that the front page shows are worded as the gate words them, each by a rule that there is."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from bridge.gate.registry import rules
+from bridge.records.verdict import Premise
+
+ROOT = Path(__file__).parents[4]
+README = (ROOT / "README.md").read_text("utf-8")
+FINDING = re.compile(r"^(?P<premise>[a-z]+) +(?P<code>G\d-[A-Z]+)  (?P<message>.+?)  \((?P<where>.+)\)$", re.MULTILINE)
+FINDINGS = [found.groupdict() for found in FINDING.finditer(README)]
+
+
+def template(node: ast.AST) -> str | None:
+    """Return what a text or f-string of the source may come to, as a pattern; None for anything else."""
+    if isinstance(node, ast.Constant):
+        return re.escape(node.value) if isinstance(node.value, str) else None
+    if isinstance(node, ast.JoinedStr):
+        return "".join(template(part) or ".+?" for part in node.values)
+    return None
+
+
+@cache
+def templates() -> tuple[str, ...]:
+    """Return every text that the gate's sources can say."""
+    found: list[str | None] = []
+    for path in sorted((ROOT / "bridge" / "gate").rglob("*.py")):
+        found += map(template, ast.walk(ast.parse(path.read_text("utf-8"))))
+    return tuple({one for one in found if one is not None and re.search("[a-z] [a-z]", one.replace("\\", ""))})
+
+
+def test_the_front_page_shows_findings() -> None:
+    assert len(FINDINGS) >= 5
+
+
+@pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding["code"])
+def test_a_finding_of_the_front_page_is_worded_as_the_gate_words_it(finding: dict[str, str]) -> None:
+    assert finding["code"] in rules()
+    assert finding["premise"] in get_args(Premise)
+    assert [one for one in templates() if re.fullmatch(one, finding["message"])], finding["message"]
