@@ -8,7 +8,7 @@ from collections.abc import Callable
 from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proved
-from benchmarks.studies import pages, requester_size, requester_speed
+from benchmarks.studies import docs_site, inspector, pages, requester_size, requester_speed
 from benchmarks.studies.report import ROOT, report_of
 
 SCREENS = ROOT / "tests" / "unit" / "bridge" / "cli" / "golden" / "screens"
@@ -57,6 +57,31 @@ def screens() -> str | None:
     return "; ".join(f"{count} situations at {width} columns" for width, count in sorted(kept.items())) or None
 
 
+def inspected() -> str | None:
+    """Return what the MCP Inspector made of the tools, by situation."""
+    newest = {entry["case"]: entry["rows"] for entry in report_of("front-door", inspector.STUDY.name).entries()}
+    said = []
+    for case, rows in newest.items():
+        calls = [row for row in rows if "era" in row]
+        counts = [f"{row['what']} {row['count']}" for row in rows if "count" in row]
+        answers = f"{len(calls)} calls, {sum(row['error'] for row in calls)} answered with an error"
+        said.append(f"{case}: {answers}, at most {max(row['bytes'] for row in calls):,} bytes")
+        said[-1] += f" ({', '.join(counts)})" if counts else ""
+    return "; ".join(said) or None
+
+
+def site() -> str | None:
+    """Return what came of the docs site."""
+    rows = [entry["rows"][0] for entry in report_of("front-door", docs_site.STUDY.name).entries()]
+    if not rows:
+        return None
+    row = rows[-1]
+    return (
+        f"{row['pages']} pages built with {', '.join(row['interfaces while it was built'])} as only interface; "
+        f"{row['links inside']:,} links between them followed, {len(row['broken'])} broken"
+    )
+
+
 LINES = (
     Line(
         "a requester's installation: at most 65 MB and 26 distributions, with signature verification and judging",
@@ -99,5 +124,12 @@ LINES = (
         "python -m pytest -n 0 -q tests/unit/bridge/cli/test_screens.py",
         screens,
     ),
+    Line(
+        f"the MCP Inspector over stdio: lists, runs, reads a verdict, quotes; {len(inspector.ODD)} odd calls send "
+        "nothing",
+        f"{STUDIES} STUDY={inspector.STUDY.name}",
+        inspected,
+    ),
+    Line("docs site, built offline, links checked", f"{STUDIES} STUDY={docs_site.STUDY.name}", site),
     own_tests.adds("front-door"),
 )
