@@ -75,7 +75,7 @@ def _expected(error: jsonschema.ValidationError) -> str:
     if error.validator != "anyOf":
         return error.message
     reasons = [one.message for one in error.context if one.validator != "type"]
-    types = ", ".join(one["type"] for one in error.validator_value)
+    types = ", ".join(sorted({str(one.validator_value) for one in error.context if one.validator == "type"}))
     return reasons[0] if reasons else f"{str(error.instance)[:100]!r} is none of {types}"
 
 

@@ -33,7 +33,7 @@ MISTAKES = [
     (
         f"run {CODE} --runner Mini",
         "got --runner 'Mini'; expected a runner's name, or labels such as gpu,quiet",
-        "--help",
+        "kakeya-mac runners",
     ),
     ("report ./nosuch", "there is no folder './nosuch'; expected one of a result, or a run id", "kakeya-mac ls"),
 ]

@@ -150,7 +150,11 @@ def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_st
         ("run_mlx-env-probe", {"runner": "--new"}, "--new"),
         ("status", {"id": "--help"}, "--help"),
         ("wait", {"id": "@last", "seconds": 3600}, "3600"),
-        ("sweep", {"preset": "mlx-env-probe", "values": {"lr": [{}]}}, "values.lr.0: '{}' is none of string, number"),
+        (
+            "sweep",
+            {"preset": "mlx-env-probe", "values": {"lr": [{}]}},
+            "lr.0: '{}' is none of boolean, number, string",
+        ),
         ("sweep", {"preset": "mlx-env-probe", "values": {"lr": ["a\nb"]}}, "does not match"),
         ("no-such-tool", {}, "no-such-tool"),
         ("run_no-such-preset", {}, "no-such-preset"),
