@@ -99,6 +99,21 @@ class ClaimTip:
 
 
 @dataclass(frozen=True)
+class Neighbours:
+    """The runs of one runner that were asked for nearest to one.
+
+    Attributes:
+        claims: their claim commits, by run id, nearest first.
+        looked: how many claims of the bus were looked at for them, nearest first.
+        left: how many were not, although fewer runs were found than wanted.
+    """
+
+    claims: Mapping[str, str]
+    looked: int
+    left: int
+
+
+@dataclass(frozen=True)
 class ArchivedClaim:
     """The claim that ended an archived run, the run's request branch as it was, and the archive: its ref and commit."""
 

@@ -9,14 +9,18 @@ from typing import Final
 from bridge.bus.archive.days import Archives, day_of
 from bridge.bus.archive.folding import ArchiveOrder, Folding, days_in, needless
 from bridge.bus.refs import names
+from bridge.bus.refs.claims import Claims
 from bridge.bus.refs.collect import delete
 from bridge.bus.store.gather import Tip, WorkBudget
 from bridge.bus.store.interface import RefStore
-from bridge.bus.views import ArchivedClaim
+from bridge.bus.views import ArchivedClaim, ClaimTip, Neighbours
 from bridge.ids import unix_ms
 from bridge.records import BusRecord
 
 _DAYS_READ: Final = 16  # days of archives that are read for the neighbours of one run
+_LOOKED_MAX_COUNT: Final = 512  # claims that are looked at for them, whoever pushed them
+_PART_COUNT: Final = 64  # so many at a time
+_LOOK_CALLS: Final = 256  # fetches: one for many of them, and one for each that is too large to be a claim
 
 
 def keep(
@@ -46,35 +50,61 @@ def keep(
         yield from (ref for run in gone for ref in run.refs) if order.dry_run else delete(store, gone)
 
 
-def nearest(archives: Archives, claims: Mapping[str, str], run_id: str, count: int) -> dict[str, str]:
-    """Return claim commits, by run id, of the runs that were asked for nearest to one; archived ones are read here.
+def nearest(
+    archives: Archives, claims: Claims, listed: Mapping[str, str], run_id: str, *, runner: str, count: int
+) -> Neighbours:
+    """Return the runs of one runner that were asked for nearest to one; archived ones are made readable here.
+
+    A ref counts by the claim that it holds, not by its name: anybody may push any number of names around a run, to keep
+    the runs beside it from being looked at.
 
     Args:
         archives: the archives of the bus.
-        claims: tips that are listed.
+        claims: reads claims.
+        listed: tips that are listed, by run id.
         run_id: the run.
+        runner: whose runs are looked for.
         count: how many to return at most.
 
     Raises:
         RemoteError: the remote did not answer.
     """
+    archived, ids = _by_nearness(archives, listed, run_id)
+    found: dict[str, str] = {}
+    budget, looked = WorkBudget(_LOOK_CALLS), 0
+    while looked < min(len(ids), _LOOKED_MAX_COUNT) and len(found) < count and budget.calls > 0:
+        part = ids[looked : looked + _PART_COUNT]
+        tips = claims.newest({one: listed[one] for one in part if one in listed}, budget)
+        for one in part:
+            tip = tips.get(one)
+            if tip is not None and _counts(tip, runner):
+                found[one] = tip.oid
+            elif one in archived and _counts(archived[one].tip, runner):
+                found[one] = archived[one].tip.oid
+                archives.obtain(archived[one])
+        looked += len(part)
+    return Neighbours(dict(list(found.items())[:count]), looked, len(ids) - looked if len(found) < count else 0)
+
+
+def _by_nearness(
+    archives: Archives, listed: Mapping[str, str], run_id: str
+) -> tuple[dict[str, ArchivedClaim], list[str]]:
+    """Return the runs that are archived around one, and the ids of these and of what is listed, nearest first."""
     tips = archives.listed()
     mine = day_of(run_id)
     days = sorted({_day(tip) for tip in tips}, key=lambda day: abs(_ordinal(day) - _ordinal(mine)))
     read, unread = days[:_DAYS_READ], days[_DAYS_READ:]
-    found = dict(claims)
     archived: dict[str, ArchivedClaim] = {}
     for day in read:
         archived |= archives.runs_of([tip for tip in tips if _day(tip) == day])
-    found |= {one: archived[one].tip.oid for one in archived if one not in claims}
     # Between a day that was read and one that was not, nothing is known of what lies there.
     oldest, newest = max((d for d in unread if d < mine), default=""), min((d for d in unread if d > mine), default="~")
-    ids = [one for one in found if oldest < day_of(one) < newest]
-    chosen = sorted(ids, key=lambda one: abs(unix_ms(one) - unix_ms(run_id)))[:count]
-    for one in chosen:
-        if one in archived:
-            archives.obtain(archived[one])
-    return {one: found[one] for one in chosen}
+    ids = [one for one in {**listed, **archived} if oldest < day_of(one) < newest]
+    return archived, sorted(ids, key=lambda one: abs(unix_ms(one) - unix_ms(run_id)))
+
+
+def _counts(tip: ClaimTip, runner: str) -> bool:
+    return tip.claim.runner == runner and not tip.signature.refused
 
 
 def _day(tip: Tip) -> str:

@@ -12,6 +12,7 @@ from bridge.bus.views import (
     ClaimTip,
     ClaimView,
     ListingWindow,
+    Neighbours,
     ReceivedRequest,
     RequestRef,
     Snapshot,
@@ -76,8 +77,10 @@ class SharedBus(Protocol):
         """
         ...
 
-    def neighbours(self, run_id: str, count: int) -> Mapping[str, str]:
-        """Return claim commits, by run id, of the runs that were asked for nearest to one, archived ones included.
+    def neighbours(self, run_id: str, runner: str, count: int) -> Neighbours:
+        """Return the runs of a runner that were asked for nearest to one, archived ones included.
+
+        What is no claim of this runner, or refused, is passed over, up to a bound.
 
         Raises:
             RemoteError: the remote did not answer.

@@ -29,6 +29,7 @@ from bridge.bus.views import (
     ClaimTip,
     ClaimView,
     ListingWindow,
+    Neighbours,
     ReceivedRequest,
     RequestRef,
     Snapshot,
@@ -123,11 +124,11 @@ class SharedRefBus:
         """Yield the archived runs, newest first; see the interface."""
         return self._archives.newest()
 
-    def neighbours(self, run_id: str, count: int) -> Mapping[str, str]:
-        """Return the claims of the runs nearest to one in time, archived ones too; see the interface."""
+    def neighbours(self, run_id: str, runner: str, count: int) -> Neighbours:
+        """Return the runs of a runner nearest to one in time, archived ones too; see the interface."""
         from bridge.bus.archive.keeping import nearest
 
-        return nearest(self._archives, self.snapshot().claims, run_id, count)
+        return nearest(self._archives, self._claims, self.snapshot().claims, run_id, runner=runner, count=count)
 
     def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
         """Return the newest claims of runs without their chains, as far as the budget goes; see the interface."""

@@ -27,7 +27,8 @@ def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: P
     """
     pending: set[str] = set()
     found = [attested]
-    for other_id, oid in sorted(bus.neighbours(run_id, RESULTS_MAX_COUNT).items(), reverse=True):
+    near = bus.neighbours(run_id, attested.runner, RESULTS_MAX_COUNT)
+    for other_id, oid in sorted(near.claims.items(), reverse=True):
         try:
             view = bus.read_claim(other_id, oid)
         except InfrastructureError:
@@ -35,11 +36,13 @@ def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: P
         if view is None or view.signature.refused:
             continue
         if view.claim.result_oid is None:
-            if view.claim.runner == attested.predicate["runner"]:
-                pending.add(other_id)
+            pending.add(other_id)
         elif (other := _attested(bus, view.claim.result_oid, trusted)) is not None and _same_chain(other, attested):
             found.append(other)
-    return compare_results(found, pending)
+    whole, said = compare_results(found, pending)
+    if near.left:
+        said += f"; looked at the {near.looked} claims nearest in time, {near.left} more were left"
+    return whole, said
 
 
 def compare_results(found: Sequence[Attested], pending: set[str] | None = None) -> tuple[bool, str]:

@@ -65,7 +65,32 @@ def test_an_owner_drops_refs_and_every_result_stays(place: Place, host: Actor, c
         assert reader.bus.read_result(view.claim.claim.result_oid or "").files == {"manifest.json": b"%d" % number}
         assert (view.request, view.delivery) == (None, "branch_deleted")
     assert {one.id for one in reader.bus.snapshot().requests} == {one.id for one in young}
-    assert set(reader.bus.neighbours(refs[0].id, 8)) == {ref.id for ref in (*refs, *young)}
+    assert set(reader.bus.neighbours(refs[0].id, host.name, 8).claims) == {ref.id for ref in (*refs, *young)}
+
+
+def test_names_that_anybody_pushes_around_a_run_hide_no_run_beside_it(place: Place, host: Actor, client: Actor) -> None:
+    found = []
+    for _ in range(3):
+        place.clock.advance(1.0)
+        found += ended(host, client)
+    before, middle, after = found
+    (others,) = ended(dataclasses.replace(host, name="other"), client)
+    tip = place.refs()["refs/kakeya/bus"]
+    for last in set("23456789") - {middle.id[-1]}:  # nearer to it in time than any run of its runner
+        place.set_ref(f"refs/kakeya/claim/{middle.id[:-1]}{last}", tip)
+    near = client.bus.neighbours(middle.id, host.name, 3)
+    assert set(near.claims) == {before.id, middle.id, after.id}
+    assert near.left == 0
+    assert set(client.bus.neighbours(middle.id, "other", 3).claims) == {others.id}
+
+
+def test_a_name_that_is_pushed_again_does_not_hide_the_archived_run(place: Place, host: Actor, client: Actor) -> None:
+    (ref,) = ended(host, client)
+    place.clock.advance(3 * DAY_S)
+    archive(host, drop_after_s=2 * DAY_S)
+    place.set_ref(f"refs/kakeya/claim/{ref.id}", place.refs()["refs/kakeya/bus"])
+    reader = Actor(place.bus(), place.clock)
+    assert set(reader.bus.neighbours(ref.id, host.name, 3).claims) == {ref.id}
 
 
 def test_what_ends_late_is_added_to_the_archive_of_its_day(place: Place, host: Actor, client: Actor) -> None:
@@ -122,5 +147,5 @@ def test_a_day_that_no_calendar_has_stops_nobody(place: Place, host: Actor, clie
     place.set_ref("refs/kakeya/archive/aaa/2026-99-99", tip)
     place.clock.advance(3 * DAY_S)
     assert archive(host)[0] == f"refs/kakeya/archive/{host.name}/2026-01-02"
-    assert ref.id in client.bus.neighbours(ref.id, 2)
+    assert ref.id in client.bus.neighbours(ref.id, host.name, 2).claims
     assert client.bus.view(f"7{'z' * 25}").claim is None
