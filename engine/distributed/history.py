@@ -105,5 +105,6 @@ class ObservedRows:
         return length
 
     def measured_bytes(self) -> int:
-        """Return the bytes of rows kept here."""
+        """Return the bytes of rows kept here, once all of them are packed: as many whenever the last ask was."""
+        self.pack()
         return sum(len(observed.data or b"") for observed in self._kept)

@@ -193,7 +193,8 @@ class RemoteDrafter(LocalDrafter):
 
     def measured_bytes(self) -> int:
         """Return the bytes of rows kept for a session that begins anew; the context itself is elsewhere."""
-        return self._history.measured_bytes()
+        with self._changed:
+            return self._history.measured_bytes()
 
     def taken(self, sequence: int, deadline_s: float | None) -> Draft:
         """Return the draft of an ask, waiting at most ``deadline_s`` seconds.

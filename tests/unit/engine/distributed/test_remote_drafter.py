@@ -42,6 +42,19 @@ def test_a_session_that_opens_late_is_shown_what_its_ask_is_behind_and_no_more()
     assert (block.ask.context_length, block.rows.rows, block.rows.total_bytes) == (3, 3, 3 * 4 * WIDTH)
 
 
+def test_the_bytes_held_are_those_of_every_row_observed_whenever_the_last_ask_was():
+    def held(asked_after: int) -> int:
+        """Return the bytes after ten rows, an ask having come after so many of them."""
+        drafter = RemoteModel(OFFER, 1000, Recorded, "float32", lambda rows: b"\1" * (4 * WIDTH * len(rows))).open()
+        for position in range(10):
+            if position == asked_after:
+                drafter.ask(8, position, 2)
+            drafter.observe(position, (7,), [0])
+        return drafter.measured_bytes()
+
+    assert [held(asked_after) for asked_after in (2, 9, 10)] == 3 * [10 * 4 * WIDTH]
+
+
 def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
     now_s, waited = [100.0], []
 
