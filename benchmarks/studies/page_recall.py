@@ -6,8 +6,12 @@ pages are shown is chosen for each chunk and token anew. Bytes are those of the 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from functools import cache
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
+from functools import cache, partial
+from multiprocessing import get_context
 
 from benchmarks.studies.study import Row, Study
 from engine.decoding.depth import FixedDepth
@@ -47,37 +51,47 @@ def cases() -> Sequence[str]:
 
 def run(case: str, prompts: int = PROMPTS) -> list[Row]:
     """Return a row for every prompt: whether the code was found, and what was held and moved."""
-    target, task, arm, part = case.split(", ")
-    engine, layout = _engine(target), layout_of(arm, TARGETS[target])
-    known = _prompts(task, target).prompts
+    target, task, _, part = case.split(", ")
     # Neighbours in the file have their needles at neighbouring depths: each part takes prompts from all depths.
-    chosen = known[int(part.removeprefix("part ")) :: PARTS][:prompts]
+    numbers = range(len(_prompts(task, target).prompts))[int(part.removeprefix("part ")) :: PARTS][:prompts]
+    return list(_workers().map(partial(_row, case), numbers))
+
+
+def _row(case: str, number: int) -> Row:
+    """Answer one prompt."""
+    target, task, arm, _ = case.split(", ")
+    engine, layout, prompt = _engine(target), layout_of(arm, TARGETS[target]), _prompts(task, target).prompts[number]
     # The drafter chooses among the pages that it remembers, so its context is whole here, and counts.
     drafter, depth = (engine.drafter, 5) if arm == "drafter" else (NoDrafter(), 0)
-    tokenizer = Tokenizer(engine.folder)
-    rows: list[Row] = []
-    for prompt in chosen:
-        sequence = engine.target.open(drafter.capture, CacheLayout.parse(layout))
+    with closing(engine.target.open(drafter.capture, CacheLayout.parse(layout))) as sequence:
         proposer = drafter.open()
         parts = Parts(sequence, proposer, engine.accept, FixedDepth(depth), engine.backend.clock)
         steps = speculative(parts, prompt.ids, Stopping(TOKENS, frozenset(engine.target.info.stop_ids)), CHUNK)
         tokens = [token for step in steps for token in step.tokens]
         counts = sequence.page_counts()
-        rows.append(
-            {
-                "prompt": prompt.id,
-                "found": answered(prompt, tokenizer.decode(tokens)),
-                "kv_bytes": sequence.measured_bytes(),
-                "drafter_bytes": proposer.measured_bytes() if depth else 0,
-                "pool_bytes": counts.pool_bytes,
-                "index_bytes": counts.index_bytes,
-                "pages_moved": counts.pages_moved,
-                "bytes_read": counts.bytes_read,
-                "rows_shown": counts.rows_shown,
-            }
-        )
-        sequence.close()
-    return rows
+        return {
+            "prompt": prompt.id,
+            "found": answered(prompt, Tokenizer(engine.folder).decode(tokens)),
+            "kv_bytes": sequence.measured_bytes(),
+            "drafter_bytes": proposer.measured_bytes() if depth else 0,
+            "pool_bytes": counts.pool_bytes,
+            "index_bytes": counts.index_bytes,
+            "pages_moved": counts.pages_moved,
+            "bytes_read": counts.bytes_read,
+            "rows_shown": counts.rows_shown,
+        }
+
+
+@cache
+def _workers() -> ProcessPoolExecutor:
+    """Return a process a core, each with its own models for as long as the study runs: nothing here is timed."""
+    return ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), initializer=_one_thread)
+
+
+def _one_thread() -> None:
+    import torch  # noqa: PLC0415 - whoever shows the report needs none
+
+    torch.set_num_threads(1)
 
 
 @cache
