@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from engine.structure.layout import CacheLayout
 from engine.training.checkpoint import Progress, Resumable
 
 ANSWER_WEIGHT = 4.0
+HELD_OUT_EPISODES = 4
 RATE, WARM_UP_STEPS, SETTLED_STEPS, LARGEST_GRADIENT = 1e-3, 20, 50, 1.0
 """The rate rises for the first steps, and falls with the root of all steps behind the settled ones."""
 
@@ -153,8 +155,12 @@ class Distillation(Resumable):
     def evaluate(self) -> dict[str, float]:
         """Return the loss on held-out episodes."""
         with torch.no_grad():
-            losses = [float(self.loss(self._example(number, held_out=True))) for number in range(4)]
+            losses = [float(self.loss(example)) for example in self._held_out]
         return {"held_out_loss": sum(losses) / len(losses)}
+
+    @cached_property
+    def _held_out(self) -> list[Example]:
+        return [self._example(number, held_out=True) for number in range(HELD_OUT_EPISODES)]
 
     def loss(self, example: Example) -> torch.Tensor:
         """Return what the f_theta misses on an example, by the loss that was asked for."""

@@ -10,6 +10,7 @@ import re
 import sysconfig
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 EXCLUDED_FOLDERS = frozenset(
@@ -61,8 +62,16 @@ def library_folder() -> Path:
 
 
 def read_corpus(folder: Path | None = None) -> tuple[SourceFile, ...]:
-    """Read the library sources in path order, without tests, tables and very large files."""
-    root = folder or library_folder()
+    """Read library sources in path order, without tests, tables and very large files; the interpreter's own once."""
+    return _library() if folder is None else _sources(folder)
+
+
+@cache
+def _library() -> tuple[SourceFile, ...]:
+    return _sources(library_folder())
+
+
+def _sources(root: Path) -> tuple[SourceFile, ...]:
     files = []
     for path in sorted(root.rglob("*.py")):
         relative = path.relative_to(root)

@@ -51,17 +51,17 @@ def test_the_loss_falls_and_a_killed_training_ends_in_the_same_numbers(
     f_theta, target = fitted
     whole = Distillation(f_theta, target, BOUND, drawn, tmp_path / "whole", loss=loss)
     before = whole.evaluate()["held_out_loss"]
-    straight = whole.train(12)
+    straight = whole.train(8)
     assert 0 < whole.evaluate()["held_out_loss"] < before
     assert {name: tensor.shape for name, tensor in straight.items()} == {
         name: tensor.shape for name, tensor in f_theta.tensors.items()
     }
     cut = Distillation(f_theta, target, BOUND, drawn, tmp_path / "cut", loss=loss)
-    cut.advance(12, 6, None, stop_after=5)
+    cut.advance(8, 4, None, stop_after=3)
     cut.save()
     again = Distillation(f_theta, target, BOUND, drawn, tmp_path / "cut", loss=loss)
-    assert again.step == 5
-    other = again.train(12)
+    assert again.step == 3
+    other = again.train(8)
     assert all(torch.equal(straight[name], other[name]) for name in straight)
 
 
