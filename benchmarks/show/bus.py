@@ -50,8 +50,9 @@ def flat() -> str | None:
     said = []
     for look in ("start", "poll", "status", "ls", "claim", "request"):
         first, last = spread[0][look], spread[-1][look]
-        calls = [sum(count for verb, count in one.items() if verb != "bytes") for one in (first, last)]
-        said.append(f"{look} {calls[0]} → {calls[1]} calls, {first['bytes']:,} → {last['bytes']:,} B listed")
+        calls = [sum(count for verb, count in one.items() if "bytes" not in verb) for one in (first, last)]
+        both = [one["bytes"] + one.get("bytes sent", 0) for one in (first, last)]
+        said.append(f"{look} {calls[0]} → {calls[1]} calls, {both[0]:,} → {both[1]:,} B listed")
     pushed = [row["push answered with bytes"] for row in (spread[0], spread[-1])]
     runs = [row["runs"] for row in (spread[0], spread[-1])]
     return (

@@ -1,8 +1,8 @@
 """What looking at a bus costs when runs have piled up, over git's protocols v2 and v0: calls and bytes, not seconds.
 
-Bytes of a listing are those of the server's reply as git's packet trace shows it; over v0 every ref is sent. A push is
-answered with all refs first, over either protocol: those bytes are counted apart. A start and `ls` list the last two
-days; a poll lists the last minutes and what has not ended, but for one every five minutes.
+Bytes of a listing are those of the server's reply as git's packet trace shows it, and those that asked for it; over v0
+every ref is sent. A push is answered with all refs first, over either protocol: those bytes are counted apart. A start
+and `ls` list the last two days; a poll lists the last minutes and what has not ended, but for one every five minutes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Metered(GitStore):
 
     def list(self, prefixes: Sequence[str], **options: Any) -> Listing:
         found = super().list(prefixes, **options)
-        self.calls += Counter({"listings": 1, "bytes": found.bytes_received})
+        self.calls += Counter({"listings": 1, "bytes": found.bytes_received, "bytes sent": found.bytes_sent})
         return found
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:

@@ -32,13 +32,14 @@ class Listing:
     """Refs and their tips.
 
     Attributes:
-        bytes_received: what it cost on the wire, 0 when unknown.
+        bytes_received, bytes_sent: what it cost on the wire, 0 when unknown.
         unasked: whether the remote sent all of its refs, whatever was asked for.
     """
 
     refs: Mapping[str, str]
     bytes_received: int = 0
     unasked: bool = False
+    bytes_sent: int = 0
 
 
 @dataclass(frozen=True)

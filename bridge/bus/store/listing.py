@@ -21,15 +21,15 @@ def parse_trace(trace: bytes) -> Listing | None:
     """
     refs: dict[str, str] = {}
     requested = complete = False
-    received = 0
+    received = sent = 0
     for match in _PACKET.finditer(trace):
         direction, text = match.groups()
+        size = len(text) + 5  # a pkt-line has four bytes of length before and a newline after (gitprotocol-common(5))
         if direction == b">":
             requested = requested or text == b"command=ls-refs"
+            sent += size
             continue
-        received += (
-            len(text) + 5
-        )  # a pkt-line has four bytes of length before and a newline after (gitprotocol-common(5))
+        received += size
         if not requested or complete:
             continue
         if text == b"0000":
@@ -38,7 +38,7 @@ def parse_trace(trace: bytes) -> Listing | None:
             refs[found[2].decode("utf-8", "replace")] = found[1].decode()
         elif not text.startswith(b"unborn "):
             return None
-    return Listing(refs, received) if complete else None
+    return Listing(refs, received, bytes_sent=sent) if complete else None
 
 
 def parse_ls_remote(output: bytes) -> Listing:

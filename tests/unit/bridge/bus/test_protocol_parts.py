@@ -265,6 +265,7 @@ def test_a_listing_is_read_from_a_whole_exchange_only() -> None:
     listing = parse_trace(TRACE)
     assert listing is not None
     assert listing.refs == {"refs/kakeya/bus": "a" * 40, "refs/tags/v": "b" * 40}
+    assert listing.bytes_sent == len("0000command=ls-refs\n") + len("00000000\n")
     lines = TRACE.splitlines(keepends=True)
     for cut in range(len(lines)):
         assert parse_trace(b"".join(lines[:cut])) is None
