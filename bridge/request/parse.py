@@ -208,5 +208,5 @@ def _line(value: object) -> str:
 
 
 def _short(value: object) -> str:
-    text = ascii(value) if not isinstance(value, int) or isinstance(value, bool) else format(value % 10**12, "d")
+    text = ascii(value) if not isinstance(value, int) or abs(value) < 10**12 else "a number of more than 12 digits"
     return text if len(text) <= 100 else text[:97] + "..."
