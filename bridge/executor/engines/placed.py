@@ -27,6 +27,7 @@ from bridge.executor.supervisor.folder import RunFolder
 from bridge.records import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
+from bridge.system.regular_files import read_regular, reading
 from bridge.system.tasks import called
 
 SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, acdirmax of nfs(5))
@@ -100,7 +101,7 @@ class PlacedRun:
             SandboxUnavailableError: the node could not give the sandbox; nothing was started.
             InfrastructureError: it never began: the engine refused, ended or forgot it, or it waited too long.
         """
-        with self._folder.log.open("rb") as log:
+        with reading(self._folder.log) as log:
             while True:
                 over = self._is_over()
                 self._feed(log)
@@ -265,7 +266,7 @@ def not_begun(folder: RunFolder, clock: Clock, ending: str, message: str) -> Exe
         sample_marks_dropped=0,
         outputs=(),
         reports={},
-        log=folder.log.read_bytes(),
+        log=read_regular(folder.log),
         log_truncated_bytes=0,
         redactions=0,
         wall_s=0.0,

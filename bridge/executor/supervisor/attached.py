@@ -22,6 +22,7 @@ from bridge.executor.supervisor.server import ready
 from bridge.records import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
+from bridge.system.regular_files import read_regular, reading
 
 _TICK_S: Final = 0.05
 _READ_BYTES: Final = 1 << 18
@@ -90,7 +91,7 @@ class FollowedRun:
             SandboxUnavailableError: the host could not give the sandbox; nothing was started.
             InfrastructureError: the executor refused to start for another reason.
         """
-        with self._folder.log.open("rb") as log:
+        with reading(self._folder.log) as log:
             try:
                 while not self._ended():
                     self._feed(log)
@@ -186,5 +187,5 @@ def _killed(folder: RunFolder, facts: SupervisorFacts, failed: str | None, clock
     job = folder.job()
     if job is None:
         raise InfrastructureError("the run's supervisor was killed, and its job file is gone")
-    log, marks = folder.log.read_bytes(), (folder.root / "marks").read_bytes()
+    log, marks = read_regular(folder.log), read_regular(folder.root / "marks")
     return killed_run(job, facts, log=log, marks=marks, failed=failed, clock=clock)

@@ -29,6 +29,7 @@ from bridge.records.base import Count, Moment, Sha256, Text
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 from bridge.system.durable import write_all
+from bridge.system.regular_files import open_regular, read_regular
 
 _READ_BYTES: Final = 1 << 20
 _JSON_MAX_BYTES: Final = 1 << 26
@@ -166,7 +167,7 @@ class RunFolder:
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         for name in _NAMES:
             data = job.model_dump_json().encode() if name == "job.json" else b""
-            descriptor = os.open(self.root / name, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+            descriptor = open_regular(self.root / name, os.O_WRONLY | os.O_CREAT)
             try:
                 os.ftruncate(descriptor, 0)
                 write_all(descriptor, data)
@@ -191,7 +192,7 @@ class RunFolder:
         found: list[int] = []
         try:
             for name in _NAMES:
-                found.append(os.open(self.root / name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))  # noqa: PERF401
+                found.append(open_regular(self.root / name, os.O_RDWR))  # noqa: PERF401
             yield FolderFiles(*found)
         finally:
             for descriptor in found:
@@ -200,7 +201,7 @@ class RunFolder:
     def taken(self) -> bool:
         """Whether a supervisor holds the lock right now."""
         try:
-            descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_regular(self.root / "lock", os.O_RDWR)
         except FileNotFoundError:
             return False
         try:
@@ -211,15 +212,15 @@ class RunFolder:
     def facts(self) -> SupervisorFacts | None:
         """Return who supervises or supervised the run; None when no command has been started."""
         try:
-            return SupervisorFacts.parse((self.root / "lock").read_bytes())
+            return SupervisorFacts.parse(read_regular(self.root / "lock"))
         except (OSError, StrictJsonError, pydantic.ValidationError):
             return None
 
     def progress(self) -> bytes:
         """Return what the supervisor last said of the run's progress: JSON, perhaps torn; empty before it did."""
         try:
-            return (self.root / "progress").read_bytes()
-        except FileNotFoundError:  # a supervisor from before there was one
+            return read_regular(self.root / "progress")
+        except OSError:  # a supervisor from before there was one, or somebody took it away: the run goes on
             return b""
 
     def stop(self, ending: Literal["cancelled", "interrupted"]) -> None:
@@ -230,7 +231,11 @@ class RunFolder:
         """
         path = self.root / "stop"
         if path.stat().st_size == 0:
-            path.write_bytes(next(byte for byte, meaning in STOPS.items() if meaning == ending))
+            descriptor = open_regular(path, os.O_WRONLY)
+            try:
+                write_all(descriptor, next(byte for byte, meaning in STOPS.items() if meaning == ending))
+            finally:
+                os.close(descriptor)
 
     def withdraw(self, why: str) -> bool:
         """Refuse the folder to every supervisor to come; False where one has it or had it. Again changes nothing.
@@ -241,7 +246,7 @@ class RunFolder:
         Raises:
             OSError: the disk did not take it.
         """
-        descriptor = os.open(self.root / "lock", os.O_RDWR | os.O_CLOEXEC)
+        descriptor = open_regular(self.root / "lock", os.O_RDWR)
         try:
             if not take(descriptor):
                 return False
@@ -258,29 +263,29 @@ class RunFolder:
     def withdrawn(self) -> str | None:
         """Return why the folder is refused to every supervisor; None where it is not."""
         with suppress(OSError):
-            said = (self.root / "lock").read_bytes()
+            said = read_regular(self.root / "lock")
             return said.removeprefix(_WITHDRAWN).decode("ascii", "replace") if said.startswith(_WITHDRAWN) else None
         return None
 
     def job(self) -> JobFile | None:
         """Return what the supervisor was given; None when nothing whole is there."""
         try:
-            return JobFile.parse((self.root / "job.json").read_bytes(), max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
+            return JobFile.parse(read_regular(self.root / "job.json"), max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
         except (OSError, StrictJsonError, pydantic.ValidationError):
             return None
 
     def kept(self) -> KeptExecution | None:
         """Return what the run came to, log and reports put back; None when nothing whole is there."""
         try:
-            data = (self.root / "kept.json").read_bytes()
+            data = read_regular(self.root / "kept.json")
             kept = KeptExecution.parse(data, max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
-            log, outputs = self.log.read_bytes(), (self.root / "outputs.tar").read_bytes()
+            log, outputs = read_regular(self.log), read_regular(self.root / "outputs.tar")
             if (_sha256(log), _sha256(outputs)) != (kept.log_sha256, kept.outputs_sha256):
                 return None
             if kept.execution is None:
                 return kept
             return kept.evolve(execution=replace(kept.execution, log=log, reports=unpacked(outputs)))
-        except (OSError, StrictJsonError, pydantic.ValidationError, tarfile.TarError, zlib.error):
+        except (OSError, ValueError, tarfile.TarError, zlib.error):  # a tar header of no number is a ValueError
             return None
 
 
@@ -335,14 +340,16 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
     """Return the reports of an archive that `packed` made; nothing is written to disk.
 
     Raises:
-        tarfile.TarError: it is none.
+        tarfile.TarError: it is none, or holds anything but whole files: `packed` makes no links, and nothing sparse.
+        ValueError: a header holds no number where one belongs.
     """
     found: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
-            file = tar.extractfile(member)
-            if file is not None:
-                found[member.name] = file.read()
+            file = tar.extractfile(member) if member.type == tarfile.REGTYPE and not member.issparse() else None
+            if file is None:
+                raise tarfile.ReadError(f"{member.name} is no whole file")
+            found[member.name] = file.read()
     return found
 
 
