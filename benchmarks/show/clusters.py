@@ -120,6 +120,35 @@ def _spread() -> str | None:
     return f"{len(rows)} requests over {', '.join(nodes)}"
 
 
+def _sweep() -> str | None:
+    rows = [row for row in _rows("sweep") if "node" in row]
+    if not rows:
+        return None
+    nodes, classes = (sorted({str(row[name]) for row in rows}) for name in ("node", "host_class"))
+    across = sum(row.get("differences_across_classes", 0) for row in _rows("sweep"))
+    said = f"{len(rows)} requests over {', '.join(nodes)}; classes: {', '.join(f'[{one}]' for one in classes)}"
+    return f"{said}; {across} differences across classes"
+
+
+def _compared() -> str | None:
+    rows = [row for row in _rows("sweep") if "compare" in row]
+    said = [f"citable: {row['citable']}, because {'; '.join(row['why'])}" for row in rows]
+    return "; ".join(said) or None
+
+
+def _labelled() -> str | None:
+    newest = {entry["case"]: entry["rows"] for entry in report_of("clusters", slurm_runs.STUDY.name).entries()}
+    here, there = newest.get("labelled local"), newest.get("labelled slurm")
+    if not here or not there:
+        return None
+    judged = ("preset", "exit_code", "reason", "claims", "answer")
+    return "; ".join(
+        f"{b['preset']} on the node {b['label']}: {b['reason']}, "
+        f"{'the same' if all(a[one] == b[one] for one in judged) else 'another'} verdict as at home"
+        for a, b in zip(here, there, strict=True)
+    )
+
+
 def _doctor() -> str | None:
     rows = _rows("doctor")
     return "; ".join(f"{row['name']}: {row['level']}, {row['text']}" for row in rows) or None
@@ -153,8 +182,10 @@ LINES = (
     proved("engine that forgot the job: the folder decides", AREA, "an engine that forgot"),
     proved("an engine that is slow to answer keeps no run from its end", AREA, "an engine that is slow"),
     proved("everything submitted as an unprivileged user", AREA, "root submits nothing"),
-    Line("a sweep of 24 requests spreads over the nodes", STUDIES, _spread),
-    Line("rows of a sweep carry node and host class; a workload and k3-fused on a labelled node", STUDIES),
+    Line("requests go to nodes by label, and over all nodes without", STUDIES, _spread),
+    Line("a sweep of 24 requests spreads over the nodes, and its rows carry node and host class", STUDIES, _sweep),
+    Line("`compare` across host classes answers as at home: nothing may be quoted", STUDIES, _compared),
+    Line("a workload and k3-fused-allmlx-code on a labelled node are judged as at home", STUDIES, _labelled),
     proved("`once --ephemeral` leaves nothing, killed or not", AREA, "once --ephemeral"),
     Line("Ray in a venv of its own: whole request → result, verdict the same as local", RAY, _whole_ray),
     Line("the same on Ray: timeout, cancel, double fork, setsid, SIGTERM ignored", RAY, partial(_ended_ray, "hostile")),

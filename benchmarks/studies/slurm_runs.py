@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.studies.cluster_home import labelled, sweep
 from benchmarks.studies.cluster_site import (
     HOSTILE,
     USER,
@@ -37,6 +38,7 @@ from benchmarks.studies.study import Row, Study
 from bridge.client.run.progress import progress_text
 
 MANY, KILLS = 200, 20
+UNLIKE = ("sweep", "labelled slurm")  # cases whose nodes are told apart by name and class
 FAULTS = (
     "controller-restarted", "controller-away-at-submit", "node-killed", "supervisor-killed", "scancel-queued",
     "scancel-running", "requeued", "no-node-has-it", "longest-wait", "cancelled-while-queued",
@@ -68,7 +70,7 @@ def cases() -> Sequence[str]:
     return [
         "doctor", "whole local", "whole slurm",
         *(f"hostile {name}" for name in HOSTILE), *(f"fault {name}" for name in FAULTS),
-        *(f"kill {number}" for number in range(KILLS)), "spread", "many",
+        *(f"kill {number}" for number in range(KILLS)), "spread", "sweep", "labelled local", "labelled slurm", "many",
     ]  # fmt: skip
 
 
@@ -82,7 +84,7 @@ def run(case: str) -> list[Row]:
         folder = Path(name)
         folders_for_user(folder)
         with ExitStack() as stack:
-            made = stack.enter_context(cluster(folder / "cluster"))
+            made = stack.enter_context(cluster(folder / "cluster", unlike=case in UNLIKE))
             orders = {"stop": made.stop, "controller": made.controller, "node": made.node, "call": made.call}
             if case == "fault disk-full":
                 stack.enter_context(small_disk(folder / "site" / "state-mini", orders))
@@ -117,7 +119,7 @@ def main(case: str, folder: Path) -> None:
     site = SlurmSite(folder, as_root=as_root, lease_s=600.0, **changes)
     ways: dict[str, Any] = {
         "whole": whole, "hostile": _hostile, "fault": _fault, "kill": _killed, "spread": _spread, "many": _many,
-        "doctor": doctor,
+        "doctor": doctor, "sweep": sweep, "labelled": labelled,
     }  # fmt: skip
     on_site(site, ways, case)
 
