@@ -121,16 +121,18 @@ def _run(folder: Path) -> list[Row]:
     """Start a run, wait for its end, and read what came of it.
 
     Raises:
-        RuntimeError: it does not end.
+        RuntimeError: it does not begin, or does not end.
     """
     with served(folder) as (inspector, site):
         sent = inspector.call(TOOL, {})
+        if sent["result"] is None:
+            raise RuntimeError(f"{TOOL} was not answered: {sent}")
         run_id = json.loads(sent["result"]["content"][0]["text"])["id"]
         rows = [_row(TOOL, sent), _row(f"{TOOL} again", inspector.call(TOOL, {}))]
         for _ in range(ENDED_POLLS):
             waited = inspector.call("wait", {"id": run_id})
             rows.append(_row("wait", waited))
-            if json.loads(waited["result"]["content"][0]["text"])["terminal"]:
+            if json.loads(waited["result"]["content"][0]["text"]).get("terminal"):
                 break
         else:
             raise RuntimeError(f"{run_id} did not end: {waited}")
