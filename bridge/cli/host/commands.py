@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.host.control import HANDLERS as CONTROL_HANDLERS
 from bridge.cli.host.keys import keygen, own_name
-from bridge.cli.host.places import bus_of, open_route, policy_of, policy_path, route_of, state_of
+from bridge.cli.host.places import bus_of, open_route, policy_of, policy_path, route_of, state_named, state_of
 from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
 from bridge.cli.talk import CLOCK, say
@@ -47,7 +47,8 @@ def _setup(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.setup import examine_host
 
-    path, state = policy_path(arguments), state_of(arguments)
+    # A state folder that cannot be made or written is a finding.
+    path, state = policy_path(arguments), state_of(arguments) if arguments.repair else state_named(arguments)
     try:
         policy = load_policy(path)
     except KakeyaError:

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 from bridge.bus import open_bus
 from bridge.cli.host.keys import own, own_name, signed
 from bridge.cli.talk import CLOCK, say
-from bridge.errors import BusMissingError, UsageError
+from bridge.errors import BusMissingError, UsageError, of_system
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import default_policy_path, default_state
-from bridge.runner.state.folder import StateFolder
+from bridge.runner.state.folder import NO_STATE_REMEDY, StateFolder
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
@@ -35,17 +35,28 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
     return load_policy(policy_path(arguments))
 
 
-def state_of(arguments: argparse.Namespace) -> StateFolder:
-    """Return the state folder, made if it is not there: the one an option names, else that of the runner's name."""
+def state_named(arguments: argparse.Namespace) -> StateFolder:
+    """Return the state folder, whether or not it is there: the one an option names, else that of the runner's name."""
     if arguments.state is not None:
-        state = StateFolder(Path(arguments.state).resolve())
-    else:
-        try:
-            name = policy_of(arguments).name
-        except UsageError:
-            name = own_name()
-        state = default_state(name)
-    state.create()
+        return StateFolder(Path(arguments.state).resolve())
+    try:
+        name = policy_of(arguments).name
+    except UsageError:
+        name = own_name()
+    return default_state(name)
+
+
+def state_of(arguments: argparse.Namespace) -> StateFolder:
+    """Return the state folder, made if it is not there.
+
+    Raises:
+        InfrastructureError: it cannot be made, or written.
+    """
+    state = state_named(arguments)
+    try:
+        state.create()
+    except OSError as error:
+        raise of_system(error, NO_STATE_REMEDY) from error
     return state
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
 from bridge.diagnostics import Check, Level
-from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy
+from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy, of_system
 from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
@@ -44,7 +44,7 @@ from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import load_policy, own_presets
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.rights import file_problems
-from bridge.runner.state.folder import StateFolder
+from bridge.runner.state.folder import NO_STATE_REMEDY, StateFolder
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import Clock, parse_rfc3339
 from bridge.trust.judgement import REVOKED_REMEDY
@@ -117,7 +117,7 @@ def _route(context: DoctorContext) -> str | None:
     """Return the route of the bus, None where it cannot be opened, which is said elsewhere."""
     try:
         return None if context.open_bus is None else context.open_bus().route
-    except KakeyaError:
+    except (KakeyaError, OSError):
         return None
 
 
@@ -158,7 +158,7 @@ def _state(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     try:
         state.create()
     except OSError as error:
-        yield Check("state", "fail", f"{state.root}: {error.strerror}", "choose another folder with --state")
+        yield Check("state", "fail", f"{state.root}: {error.strerror}", NO_STATE_REMEDY)
         return
     yield Check("state", "ok", str(state.root))
     free = shutil.disk_usage(state.root).free
@@ -340,6 +340,9 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         yield check_listing(bus, context.clock)
     except KakeyaError as error:
         yield Check("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
+        return
+    except OSError as error:  # what a runner knows of its bus lies in its state folder
+        yield Check("bus", "fail", of_system(error).message, NO_STATE_REMEDY)
         return
     yield Check("bus", "ok", f"{bus.route}, id {record.bus_id}, {record.wake}, {len(beacons)} runners seen")
     if keys is not None and keys.known is not None:

@@ -16,6 +16,8 @@ from bridge.system.clock import Clock
 
 RUNS_TOO: Final = "runs"
 """What a stop file says to end the runs as well."""
+NO_STATE_REMEDY: Final = "choose another folder with --state, or make this one writable"
+"""What to do about a state folder that cannot be made or written."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import sys
 import pytest
 
 from bridge.cli.host.commands import HANDLERS
-from bridge.cli.host.main import build_parser
+from bridge.cli.host.main import build_parser, main
+from bridge.runner.state.folder import NO_STATE_REMEDY
 
 
 def test_help_imports_nothing_heavy():
@@ -53,3 +55,16 @@ def test_every_command_explains_itself(verb, capsys):
         build_parser().parse_args([verb, "--help"])
     assert ended.value.code == 0
     assert "--policy" in capsys.readouterr().out
+
+
+def test_the_doctor_names_a_state_folder_that_cannot_be_made_beside_all_else(tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    state, bus = tmp_path / "file" / "state", tmp_path / "nowhere.git"
+    words = ["--state", str(state), "--policy", str(tmp_path / "policy.toml"), "--bus", str(bus)]
+    assert main(["doctor", "--json", *words]) == 1
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert (found["state"]["level"], found["state"]["remedy"]) == ("fail", NO_STATE_REMEDY)
+    assert found["state"]["text"] == f"{state}: Not a directory"
+    assert found["bus"]["level"] == "fail"
+    assert main(["pause", "--state", str(state)]) == 3
+    assert NO_STATE_REMEDY in capsys.readouterr().err
