@@ -128,7 +128,7 @@ def _run(folder: Path) -> list[Row]:
         if sent["result"] is None:
             raise RuntimeError(f"{TOOL} was not answered: {sent}")
         run_id = json.loads(sent["result"]["content"][0]["text"])["id"]
-        rows = [_row(TOOL, sent), _row(f"{TOOL} again", inspector.call(TOOL, {}))]
+        rows = [_row(TOOL, sent)]
         for _ in range(ENDED_POLLS):
             waited = inspector.call("wait", {"id": run_id})
             rows.append(_row("wait", waited))
