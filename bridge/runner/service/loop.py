@@ -185,14 +185,14 @@ class Runner:
         self._take_over_expired(refs)
         forged = self._foreign.not_counting()
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
+        if self.state.folder.lasts and not self.busy:  # before the next run begins: some runners never idle
+            self._upkeep.look(len(self._outcomes))
         waiting = self._queue.take(free, forged)
         self._beacons.saw_queue(waiting)
         self._view.look(self._queue.waiting)
         self._beacons.send()
         if self.state.folder.lasts:
             self._archiving.look()
-        if self.state.folder.lasts and not self.busy:
-            self._upkeep.look(len(self._outcomes))
         self._pace.listed(ok=True, took_s=took_s)
         return waiting
 

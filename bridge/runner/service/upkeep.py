@@ -1,4 +1,4 @@
-"""Pack and prune this runner's copies of the bus now and then, beside the polling and while nothing runs."""
+"""Pack and prune this runner's copies of the bus now and then, beside the polling; begun while nothing runs."""
 
 from __future__ import annotations
 
