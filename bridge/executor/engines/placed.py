@@ -24,10 +24,10 @@ from bridge.executor.engines.submitted import Submitted
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.attached import came_to
 from bridge.executor.supervisor.folder import RunFolder
+from bridge.executor.supervisor.regular_files import read_regular, reading
 from bridge.records import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
-from bridge.system.regular_files import read_regular, reading
 from bridge.system.tasks import called
 
 SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, acdirmax of nfs(5))

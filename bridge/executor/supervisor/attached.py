@@ -18,11 +18,11 @@ from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
 from bridge.executor.supervisor.killed import killed_run
 from bridge.executor.supervisor.program import GO
+from bridge.executor.supervisor.regular_files import read_regular, reading
 from bridge.executor.supervisor.server import ready
 from bridge.records import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
-from bridge.system.regular_files import read_regular, reading
 
 _TICK_S: Final = 0.05
 _READ_BYTES: Final = 1 << 18

@@ -24,12 +24,12 @@ from pydantic import ConfigDict
 
 from bridge.executor.capture.outputs import Stamp
 from bridge.executor.interface import Execution, HostPaths, RunDirectory
+from bridge.executor.supervisor.regular_files import open_regular, read_regular
 from bridge.records import HostRecord, JobSpec, Record, SandboxApplied
 from bridge.records.base import Count, Moment, Sha256, Text
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 from bridge.system.durable import write_all
-from bridge.system.regular_files import open_regular, read_regular
 
 _READ_BYTES: Final = 1 << 20
 _JSON_MAX_BYTES: Final = 1 << 26

@@ -10,7 +10,7 @@ import tarfile
 import pytest
 
 from bridge.executor.supervisor.folder import KeptExecution, RunFolder, packed, unpacked
-from bridge.system.regular_files import reading
+from bridge.executor.supervisor.regular_files import reading
 
 REPORTS = {"a.json": b"{}", "deep/b.bin": bytes(range(256))}
 
