@@ -21,7 +21,7 @@ from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.git import GitStore
-from bridge.bus.store.interface import Answer, Listing, RefUpdate
+from bridge.bus.store.interface import Listing, RefAnswer, RefUpdate
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
 from bridge.bus.views import RECENT_S, ListingWindow
@@ -55,7 +55,7 @@ class Metered(GitStore):
         self.calls += Counter({"listings": 1, "bytes": found.bytes_received, "bytes sent": found.bytes_sent})
         return found
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
         self.calls["pushes"] += 1
         return super().push(updates)
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
 from bridge.bus.store.interface import (
-    Answer,
     Listing,
     MalformedObjectError,
     MissingObjectError,
     ObjectBoundError,
+    RefAnswer,
     RefUpdate,
 )
 from bridge.bus.store.push_budget import Pacer
@@ -41,14 +41,14 @@ class MemoryRemote:
     objects: dict[str, GitObject] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def apply(self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject]) -> dict[str, Answer]:
+    def apply(self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject]) -> dict[str, RefAnswer]:
         """Receive a push: objects first, then each ref on its own."""
         with self.lock:
             self.objects.update(objects)
             said = {}
             for update in updates:
                 why = self._refusal(update)
-                said[update.ref] = Answer(not why, why)
+                said[update.ref] = RefAnswer(not why, why)
                 if said[update.ref] and update.new is None:
                     self.refs.pop(update.ref, None)
                 elif said[update.ref] and update.new is not None:
@@ -121,7 +121,7 @@ class MemoryStore:
     def mark(self, prefixes: Sequence[str]) -> None:
         """Only a listing tells."""
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
         objects: dict[str, GitObject] = {}
         for update in updates:
             if update.new is not None:
@@ -133,7 +133,7 @@ class MemoryStore:
             self.faults.held.append(lambda: self.remote.apply(updates, objects))
             raise RemoteError("memory: no answer yet")
         if fate == "forgotten":
-            return {update.ref: Answer(taken=True) for update in updates}
+            return {update.ref: RefAnswer(taken=True) for update in updates}
         said = self.remote.apply(updates, objects)
         if fate == "repeated":
             self.remote.apply(updates, objects)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from bridge.bus.store.git import GitStore
-from bridge.bus.store.interface import Answer, Listing, Reader, RefStore, RefUpdate
+from bridge.bus.store.interface import Listing, Reader, RefAnswer, RefStore, RefUpdate
 from bridge.system.gitobjects import GitObject
 
 REQUESTS = "refs/heads/"
@@ -32,8 +32,8 @@ class SplitStore:
     def mark(self, prefixes: Sequence[str]) -> Hashable:
         return self._host.mark(prefixes)
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
-        said: dict[str, Answer] = {}
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+        said: dict[str, RefAnswer] = {}
         for store, mine in ((self._host, False), (self._requester, True)):
             part = [one for one in updates if one.ref.startswith(REQUESTS) is mine]
             if part:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from bridge.bus.store.interface import Answer
+from bridge.bus.store.interface import RefAnswer
 from bridge.system.git import last_words
 
 WORDS_MAX_CHARS: Final = 300
@@ -19,7 +19,7 @@ _QUERY = re.compile(r"(://[^\s?#]*)[?#]\S*")
 _REASON = re.compile(r"\((.*)\)$")
 
 
-def read_answers(porcelain: str, stderr: str) -> dict[str, Answer]:
+def read_answers(porcelain: str, stderr: str) -> dict[str, RefAnswer]:
     """Return what the remote said of each ref; a ref whose report was lost is left out.
 
     Args:
@@ -36,7 +36,9 @@ def read_answers(porcelain: str, stderr: str) -> dict[str, Answer]:
     told = [line for line in stderr.replace("\r", "\n").split("\n") if line.startswith(_REMOTE)]
     told = [line for line in told if not _PROGRESS.search(line)]
     return {
-        ref: Answer(taken=True) if summary is None else Answer(taken=False, why=_words(ref, summary, told, reasons))
+        ref: RefAnswer(taken=True)
+        if summary is None
+        else RefAnswer(taken=False, why=_words(ref, summary, told, reasons))
         for ref, summary in reasons.items()
     }
 

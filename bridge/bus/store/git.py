@@ -20,12 +20,12 @@ from typing import Final
 
 from bridge.bus.store.answers import read_answers
 from bridge.bus.store.interface import (
-    Answer,
     Listing,
     MalformedObjectError,
     MissingObjectError,
     ObjectBoundError,
     Reader,
+    RefAnswer,
     RefUpdate,
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
@@ -160,7 +160,7 @@ class GitStore:
         places = {prefix.rpartition("/")[0] for prefix in prefixes}
         return tuple(_written_ns(folder / place) for place in ("packed-refs", "reftable", *sorted(places)))
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
         """Send updates, each its own compare-and-swap; see the interface."""
         leases = [f"--force-with-lease={one.ref}:{one.expect or ''}" for one in updates]
         specs = [f"{one.new or ''}:{one.ref}" for one in updates]

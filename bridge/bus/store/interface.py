@@ -52,7 +52,7 @@ class RefUpdate:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RefAnswer:
     """What the remote said of one ref; true where it took the update.
 
     Attributes:
@@ -111,7 +111,7 @@ class RefStore(Protocol):
         """
         ...
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, Answer]:
+    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
         """Send updates, each its own compare-and-swap; return what the remote said of each ref it spoke of.
 
         A ref that is missing in the answer may or may not have moved.

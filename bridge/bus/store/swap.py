@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.bus.store.interface import Answer, RefStore, RefUpdate
-from bridge.bus.store.obstacles import refuse_beside
+from bridge.bus.store.interface import RefAnswer, RefStore, RefUpdate
 from bridge.errors import RemoteError
 
 REFUSED_TRIES: Final = 4
@@ -41,13 +40,13 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
     """
     wanted = next(one for one in updates if one.ref == authority)
     failure: RemoteError | None = None
-    answer = Answer(taken=False)
+    answer = RefAnswer(taken=False)
     for _ in range(REFUSED_TRIES):
         try:
             said = store.push(updates)
         except RemoteError as error:
             failure, said = error, {}
-        answer = said.get(authority, Answer(taken=False))
+        answer = said.get(authority, RefAnswer(taken=False))
         if all(said.get(one.ref) for one in updates):
             return {one.ref: SwapResult(landed=True, tip=one.new) for one in updates}
         seen = _outcomes(store, updates, said, sure=answer.taken)
@@ -59,6 +58,8 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
     if failure is not None:
         raise RemoteError(f"{said_no}: {failure.message}", remedy=failure.remedy) from failure
     if wanted.expect is None and _LOCKED.search(answer.why):
+        from bridge.bus.store.obstacles import refuse_beside  # commands that are quick never need it
+
         refuse_beside(store, authority, said_no)
     words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"
     raise RemoteError(f"{said_no}; {words}", remedy=_REFUSED)
@@ -71,7 +72,7 @@ def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
 
 
 def _outcomes(
-    store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, Answer], *, sure: bool
+    store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, RefAnswer], *, sure: bool
 ) -> dict[str, SwapResult]:
     """Return outcomes from the push report and a listing; a failed listing is ignored where `sure`."""
     try:

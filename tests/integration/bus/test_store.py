@@ -15,7 +15,7 @@ import pytest
 
 from bridge.bus.open.embedded import embedded_route, ensure_embedded
 from bridge.bus.store.git import GitStore, read_clone
-from bridge.bus.store.interface import Answer, MalformedObjectError, MissingObjectError, ObjectBoundError, RefUpdate
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, ObjectBoundError, RefAnswer, RefUpdate
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import is_half_pruned
 from bridge.errors import KakeyaError
@@ -185,7 +185,7 @@ def test_isolated_stores_are_kept_within_bounds(store: GitStore, tmp_path: Path)
     top = tree([])
     head = commit(top.oid, (), 0, "x")
     store.write([top, head])
-    assert store.push([RefUpdate("refs/heads/x", head.oid, None)]) == {"refs/heads/x": Answer(taken=True)}
+    assert store.push([RefUpdate("refs/heads/x", head.oid, None)]) == {"refs/heads/x": RefAnswer(taken=True)}
     for number in range(70):
         store.isolate(f"run-{number}", [head.oid], max_bytes=1_000_000)
     assert len(list((tmp_path / "state" / "isolated").iterdir())) <= 64
@@ -340,7 +340,7 @@ def test_variables_that_point_git_elsewhere_do_not_reach_it(
     top = tree([])
     head = commit(top.oid, (), 0, "x")
     store.write([top, head])
-    assert store.push([RefUpdate("refs/heads/x", head.oid, None)]) == {"refs/heads/x": Answer(taken=True)}
+    assert store.push([RefUpdate("refs/heads/x", head.oid, None)]) == {"refs/heads/x": RefAnswer(taken=True)}
     assert store.list(["refs/"]).refs == {"refs/heads/x": head.oid}
     assert run_in_work_tree(tmp_path, ["version"]).exit_code == 0
     assert not canary.exists()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.bus.store.answers import WORDS_MAX_CHARS, read_answers
-from bridge.bus.store.interface import Answer
+from bridge.bus.store.interface import RefAnswer
 
 REFUSED = "!\tx:refs/a/b\t[remote rejected] (hook declined)\n"
 
@@ -19,8 +19,8 @@ def test_each_ref_gets_its_answer_and_a_lost_report_is_none() -> None:
         "To elsewhere\n*\tx:refs/a/a\t[new reference]\n=\tx:refs/a/c\t[up to date]\n-\t:refs/a/d\t[deleted]\n"
         f"{REFUSED}!\tx:refs/a/e\t[remote failure] (remote failed to report status)\nDone\n"
     )
-    taken = dict.fromkeys(("refs/a/a", "refs/a/c", "refs/a/d"), Answer(taken=True))
-    assert read_answers(porcelain, "") == {**taken, "refs/a/b": Answer(taken=False, why="hook declined")}
+    taken = dict.fromkeys(("refs/a/a", "refs/a/c", "refs/a/d"), RefAnswer(taken=True))
+    assert read_answers(porcelain, "") == {**taken, "refs/a/b": RefAnswer(taken=False, why="hook declined")}
 
 
 def test_the_words_are_those_of_the_remote_about_this_ref() -> None:
