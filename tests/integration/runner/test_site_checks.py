@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.fakes.github_server import OWNER, REPOSITORY, Fault, serving
@@ -33,16 +35,9 @@ def examined(s, more: str = "") -> dict[str, tuple[str, str]]:
     """Return level and text of each finding by its name."""
     policy = s.folder / "mini.toml"
     policy.write_text(policy.read_text() + more)
-    ran = s.run("doctor", "--bus", s.route)
+    ran = s.run("doctor", "--json", "--bus", s.route)
     assert SECRET not in ran.stdout + ran.stderr
-    lines = [line for line in ran.stdout.splitlines() if not line.lstrip().startswith("next:")]
-    return {text.split("  ")[0].strip() if "github" not in text else name(text): (level, text)
-            for level, _, text in (line.partition(" ") for line in lines)}  # fmt: skip
-
-
-def name(text: str) -> str:
-    words = text.split()
-    return " ".join(words[:2]) if len(words) > 1 and words[1] in {"status", "comment", "pulls", "runners"} else words[0]
+    return {one["name"]: (one["level"], one["text"]) for one in json.loads(ran.stdout)}
 
 
 def test_each_missing_permission_is_named_with_what_it_costs(host, server) -> None:

@@ -53,7 +53,7 @@ def test_processor_seconds_are_booked_on_their_file_and_add_up(tmp_path: Path) -
     row = measured([str(busy), str(idle)])
     by_name = {Path(name).name: one for name, one in row["files"].items()}
     assert (by_name["test_busy.py"]["tests"], by_name["test_busy.py"]["skipped"]) == (3, 1)
-    assert by_name["test_busy.py"]["processor s"] >= 0.6
+    assert by_name["test_busy.py"]["processor s"] >= 0.5
     assert by_name["test_idle.py"]["processor s"] < 0.3
     parts_s = [one["processor s"] for one in by_name.values()] + [row["start, imports and collection, processor s"]]
     assert row["processor s"] == pytest.approx(sum(parts_s), abs=0.1)

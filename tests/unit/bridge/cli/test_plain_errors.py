@@ -37,7 +37,7 @@ def test_the_runner_ends_without_a_traceback_where_its_state_cannot_lie(tmp_path
     said = capsys.readouterr().err
     assert code == 3
     assert "Not a directory" in said
-    assert "next: kakeya-runner doctor" in said
+    assert "next: choose another folder with --state" in said
     assert "Traceback" not in said
 
 
