@@ -16,6 +16,7 @@ import mcp_types as types
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridge.durations import duration_text
 from bridge.errors import KakeyaError
@@ -216,5 +217,8 @@ def _failed(text: str) -> types.CallToolResult:
 
 
 def _takes_tasks(context: Context) -> bool:
+    """Whether a task may stand for an answer: the client knows them, in a version that has results of other types."""
+    if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        return False
     capabilities = context.session.client_capabilities
     return tasks.EXTENSION in ((capabilities.extensions if capabilities is not None else None) or {})

@@ -11,6 +11,8 @@ import jsonschema
 import mcp_types as types
 import pytest
 from mcp.client.extension import ClientExtension, ResultClaim
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
 
 from bridge.cli.mac.agents.in_process import InProcess
 from bridge.cli.mac.context import Invocation
@@ -296,6 +298,33 @@ def test_a_client_with_tasks_gets_the_run_as_a_task(server, host):
     result = with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
     assert tasks.seen == ["working", "working", "completed"]
     assert '"verdict":"valid"' in result.content[0].text
+
+
+def told(message):
+    """Return a JSON-RPC message as a transport carries it."""
+    return SessionMessage(types.jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **message}))
+
+
+def test_a_client_with_tasks_gets_an_answer_in_an_older_version_of_the_protocol(server):
+    """The Inspector declares them in every version; a result of another type is none before 2026-07-28."""
+    declared = {"extensions": {EXTENSION: {}}}
+    about = {"protocolVersion": "2025-11-25", "capabilities": declared, "clientInfo": {"name": "t", "version": "0"}}
+    call = {"name": "run_mlx-env-probe", "arguments": {}}
+
+    async def main():
+        async with create_client_server_memory_streams() as (client, served), anyio.create_task_group() as group:
+            group.start_soon(server.run, *served, server.create_initialization_options())
+            incoming, outgoing = client
+            await outgoing.send(told({"id": 0, "method": "initialize", "params": about}))
+            await incoming.receive()
+            await outgoing.send(told({"method": "notifications/initialized"}))
+            await outgoing.send(told({"id": 1, "method": "tools/call", "params": call}))
+            answered = await incoming.receive()
+            group.cancel_scope.cancel()
+            return answered.message.model_dump()
+
+    answered = anyio.run(main)
+    assert '"reason":"pending"' in answered["result"]["content"][0]["text"], answered
 
 
 def test_a_task_that_is_cancelled_asks_the_host_to_end_the_run(server, requester, host):
