@@ -8,9 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from bridge.bus.tree import Tree
@@ -22,19 +20,18 @@ from bridge.errors import (
     RequestRejectedError,
     of_system,
 )
-from bridge.executor.interface import Execution, Hooks, LiveRun
+from bridge.executor.interface import Execution
 from bridge.executor.removal import remove_tree
-from bridge.limits import RESTART_GRACE_S
 from bridge.presets import Preset, Trust
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
 from bridge.run.outcomes import EndedError, Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement
 from bridge.runner.authorisation.rules import OwnerRules, lacking
 from bridge.runner.connection.link import BusLink
-from bridge.runner.machine.identity import beside_installation
 from bridge.runner.machine.machine import Machine
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal
 from bridge.runner.run.delivery import ResultDelivery
+from bridge.runner.run.follower import RunFollower
 from bridge.runner.run.preparation import directory_of, prepare
 from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
@@ -95,9 +92,11 @@ class ClaimedRunSession:
         self._started: dt.datetime | None = None
         self._attempt: Attempt | None = None
         self._models: tuple[ModelDigest, ...] = ()
-        self._output = b""
         self._sender = Sender(rules, lambda: state.ledger, link, work.ref, clock=clock, log=log)
-        self._revoked: str | None = None
+        self._follower = RunFollower(
+            work.ref.id, self._handle, machine, state.journal, renewal=renewal, sender=self._sender,
+            cancelled=cancelled, stopping=stopping, leaving=leaving, log=self._log,
+        )  # fmt: skip
         self._prepared: prepared.PreparedRun | None = None
 
     def read(self) -> bytes:
@@ -186,9 +185,9 @@ class ClaimedRunSession:
                 self._renewal.advance(state="started", phase="running")
             journal.append("started", run_id, self._renewal.held.oid)
             self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
-            with self._leavable():
-                running = starting.go(self._hooks())
-        return self._follow(running)
+            with self._follower.leavable():
+                running = starting.go(self._follower.hooks())
+        return self._follower.follow(running)
 
     def recover(self) -> tuple[JobSpec | None, Execution | None]:
         """Follow a run that this runner started before, or return what it came to; None when nothing is known of it.
@@ -205,18 +204,18 @@ class ClaimedRunSession:
         try:
             self._renewal.extend(self._link.budget.lease_s())  # nobody here knows when it was renewed last
             self._renewal.start()
-            came_to = self._machine.executor.recover(self._handle, self._hooks())
+            came_to = self._machine.executor.recover(self._handle, self._follower.hooks())
             self._renewal.resume_log()
         except RemoteError as error:
             raise LeftRunningError(f"not followed yet: {error.message}") from error
         if isinstance(came_to, Execution):
             self._renewal.feed(came_to.log)
-            return found.spec, self._ended(came_to)
+            return found.spec, self._follower.ended(came_to)
         if came_to is None:
             self._log.info("was prepared and never started: running it now")
             return found.spec, self._begin(found.spec)
         self._log.info("goes on: following it again")
-        return found.spec, self._follow(came_to)
+        return found.spec, self._follower.follow(came_to)
 
     def _restore(self, found: prepared.PreparedRun) -> None:
         """Take over what an earlier process knew, and look whether the request still counts."""
@@ -224,71 +223,17 @@ class ClaimedRunSession:
         self.request_bytes, self.signature = found.request_bytes, found.signature
         self._request = Request.parse(found.request_bytes)
         history = self._state.journal.of(self.ref.id)
-        self._revoked = None if history is None else history.revoked
+        self._follower.revoked = None if history is None else history.revoked
         try:
             self._sender.let_in(self._request, found.request_bytes, found.signature, self._renewal.held.chain[0])
         except (PolicyRefusedError, RequestRejectedError) as error:
-            self._revoked = self._revoked or error.message
-
-    def _hooks(self) -> Hooks:
-        return Hooks(
-            on_log=self._renewal.feed, should_stop=self._should_stop, on_progress=self._renewal.report
-        )  # fmt: skip
-
-    def _follow(self, running: LiveRun) -> Execution:
-        """Follow a run to its end, or leave it to the next process of this runner."""
-        with self._leavable():
-            seen = running.wait()
-        return self._ended(seen)
-
-    @contextmanager
-    def _leavable(self) -> Iterator[None]:
-        """Keep the claim for the next process of this runner, where the run is left to it."""
-        try:
-            yield
-        except LeftRunningError:
-            self._log.info("goes on without this runner; to end it: kakeya-runner stop --runs")
-            self._renew_for_restart()
-            raise
-
-    def _renew_for_restart(self) -> None:
-        """Renew the claim for the time a restart may take; where that fails its lease holds as it is.
-
-        Raises:
-            FencedError: another runner moved the claim.
-        """
-        try:
-            self._renewal.extend(RESTART_GRACE_S)
-        except RemoteError as error:
-            self._log.warning("its claim could not be renewed for the restart: %s", error.message)
-        finally:
-            self._renewal.stop()
-
-    def _ended(self, seen: Execution) -> Execution:
-        """Write down that the run has ended, and send the rest of its log."""
-        execution = self._adjusted(seen)
-        remove_tree(directory_of(self._handle).root)
-        detail = {"program_exit": execution.program_exit, "ending": execution.ending, "revoked": self._revoked}
-        self._state.journal.append("exited", self.ref.id, None, **detail)
-        # A lease that ran out meanwhile takes nothing from what was measured: only who moved the claim decides.
-        reports_bytes = sum(map(len, execution.reports.values()))
-        self._renewal.finish("judging", result_bytes=len(execution.log) + reports_bytes)
-        return execution
-
-    def _adjusted(self, execution: Execution) -> Execution:
-        """Add to what the executor saw what only the runner knows: why it asked for the end."""
-        if execution.ending == "interrupted" and (why := self._renewal.lost()) is not None:
-            execution = replace(execution, message=why)
-        if execution.ending == "cancelled" and self._revoked is not None:
-            execution = replace(execution, ending="revoked", message=f"stopped while it ran: {self._revoked}")
-        self._output = execution.log
-        return beside_installation(execution, self._machine.recent_code)
+            self._follower.revoked = self._follower.revoked or error.message
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""
         self._renewal.stop()
-        if execution is None and not self._output:
-            self._output = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
+        if execution is None and not self._follower.output:
+            self._follower.output = f"kakeya: {ending.reason}: {ending.message or ''}\n".encode()
         facts = RunFacts(
             ref=self.ref,
             bus_id=self.bus_id,
@@ -299,7 +244,7 @@ class ClaimedRunSession:
             started=self._started,
             attempt=self._attempt_now(),
             models=self._models,
-            log=self._output,
+            log=self._follower.output,
             prepared=self._prepared,
             signer=self._sender.signer,
             ending=ending,
@@ -315,7 +260,7 @@ class ClaimedRunSession:
 
     def log(self) -> bytes:
         """Return the whole log kept."""
-        return self._output
+        return self._follower.output
 
     @property
     def attestation(self) -> Literal["none", "dsse"]:
@@ -382,14 +327,6 @@ class ClaimedRunSession:
     def _know(self, run: prepared.PreparedRun) -> None:
         self._prepared, self._started = run, parse_rfc3339(run.started)
         self._attempt, self._models = run.attempt, run.models
-
-    def _should_stop(self) -> Literal["cancelled", "interrupted", "left"] | None:
-        self._revoked = self._revoked or self._sender.no_longer()
-        if self._revoked is not None or (self._cancelled() and self._sender.may_be_cancelled()):
-            return "cancelled"
-        if self._stopping.is_set() or self._renewal.lost() is not None:
-            return "interrupted"
-        return "left" if self._leaving.is_set() else None
 
     def _ask_owner(self, request: Request, preset: Preset) -> None:
         approval = self._rules.policy.approval
