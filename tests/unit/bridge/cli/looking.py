@@ -23,3 +23,21 @@ def take(host, run_id, **ending):
     host.log(run_id, b"one\ntwo\x1b]0;title\x07\n::error::x\n", final=True)
     host.judge(run_id)
     host.finish(run_id, **ending)
+
+
+def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
+    """Let the host take the newest request through all its states."""
+    clock = requester.clock
+    clock.plan(claim_after_s, lambda: host.claim(host.newest()))
+    clock.plan(claim_after_s + 1, lambda: host.start(host.newest()))
+    clock.plan(claim_after_s + 2, lambda: host.log(host.newest(), log, final=True))
+    clock.plan(claim_after_s + 11, lambda: host.judge(host.newest()))
+    clock.plan(claim_after_s + 12, lambda: host.finish(host.newest(), **(ending or {})))
+
+
+def run_id(requester):
+    return next((requester.folder / "data" / "requests").glob("*.json")).stem
+
+
+def requester_short(requester):
+    return run_id(requester)[-8:]

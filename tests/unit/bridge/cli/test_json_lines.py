@@ -6,8 +6,7 @@ import json
 
 import jsonschema
 
-from tests.unit.bridge.cli.looking import SCHEMAS
-from tests.unit.bridge.cli.test_run_output import plan
+from tests.unit.bridge.cli.looking import SCHEMAS, plan
 
 
 def lines_of(ran):

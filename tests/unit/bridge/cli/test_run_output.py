@@ -9,20 +9,9 @@ from pathlib import Path
 import pytest
 
 from bridge.records import ClaimResult
-from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import KILLED, ScriptedHost
-from tests.unit.bridge.cli.looking import claim
-
-
-def plan(requester, host, *, ending=None, log=b"line one\n\x1b[31mred\x1b[0m ##[error]x\n", claim_after_s=1.0):
-    """Let the host take the newest request through all its states."""
-    clock = requester.clock
-    clock.plan(claim_after_s, lambda: host.claim(host.newest()))
-    clock.plan(claim_after_s + 1, lambda: host.start(host.newest()))
-    clock.plan(claim_after_s + 2, lambda: host.log(host.newest(), log, final=True))
-    clock.plan(claim_after_s + 11, lambda: host.judge(host.newest()))
-    clock.plan(claim_after_s + 12, lambda: host.finish(host.newest(), **(ending or {})))
+from tests.unit.bridge.cli.looking import claim, plan, requester_short, run_id
 
 
 def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
@@ -56,14 +45,6 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     assert (where["sandbox"], where["no_sandbox_because"], where["uid"]) == ("none", "a test", 0)
     folder = requester.folder / "data" / "runs" / short
     assert "| sandbox | none, as user 0: a test |" in (folder / "summary.md").read_text()
-
-
-def run_id(requester):
-    return next((requester.folder / "data" / "requests").glob("*.json")).stem
-
-
-def requester_short(requester):
-    return run_id(requester)[-8:]
 
 
 def test_a_growing_line_is_ended_by_heartbeats_every_30_seconds(requester, host):
@@ -153,79 +134,6 @@ def test_every_ending_has_its_exit_code(requester, host, ending, words, code):
     assert ran.document["outcome"]["reason"] == ending["reason"]
 
 
-def test_a_wait_that_ends_first_is_pending_and_attach_goes_on(requester, host):
-    plan(requester, host, claim_after_s=20)
-    ran = requester.run("run", "mlx-env-probe", "--wait", "--wait-timeout", "5", "--json")
-    assert (ran.code, ran.document["outcome"]["reason"], ran.document["state"]) == (8, "pending", "queued")
-    assert ran.document["next"][0] == ["kakeya-mac", "attach", run_id(requester)]
-    again = requester.run("attach", "@last")
-    assert again.code == 0
-    assert again.out.startswith("passed")
-
-
-def test_running_the_same_again_attaches_and_new_forces_another(requester, host):
-    first = requester.run("run", "mlx-env-probe")
-    second = requester.run("run", "mlx-env-probe", "--json")
-    assert second.document["id"] == first.out.strip()
-    assert second.document["request"]["reattached"] is True
-    third = requester.run("run", "mlx-env-probe", "--new")
-    assert third.out != first.out
-    other = requester.run("run", "mlx-env-probe", "--profile", "claim")
-    assert other.out not in {first.out, third.out}
-
-
-def test_another_clone_of_the_same_bus_attaches_too(requester, host, tmp_path):
-    first = requester.run("run", "mlx-env-probe")
-    clone = requester.second_clone(tmp_path / "other")
-    (tmp_path / "other").mkdir()
-    assert clone.run("run", "mlx-env-probe").out == first.out
-
-
-def test_a_finished_run_is_not_attached_to(requester, host):
-    plan(requester, host)
-    first = requester.run("run", "mlx-env-probe", "--wait", "--json").document["id"]
-    assert requester.run("run", "mlx-env-probe").out.strip() != first
-
-
-def test_without_a_live_runner_nothing_is_sent(requester):
-    ran = requester.run("run", "mlx-env-probe", "--json")
-    assert ran.code == 3
-    assert ran.document["outcome"]["reason"] == "no_runner"
-    assert "no runner has ever been seen" in ran.err
-    assert not requester.bus.snapshot().requests
-    assert requester.run("run", "mlx-env-probe", "--queue").code == 0
-
-
-def test_a_stale_beacon_is_named_within_two_polls(requester, host):
-    requester.clock.sleep(3600)
-    before = requester.clock.steady_s()
-    ran = requester.run("run", "mlx-env-probe")
-    assert ran.code == 3
-    assert "mini last seen 60m ago" in ran.err
-    assert requester.clock.steady_s() - before <= 2 * 2.0 + 0.1
-
-
-def test_a_stale_clock_with_an_advancing_beacon_is_live(requester, host):
-    requester.clock.sleep(3600)
-    old = {"time": "2026-11-20T10:00:00.000Z"}
-    requester.clock.plan(1.0, lambda: host.beat(**old))
-    assert requester.run("run", "mlx-env-probe").code == 0
-
-
-def test_a_runner_that_cannot_take_it_is_named_with_its_reason(requester, host):
-    host.beat(presets=("pytest-path",))
-    assert "does not offer mlx-env-probe" in requester.run("run", "mlx-env-probe").err
-    host.beat()
-    named = requester.run("run", "mlx-env-probe", "--runner", "studio").err
-    assert "mini is not the runner that was asked for (studio)" in named
-    assert "kakeya-mac runners shows names" in named
-    assert "has no label gpu" in requester.run("run", "mlx-env-probe", "--runner", "gpu,quiet").err
-    host.beat(state="paused")
-    paused = requester.run("run", "mlx-env-probe").err
-    assert "mini is paused" in paused
-    assert "next    on the host: kakeya-runner resume" in paused
-
-
 @pytest.mark.parametrize("words", [["--expires", "5x"], ["--wait-timeout", ""], ["--expires", "-1"]])
 def test_a_number_that_is_none_is_named_with_what_was_expected(requester, words):
     ran = requester.run("run", "mlx-env-probe", *words)
@@ -242,45 +150,6 @@ def test_a_bus_that_only_an_option_named_is_in_every_next_command(requester, hos
     assert [argv[-2:] for argv in status["next"]] == [bus] * len(status["next"]) != []
     assert status["outcome"]["remedy"].endswith("--bus origin")
     assert "--bus" not in requester.run("status", "@last").out
-
-
-def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(requester, host):
-    sent = requester.run("run", "mlx-env-probe").out.strip()
-    host.claim(sent)
-    host.start(sent)
-    requester.clock.sleep(3600)  # its beacon grows old too
-    refs = dict(requester.bus.remote.refs)
-    ran = requester.run("attach", sent, "--json")
-    assert (ran.code, ran.document["outcome"]["reason"], ran.document["terminal"]) == (3, "runner_lost", False)
-    assert requester.bus.remote.refs == refs
-    host.beat()
-    requester.clock.plan(3, lambda: host.finish(sent, "runner_lost", decision="rejected"))
-    assert requester.run("attach", sent).out.startswith("runner_lost")
-
-
-def test_who_waits_for_a_silent_runner_waits_no_longer_than_its_bus_allows(requester, host):
-    sent = requester.run("run", "mlx-env-probe").out.strip()
-    host.claim(sent)
-    host.start(sent, lease_s=1e300)
-    ran = requester.run("attach", sent, "--json", "--wait-timeout", "3600")
-    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "runner_lost")
-
-
-def test_an_expired_request_that_nobody_started_ends_the_wait(requester, host):
-    ran = requester.run("run", "mlx-env-probe", "--expires", "60", "--wait", "--json")
-    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "expired")
-    assert ran.document["next"][0][:2] == ["kakeya-mac", "retry"]
-
-
-def test_a_look_at_an_expired_request_says_so_and_how_to_send_it_again(requester, host):
-    sent = requester.run("run", "mlx-env-probe", "--expires", "60").out.strip()
-    assert "waiting" in requester.run("status", sent).out
-    requester.clock.sleep(150)
-    out = requester.run("status", sent).out
-    assert out.startswith("expired")
-    assert "nobody started it before it expired" in out
-    assert f"kakeya-mac retry {sent}" in out
-    assert "waiting" not in out
 
 
 def test_follow_shows_clean_prefixed_lines_on_stderr_only(requester, host):
@@ -360,40 +229,6 @@ def test_usage_errors_name_what_to_do_in_text_and_in_json(requester, host, words
     assert as_json.document["schema"] == "kakeya-mac/1"
 
 
-def test_a_request_whose_branch_was_deleted_ends_the_wait(requester, host):
-    sent = requester.run("run", "mlx-env-probe").out.strip()
-    ref = host.ref(sent).ref
-    requester.clock.plan(5, lambda: requester.bus.remote.refs.pop(ref))
-    ran = requester.run("attach", sent, "--json")
-    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "bus")
-    assert "its branch was deleted" in ran.document["outcome"]["message"]
-
-
-def test_a_remote_that_is_away_for_a_while_is_waited_for(tmp_path):
-    requester = Requester(tmp_path)
-    host = ScriptedHost(MemoryBus(requester.bus.remote, clock=requester.clock), requester.clock)
-    host.beat()
-    clock, faults = requester.clock, requester.bus.store.faults
-    plan(requester, host, claim_after_s=70.0)
-    clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))
-    clock.plan(80, lambda: setattr(faults, "decide", lambda operation: None))
-    ran = requester.run("run", "mlx-env-probe", "--wait")
-    assert ran.code == 0
-    said = [line for line in ran.err.splitlines() if "trying again" in line]
-    assert [line[:5] for line in said] == ["00:05", "00:35", "01:05"]
-    assert "01:20 claimed · 01:20 running (limit 5m)" in ran.err
-
-
-def test_a_remote_that_stays_away_ends_the_wait_with_its_name(tmp_path):
-    requester = Requester(tmp_path)
-    host = ScriptedHost(requester.bus, requester.clock)
-    host.beat()
-    faults = requester.bus.store.faults
-    requester.clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))
-    ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
-    assert (ran.code, ran.document["outcome"]["reason"]) == (3, "remote")
-
-
 def test_a_label_longer_than_the_usual_stays_whole_and_the_texts_stay_aligned(requester, host):
     claims = (
         ClaimResult(
@@ -411,8 +246,3 @@ def test_a_label_longer_than_the_usual_stays_whole_and_the_texts_stay_aligned(re
 
 def test_a_name_that_is_nearly_a_preset_is_answered_with_the_preset(requester, host):
     assert "did you mean mlx-env-probe" in requester.run("run", "mlx-env-prob").err
-
-
-def test_a_bound_on_the_wait_is_a_wait(requester, host):
-    ran = requester.run("run", "mlx-env-probe", "--wait-timeout", "3")
-    assert ran.code == 8
