@@ -59,7 +59,7 @@ def run(case: str, profile: str = "claim", kept: Path = KEPT) -> list[Row]:
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(tree, place)
         pin = _pin(folder)
-    return [came_to(place) | {"run": case, "load": load, "exit": code, "took_s": round(took_s, 1), "pin": pin}]
+    return [claim_run_row(place) | {"run": case, "load": load, "exit": code, "took_s": round(took_s, 1), "pin": pin}]
 
 
 def _kakeya(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -79,7 +79,7 @@ def _pin(folder: Path) -> str:
     return f"{record['name']}={record['public']}"
 
 
-def came_to(tree: Path) -> dict[str, Any]:
+def claim_run_row(tree: Path) -> dict[str, Any]:
     """Return what a result says: class and interval of each claim, launches, load as the runner saw it."""
     verdict, record, spec = (
         kind.parse((tree / name).read_bytes(), max_bytes=_MAX_BYTES)

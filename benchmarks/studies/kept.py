@@ -31,10 +31,10 @@ def run_and_keep(requester: Person, request: str, folder: Path) -> dict[str, Any
         raise RuntimeError(f"{request}: exit code {code}, no verdict: {why}")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(tree, folder)
-    return {"exit": code} | came_to(folder)
+    return {"exit": code} | result_row(folder)
 
 
-def came_to(tree: Path) -> dict[str, Any]:
+def result_row(tree: Path) -> dict[str, Any]:
     """Return what a result says: its decision, each claim with what it was granted, the findings that refuse one."""
     verdict, record = (
         kind.parse((tree / name).read_bytes(), max_bytes=_MAX_BYTES)
