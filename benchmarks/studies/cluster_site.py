@@ -25,11 +25,11 @@ import psutil
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row
 from bridge.bus.views import RequestRef
+from bridge.client.run.progress import progress_text
 from bridge.records import Claim, RunnerSelector, RunRecord
 from tests.support.runner_site import Site
 
 USER = "nobody"
-HOSTILE = ("timeout", "asked", "double-fork", "setsid", "sigterm-ignored")
 _FORK = "import os, signal, time\nprint('up', flush=True)\n"
 PROGRAMS = {
     "plain": "pass",
@@ -103,14 +103,13 @@ class ClusterSite(Site):
     Attributes:
         engine: ``local``, ``slurm`` or ``ray``.
         options: lines of the policy's [executor] that only this engine has.
-        as_root: does what only root may, and returns its answer.
     """
 
     engine: str = "local"
     options: str = ""
     slots: int = 4
     longest_wait_s: float = 3600.0
-    as_root: Callable[..., Any] = print
+    lease_s: float = 600.0
     heard: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -187,7 +186,7 @@ class ClusterSite(Site):
             "message": claim.message,
             "starts": self.heard.count(ref.id),
             "ended_twice": self.claim(ref) != claim,
-            "survivors": self.as_root("left", ref.id),
+            "survivors": as_root("left", ref.id),
             "sandbox": record.sandbox.kind,
             "node": record.host.name,
             "decision": verdict["decision"],
@@ -207,6 +206,16 @@ class ClusterSite(Site):
 
         self.until(found, "nothing was submitted", 900.0)
         return str(found())
+
+    def shown_place(self, ref: RequestRef) -> str:
+        """Return what a request's claim shows of its place in the queue, once it does."""
+
+        def shown() -> str:
+            claim = self.claim(ref)
+            return "" if claim is None or claim.progress is None else progress_text(claim.progress)
+
+        self.until(lambda: f"queued on {self.engine}" in shown(), "its place was never shown", 900.0)
+        return shown()
 
 
 def as_user(
@@ -307,52 +316,6 @@ def as_root(do: str, *words: object) -> Any:
     """Have the process that started the case do something; return its answer."""
     print(json.dumps({"do": do, "with": words}), flush=True)
     return json.loads(sys.stdin.readline())
-
-
-def on_site(site: ClusterSite, ways: Mapping[str, Callable[[ClusterSite, str], list[Row]]], case: str) -> None:
-    """Do one case as this user and hand its rows over; say what the logs say where it fails."""
-    kind, _, what = case.partition(" ")
-    try:
-        rows = ways[kind](site, what)
-    except BaseException:
-        for log in (*site.folder.glob("*.log"), *site.folder.glob("state-*/runs/*/engine.log")):
-            print(f"--- {log}\n{log.read_text()[-4000:]}", file=sys.stderr)
-        raise
-    finally:
-        site.end()
-    print(json.dumps({"rows": rows}), flush=True)
-
-
-def whole(site: ClusterSite, _what: str) -> list[Row]:
-    """Send four requests, one after the other."""
-    site.serve()
-    rows = []
-    for number in range(4):
-        asked = time.monotonic()
-        ref = site.send("plain")
-        site.end_of(ref)
-        rows.append(site.row(ref, number=number, seconds=round(time.monotonic() - asked - 1.0, 2)))
-    return rows
-
-
-def hostile(site: ClusterSite, what: str) -> list[Row]:
-    """Run a program that does not want to end, and have it end; the runner serves already."""
-    ref = site.send(what)
-    site.began(ref)
-    if what != "timeout":
-        site.until(lambda: b"up" in b"".join(one.data for one in site.requester().read_log(ref.id)), "no log", 900.0)
-        site.requester().ask_cancel(ref.id, b"{}")
-    return [site.row(ref, case=what)]
-
-
-def doctor(site: ClusterSite, _what: str) -> list[Row]:
-    """Return what doctor says of the engine and of the folder that its nodes share."""
-    done = subprocess.run(
-        site.command("doctor", "--json", "--bus", site.route), cwd=ROOT, capture_output=True, text=True, check=False,
-        timeout=900,
-    )  # fmt: skip
-    found = json.loads(done.stdout.replace(str(site.folder), "…"))
-    return [one for one in found if one["name"] in {"slurm", "ray", "shared folder"}]
 
 
 def facts_of(site: ClusterSite, ref: RequestRef) -> dict[str, Any]:

@@ -10,28 +10,17 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.studies.cluster_site import (
-    HOSTILE,
-    ClusterSite,
-    as_root,
-    as_user,
-    doctor,
-    facts_of,
-    folders_for_user,
-    hostile,
-    on_site,
-    whole,
-)
+from benchmarks.studies.cluster_cases import HOSTILE, hostile, killed, on_site, supervisor_killed
+from benchmarks.studies.cluster_site import ClusterSite, as_root, as_user, facts_of, folders_for_user
 from benchmarks.studies.ray_cluster import ray_cluster
 from benchmarks.studies.study import Row, Study
-from bridge.client.run.progress import progress_text
+from bridge.bus.views import RequestRef
 
 KILLS, AT_ONCE = 20, 5
 FAULTS = (
@@ -80,11 +69,9 @@ def main(case: str, folder: Path) -> None:
     changes: dict[str, Any] = {"engine": "local"} if what == "local" else {"options": _options(folder, os.environ)}
     if what == "no-node-has-it":
         changes["longest_wait_s"] = 10.0
-    site = RaySite(folder, as_root=as_root, lease_s=600.0, **changes)
-    ways: dict[str, Any] = {
-        "whole": whole, "hostile": _hostile, "fault": _fault, "kills": _killed, "spread": _spread, "doctor": doctor,
-    }  # fmt: skip
-    on_site(site, ways, case)
+    on_site(
+        RaySite(folder, **changes), {"hostile": _hostile, "fault": _fault, "kills": _killed, "spread": _spread}, case
+    )
 
 
 def _options(folder: Path, environment: Mapping[str, str]) -> str:
@@ -102,24 +89,10 @@ def _hostile(site: RaySite, _what: str) -> list[Row]:
 
 
 def _killed(site: RaySite, what: str) -> list[Row]:
-    rows = []
-    for number in range(AT_ONCE):
-        drawn = random.Random(f"{what} {number}")
-        process = site.serve()
-        ref = site.send("slow")
-        time.sleep(drawn.uniform(0.0, 15.0))
-        process.kill()
-        process.wait()
-        time.sleep(drawn.uniform(0.0, 3.0))
-        before = (site.folder / "mini.log").stat().st_size
-        process = site.serve()
-        row = site.row(ref)
-        process.terminate()
-        process.wait()
-        followed = "following it" in (site.folder / "mini.log").read_text()[before:]
-        jobs = sum(ref.id in name for name in site.jobs())
-        rows.append({**row, "jobs": jobs, "lost": row["reason"] != "gate_rejected", "followed": followed})
-    return rows
+    def jobs(ref: RequestRef) -> int:
+        return sum(ref.id in name for name in site.jobs())
+
+    return [killed(site, random.Random(f"{what} {number}"), 15.0, jobs) for number in range(AT_ONCE)]
 
 
 def _spread(site: RaySite, _what: str) -> list[Row]:
@@ -145,13 +118,6 @@ def _dashboard_stop(site: RaySite) -> Row:
     site.began(ref)
     said = as_root("stop-job", site.job(ref))
     return site.row(ref, said=said, word=_of(site.jobs(), ref.id))
-
-
-def _supervisor_killed(site: RaySite) -> Row:
-    ref = site.send("long")
-    site.began(ref)
-    as_root("kill", facts_of(site, ref)["pid"])
-    return site.row(ref)
 
 
 def _job_process_killed(site: RaySite) -> Row:
@@ -181,13 +147,7 @@ def _cancelled_queued(site: RaySite) -> Row:
     for ref in held:
         site.began(ref)
     ref = site.send("plain", "even")
-
-    def waits() -> str | None:
-        claim = site.claim(ref)
-        return None if claim is None or claim.progress is None else progress_text(claim.progress)
-
-    site.until(lambda: "queued on ray" in str(waits()), "its place was never shown", 900.0)
-    shown = waits()
+    shown = site.shown_place(ref)
     site.requester().ask_cancel(ref.id, b"{}")
     site.end_of(ref)
     for other in held:
@@ -215,7 +175,7 @@ def _head_restarted(site: RaySite) -> Row:
 
 _FAULTS: dict[str, Callable[[RaySite], Row]] = {
     "dashboard-stop": _dashboard_stop,
-    "supervisor-killed": _supervisor_killed,
+    "supervisor-killed": supervisor_killed,
     "job-process-killed": _job_process_killed,
     "node-killed": _node_killed,
     "no-node-has-it": _no_node,

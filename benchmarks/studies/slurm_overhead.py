@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.studies.cluster_site import ClusterSite, as_root, as_user, folders_for_user, on_site
+from benchmarks.studies.cluster_cases import on_site
+from benchmarks.studies.cluster_site import ClusterSite, as_user, folders_for_user
 from benchmarks.studies.slurm_cluster import cluster
 from benchmarks.studies.slurm_runs import SlurmSite
 from benchmarks.studies.study import Row, Study
@@ -46,8 +47,8 @@ def main(case: str, folder: Path) -> None:
     """Do one block as this user and hand its rows over."""
     for part in ("home", "nodes"):
         (folder / part).mkdir()
-    there = SlurmSite(folder / "nodes", as_root=as_root, lease_s=600.0)
-    here = ClusterSite(folder / "home", as_root=as_root, lease_s=600.0)
+    there = SlurmSite(folder / "nodes")
+    here = ClusterSite(folder / "home")
     try:
         on_site(there, {"block": lambda _site, number: _block(here, there, number)}, case)
     finally:

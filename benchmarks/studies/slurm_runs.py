@@ -19,23 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.studies.cluster_cases import HOSTILE, hostile, killed, on_site, supervisor_killed
 from benchmarks.studies.cluster_home import labelled, sweep
-from benchmarks.studies.cluster_site import (
-    HOSTILE,
-    USER,
-    ClusterSite,
-    as_root,
-    as_user,
-    doctor,
-    facts_of,
-    folders_for_user,
-    hostile,
-    on_site,
-    whole,
-)
+from benchmarks.studies.cluster_site import USER, ClusterSite, as_root, as_user, facts_of, folders_for_user
 from benchmarks.studies.slurm_cluster import cluster
 from benchmarks.studies.study import Row, Study
-from bridge.client.run.progress import progress_text
 
 MANY, KILLS = 200, 20
 UNLIKE = ("sweep", "labelled slurm")  # cases whose nodes are told apart by name and class
@@ -116,12 +104,11 @@ def main(case: str, folder: Path) -> None:
     changes: dict[str, Any] = {"engine": "local"} if what == "local" else {}
     if what == "longest-wait":
         changes["longest_wait_s"] = 5.0
-    site = SlurmSite(folder, as_root=as_root, lease_s=600.0, **changes)
-    ways: dict[str, Any] = {
-        "whole": whole, "hostile": _hostile, "fault": _fault, "kill": _killed, "spread": _spread, "many": _many,
-        "doctor": doctor, "sweep": sweep, "labelled": labelled,
+    ways: dict[str, Callable[[Any, str], list[Row]]] = {
+        "hostile": _hostile, "fault": _fault, "kill": _killed, "spread": _spread, "many": _many, "sweep": sweep,
+        "labelled": labelled,
     }  # fmt: skip
-    on_site(site, ways, case)
+    on_site(SlurmSite(folder, **changes), ways, case)
 
 
 def _hostile(site: SlurmSite, what: str) -> list[Row]:
@@ -130,21 +117,7 @@ def _hostile(site: SlurmSite, what: str) -> list[Row]:
 
 
 def _killed(site: SlurmSite, what: str) -> list[Row]:
-    drawn = random.Random(int(what))
-    process = site.serve()
-    ref = site.send("slow")
-    time.sleep(drawn.uniform(0.0, 12.0))
-    process.kill()
-    process.wait()
-    time.sleep(drawn.uniform(0.0, 3.0))
-    site.serve()
-    row = site.row(ref)
-    jobs = len([one for one in site.squeue() if one[0]])
-    return [{**row, "jobs": jobs, "lost": row["reason"] != "gate_rejected", "followed": _said(site, "following it")}]
-
-
-def _said(site: SlurmSite, words: str) -> bool:
-    return words in (site.folder / "mini.log").read_text()
+    return [killed(site, random.Random(int(what)), 12.0, lambda _ref: len([one for one in site.squeue() if one[0]]))]
 
 
 def _spread(site: SlurmSite, _what: str) -> list[Row]:
@@ -179,7 +152,7 @@ def _many(site: SlurmSite, _what: str) -> list[Row]:
     order = [ref.id for ref in refs]
     began = [order.index(run_id) for run_id in dict.fromkeys(site.heard)]
     ends = [site.ended(ref).reason for ref in refs]
-    left = sum(site.as_root("left", run_id) for run_id in order)
+    left = sum(as_root("left", run_id) for run_id in order)
     late = max((place - sent for place, sent in enumerate(began)), default=0)
     return [{
         "sent": MANY, "ended": len(ends), "reasons": {reason: ends.count(reason) for reason in set(ends)},
@@ -196,17 +169,17 @@ def _fault(site: SlurmSite, what: str) -> list[Row]:
 def _controller_restarted(site: SlurmSite) -> Row:
     ref = site.send("slow")
     site.began(ref)
-    site.as_root("stop", "slurmctld.pid")
+    as_root("stop", "slurmctld.pid")
     time.sleep(10.0)
-    site.as_root("controller")
+    as_root("controller")
     return site.row(ref)
 
 
 def _controller_away(site: SlurmSite) -> Row:
-    site.as_root("stop", "slurmctld.pid")
+    as_root("stop", "slurmctld.pid")
     ref = site.send("plain")
     row = site.row(ref)
-    site.as_root("controller")
+    as_root("controller")
     return row
 
 
@@ -214,29 +187,22 @@ def _node_killed(site: SlurmSite) -> Row:
     """Take a node away: its daemon and what it runs."""
     ref = site.send("long", "odd")
     site.began(ref)
-    site.as_root("stop", "slurmd-n1.pid")
-    site.as_root("kill", facts_of(site, ref)["pid"])
-    return site.row(ref)
-
-
-def _supervisor_killed(site: SlurmSite) -> Row:
-    ref = site.send("long")
-    site.began(ref)
-    site.as_root("kill", facts_of(site, ref)["pid"])
+    as_root("stop", "slurmd-n1.pid")
+    as_root("kill", facts_of(site, ref)["pid"])
     return site.row(ref)
 
 
 def _scancel_queued(site: SlurmSite) -> Row:
-    site.as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
+    as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
     ref = site.send("plain")
-    site.as_root("call", "scancel", site.job(ref))
+    as_root("call", "scancel", site.job(ref))
     return site.row(ref)
 
 
 def _scancel_running(site: SlurmSite) -> Row:
     ref = site.send("long")
     site.began(ref)
-    site.as_root("call", "scancel", site.job(ref))
+    as_root("call", "scancel", site.job(ref))
     return site.row(ref)
 
 
@@ -245,7 +211,7 @@ def _requeued(site: SlurmSite) -> Row:
     ref = site.send("long")
     site.began(ref)
     job = site.job(ref)
-    said = site.as_root("call", "scontrol", "requeue", job)
+    said = as_root("call", "scontrol", "requeue", job)
     time.sleep(10.0)
     state = site.state(job)
     if state == "RUNNING":
@@ -258,7 +224,7 @@ def _no_node(site: SlurmSite) -> Row:
 
 
 def _longest_wait(site: SlurmSite) -> Row:
-    site.as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
+    as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
     return site.row(site.send("plain"))
 
 
@@ -267,18 +233,12 @@ def _cancelled_queued(site: SlurmSite) -> Row:
     held = [site.send("long") for _ in range(4)]
     for ref in held:
         site.began(ref)
-    site.as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
+    as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
     site.requester().ask_cancel(held[0].id, b"{}")
     site.end_of(held[0])
     ref = site.send("plain")
     job = site.job(ref)
-
-    def waits() -> str | None:
-        claim = site.claim(ref)
-        return None if claim is None or claim.progress is None else progress_text(claim.progress)
-
-    site.until(lambda: "queued on slurm" in str(waits()), "its place was never shown", 900.0)
-    shown = waits()
+    shown = site.shown_place(ref)
     site.requester().ask_cancel(ref.id, b"{}")
     row = site.row(ref, shown=shown, job=site.state(job))
     for other in held[1:]:
@@ -318,7 +278,7 @@ _FAULTS: dict[str, Callable[[SlurmSite], Row]] = {
     "controller-restarted": _controller_restarted,
     "controller-away-at-submit": _controller_away,
     "node-killed": _node_killed,
-    "supervisor-killed": _supervisor_killed,
+    "supervisor-killed": supervisor_killed,
     "scancel-queued": _scancel_queued,
     "scancel-running": _scancel_running,
     "requeued": _requeued,
