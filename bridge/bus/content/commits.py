@@ -22,8 +22,9 @@ from typing import Final, TypeVar
 from pydantic import ValidationError
 
 from bridge import strictjson
-from bridge.bus.store.interface import MalformedObjectError, Reader
+from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore
 from bridge.bus.views import LogChunk
+from bridge.errors import ObjectError
 from bridge.limits import KIB, LOG_CHUNK_MAX_BYTES, REQUEST_MAX_BYTES
 from bridge.records import Beacon, BusRecord, Claim, LogHead, Record
 from bridge.system.clock import parse_rfc3339
@@ -155,6 +156,25 @@ def read_commit(reader: Reader, oid: str) -> Commit:
         return parse_commit(reader.read(oid, "commit", COMMIT_MAX_BYTES))
     except ObjectFormatError as error:
         raise MalformedObjectError(f"{oid[:12]} is no commit the bridge reads: {error}") from error
+
+
+def parents_at(store: RefStore, ref: str, tip: str | None, max_bytes: int) -> tuple[str, ...]:
+    """Return the parents of what replaces a ref's tip: the tip, or none where it is no commit that can be had.
+
+    No git sends a commit over anything else, nor what goes in the same push.
+
+    Raises:
+        RemoteError: the remote did not answer.
+    """
+    if tip is None:
+        return ()
+    try:
+        store.obtain({ref: tip}, max_bytes=max_bytes)
+        with store.reader() as reader:
+            read_commit(reader, tip)
+    except (ObjectError, MissingObjectError):
+        return ()
+    return (tip,)
 
 
 def read_entries(reader: Reader, tree_oid: str, max_bytes: int = SMALL_TREE_MAX_BYTES) -> dict[bytes, TreeEntry]:

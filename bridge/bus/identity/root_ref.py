@@ -19,6 +19,7 @@ from bridge.system.gitobjects import REGULAR, commit
 
 FILES_MAX_COUNT: Final = 80
 FILE_MAX_BYTES: Final = 256 * 1024
+_MAX_BYTES: Final = 4 * MIB
 
 
 class RootRef:
@@ -55,9 +56,8 @@ class RootRef:
         """
         ref = names.root_ref(prefix)
         top, objects = commits.file_tree({name.encode(): data for name, data in files.items()})
-        head = commit(top.oid, () if over is None else (over,), commits.unix_s(moment), "root")
-        if over is not None:
-            self._store.obtain({ref: over}, max_bytes=4 * MIB)
+        parents = commits.parents_at(self._store, ref, over, _MAX_BYTES)
+        head = commit(top.oid, parents, commits.unix_s(moment), "root")
         self._store.write([*objects, head])
         landed = swap(self._store, [RefUpdate(ref, head.oid, over)], authority=ref)[ref].landed
         return head.oid if landed else None
@@ -65,7 +65,7 @@ class RootRef:
     def _files(self, oid: str) -> Mapping[str, bytes]:
         name = f"root-{secrets.token_hex(4)}"  # several commands of a clone may read it at once
         try:
-            store = self._store.isolate(name, [oid], max_bytes=4 * MIB)
+            store = self._store.isolate(name, [oid], max_bytes=_MAX_BYTES)
             with store.reader() as reader:
                 head = commits.read_commit(reader, oid)
                 entries = commits.read_entries(reader, head.tree)

@@ -13,10 +13,9 @@ from typing import Final
 from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
-from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore, RefUpdate
+from bridge.bus.store.interface import MalformedObjectError, Reader, RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, swap, tips_of
-from bridge.errors import ObjectError
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
 from bridge.records import Beacon
 from bridge.system.clock import parse_rfc3339
@@ -48,12 +47,7 @@ class BeaconRefs:
         before = self._mine[ref]
         if beacon.sequence % BEACON_CHAIN_COUNT == 0 and not self._prefix.startswith("refs/heads/"):
             before = None
-        if before is not None:
-            try:
-                self._store.obtain({ref: before}, max_bytes=MIB)
-            except (MissingObjectError, ObjectError):  # moved meanwhile, and the swap will say where to; or no beacon
-                before = None
-        parents = () if before is None else (before,)
+        parents = commits.parents_at(self._store, ref, before, MIB)  # where it moved, the swap will say where to
         head, objects = commits.beacon_commit(
             beacon, parents, self._seals.sign("beacon", ref, beacon.runner, parents, beacon)
         )

@@ -28,6 +28,7 @@ from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import new_log
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
+from tests.fakes.bus_actors import Actor
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.git_servers import HELPER, HttpServer, SshServer, bare, git
 from tests.fakes.memory_bus import bus_record
@@ -185,6 +186,22 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: HostileRemote, tmp_pat
     assert tips[ref.id].claim.state == "terminal", said
     assert [beacon.runner for _, beacon in client.read_beacons()] == ["mini"]
     assert client.view(ref.id).claim is not None
+
+
+@pytest.mark.parametrize("kind", ["blob", "tree", "tag-of-blob", "huge-file", "missing-tree"])
+def test_what_a_stranger_left_at_a_runner_s_own_refs_stops_neither_its_runs_nor_its_root(
+    remote: Path, tmp_path: Path, kind: str
+) -> None:
+    stranger = Stranger(remote, huge_bytes=5 << 20)
+    oid = stranger.contents("beacon.json")[kind]
+    host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=CLOCK), CLOCK)
+    stranger.ref(f"{PREFIX}runner/{host.name}", oid)
+    stranger.ref(f"{PREFIX}root", oid)
+    sent = host.submit().ref
+    host.renew(sent, host.start(sent, host.claim(sent)), beacon=host.beacon(1))
+    assert [beacon.sequence for _, beacon in host.bus.read_beacons()] == [1]
+    assert host.bus.write_root({"1.root.json": b"{}"}, host.bus.root_tip)
+    assert git("show", f"{PREFIX}root:1.root.json", cwd=remote) == "{}"
 
 
 def test_what_can_never_be_read_is_named_and_then_deleted_where_it_was_seen(
