@@ -16,6 +16,7 @@ from engine.cards import recall_sets
 from engine.cards.language import greedy_samples
 from engine.cards.loading import EvaluatedTarget
 from engine.cards.recall import needle_prompts
+from engine.measurement.selection import read_packaged, write_packaged
 from engine.reports.tokens import token_digest
 from engine.training.corpus import SourceFile, WordPool, read_corpus, word_pool
 from engine.training.structured import make_document, regular_words
@@ -167,23 +168,23 @@ def greedy_lengths(target: EvaluatedTarget, prompts: list[StoredPrompt]) -> dict
 
 
 def write_sets(sets: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Write each set and `digests.json` with the sha256 of each file."""
+    """Write each set and `digests.json` with the sha256 of each one's JSON."""
     folder.mkdir(parents=True, exist_ok=True)
     digests = {}
     for name, content in sets.items():
         raw = (json.dumps(content, indent=1, ensure_ascii=False) + "\n").encode()
-        (folder / f"{name}.json").write_bytes(raw)
+        write_packaged(name, raw, folder)
         digests[f"{name}.json"] = hashlib.sha256(raw).hexdigest()
     (folder / "digests.json").write_text(json.dumps(digests, indent=1) + "\n")
 
 
 def read_set(folder: Path, name: str) -> list[dict[str, Any]]:
-    """Return the prompts of a set after checking the file against its pinned digest.
+    """Return the prompts of a set after checking its JSON against the pinned digest.
 
     Raises:
-        ValueError: When the file is not what `digests.json` pins.
+        ValueError: When it is not what `digests.json` pins.
     """
-    raw = (folder / f"{name}.json").read_bytes()
+    raw = read_packaged(name, folder)
     pinned = json.loads((folder / "digests.json").read_text()).get(f"{name}.json")
     got = hashlib.sha256(raw).hexdigest()
     if got != pinned:

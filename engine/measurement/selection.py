@@ -3,20 +3,26 @@
 The rule: from the prompts whose greedy answer is known to be longer than the token budget (or not known for this
 target), in file order, launch i of n measures prompts [i * per launch, (i + 1) * per launch); the warm-ups are the last
 ones of the same list, so no measured prompt is ever a warm-up.
+
+Packaged sets are packed with gzip: whoever only sends requests installs them too.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from engine.checkpoint import ASSETS
 from engine.errors import PromptError, UsageError
 from engine.measurement.schedule import drawn
 from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
+
+PACKAGED: Final = ASSETS / "prompts"
+SUFFIX: Final = ".json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +87,21 @@ class PromptSet:
 
 def packaged_sets() -> list[str]:
     """Return the names of the sets that come with the package."""
-    return sorted(file.stem for file in (ASSETS / "prompts").glob("*.json") if file.stem != "digests")
+    return sorted(file.name.removesuffix(SUFFIX) for file in PACKAGED.glob(f"*{SUFFIX}"))
+
+
+def read_packaged(name: str, folder: Path = PACKAGED) -> bytes:
+    """Return the JSON of a packaged set.
+
+    Raises:
+        OSError: there is no such set, or its file is not what gzip makes.
+    """
+    return gzip.decompress((folder / f"{name}{SUFFIX}").read_bytes())
+
+
+def write_packaged(name: str, raw: bytes, folder: Path) -> None:
+    """Write the JSON of a packaged set; no time of day goes into the file."""
+    (folder / f"{name}{SUFFIX}").write_bytes(gzip.compress(raw, mtime=0))
 
 
 def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> PromptSet:
@@ -91,12 +111,7 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
         UsageError: If there is no such set, or its file is none.
         PromptError: If a prompt tokenises to other ids than the set pins for ``target``.
     """
-    packaged = ASSETS / "prompts" / f"{name_or_path}.json"
-    path = packaged if packaged.is_file() else Path(name_or_path)
-    if not path.is_file():
-        known = ", ".join(packaged_sets()) or "none"
-        raise UsageError(f"no prompt set {name_or_path!r}; known: {known}, or give a file")
-    data = _read_set(path)
+    data = _read_set(name_or_path)
     prompts = []
     for row in data["prompts"]:
         ids = tokenizer.encode(row["text"])
@@ -129,14 +144,18 @@ def load_hosts_own(asked: str | None, named: str, tokenizer: Tokenizer, target: 
     return load_prompts(asked or named, tokenizer, target)
 
 
-def _read_set(path: Path) -> dict[str, Any]:
-    """Return a set's file as it is written.
+def _read_set(name_or_path: str) -> dict[str, Any]:
+    """Return a set as it is written.
 
     Raises:
-        UsageError: If it is no JSON object of a set with prompts.
+        UsageError: If there is none, or it is no JSON object of a set with prompts.
     """
+    path, known = Path(name_or_path), packaged_sets()
+    if name_or_path not in known and not path.is_file():
+        listed = ", ".join(known) or "none"
+        raise UsageError(f"no prompt set {name_or_path!r}; known: {listed}, or give a file")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(read_packaged(name_or_path) if name_or_path in known else path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the prompt set {path}: {error}") from error
     rows = data.get("prompts") if isinstance(data, dict) else None

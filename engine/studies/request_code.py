@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.checkpoint import ASSETS
 from engine.decoding.prompt import check_prompts
 from engine.errors import UsageError
 from engine.isolation import answering
@@ -34,7 +33,7 @@ from engine.measurement.launch import (
 )
 from engine.measurement.measure import Instruments, Measured, SamplePlace, measure_sample
 from engine.measurement.schedule import Profile, profile_of
-from engine.measurement.selection import Prompt
+from engine.measurement.selection import Prompt, read_packaged
 from engine.options import (
     DEFAULT_DEPTH,
     add_chunk_option,
@@ -204,7 +203,7 @@ def measure(options: argparse.Namespace) -> None:
     engine = open_selected(options)
     make_depth, _ = depth_factory("0", engine)
     settings = ArmSettings(cache_layout(options, lossless=True), make_depth, options.prefill_chunk)
-    rows = json.loads((ASSETS / "prompts" / f"{WORDS_OF}.json").read_text("utf-8"))["prompts"]
+    rows = json.loads(read_packaged(WORDS_OF))["prompts"]
     words = words_of(tuple(row["text"] for row in rows))
     profile = profile_of(context.profile, ARMS, options.max_new)
     asking = Asking(options.launch, nonce, words, profile, settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -67,6 +66,8 @@ def prompt_sets():
 @pytest.fixture(scope="session")
 def held_out_ids(target):
     """Token ids of held-out needle prompts, long enough for every context length tested."""
-    prompts = json.loads((ASSETS / "prompts" / "needle.json").read_text())["prompts"]
+    from engine.cards.prompts import read_set
+
+    prompts = read_set(ASSETS / "prompts", "needle")
     texts = [prompt["text"] for prompt in prompts if prompt["id"].startswith("needle-1900")]
     return target.encode(texts[0])[:1900]

@@ -9,6 +9,7 @@ import pytest
 
 from engine.cards.prompts import SETS, read_set
 from engine.cards.recall_sets import TASKS, recall_prompts
+from engine.measurement.selection import read_packaged, write_packaged
 from engine.reports.tokens import token_digest
 from engine.training.corpus import HELD_OUT_WORDS_IN_256, corpus_record, hash_byte, read_corpus, word_pool
 from engine.training.structured import is_held_out_template
@@ -47,9 +48,9 @@ def test_structured_prompts_use_held_out_words_and_templates_only(prompt_sets):
 def test_a_changed_set_is_refused(tmp_path):
     for path in (ASSETS / "prompts").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    changed = json.loads((tmp_path / "code-raw.json").read_text())
+    changed = json.loads(read_packaged("code-raw"))
     changed["prompts"][0]["text"] += "x"
-    (tmp_path / "code-raw.json").write_text(json.dumps(changed))
+    write_packaged("code-raw", json.dumps(changed).encode(), tmp_path)
     with pytest.raises(ValueError, match="pinned"):
         read_set(tmp_path, "code-raw")
 

@@ -119,3 +119,9 @@ def test_a_target_folder_holds_everything_a_loader_asks_for(name):
 
 def test_all_assets_together_stay_within_40_megabytes():
     assert sum(path.stat().st_size for path in ASSETS.rglob("*") if path.is_file()) <= 40_000_000
+
+
+def test_what_a_requester_installs_of_the_assets_stays_within_1_5_megabytes():
+    """Weights are left out of a wheel; everything else goes to each requester, who reads none of it."""
+    files = [path for path in ASSETS.rglob("*") if path.is_file() and path.suffix != ".safetensors"]
+    assert sum(path.stat().st_size for path in files) <= 1_500_000

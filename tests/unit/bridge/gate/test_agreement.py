@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-from importlib.resources import files
 from itertools import islice
 
 import pytest
@@ -27,6 +26,7 @@ from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import folder_digest, number_format
 from engine.measurement.schedule import PROFILES, every_order, in_turns
 from engine.measurement.schedule import shuffled as engine_shuffled
+from engine.measurement.selection import read_packaged
 from engine.reports import tokens as engine_tokens
 from engine.studies import acceptance
 from tests.corpus.gate.breaks import honest
@@ -170,7 +170,7 @@ def test_the_engines_acceptance_study_meets_the_claim_profile():
     wanted = profiles.named("default", "claim")
     assert prompts >= wanted["prompts_min_count"]
     assert warmups >= wanted["warmups_per_arm_and_launch"]
-    held = json.loads((files("engine") / "assets" / "prompts" / "code-raw.json").read_text("utf-8"))["prompts"]
+    held = json.loads(read_packaged("code-raw"))["prompts"]
     assert len({row["text"] for row in held}) >= prompts + warmups
 
 

@@ -8,9 +8,8 @@ from importlib.resources import files
 
 import pytest
 
-from engine.checkpoint import ASSETS
 from engine.errors import UsageError
-from engine.measurement.selection import Prompt, PromptSet
+from engine.measurement.selection import Prompt, PromptSet, read_packaged
 from engine.studies.bounded_recall import DRAWN_OUT_OF, PROFILES, drawn_prompts
 
 
@@ -35,6 +34,6 @@ def test_a_preset_draws_of_a_set_that_is_large_enough_and_is_confirmed_on_the_sa
     commands = tomllib.loads(files("bridge.presets").joinpath(f"{preset}.toml").read_text())["commands"]
     named = {command["argv"][command["argv"].index("--set") + 1] for command in commands}
     (name,) = named
-    rows = json.loads((ASSETS / "prompts" / f"{name}.json").read_text())["prompts"]
+    rows = json.loads(read_packaged(name))["prompts"]
     texts = {row["text"] for row in rows if row["expected"] is not None and len(row["text"]) > 3000}
     assert len(texts) >= DRAWN_OUT_OF * PROFILES["claim"]
