@@ -347,8 +347,11 @@ def _make_room(folder: Path) -> None:
     """Delete the oldest isolated stores when there are many; what is needed again is fetched again."""
     if not folder.is_dir():
         return
-    oldest = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)
-    for path in oldest[: max(0, len(oldest) - _ISOLATED_MAX + 1)]:
+    aged: list[tuple[float, Path]] = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # a command beside this one has just dropped its own
+            aged.append((path.stat().st_mtime, path))
+    for _, path in sorted(aged)[: max(0, len(aged) - _ISOLATED_MAX + 1)]:
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -15,6 +15,7 @@ from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.route import Route
+from bridge.limits import MIB
 from bridge.system.gitobjects import DIRECTORY, REGULAR, TreeEntry, blob, commit, tree
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.git_servers import bare
@@ -73,3 +74,12 @@ def test_a_copied_result_is_found_while_another_command_looks_for_it(route: Rout
     overtaken = opened(route, tmp_path, Overtaken)
     overtaken.other = lambda: delivery(opened(route, tmp_path))
     assert delivery(overtaken) == "copied"
+
+
+def test_what_others_drop_between_a_listing_and_a_look_is_in_nobodys_way(route: Route, tmp_path: Path) -> None:
+    """Ten calls of `ls` at once each make and drop a store of their own: one in 200 met another's that had gone."""
+    store = opened(route, tmp_path)
+    store.isolate("first", [], max_bytes=MIB)
+    gone = tmp_path / "clone" / "isolated" / "gone.git"
+    gone.symlink_to(tmp_path / "dropped")  # listed, and not there when it is looked at
+    assert store.isolate("second", [], max_bytes=MIB).route == "here"
