@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
-from bridge.system.clock import SystemClock
+from bridge.system.clock import Clock, SystemClock
 
 _TRIES = 10
 _PAUSE_S = 0.05
@@ -150,6 +150,32 @@ def write_all(descriptor: int, data: bytes) -> None:
     left = memoryview(data)
     while left:
         left = left[os.write(descriptor, left) :]
+
+
+@contextlib.contextmanager
+def in_turn(descriptor: int, within_s: float, clock: Clock) -> Iterator[None]:
+    """Let one process or thread at a time go on that has opened a file or folder, and close it at the end.
+
+    Args:
+        descriptor: of what was opened for this.
+        within_s: after so long, one that hangs holds nobody up any more.
+        clock: times that.
+    """
+    until_s = clock.steady_s() + within_s
+    try:
+        while not _takes(descriptor) and clock.steady_s() < until_s:
+            clock.sleep(_PAUSE_S)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _takes(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 class NameLock:

@@ -34,6 +34,7 @@ from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend
 from bridge.errors import GivenUpError, InfrastructureError, UsageError
 from bridge.limits import GIT_WALL_S, PUSH_WALL_S, STOP_PUSH_S
 from bridge.system.clock import SystemClock
+from bridge.system.durable import in_turn
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
@@ -239,15 +240,17 @@ class GitStore:
             borrows=borrows,
         )
         store._stop_signal = self._stop_signal
-        _unlock(folder, self._wall_s)
         wanted = {oid: oid for oid in oids}
         sure = commits == 1 and not (borrows and is_half_pruned(self._repository))
-        missing = store._missing(wanted) if sure else wanted
-        if missing:
-            finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked)
-            # What was not checked may be all here although git could not walk it, so its reader decides.
-            if finished.exit_code != 0 and (checked or store._missing(wanted)):
-                raise _fetch_error(finished, self.route)
+        # git refuses to fetch some history where another fetch of this folder holds its lock
+        with in_turn(os.open(folder, os.O_RDONLY | os.O_CLOEXEC), self._wall_s, _CLOCK):
+            _unlock(folder, self._wall_s)
+            missing = store._missing(wanted) if sure else wanted
+            if missing:
+                finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked)
+                # What was not checked may be all here although git could not walk it, so its reader decides.
+                if finished.exit_code != 0 and (checked or store._missing(wanted)):
+                    raise _fetch_error(finished, self.route)
         return store
 
     def stop_when(self, asked: Callable[[], bool]) -> None:

@@ -6,7 +6,6 @@ the same id and bytes) and ``runs/<short id>/`` (a result tree, written whole or
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from bridge.system.clock import Clock
 
 _DECIDED_S: Final = 30.0  # so long one command waits for another that decides whether to send
-_PAUSE_S: Final = 0.05
 _CLOSE: Final = frozenset({"x", "%"})  # units that stand right behind their number
 
 
@@ -77,15 +75,12 @@ class Store:
         Raises:
             OSError: the folder cannot be written to.
         """
+        from bridge.system.durable import in_turn
+
         self._sending.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self._sending, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        until_s = clock.steady_s() + _DECIDED_S
-        try:
-            while not _takes(descriptor) and clock.steady_s() < until_s:
-                clock.sleep(_PAUSE_S)
+        with in_turn(descriptor, _DECIDED_S, clock):
             yield
-        finally:
-            os.close(descriptor)
 
     def remember(self, sent: Sent) -> None:
         """Write down a request before it is pushed."""
@@ -185,14 +180,6 @@ class Store:
         if not self._requests.is_dir():
             return set()
         return {path.stem for path in self._requests.glob("*.json") if is_id(path.stem)}
-
-
-def _takes(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _json_object(path: Path) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.route import Route
 from bridge.limits import MIB
-from bridge.system.gitobjects import DIRECTORY, REGULAR, TreeEntry, blob, commit, tree
+from bridge.system.gitobjects import DIRECTORY, REGULAR, GitObject, TreeEntry, blob, commit, tree
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.git_servers import bare
 
@@ -83,3 +85,23 @@ def test_what_others_drop_between_a_listing_and_a_look_is_in_nobodys_way(route: 
     gone = tmp_path / "clone" / "isolated" / "gone.git"
     gone.symlink_to(tmp_path / "dropped")  # listed, and not there when it is looked at
     assert store.isolate("second", [], max_bytes=MIB).route == "here"
+
+
+def test_commands_that_fetch_into_one_store_at_once_wait_for_each_other(route: Route, tmp_path: Path) -> None:
+    """As `status` of somebody else's run, twice at once, does: git refuses a lock that another holds."""
+    runner = opened(route, tmp_path, place="runner")
+    data = [blob(b"%d" % number) for number in range(100)]
+    top = tree([TreeEntry(REGULAR, b"%03d" % number, one.oid) for number, one in enumerate(data)])
+    tips = [commit(top.oid, (), number, "request") for number in range(8)]
+    runner.write([*data, top, *tips])
+    runner.push([RefUpdate(f"refs/heads/mac-bridge/{number}", one.oid, None) for number, one in enumerate(tips)])
+    begin = Barrier(len(tips))
+
+    def fetched(tip: GitObject) -> bytes:
+        own = opened(route, tmp_path)
+        begin.wait()
+        with own.isolate(RUN, [tip.oid], max_bytes=MIB).reader() as reader:
+            return reader.read(top.oid, "tree", MIB)
+
+    with ThreadPoolExecutor(len(tips)) as threads:
+        assert list(threads.map(fetched, tips)) == [top.data] * len(tips)
