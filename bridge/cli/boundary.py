@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from bridge.cli.streams import READER_LEFT, discard_stdout
 from bridge.errors import KakeyaError, UsageError, of_system
 
 
@@ -15,6 +14,8 @@ def guarded(
     act: Callable[[], int], report: Callable[[KakeyaError], object], program: str, talk: Callable[[str], object]
 ) -> int:
     """Run a command and return its exit code; a bug ends in 70, after its traceback.
+
+    Where stdout's reader has left, the code is not 0: what was to be said may have been that a result was forged.
 
     Args:
         act: the command.
@@ -25,16 +26,18 @@ def guarded(
     try:
         return act()
     except BrokenPipeError:
-        # Whoever read stdout has enough; Python would complain again while shutting down.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        discard_stdout()
+        return READER_LEFT
     except Exception as error:  # noqa: BLE001 (the one place: a bug still ends in a code and a message)
         if not isinstance(error, KakeyaError | OSError):
             import traceback
 
             talk(traceback.format_exc().rstrip())
         known = as_known(error, f"{program} doctor")
-        report(known)
+        try:
+            report(known)
+        except OSError:  # what refused the answer refuses the error too
+            discard_stdout()
         return known.exit_code
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import sys
 
+from bridge.cli.streams import READER_LEFT, discard_stdout
+
 
 def front_page() -> str:
     """Return the page."""
@@ -21,10 +23,15 @@ def is_asked(words: list[str]) -> bool:
 
 
 def show() -> int:
-    """Print the page; a reader that has left is no error."""
+    """Print the page and return the exit code."""
     try:
         sys.stdout.write(front_page())
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
+        return READER_LEFT
+    except OSError as error:  # without the program's own words: they are not loaded
+        discard_stdout()
+        print(f"error  {error.strerror}", file=sys.stderr)
+        return 3
     return 0

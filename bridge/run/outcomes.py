@@ -79,6 +79,7 @@ _OF_COMMANDS: Final[Mapping[int, str]] = MappingProxyType(
         JUDGED_DIFFERENTLY: "verify: judged differently: the gate here does not say what the result says",
         BUG: "a bug in kakeya-mac",
         130: "detached by Ctrl-C (SIGINT); the run goes on",
+        141: "whoever read stdout left before the end; a run goes on",
         143: "detached by SIGTERM; the run goes on",
     }
 )

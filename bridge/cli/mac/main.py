@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from bridge.cli import front_page
+from bridge.cli import front_page, streams
 
 _OBJECTS = 200_000  # new ones before a collection: what is imported makes half of them, and all of it stays
 
@@ -28,6 +28,7 @@ def run_process() -> int:
     What was written is flushed and what was registered for the end is done; then the process ends without taking apart
     what it imported, which takes as long as reading a run. Where a thread still works, it ends as any other.
     """
+    streams.prepare()
     code = main()
     threads = sys.modules.get("threading")
     if threads is not None and threads.active_count() > 1:
@@ -36,8 +37,8 @@ def run_process() -> int:
         atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
-    except OSError:  # a reader that has left; Python says and does what it always does
-        return code
+    except OSError:  # what was said did not arrive
+        code = code or 3
     os._exit(code)
 
 

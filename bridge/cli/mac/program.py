@@ -49,7 +49,7 @@ def main(words: list[str], surroundings: Surroundings | None = None) -> int:
         words: the command line without the program.
         surroundings: those of the call, None for this process's own.
     """
-    around = surroundings or Surroundings(sys.stdout, sys.stderr, os.environ, Path.cwd(), SystemClock())
+    around = surroundings or _surroundings()
     output = _output(words, around)
     name = _name(words)
 
@@ -66,9 +66,18 @@ def main(words: list[str], surroundings: Surroundings | None = None) -> int:
 
 def stop(detached: DetachedError, words: list[str]) -> int:
     """Say that a signal ended the program while no command of it ran, and return the exit code."""
-    around = Surroundings(sys.stdout, sys.stderr, os.environ, Path.cwd(), SystemClock())
+    around = _surroundings()
     command, _ = find(words)
     return _detached(detached, command.name if command is not None else "", _output(words, around))
+
+
+def _surroundings() -> Surroundings:
+    """Return those of this process; its folder by its last name where somebody removed it."""
+    try:
+        folder = Path.cwd()
+    except FileNotFoundError:
+        folder = Path(os.environ.get("PWD") or "/")
+    return Surroundings(sys.stdout, sys.stderr, os.environ, folder, SystemClock())
 
 
 def _output(words: list[str], around: Surroundings) -> Output:

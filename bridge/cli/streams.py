@@ -1,0 +1,24 @@
+"""The standard streams of a process, whatever it was started with: closed, full, left by a reader, or not in UTF-8."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+READER_LEFT = 141
+"""What a shell says of a program that SIGPIPE ended: nobody knows how it would have ended."""
+
+
+def prepare() -> None:
+    """Make both streams safe to write to: a closed one takes everything, a character that one lacks is spelled out."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 (lives as long as the process)
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def discard_stdout() -> None:
+    """Throw away what stdout still gets: Python would complain about it while shutting down."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
