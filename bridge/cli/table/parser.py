@@ -57,6 +57,14 @@ def parse(command: Verb, words: list[str]) -> argparse.Namespace:
     found, unexpected = parser.parse_known_args(words)
     if unexpected:
         raise _unexpected(command, unexpected)
+    for argument in command.arguments:
+        given = getattr(found, argument.dest) if argument.positional else None
+        if given == "" or (isinstance(given, list) and "" in given):  # as a path it would be this folder
+            word = argument.metavar or argument.dest.upper()
+            raise UsageError(
+                f"{PROGRAM} {command.name}: got '' for {word}; expected a text that is not empty",
+                remedy=f"{PROGRAM} {command.name} --help",
+            )
     return found
 
 

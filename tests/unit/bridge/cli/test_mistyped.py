@@ -64,6 +64,12 @@ def test_what_is_much_too_long_is_not_said_again_in_full(tmp_path, command, char
     assert (ran.code, said in ran.err, len(ran.err) < 400) == (2, True, True)
 
 
+@pytest.mark.parametrize("command", ["verify", "open --html", "report", "gate check", "quote", "compare x"])
+def test_an_empty_word_is_not_taken_for_this_folder(tmp_path, command):
+    ran = Requester(tmp_path).run(*command.split(), "")
+    assert (ran.code, "expected a text that is not empty" in ran.err) == (2, True)
+
+
 def test_a_listing_of_nothing_does_not_say_that_there_are_no_runs(tmp_path):
     assert "no such runs" in Requester(tmp_path).run("ls", "--limit", "0").err
 
