@@ -25,6 +25,8 @@ from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.clock import SystemClock
 from bridge.system.process import start_piped
 
+GIT_LEAST: Final = (2, 36)
+GIT_NEEDED: Final = "git 2.36 or newer"
 OUTPUT_MAX_BYTES: Final = 64 * MIB
 STDERR_MAX_BYTES: Final = 64 * 1024
 _REAP_S: Final = 5.0
@@ -168,7 +170,7 @@ def start(
             stdin=stdin,
         )
     except InfrastructureError as error:
-        raise GitError("git is not installed, or not on PATH", remedy="install git 2.36 or newer") from error
+        raise GitError("git is not installed, or not on PATH", remedy=f"install {GIT_NEEDED}") from error
     _STARTED.add(process.pid)
     return process
 

@@ -335,7 +335,7 @@ def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
 
         data = data or platformdirs.user_data_dir("kakeya")
         config = config or platformdirs.user_config_dir("kakeya")
-    return Path(data), Path(config)
+    return Path(data).absolute(), Path(config).absolute()  # git is called in other folders than this one
 
 
 def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:

@@ -6,6 +6,7 @@ again: only a real push shows whether one is allowed.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
@@ -20,6 +21,7 @@ from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
 from bridge.presets import registry
+from bridge.system.git import GIT_LEAST, GIT_NEEDED
 from bridge.trust.judgement import REVOKED_REMEDY
 
 MINIMUM_PYTHON: Final = (3, 11)
@@ -75,7 +77,12 @@ def _machine() -> Iterator[Check]:
     from bridge.client.clone.git_door import git_version
 
     try:
-        yield Check("git", "ok", git_version())
+        found = git_version()
+        numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+        if numbers < GIT_LEAST:
+            yield Check("git", "fail", f"{found}; expected {GIT_NEEDED}", f"install {GIT_NEEDED}")
+        else:
+            yield Check("git", "ok", found)
     except KakeyaError as error:
         yield Check("git", "fail", error.message, error.remedy or "install git")
 

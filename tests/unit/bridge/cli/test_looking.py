@@ -165,6 +165,16 @@ def test_doctor_prints_at_most_a_hundred_characters_a_line(requester, host):
     assert max(map(len, lines)) <= 100
 
 
+def test_doctor_says_that_git_is_too_old(requester, host, tmp_path, monkeypatch):
+    old = tmp_path / "git"
+    old.write_text("#!/bin/sh\necho git version 1.8.3.1\n")
+    old.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    ran = requester.run("doctor", "--no-push")
+    assert ran.code == 1
+    assert "git: 1.8.3.1; expected git 2.36 or newer" in ran.out
+
+
 def test_doctor_warns_of_a_host_whose_disk_is_full_or_that_is_paused(requester, host):
     host.beat(disk_free_bytes=10**6)
     ran = requester.run("doctor", "--json")

@@ -189,3 +189,10 @@ def test_what_init_writes_is_what_discovery_reads(place):
     assert path.stat().st_mode & 0o077 == 0
     found = discover(top, environment).bus
     assert (found.route, found.bus_id, found.branch_template, found.runner_keys) == ("origin", ID, template, keys)
+
+
+def test_folders_of_the_environment_are_the_same_from_every_folder(place, tmp_path):
+    top, _ = place
+    settings = discover(top, {"KAKEYA_DATA_DIR": "data", "KAKEYA_CONFIG_DIR": "config"}, None)
+    assert settings.data_dir.is_absolute()
+    assert settings.config_dir.is_absolute()
