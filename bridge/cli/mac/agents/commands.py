@@ -109,7 +109,13 @@ def _merge(call: Invocation, contents: Mapping[str, str]) -> int:
 def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Change]:
     """Return a file and what becomes of it; two names of one file, as a link gives them, are one."""
     base = _base(call, one)
-    path = (base / one.path.removeprefix("~/")).resolve()
+    named = base / one.path.removeprefix("~/")
+    try:
+        path = named.resolve()
+    except RuntimeError as error:  # links in a circle, before Python 3.13
+        raise UsageError(str(error), remedy=_BY_HAND) from None
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: it is no plain file", remedy=_BY_HAND)
     try:
         old = path.read_bytes().decode() if path.exists() else ""
         new = merged(one, old, content) if old or content else old
@@ -117,7 +123,7 @@ def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Cha
         raise UsageError(f"{path}: it is no UTF-8 text: {error}", remedy=_BY_HAND) from None
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", remedy=_BY_HAND) from None
-    return path, _Change(old, new, base.resolve(), linked=(base / one.path.removeprefix("~/")).is_symlink())
+    return path, _Change(old, new, base.resolve(), linked=named.is_symlink())
 
 
 def _base(call: Invocation, one: AgentFile) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 
 import pytest
@@ -36,13 +37,29 @@ SERVER = server_entry("kakeya-mac")
         (merge_toml, "\ufeffmodel = 1\r\n"),
         (merge_json("servers"), json.dumps(OTHERS, indent="\t")),
         (merge_json("servers"), json.dumps(OTHERS, indent=4) + "\n"),
+        (merge_json("servers"), '{"servers": {"a": {"command": "x", "args": ["a", "b"]}}, "n": 1e5, "n": 1.0}\n\n'),
+        (merge_json("servers"), '{\n\t"servers": {\n\t\t"a": {"url": "\\u00e9\\/\\ud800", "m": 1e999}\n\t}\n}'),
+        (merge_json("servers"), '// {mine}\n{ // "x": {\n  /* all */ "servers": {"a": {"b": [1, ], }, }, \n}\n'),
+        (merge_json("servers"), '{\r\n  "x": 1,\n "y": 2\r\n}'),
+        (merge_json("servers"), "{}"),
+        (merge_json("servers"), "{ }\n"),
+        (merge_json("servers"), '{"servers": {}}'),
+        (merge_json("servers"), '{"servers": {\n } , "inputs": [ ] }'),
+        (merge_json("servers"), "\n\n"),
+        (merge_section, "# Hi"),
+        (merge_section, "# Hi\n\n\n"),
+        (merge_section, "\n\n"),
+        (merge_toml, 'model = "x"'),
+        (merge_toml, 'model = "x"\r\n\r\n\r\n'),
+        (merge_toml, 'mcp_servers.other.command = "y"\n'),
     ],
 )
 def test_in_twice_is_in_once_and_out_again_is_as_before(merge, before):
     one = AgentFile("x", "server", merge)
     once = merged(one, before, SERVER)
     assert once != before
-    assert once.count("\r\n") in {0, once.count("\n")}
+    if before.count("\r\n") in {0, before.count("\n")}:
+        assert once.count("\r\n") in {0, once.count("\n")}
     assert merged(one, once, SERVER) == once
     assert merged(one, once, "") == before
 
@@ -58,7 +75,11 @@ def test_other_entries_stay_beside_ours():
     ("merge", "text"),
     [
         (merge_json("mcpServers"), '{"mcpServers": {"kakeya": {"command": "theirs"}}}'),
-        (merge_json("mcpServers"), "{// a comment\n}"),
+        (merge_json("mcpServers"), "{// a comment }"),
+        (merge_json("mcpServers"), '{"a": \u00a7}'),
+        (merge_json("mcpServers"), '{"a": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+        (merge_toml, "mcp_servers = 3\n"),
+        (merge_toml, "[[mcp_servers]]\nx = 1\n"),
         (merge_json("mcpServers"), "[]"),
         (merge_json("mcpServers"), '{"mcpServers": []}'),
         (merge_toml, '[mcp_servers.kakeya]\ncommand = "theirs"\n'),
@@ -112,8 +133,26 @@ def test_a_link_and_the_permissions_of_a_private_file_stay(tmp_path):
 
 def test_one_file_that_cannot_be_merged_leaves_all_as_they_were(tmp_path):
     requester = Requester(tmp_path, environment={"HOME": str(tmp_path / "home")})
-    (tmp_path / ".mcp.json").write_text("{// mine\n}")
+    (tmp_path / ".mcp.json").write_text("{// mine }")
     ran = requester.run("agent", "install", "--claude", "--cursor")
     assert ran.code == 2
     assert str(tmp_path / ".mcp.json") in ran.err
     assert sorted(path.name for path in tmp_path.iterdir()) == [".mcp.json"]
+    (tmp_path / ".mcp.json").unlink()
+    (tmp_path / ".mcp.json").symlink_to(".mcp.json")
+    assert requester.run("agent", "install", "--claude").code == 2
+    (tmp_path / ".mcp.json").unlink()
+    os.mkfifo(tmp_path / ".mcp.json")
+    ran = requester.run("agent", "install", "--claude")
+    assert (ran.code, "no plain file" in ran.err) == (2, True)
+
+
+def test_a_comment_stays_where_ours_goes_in_and_a_newer_entry_takes_the_place_of_an_older():
+    text = '{\n  // mine\n  "servers": {\n    "a": {"url": "x"}, // last\n  },\n}\n'
+    once = merge_json("servers")(text, SERVER)
+    assert once.replace(f'"kakeya": {SERVER},\n    ', "") == text
+    again = merge_json("servers")(once, server_entry("/opt/kakeya-mac"))
+    assert again == once.replace('"kakeya-mac"', '"/opt/kakeya-mac"')
+    assert merge_json("servers")(again, "") == text
+    behind = '{"servers": {"a": 1, "kakeya": ' + SERVER + "}}"
+    assert merge_json("servers")(behind, "") == '{"servers": {"a": 1}}'
