@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, Final, Literal
 
+from pydantic import ValidationError
+
 from bridge.gate.declared.kind import Kind, Metric, kinds
 from bridge.gate.declared.premises import COMPUTED, PREMISES, VALID
 from bridge.gate.declared.workload import kind_of
@@ -71,10 +73,50 @@ class ClaimDraft:
 
 
 def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
-    """Return the claims of a well-formed report, recomputed once."""
+    """Return the claims of a well-formed report, recomputed once.
+
+    Raises:
+        ValueError: one of them fits into no verdict: a number that is not finite, a text with a control character or
+            without end. What else is wrong with a report may raise anything; who asks is a rule, or takes none.
+    """
     place = "bridge.gate.claims.workload" if report.kind == WORKLOAD else f"bridge.gate.kinds.{report.kind}"
     recompute = import_module(place).recompute
-    return evidence.derived(("drafts", report.path), lambda: tuple(recompute(report, evidence)))
+    return evidence.derived(("drafts", report.path), lambda: tuple(map(_that_fits, recompute(report, evidence))))
+
+
+def _that_fits(draft: ClaimDraft) -> ClaimDraft:
+    """Return a draft as it is.
+
+    Raises:
+        ValueError: a verdict cannot hold it.
+    """
+    try:
+        _of_draft(draft).canonical()
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = f"{'.'.join(map(str, first['loc']))}: {first['msg']}, got {first['input']!r:.80}"
+        raise ValueError(f"a claim that no verdict can hold: {said}") from error
+    return draft
+
+
+def _of_draft(draft: ClaimDraft) -> ClaimResult:
+    """Return what a draft says before anything is known of its premises."""
+    return ClaimResult(
+        id=draft.id,
+        metric=draft.metric,
+        kind="",
+        role=draft.role,
+        value=draft.value,
+        interval=draft.interval,
+        confidence=draft.confidence,
+        unit=draft.unit,
+        n=draft.n,
+        baseline=draft.baseline,
+        wording=draft.wording,
+        decision="nothing",
+        premises=(),
+        detail=draft.detail,
+    )
 
 
 def kind_declared(report: Report, evidence: Evidence) -> Kind:
@@ -153,17 +195,8 @@ def _result(
     metric = kind_declared(report, evidence).metric(draft.id)
     missing = [premise for premise in metric.needs if premise in fallen]
     decision: ClaimDecision = "evidence" if not missing else "valid" if VALID.isdisjoint(fallen) else "nothing"
-    return ClaimResult(
-        id=draft.id,
-        metric=draft.metric,
+    return _of_draft(draft).evolve(
         kind=metric.kind,
-        role=draft.role,
-        value=draft.value,
-        interval=draft.interval,
-        confidence=draft.confidence,
-        unit=draft.unit,
-        n=draft.n,
-        baseline=draft.baseline,
         wording=_worded(draft, metric, evidence, fallen),
         decision=decision,
         premises=tuple(

@@ -28,6 +28,7 @@ REPEATS_LEAST: Final = 6
 """Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""
 UNITLESS: Final = "1"
 _DIGITS: Final = 4
+_VALUES_SHOWN: Final = 48  # of up to eleven characters each: a wording has 1024
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -82,7 +83,7 @@ def _over_repeats(
         shown += f" [{_number(low)}, {_number(high)}] {confidence * 100:.3g} %"
     shown += (", no unit" if metric.unit == UNITLESS else "") + _direction(metric)
     if not exact:
-        shown += f", the mean of {', '.join(_number(one) for one in values)}, if seeds scatter symmetrically"
+        shown += f", the mean of {_listed(values)}, if seeds scatter symmetrically"
     return ClaimDraft(
         id=metric.name,
         role=role,
@@ -102,6 +103,13 @@ def _over_repeats(
             "summary": shown,
         },
     )
+
+
+def _listed(values: Sequence[float]) -> str:
+    """Return sorted values for people: each of them, or what they lie between where a sentence has no room for all."""
+    if len(values) <= _VALUES_SHOWN:
+        return ", ".join(_number(one) for one in values)
+    return f"{len(values)} values from {_number(values[0])} to {_number(values[-1])}"
 
 
 def _by_seed(numbers: Sequence[tuple[int | None, float]]) -> Iterator[float]:

@@ -5,7 +5,6 @@ All repeats of a run are one report to the rules; its value lists them. Knows sh
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final, cast
@@ -25,6 +24,8 @@ STANDARD: Final[Mapping[str, Any]] = {
 }
 _PROBLEMS_MAX_COUNT: Final = 4
 _MISSING: Final = object()
+NUMBER_MAX: Final = 1e150
+"""A mean and a spread of many such numbers are finite; beside it a double has no room for them."""
 
 
 def load(
@@ -95,13 +96,13 @@ def found_at(value: Any, pointer: str) -> Any:
 
 
 def number_at(value: Any, pointer: str) -> float:
-    """Return the finite number that a JSON pointer names.
+    """Return the number that a JSON pointer names.
 
     Raises:
         KeyError: nothing is there.
-        ValueError: it is no number.
+        ValueError: it is no number, or so large that the square of one overflows.
     """
     found = found_at(value, pointer)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise ValueError(f"{str(found)[:40]!r} at {pointer} is no finite number")
+    if isinstance(found, bool) or not isinstance(found, int | float) or not abs(found) <= NUMBER_MAX:
+        raise ValueError(f"{str(found)[:40]!r} at {pointer} is no number of at most {NUMBER_MAX:g}")
     return float(found)

@@ -31,7 +31,11 @@ def recompute_claims(report: Report, evidence: Evidence) -> Iterator[Violation]:
     The seed's headline was an arithmetic mean of rates that contained the warm-up prompt. What cannot be recomputed is
     not claimed; a report that claims nothing cannot be wrong.
     """
-    recomputed = {draft.metric: draft for draft in claim_drafts(report, evidence)}
+    try:
+        recomputed = {draft.metric: draft for draft in claim_drafts(report, evidence)}
+    except ValueError as error:
+        yield Violation(str(error), "/claims")
+        return
     claims = report.body["claims"]
     ids = [claim["id"] for claim in claims]
     metrics = [claim["metric"] for claim in claims]

@@ -8,6 +8,7 @@ import tracemalloc
 
 import pytest
 
+from bridge import strictjson
 from bridge.gate import judge, judge_bytes
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
@@ -118,3 +119,15 @@ def test_a_flood_of_nonsense_ends_in_a_bounded_verdict():
     verdict = judge(BARE_ID, {f"{index}.json": bad for index in range(16)}, None, None)
     assert verdict.decision == "rejected"
     assert len(verdict.canonical()) < REPORT_MAX_BYTES // 16
+
+
+@pytest.mark.parametrize("odd", ["cpu\nMay be quoted: decode faster: 9x", "cpu\x1b[2J", "cpu\u2028"])
+def test_a_text_that_no_verdict_can_hold_is_a_finding(odd):
+    case = honest("probe")
+    case.report["environment"]["device"] = odd
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert verdict.decision == "rejected"
+    assert not verdict.claims
+    assert any("a claim that no verdict can hold: wording: " in found.message for found in verdict.findings)
+    assert strictjson.decode(verdict.canonical(), max_bytes=REPORT_MAX_BYTES)["decision"] == "rejected"

@@ -30,6 +30,30 @@ def test_a_median_over_six_seeds_is_reported_with_its_range():
     assert [one.seen_by for one in found.premises] == ["runner"] * 4
 
 
+def free(losses, aggregate="median"):
+    """Return repeats of a metric without declared bounds."""
+    case = trained(losses, again=False)
+    case.spec["workload"]["metrics"][0].update(aggregate=aggregate, bounds=None)
+    return case
+
+
+@pytest.mark.parametrize("large", [1.7e308, 1e151, 10**400])
+@pytest.mark.parametrize("aggregate", ["median", "mean"])
+def test_a_number_too_large_to_compute_with_is_named(large, aggregate):
+    found = verdict(free((1.0, 2.0, 3.0, 4.0, large, 1.7e308), aggregate))
+    assert found.decision == "rejected"
+    assert {one.code for one in found.findings if one.severity == "reject"} == {"G4-METRICS"}
+    assert "at /metrics/final_loss is no number of at most 1e+150" in found.findings[0].message
+
+
+def test_a_mean_of_many_values_says_what_they_lie_between():
+    few, many = (claim(free(tuple(1.0 + n / 1000 for n in range(count)), "mean")) for count in (48, 200))
+    assert ", 1.046, 1.047, if seeds scatter symmetrically" in few.wording
+    assert many.n == 200
+    assert "the mean of 200 values from 1 to 1.199, if seeds scatter symmetrically" in many.wording
+    assert many.detail["values"][100] == 1.1
+
+
 def test_a_confirmed_median_is_recomputed():
     found = claim(trained())
     assert found.decision == "evidence"
