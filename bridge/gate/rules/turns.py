@@ -39,7 +39,7 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
     Marks that a program sends tell when it sent them. Only who says which arm goes next, and stamps order and answer,
     knows how long an arm took. The program's own clock is a cross-check: it cannot have spent more time than the runner
     saw. A turn ends at the first step that reaches its tokens, so the steps of a sample say how many each of its turns
-    had: a list of steps that were not taken gives other turns.
+    had: a list of steps that were not taken gives other turns, and samples of a launch that never was have none.
     """
     if evidence.record is None or made_by_runner(evidence):
         return
@@ -51,9 +51,21 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
         said = f"{few if short else none}: the program itself says how long its arms took"
         yield Violation(said, "sample_marks", claims=told)
     if series is not None:
+        arms = arms_of(report, evidence).all
+        yield from _unstamped(series, arms)
         for launch in series.counted:
-            for arm in arms_of(report, evidence).all:
+            for arm in arms:
                 yield from _work(launch, arm, prefill=series.plan.prefill)
+
+
+def _unstamped(series: Series, arms: Sequence[Arm]) -> Iterator[Violation]:
+    """Yield arms with samples of launches that the supervisor did not start: nothing says that they were decoded."""
+    known = {launch.number - 1 for launch in series.counted}
+    for arm in arms:
+        strange = sorted({sample["launch"] for sample in arm.samples} - known)
+        if strange:
+            said = f"arm {arm.name!r} has samples of {len(strange)} launches that never were, e.g. {strange[0] + 1}"
+            yield Violation(said, f"/arms/{arm.index}", severity="reject", premise="outputs")
 
 
 def _work(launch: LaunchRecord, arm: Arm, *, prefill: bool) -> Iterator[Violation]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -73,6 +74,21 @@ def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
     verdict = judged(case)
     assert verdict.decision == "rejected"
     assert any("the steps of the report give" in finding.message for finding in verdict.findings)
+
+
+def test_samples_of_a_launch_that_never_was_are_refused(honest):
+    """Each is a right answer with longer drafts accepted than any turn saw, so that acceptance doubles."""
+    case = honest.copy()
+    for arm in case.report["arms"]:
+        mine = [copy.deepcopy(one) for one in arm["samples"] if one["launch"] == 0]
+        for sample in mine:
+            sample["launch"] = 10
+            sample["id"] = f"10/{sample['order_index']}/{arm['name']}/{sample['prompt_id']}"
+        arm["samples"] += mine
+    refusing = [one for one in judged(case).findings if one.severity == "reject"]
+    assert ("outputs", "arm 'speculative' has samples of 1 launches that never were, e.g. 11") in [
+        (one.premise, one.message) for one in refusing if one.code == "G4-TURNS"
+    ]
 
 
 def test_tokens_that_no_turn_had_are_refused(honest):
