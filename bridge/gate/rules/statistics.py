@@ -212,9 +212,10 @@ def bound_trend(report: Report, evidence: Evidence) -> Iterator[Violation]:
         return
     alpha, most = float(evidence.profile["trend_alpha"]), float(evidence.profile["trend_max"])
     if trend.p_value < alpha and abs(trend.slope) > math.log1p(most):
+        drift, bound = (math.expm1(end) * 100 for end in (trend.slope, math.copysign(math.log1p(most), trend.slope)))
         yield Violation(
-            f"the baseline's seconds per token changed by {math.expm1(trend.slope) * 100:+.1f} % end to end "
-            f"(p = {trend.p_value:.1e})",
+            f"the baseline's seconds per token changed by {drift:+.1f} % end to end (p = {trend.p_value:.1e}), "
+            f"beyond the bound of {bound:+.1f} %",
             "/arms",
         )
 

@@ -114,9 +114,10 @@ def _baseline_drift(report: Report, evidence: Evidence, unknown: list[str]) -> I
     if trend is None:
         yield Violation(f"{said} unknown, and too few baseline samples to show that the speed was kept", "telemetry")
     elif abs(trend.slope) > math.log1p(most):
-        drift = math.expm1(trend.slope) * 100
+        drift, bound = (math.expm1(end) * 100 for end in (trend.slope, math.copysign(math.log1p(most), trend.slope)))
         yield Violation(
-            f"{said} unknown, and the baseline drifted by {drift:+.1f} %, at most {most * 100:.0f} %", "telemetry"
+            f"{said} unknown, and the baseline drifted by {drift:+.1f} %, beyond the bound of {bound:+.1f} %",
+            "telemetry",
         )
 
 

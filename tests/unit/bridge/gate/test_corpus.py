@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 
 import pytest
 
@@ -70,6 +71,18 @@ def test_every_kind_has_an_honest_run():
 
 def drifting() -> Case:
     return code_throughput(Plan(shift=lambda _arm, launch, _index: 1.0 + 0.1 * launch))
+
+
+@pytest.mark.parametrize(
+    ("factor", "bounds"), [(1.0, ("+5.0 %", "+10.0 %")), (-1.0, ("-4.8 %", "-9.1 %"))], ids=["slower", "quicker"]
+)
+def test_a_baseline_that_drifts_is_held_against_the_bound_of_its_own_direction(factor, bounds):
+    case = code_throughput(Plan(shift=lambda _arm, launch, _index: (1.0 + 0.1 * launch) ** factor))
+    said = {found.code: found.message for found in judged(case).findings}
+    for code, bound in zip(("G5-TREND", "G8-STATE"), bounds, strict=True):
+        drift, beyond = (float(one) for one in re.findall(r"([+-][0-9.]+) %", said[code]))
+        assert abs(drift) > abs(beyond)
+        assert said[code].endswith(f"beyond the bound of {bound}")
 
 
 def hot() -> Case:
