@@ -41,6 +41,13 @@ class LaunchRule:
         if not (fits and 2 * self.blocks <= self.least <= self.most and self.half_width > 0.0):
             raise ValueError(f"no rule of whole rotations: {self}")
 
+    def __str__(self) -> str:
+        """Return the rule in words."""
+        rotations = f" in rotations of {self.blocks}" if self.blocks > 1 else ""
+        if self.least == self.most:
+            return f"{self.least} launches{rotations}"
+        return f"{self.least} to {self.most} launches{rotations}, until the half-width is {self.half_width * 100:g} %"
+
 
 MODELS: Final = LaunchRule(least=8, most=20)
 BLOCKS: Final = LaunchRule(least=10, most=20, blocks=5)

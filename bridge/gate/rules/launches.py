@@ -38,7 +38,7 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if series is None:
         return
     if series.rule not in STUDIED:
-        yield Violation(f"the launches followed {series.rule}, whose error rates nobody simulated", "launches")
+        yield Violation(f"the launches followed a rule whose error rates nobody simulated: {series.rule}", "launches")
     decision = decide(series.rule, series.launches)
     if decision.launches < series.rule.least:
         spent = [record.ended_s - record.started_s for record in series.counted]

@@ -233,7 +233,7 @@ def require_pairs(_report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"no launch of {name} was recorded", "launches", claims=(name,))
             continue
         if series.rule not in STUDIED:
-            yield Violation(f"{name} followed {series.rule}, whose error rates nobody simulated", claims=(name,))
+            yield Violation(f"{name} followed a rule whose error rates nobody simulated: {series.rule}", claims=(name,))
         decision = decide(series.rule, series.launches)
         if decision.launches < series.rule.least:
             spent = [one.ended_s - one.started_s for one in series.counted]

@@ -79,7 +79,8 @@ def test_a_run_that_went_on_beyond_the_rule_is_refused():
 
 def test_a_rule_that_nobody_simulated_carries_no_claim():
     found = said(judged(launched(honest("claim"), scattered(3, sd=0.001), least=3)))
-    assert "error rates nobody simulated" in found["G5-LAUNCHES"]
+    words = "3 to 20 launches, until the half-width is 3 %"
+    assert found["G5-LAUNCHES"] == f"the launches followed a rule whose error rates nobody simulated: {words}"
 
 
 def test_with_blocks_their_means_are_removed_and_a_cut_rotation_stays_outside():

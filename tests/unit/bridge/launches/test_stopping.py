@@ -57,6 +57,18 @@ def test_a_rule_that_no_whole_rotations_can_meet_is_refused():
         LaunchRule(8, 20, half_width=0.0)
 
 
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (LaunchRule(2, 2), "2 launches"),
+        (MODELS, "8 to 20 launches, until the half-width is 3 %"),
+        (LaunchRule(10, 20, 5, 0.025), "10 to 20 launches in rotations of 5, until the half-width is 2.5 %"),
+    ],
+)
+def test_a_rule_says_itself_in_words(rule, words):
+    assert str(rule) == words
+
+
 def test_the_time_that_enough_launches_need_follows_from_those_that_ran():
     assert seconds_needed(MODELS, [50.0, 70.0]) == 480.0
     assert seconds_needed(MODELS, []) is None
