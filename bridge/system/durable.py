@@ -6,6 +6,7 @@ Knows nothing about what they hold.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import secrets
@@ -92,7 +93,7 @@ def sync(path: Path) -> None:
 
 
 def write_folder_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write a whole folder through a sibling and a rename; an older one is replaced.
+    """Write a whole folder through a sibling and a rename; another one is replaced, one of the same files stays.
 
     Args:
         folder: the folder to appear.
@@ -105,16 +106,26 @@ def write_folder_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
             target = sibling / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(data)
-        if folder.exists():
-            old = folder.with_name(f".{folder.name}.old-{secrets.token_hex(4)}")
-            folder.rename(old)
+        try:
             sibling.rename(folder)
-            shutil.rmtree(old)
-        else:
-            sibling.rename(folder)
-    except BaseException:
+        except OSError as error:
+            if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                raise
+            if not _holds(folder, files):
+                old = folder.with_name(f".{folder.name}.old-{secrets.token_hex(4)}")
+                folder.rename(old)
+                sibling.rename(folder)
+                shutil.rmtree(old)
+    finally:
         shutil.rmtree(sibling, ignore_errors=True)
-        raise
+
+
+def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether exactly these files are there: another process was first, and others may be reading them."""
+    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    return found.keys() == files.keys() and all(
+        not path.is_symlink() and path.read_bytes() == files[name] for name, path in found.items()
+    )
 
 
 def append_whole(fd: int, data: bytes) -> None:

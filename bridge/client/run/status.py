@@ -198,10 +198,11 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
 
 def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
     """Return the verified result and its folder; what is stored is checked as strictly as what is fetched."""
-    found = _stored(session.store, run_id)
-    if found is not None:
-        return found
-    session.store.remove_result(run_id)  # changed here since it was stored; the bus has the original
+    if session.store.has_result(run_id):  # what comes later was stored by a command beside this one, and stays
+        found = _stored(session.store, run_id)
+        if found is not None:
+            return found
+        session.store.remove_result(run_id)  # changed here since it was stored; the bus has the original
     if claim is None or claim.result_oid is None or not fetch:
         return None, None
     tree = session.bus.read_result(claim.result_oid)

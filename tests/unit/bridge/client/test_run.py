@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from bridge.client.clone.config import discover
+from bridge.client.clone.store import Store
 from bridge.client.run.run import Run, find_stored
 from bridge.errors import PendingError
 from bridge.run.state import RunState
@@ -86,6 +89,53 @@ def test_its_result_is_verified_stored_and_found_without_a_bus(run, requester, h
     assert stored.result().id == run.id
     assert stored.bus_part().id == run.bus_part().id
     assert stored.status().exit_code == run.status().exit_code
+
+
+class OvertakenStore(Store):
+    """That of a command which another one of its clone overtakes when it has found no result."""
+
+    other: Callable[[], object]
+
+    def has_result(self, run_id: str) -> bool:
+        found = super().has_result(run_id)
+        self.other()
+        return found
+
+
+def test_a_result_that_two_commands_fetch_at_once_is_that_of_the_first(run, requester, host):
+    """The first may be reading it already: a path that it has printed stays."""
+    host.claim(run.id)
+    host.finish(run.id)
+    store = OvertakenStore(run.settings.state_dir)
+    written: list[int] = []
+
+    def other() -> None:
+        if not written:
+            assert requester.run("fetch", run.id).code == 0
+            written.append(os.open(store.folder(run.id), os.O_RDONLY))  # keeps its number from being given again
+
+    store.other = other
+    status = Run(run.id, run.settings, replace(run.session, store=store), os.environ, print).status()
+    (first,) = written
+    try:
+        assert os.path.samestat(os.fstat(first), status.folder.stat())
+    finally:
+        os.close(first)
+
+
+def again(run: Run) -> Run:
+    """Return the run as the next command sees it."""
+    return Run(run.id, run.settings, run.session, os.environ, print)
+
+
+def test_a_result_that_was_changed_here_is_fetched_again(run, host):
+    host.claim(run.id)
+    host.finish(run.id)
+    folder = run.status().folder
+    was = (folder / "verdict.json").read_bytes()
+    (folder / "verdict.json").write_bytes(b"{}")
+    assert again(run).status().folder == folder
+    assert (folder / "verdict.json").read_bytes() == was
 
 
 def test_cancelling_asks_once_and_says_what_the_run_was_doing(run, requester, host):
