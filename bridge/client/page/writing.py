@@ -33,7 +33,13 @@ def write_page(settings: ClientSettings, run: Run) -> Path:
 
 
 def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
-    """Write the page of a result in a folder, also of one that does not verify: then of that alone."""
+    """Write the page of a result in a folder, also of one that does not verify: then of that alone.
+
+    Raises:
+        IntegrityError: there is nothing that could be a result.
+    """
+    if not (folder / "manifest.json").exists():
+        raise IntegrityError(f"{folder} holds no manifest.json; expected the folder of a result", remedy="kakeya-mac ls")
     trusted = pins(settings)
     verified = checking.verify_folder(folder, trusted)
     name = id_in(folder)

@@ -119,6 +119,14 @@ def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(reque
     assert "Claims" not in said
 
 
+def test_a_folder_without_a_result_has_no_page(requester, tmp_path):
+    (tmp_path / "notes").mkdir()
+    ran = requester.run("open", "--html", str(tmp_path / "notes"))
+    assert (ran.code, ran.out) == (1, "")
+    assert "notes holds no manifest.json; expected the folder of a result" in " ".join(ran.err.split())
+    assert not list((requester.folder / "data" / "runs").glob("*.html"))
+
+
 def test_nothing_of_a_run_becomes_markup(requester):
     host = ScriptedHost(requester.bus, requester.clock)
     host.beat()
