@@ -121,8 +121,9 @@ def _run(words: list[str], name: str, output: Output, around: Surroundings) -> i
 
 def _call(command: Verb | None, words: list[str], rest: list[str], output: Output, around: Surroundings) -> int:
     if command is None:
-        asked = words[1:] if words[0] == "help" else words
-        raise parser.unknown_command(" ".join(asked[:2]) if parser.group_help(asked[0]) else asked[0])
+        helped = words[0] == "help"
+        asked = words[1:] if helped else words
+        raise parser.unknown_command(" ".join(asked[:2]) if parser.group_help(asked[0]) else asked[0], helped=helped)
     invocation = Invocation(
         command=command,
         args=parser.parse(command, rest),

@@ -89,9 +89,9 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
 _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days": age, "int": whole_number}
 
 
-def unknown_command(word: str) -> UsageError:
-    """Return the error for a word that is no command, with the nearest ones."""
-    hint = meant(word, [*BY_NAME, "help"], most=2)
+def unknown_command(word: str, *, helped: bool = False) -> UsageError:
+    """Return the error for a word that is no command, or none that `help` knows, with the nearest ones."""
+    hint = meant(word, [*BY_NAME, "all" if helped else "help"], most=2)
     return UsageError(f"unknown command {word[:60]!r}; {hint}", remedy=f"{PROGRAM} --help")
 
 

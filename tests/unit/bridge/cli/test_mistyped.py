@@ -13,6 +13,7 @@ MISTAKES = [
     ("hlep", "unknown command 'hlep'; did you mean help?", "--help"),
     ("sttaus x", "did you mean status?", "--help"),
     ("help lss", "unknown command 'lss'; did you mean ls?", "--help"),
+    ("help al", "unknown command 'al'; did you mean all?", "--help"),
     ("help gate chek", "unknown command 'gate chek'; did you mean gate check", "--help"),
     ("run k3-fused", f"unknown preset 'k3-fused'; did you mean {CODE} or", "kakeya-mac presets"),
     (f"run {CODE} -p dpth=3", "has no parameter 'dpth'; did you mean depth?", f"presets show {CODE}"),
