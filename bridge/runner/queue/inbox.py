@@ -79,9 +79,7 @@ class Inbox:
         """
         waiting: dict[str, list[WaitingRequest]] = {}
         malformed: list[WaitingRequest] = []
-        for ref in refs:
-            if ref.oid not in self._received or (one := self._waiting(ref, budget)) is None:
-                continue
+        for one in self._that_count(refs, budget):
             if one.request is None:
                 malformed.append(one)
             else:
@@ -99,6 +97,23 @@ class Inbox:
     def is_done(self, ref: RequestRef) -> bool:
         """Return whether a branch was found to carry a result already."""
         return ref.oid in self._done
+
+    def _that_count(self, refs: Sequence[RequestRef], budget: WorkBudget) -> Iterator[WaitingRequest]:
+        """Yield what was read; of several branches with one run id, as anybody may push another's, no more than one.
+
+        That is the first whose signature holds, else the first that is a request; what is none counts where no other
+        branch could be one.
+        """
+        by_id: dict[str, list[RequestRef]] = {}
+        for ref in refs:
+            if ref.oid not in self._done:
+                by_id.setdefault(ref.id, []).append(ref)
+        for same in by_id.values():
+            read = [ref for ref in same if ref.oid in self._received]
+            found = [one for ref in read if (one := self._waiting(ref, budget)) is not None]
+            asked = [one for one in found if one.request is not None]
+            if len(found) == len(read) and (asked or len(read) == len(same)):
+                yield min(asked or found, key=lambda one: one.principal == UNSIGNED)
 
     def _waiting(self, ref: RequestRef, budget: WorkBudget) -> WaitingRequest | None:
         received = self._received[ref.oid]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from bridge.bus.store.gather import WorkBudget
@@ -86,7 +87,11 @@ class Queue:
         self._not_ours &= oids
         self._told = {oid: reason for oid, reason in self._told.items() if oid in oids}
         running = self._running_ids()
-        wanted = [ref for ref in queue if ref.id not in running and ref.oid not in self._not_ours]
+        shared = Counter(ref.id for ref in queue)
+        # One that is not ours is still looked at where another branch has its id: that one is not taken in its place.
+        wanted = [
+            ref for ref in queue if ref.id not in running and (shared[ref.id] > 1 or ref.oid not in self._not_ours)
+        ]
         blocked = self._blocked()
         if blocked is not None:
             for ref in wanted:
@@ -95,6 +100,8 @@ class Queue:
         self._inbox.read(wanted, WorkBudget(STEP_REQUEST_FETCHES, self._is_ending))
         waiting = {ref.oid for ref in wanted if not self._inbox.is_done(ref)}
         for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._is_ending)):
+            if shared[one.ref.id] > 1:
+                waiting -= {ref.oid for ref in wanted if ref.id == one.ref.id and ref.oid != one.ref.oid}
             wait = self._blocked() or self._tried(one, forged.get(one.ref.id))
             if wait is None or wait.permanent:
                 waiting.discard(one.ref.oid)

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import strictjson
+from bridge.records import RunnerSelector
 from bridge.runner.state.journal import read_lines
 from tests.fakes.asking import push_bytes
 
@@ -106,3 +107,13 @@ def test_any_mutation_of_a_request_runs_nothing_but_what_it_says(world):
             assert mutated[: original.index(b'"created"')] == original[: original.index(b'"created"')]
 
     mutate()
+
+
+def test_a_branch_with_the_id_of_a_request_for_another_runner_does_not_end_that_request(world):
+    w = world()
+    request = w.request(runner=RunnerSelector(name="another"))
+    push_bytes(w.remote, request, request.canonical())
+    push_bytes(w.remote, w.request("pytest-path", id=request.id), b"no request")
+    runner = w.runner()
+    assert [runner.step() for _ in range(3)] == [0, 0, 0]
+    assert w.requester.read_claim(request.id) is None

@@ -101,3 +101,25 @@ def test_what_is_no_request_comes_last(desk: Desk) -> None:
     (second,) = desk.ask(UNSIGNED, 1)
     desk.inbox.read([first, second], WorkBudget(10))
     assert [one.ref for one in desk.inbox.in_turn([first, second], WorkBudget(10))] == [second, first]
+
+
+@pytest.mark.parametrize("asked_by", [UNSIGNED, "alice"])
+@pytest.mark.parametrize("name", ["aaa", "zzz"])
+def test_another_branch_with_a_request_s_id_is_not_taken_in_its_place(desk: Desk, asked_by: str, name: str) -> None:
+    (sent,) = desk.ask(asked_by, 1)
+    forged = make_request(BUS_ID, name, now=FakeClock().now(), id=sent.id)
+    broken = desk.bus.submit(b'{"created":"2026-01-02T03:04:05.000Z"}', forged.ref, None).ref
+    refs = sorted([sent, broken], key=lambda one: one.ref)
+    desk.inbox.read([broken], WorkBudget(10))
+    assert list(desk.inbox.in_turn(refs, WorkBudget(10))) == []  # the other one was not read yet
+    desk.inbox.read(refs, WorkBudget(10))
+    assert [one.ref for one in desk.inbox.in_turn(refs, WorkBudget(10))] == [sent]
+
+
+def test_of_two_requests_with_one_id_that_whose_signature_holds_is_taken(desk: Desk) -> None:
+    (sent,) = desk.ask("alice", 1)
+    forged = make_request(BUS_ID, "aaa", now=FakeClock().now(), id=sent.id)
+    refs = [desk.bus.submit(forged.canonical(), forged.ref, None).ref, sent]
+    desk.inbox.read(refs, WorkBudget(10))
+    assert list(desk.inbox.in_turn(refs, WorkBudget(0))) == []  # whose it is, is not known yet
+    assert [one.ref for one in desk.inbox.in_turn(refs, WorkBudget(10))] == [sent]
