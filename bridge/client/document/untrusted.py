@@ -21,9 +21,10 @@ _ESCAPES = re.compile(
     r"|\x9b[0-?]*[ -/]*[@-~]",  # CSI as one C1 byte
     re.DOTALL,
 )
-# C0 but tab, DEL, C1, line separators, zero-width and direction controls, tags, noncharacters.
+# C0 but tab, DEL, C1, line separators, zero-width and direction controls, halves of pairs (of JSON), tags,
+# noncharacters.
 _CONTROLS = re.compile(
-    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"
+    "[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\uffff\U000e0000-\U000e0fff]"
 )
 # A legacy GitHub Actions command counts anywhere in a line; the new form only at its start, which PREFIX prevents.
 _LEGACY_COMMAND = re.compile(r"##(?=\[)")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from bridge.client.evidence.history import HistoryRow
 from bridge.client.page import plots
-from bridge.client.page.markup import marked, page, section, table, text
+from bridge.client.page.markup import LISTED, left_out, marked, page, section, table, text
 from bridge.ids import short
 
 
@@ -29,10 +29,11 @@ def _metric(name: str, rows: Sequence[HistoryRow]) -> str:
     cells = (
         (text(row.ended), text(short(row.id)), text(row.code), text(row.host), text(row.text),
          marked(row.decision, row.decision))
-        for row in found
+        for row in found[-LISTED:]
     )  # fmt: skip
     return section(
         f"{name} ({found[0].unit})",
         plots.dots({name: points}, "run, oldest first", found[0].unit),
         table(("ended", "run", "code", "host", "value", "it is"), cells),
+        left_out(found, "earlier runs are not listed"),
     )

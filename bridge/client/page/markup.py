@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Final
 
@@ -25,6 +25,9 @@ svg{max-width:100%;height:auto;display:block}
 tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}}
 """
 # On a phone a row of a table becomes a block of lines, each with the name of its column; a plot is shown whole.
+LISTED: Final = 400  # rows of a table that grows
+PAGE_MAX_BYTES: Final = 1_000_000
+_NOTICES_BYTES: Final = 20_000  # kept for what is said in the place of parts, and for the end
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -34,14 +37,23 @@ def text(value: object) -> str:
 
 
 def page(title: str, parts: Iterable[str]) -> str:
-    """Return a whole document."""
+    """Return a whole document of at most `PAGE_MAX_BYTES`: a part that does not fit is left out, and it says so."""
     head = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
         f"<title>{text(title)}</title><style>{STYLE}</style></head><body>"
     )
-    return f"{head}{''.join(parts)}</body></html>\n"
+    return f"{head}{''.join(_fitting(parts, PAGE_MAX_BYTES - len(head.encode())))}</body></html>\n"
+
+
+def _fitting(parts: Iterable[str], room: int) -> Iterator[str]:
+    for part in parts:
+        size = len(part.encode())
+        fits = size <= room - _NOTICES_BYTES
+        said = f"<p>A part of {size / 1e6:.1f} MB, too large for a page, is left out here. The files have it.</p>"
+        room -= size if fits else len(said)
+        yield part if fits else said
 
 
 def section(title: str, *parts: str) -> str:
@@ -60,6 +72,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return f'<div class="wide"><table>{top}<tbody>{"".join(f"<tr>{line}</tr>" for line in lines)}</tbody></table></div>'
 
 
+def left_out(rows: Sequence[object], what: str) -> str:
+    """Return how many rows a table of `LISTED` does not show; nothing where it shows all."""
+    return f"<p>{len(rows) - LISTED} {text(what)}.</p>" if len(rows) > LISTED else ""
+
+
 def marked(kind: str, value: object) -> str:
     """Return a text with the class that colours it."""
     return f'<span class="{html.escape(kind, quote=True)}">{text(value)}</span>'
@@ -68,3 +85,14 @@ def marked(kind: str, value: object) -> str:
 def lines(values: Iterable[str]) -> str:
     """Return lines as they are, their breaks kept."""
     return f"<pre>{chr(10).join(text(one) for one in values)}</pre>"
+
+
+def last_fitting(values: Sequence[str], most_bytes: int) -> Sequence[str]:
+    """Return the last lines of those that take at most so many bytes of a page."""
+    count = 0
+    for one in reversed(values):
+        most_bytes -= len(text(one).encode()) + 1
+        if most_bytes < 0:
+            break
+        count += 1
+    return values[len(values) - count :]

@@ -10,7 +10,7 @@ from bridge.client.document.untrusted import tail
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import decode_rates, rows
 from bridge.client.page import plots
-from bridge.client.page.markup import lines, marked, page, section, table, text
+from bridge.client.page.markup import LISTED, last_fitting, left_out, lines, marked, page, section, table, text
 from bridge.client.run.cause import telling_line
 from bridge.client.run.result import Result, ending
 from bridge.diagnostics import Check
@@ -21,7 +21,7 @@ from bridge.system.clock import parse_rfc3339
 
 LOG_LINES: Final = 200
 _END_LINES: Final = 20
-_REPORT_ROWS: Final = 400
+_LOG_BYTES: Final = 150_000  # a line of a log takes up to 12 kB of a page
 _LOG_FIRST: Final = frozenset({"program_failed", "timed_out"})
 """Endings that the log explains and the gate does not."""
 _ENDED_BY_ITSELF: Final = frozenset({"passed", "gate_rejected"})
@@ -126,14 +126,15 @@ def _report(report: Mapping[str, Any]) -> Iterator[str]:
         "sample, in order of measurement", "decode tokens/s",
     )  # fmt: skip
     shown = [(text(label), text(said)) for label, said in rows(report)]
-    yield table((), shown[:_REPORT_ROWS])
-    if len(shown) > _REPORT_ROWS:
-        yield f"<p>{len(shown) - _REPORT_ROWS} more lines in the report.</p>"
+    yield table((), shown[:LISTED])
+    yield left_out(shown, "more lines in the report")
 
 
 def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
     yield plots.dots({"value": [(float(at), one.value) for at, one in enumerate(earlier)]}, "run", "value")
-    yield table(("ended", "run", "value"), ((text(e.ended), text(e.run), text(f"{e.value:.6g}")) for e in earlier))
+    shown = earlier[-LISTED:]
+    yield table(("ended", "run", "value"), ((text(e.ended), text(e.run), text(f"{e.value:.6g}")) for e in shown))
+    yield left_out(earlier, "earlier runs are not listed")
 
 
 def _times(record: RunRecord) -> Iterator[str]:
@@ -183,5 +184,7 @@ def _provenance(record: RunRecord) -> str:
 
 def _log(result: Result, most_lines: int) -> str:
     last = tail(result.log, most_lines)
-    left = f"<p>{last.earlier_lines} earlier lines are in log.txt.</p>" if last.earlier_lines else ""
-    return left + lines(last.lines) if last.lines else ""
+    shown = last_fitting(last.lines, _LOG_BYTES)
+    earlier = last.earlier_lines + len(last.lines) - len(shown)
+    left = f"<p>{earlier} earlier lines are in log.txt.</p>" if earlier else ""
+    return left + lines(shown) if last.lines else ""

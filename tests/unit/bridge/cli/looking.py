@@ -17,10 +17,10 @@ def claim(**changes):
     return ClaimResult.model_validate({**fields, **changes})
 
 
-def take(host, run_id, **ending):
+def take(host, run_id, *, log=b"one\ntwo\x1b]0;title\x07\n::error::x\n", **ending):
     host.claim(run_id)
     host.start(run_id)
-    host.log(run_id, b"one\ntwo\x1b]0;title\x07\n::error::x\n", final=True)
+    host.log(run_id, log, final=True)
     host.judge(run_id)
     host.finish(run_id, **ending)
 

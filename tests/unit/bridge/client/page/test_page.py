@@ -140,6 +140,42 @@ def test_nothing_of_a_run_becomes_markup(requester):
     assert HOSTILE in said
 
 
+def ended_run(requester, log=b"one\n", **ending):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    run_id = requester.run("run", "mlx-env-probe").out.strip()
+    take(host, run_id, log=log, **ending)
+    return run_id
+
+
+@pytest.mark.parametrize(
+    ("log", "report", "said"),
+    [
+        ((b'"' * 1300 + b"\n") * 200, {}, "earlier lines are in log.txt"),
+        (b"line\n" * 50_000, {}, "49800 earlier lines"),
+        (b"", {"config": {f"k{n}": "<" * 900 for n in range(400)}}, "A part of 1.5 MB"),
+        (b"", {"arms": [{"name": "a", "samples": [
+            {"prompt_id": f"p{n}", "output_tokens": 100, "stages": {"decode_s": 1 + n / 1000}} for n in range(1500)
+        ]}]}, "1500 samples"),
+    ],
+)  # fmt: skip
+def test_no_page_is_larger_than_promised(requester, log, report, said):
+    _, shown = page_of(requester, ended_run(requester, log, reports={"probe.json": {"kind": "x", **report}}))
+    assert said in shown
+
+
+def test_names_in_plots_are_no_formulas_are_cleaned_and_cut(requester, capfd):
+    names = ["$\\frac{x$", "x\u202eevil", "\u6f22\u5b57", "n" * 1000, "\ud800", HOSTILE]
+    samples = [{"prompt_id": "p", "output_tokens": 100, "stages": {"decode_s": 1.0}}]
+    arms = [{"name": name, "samples": samples} for name in names]
+    page, said = page_of(requester, ended_run(requester, reports={"probe.json": {"kind": "x", "arms": arms}}))
+    assert "svg" in page.tags
+    assert "\\frac" in said
+    assert "\u202e" not in said
+    assert plots.intervals([("a", 1e308, (-1e308, 1e308))], "x", 1.0) == ""
+    assert capfd.readouterr().err == ""
+
+
 def test_history_lists_the_runs_of_the_preset_that_are_here_oldest_first(requester):
     host = ScriptedHost(requester.bus, requester.clock)
     host.beat()
