@@ -17,7 +17,7 @@ from bridge.runner.machine.machine import Machine
 from bridge.runner.machine.models import ModelDigests
 from bridge.runner.machine.packages import altered_files
 from bridge.runner.run.large_files import large_files
-from bridge.runner.state.attempts import attempt_key
+from bridge.runner.state.attempts import attempt_key, unreported
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.prepared import PreparedRun
 from bridge.system.clock import Clock, rfc3339
@@ -89,13 +89,18 @@ def _count(  # noqa: PLR0917 - one caller
     """Count this attempt before it measures anything; a runner that remembers nothing counts nothing.
 
     Raises:
-        RequestRejectedError: it is to confirm a run that was no run of this question here.
+        RequestRejectedError: it is to confirm a run that was no run of this question here, or left no report.
     """
     if confirms is not None and not state.attempts.counted(key, confirms):
         raise RequestRejectedError(
             f"it is to confirm {confirms}, which this host did not run with the same preset, parameters, profile "
             "and code",
             remedy="confirm a run of the same question on the same host, or leave --confirms out",
+        )
+    if confirms is not None and unreported(state.folder.reports, [confirms]):
+        raise RequestRejectedError(
+            f"it is to confirm {confirms}, which left no report: there is nothing to confirm",
+            remedy="confirm a run that ended with a report, or leave --confirms out",
         )
     if not state.folder.lasts:
         return None

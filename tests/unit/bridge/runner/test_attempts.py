@@ -120,3 +120,22 @@ def test_the_runner_notes_what_a_run_confirms_and_refuses_another_question(world
     assert refused.reason == "request_rejected"
     assert "did not run with the same preset" in refused.message
     assert refused.commands == ()
+
+
+def test_a_run_that_left_no_report_cannot_be_confirmed(world):
+    """Else each of many questions is asked once in vain, and then again as a confirmation, which is no look."""
+
+    def nothing(_spec, _directory):
+        yield b"cancelled\n"
+        return 0
+
+    w = world(program=nothing)
+    first = w.ask(profile="claim")
+    runner = w.runner()
+    w.serve_once(runner)
+    assert w.record(first.id).attempt.number == 1
+    second = w.ask(profile="claim", confirms=first.id)
+    w.serve_once(runner)
+    refused = w.record(second.id)
+    assert (refused.reason, refused.commands) == ("request_rejected", ())
+    assert "left no report" in refused.message
