@@ -76,6 +76,19 @@ def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
     assert any("the steps of the report give" in finding.message for finding in verdict.findings)
 
 
+def test_a_refused_row_hides_the_steps_of_its_own_sample_alone(honest):
+    case = honest.copy()
+    mine = [one for one in case.record["launches"][2]["turns"] if one["arm"] == "speculative" and one["sample"] == 3]
+    mine[1]["tokens"] -= 1
+    mine[2]["tokens"] += 1
+    samples = [one for one in case.report["arms"][1]["samples"] if one["launch"] == 1 and not one["is_warmup"]]
+    samples[0]["counters"]["guard_rejections"] = 1
+    assert any("sample 3: turns had" in finding.message for finding in judged(case).findings)
+    for sample in samples:
+        sample["counters"]["guard_rejections"] = 1
+    assert not any("sample 3: turns had" in finding.message for finding in judged(case).findings)
+
+
 def test_samples_of_a_launch_that_never_was_are_refused(honest):
     """Each is a right answer with longer drafts accepted than any turn saw, so that acceptance doubles."""
     case = honest.copy()
