@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import re
 
 import pytest
@@ -83,6 +84,26 @@ def test_a_baseline_that_drifts_is_held_against_the_bound_of_its_own_direction(f
         drift, beyond = (float(one) for one in re.findall(r"([+-][0-9.]+) %", said[code]))
         assert abs(drift) > abs(beyond)
         assert said[code].endswith(f"beyond the bound of {bound}")
+
+
+def slept(seconds: float, *, seen: bool) -> Case:
+    """Return a probe on a machine that slept in mid-run: its steady clocks stood still."""
+    case = honest("probe")
+    for value in (case.report, case.record):
+        name = "ended_at" if value is case.report else "ended"
+        ended = dt.datetime.fromisoformat(value[name]) + dt.timedelta(seconds=seconds)
+        value[name] = ended.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+    case.record["telemetry"]["slept_s"] = seconds if seen else 0.0
+    return case.seal()
+
+
+def test_a_report_of_a_machine_that_slept_loses_its_times_and_contradicts_nobody():
+    verdict = judged(slept(3600.0, seen=True))
+    assert verdict.decision != "rejected", verdict.why
+    assert ("violation", "times") in {(f.severity, f.premise) for f in verdict.findings if f.code == "G4-WINDOW"}
+    verdict = judged(slept(3600.0, seen=False))
+    assert verdict.decision == "rejected"
+    assert "reject" in {found.severity for found in verdict.findings if found.code == "G4-WINDOW"}
 
 
 def hot() -> Case:
