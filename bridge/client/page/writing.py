@@ -39,7 +39,9 @@ def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
         IntegrityError: there is nothing that could be a result.
     """
     if not (folder / "manifest.json").exists():
-        raise IntegrityError(f"{folder} holds no manifest.json; expected the folder of a result", remedy="kakeya-mac ls")
+        raise IntegrityError(
+            f"{folder} holds no manifest.json; expected the folder of a result", remedy="kakeya-mac ls"
+        )
     trusted = pins(settings)
     verified = checking.verify_folder(folder, trusted)
     name = id_in(folder)
