@@ -67,7 +67,16 @@ class ToolSpec:
             where = ".".join(str(part) for part in error.absolute_path) or "arguments"
             raise UsageError(f"{self.name}: {where}: {_expected(error)[:300]}") from None
         defaults = {name: one["default"] for name, one in self.schema["properties"].items() if "default" in one}
-        return defaults | dict(arguments)
+        return defaults | {name: _whole(value) for name, value in arguments.items()}
+
+
+def _whole(value: Any) -> Any:
+    """Return a value with 1.0 as 1: JSON Schema takes either for an integer (2020-12 Core, section 4.2.2)."""
+    if isinstance(value, Mapping):
+        return {name: _whole(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_whole(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _expected(error: jsonschema.ValidationError) -> str:

@@ -23,7 +23,7 @@ from bridge.client.document.envelope import of_data
 from bridge.client.send.parameters import listed
 from bridge.client.send.sweep import combinations
 from bridge.mcp import schemas
-from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted
+from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted, remedy_with_tools
 from bridge.mcp.server import make_server
 from bridge.mcp.tasks import EXTENSION
 from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_preset
@@ -173,6 +173,34 @@ def test_a_command_that_cannot_answer_is_an_error_with_its_remedy(server):
     result = with_client(server, lambda client: client.raw("status", id="@last"))
     assert result.is_error
     assert '"message":' in result.content[0].text
+
+
+@pytest.mark.parametrize(
+    ("remedy", "said"),
+    [
+        ("kakeya-mac ls", "call `runs`"),
+        ("kakeya-mac verify 01k9", "call `verify` with 01k9"),
+        ("kakeya-mac compare --help", "the schema of this tool says what it takes"),
+        ("kakeya-mac presets show my-train", "in a shell: kakeya-mac presets show my-train"),
+        ("give the URL that is meant with --bus URL", "in a shell: give the URL that is meant with --bus URL"),
+        ("ask the bus's owner", "ask the bus's owner"),
+    ],
+)
+def test_a_remedy_names_a_tool_or_says_that_it_is_for_a_shell(remedy, said):
+    assert remedy_with_tools(remedy) == said
+
+
+def test_an_error_sends_a_client_to_a_tool(server):
+    result = with_client(server, lambda client: client.raw("status", id="nosuch"))
+    assert json.loads(result.content[0].text)["outcome"]["remedy"] == "call `runs`"
+
+
+def test_a_whole_number_may_come_with_a_point(server):
+    """As JSON of several languages writes it."""
+    listed = with_client(server, lambda client: client.call("runs", limit=2.0))
+    assert listed["outcome"]["exit_code"] == 0
+    tool = of_preset("k3-fused-allmlx-code")
+    assert "depth=3" in tool.words(tool.checked({"params": {"depth": 3.0}}))
 
 
 def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
