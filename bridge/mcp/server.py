@@ -5,6 +5,7 @@ Commands run in threads, so that a call that waits stands in nobody's way; a cal
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,9 +14,11 @@ import anyio
 import anyio.from_thread
 import anyio.to_thread
 import mcp_types as types
+import pydantic
 from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridge.durations import duration_text
@@ -170,10 +173,40 @@ def serve(commands: Commands, version: str) -> None:
 
     async def main() -> None:
         server = make_server(commands, version)
-        async with stdio_server() as (incoming, outgoing):
-            await server.run(incoming, outgoing, server.create_initialization_options())
+        onward, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+
+        async def forward(incoming: Any, outgoing: Any) -> None:
+            async with onward:
+                async for one in incoming:
+                    refused = refusal(one) if isinstance(one, Exception) else None
+                    await (onward.send(one) if refused is None else outgoing.send(SessionMessage(refused)))
+
+        async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
+            group.start_soon(forward, incoming, outgoing)
+            await server.run(read, outgoing, server.create_initialization_options())
+            group.cancel_scope.cancel()
 
     anyio.run(main)
+
+
+def refusal(error: Exception) -> types.JSONRPCError | None:
+    """Return the answer to a line that the SDK cannot read and whose sender waits for one, else None.
+
+    JSON may name half of a character, a lone surrogate (RFC 8259, section 8.2), and no UTF-8 holds one.
+    """
+    if not isinstance(error, pydantic.ValidationError):
+        return None
+    found = error.errors(include_url=False)[0]
+    try:
+        message = json.loads(found["input"]) if found["type"] == "json_invalid" else None
+        asked = message["id"] if isinstance(message, dict) else None
+        json.dumps(asked, ensure_ascii=False).encode()
+    except (KeyError, ValueError, RecursionError):
+        return None
+    if type(asked) not in {int, str}:
+        return None
+    said = f"this message cannot be read: {found['msg'][:300]}; expected JSON whose texts are whole characters"
+    return types.JSONRPCError(jsonrpc="2.0", id=asked, error=types.ErrorData(code=types.PARSE_ERROR, message=said))
 
 
 def progress_text(event: Mapping[str, Any]) -> str:

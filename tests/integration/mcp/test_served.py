@@ -106,6 +106,33 @@ def test_a_thousand_malformed_messages_run_nothing_and_the_server_goes_on(site, 
     assert s.requester().snapshot().requests == ()
 
 
+def test_a_text_with_half_of_a_character_is_answered_with_an_error(site, clone):
+    """A client that waits for its answer waited for ever."""
+    s = site()
+    s.create_bus()
+    words, environment = command_of(s, clone)
+    about = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"}}
+    call = {"name": "status", "arguments": {"id": "\ud800"}}
+    sent = [{"id": 0, "method": "initialize", "params": about}, {"method": "notifications/initialized"},
+            {"id": 7, "method": "tools/call", "params": call}, {"id": "\udfff", "method": "ping"},
+            {"id": 8, "method": "ping"}]  # fmt: skip
+    with subprocess.Popen(
+        words, cwd=clone.top, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as server:
+        bound = threading.Timer(120.0, server.kill)
+        bound.start()
+        server.stdin.write(b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in sent))
+        server.stdin.flush()
+        answers = [json.loads(server.stdout.readline()) for _ in range(3)]
+        server.stdin.close()
+        assert server.wait() == 0
+        bound.cancel()
+    refused = next(one["error"] for one in answers if one["id"] == 7)
+    assert refused["code"] == -32700
+    assert "expected JSON whose texts are whole characters" in refused["message"]
+    assert {one["id"] for one in answers} == {0, 7, 8}
+
+
 def malformed(chance):
     """Yield lines that are no message, no request, or a call that no schema takes: none is a call that could run."""
     call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call",
