@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -182,11 +183,13 @@ def _zsh_group(first: str, seconds: str) -> str:
 
 
 def _zsh_case(command: Verb, word: str | None = None, indent: str = "    ") -> str:
-    specs = " ".join(shlex.quote(_zsh_spec(argument)) for argument in command.arguments)
+    positional = [argument for argument in command.arguments if argument.positional]
+    places = {argument.dest: number for number, argument in enumerate(positional, 1)}
+    specs = " ".join(shlex.quote(_zsh_spec(argument, places)) for argument in command.arguments)
     return f"{indent}{word or command.name}) _arguments {specs} ;;"
 
 
-def _zsh_spec(argument: Argument) -> str:
+def _zsh_spec(argument: Argument, places: Mapping[str, int]) -> str:
     text = argument.help.replace("[", "(").replace("]", ")").replace(":", ";").replace("'", "")
     if argument.choices:
         action = f"({' '.join(argument.choices)})"
@@ -195,7 +198,7 @@ def _zsh_spec(argument: Argument) -> str:
             argument.complete, ""
         )
     if argument.positional:
-        head = "*" if argument.kind == "many" else "1" if argument.dest != "b" else "2"
+        head = "*" if argument.kind == "many" else str(places[argument.dest])
         return f"{head}:{argument.dest}:{action}"
     name = max(argument.names, key=len)
     if argument.kind == "flag":

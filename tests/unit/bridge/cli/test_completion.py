@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -73,3 +74,10 @@ def test_the_script_parses_where_its_shell_is_installed(shell, tmp_path):
     path = tmp_path / "script"
     path.write_text(script(shell), encoding="utf-8")
     subprocess.run([shell, "-n", str(path)], check=True, timeout=240)
+
+
+def test_zsh_is_told_of_each_place_of_a_command_once():
+    lines = [line for line in script("zsh").splitlines() if ") _arguments " in line]
+    places = [re.findall(r"(?<= )'?([0-9]):", line) for line in lines]
+    assert places.count(["1", "2"]) == 2  # `compare` and `gate explain`
+    assert [numbers for numbers in places if len(set(numbers)) != len(numbers)] == []
