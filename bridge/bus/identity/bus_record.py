@@ -34,7 +34,7 @@ class BusIdentity:
 
     Args:
         store: the remote.
-        expect_id: the pinned id, or None.
+        expect_id: the pinned id, or None: the first one that is read is.
         prefix: where to look, or None for both usual places.
     """
 
@@ -95,6 +95,7 @@ class BusIdentity:
         """
         if self._record is None:
             self._tip, self._record = self._find()
+            self._expect_id = self._record.bus_id  # another record later is another bus
         return self._record
 
     def check_tips(self, tip: str | None, root: str | None) -> None:

@@ -55,6 +55,19 @@ def test_refuses_another_bus_than_the_pinned_one_naming_both(place: Place) -> No
     assert place.refs() == before
 
 
+def test_refuses_another_bus_in_the_place_of_the_one_it_was_opened_on(place: Place) -> None:
+    opened = place.bus()
+    known = opened.identity()
+    (ref, tip), *_ = place.refs().items()
+    place.set_ref(ref, None)
+    place.bus().create(bus_record(place.clock, bus_id="f" * 32))
+    with pytest.raises(WrongBusError, match=f"carries bus {'f' * 32}, expected {known.bus_id}"):
+        opened.snapshot()
+    place.set_ref(ref, tip)
+    opened.snapshot()
+    assert opened.identity() == known
+
+
 def test_a_request_arrives_with_the_bytes_that_were_sent(host: Actor, client: Actor) -> None:
     request = client.request()
     sent = client.submit(request)
