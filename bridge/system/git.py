@@ -44,6 +44,8 @@ _REFUSAL = re.compile(
     r"|repository not found|does not appear to be a git repository|host key verification failed|not authorized",
     re.IGNORECASE,
 )
+_FILE_BOUND = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
+_HASHES = re.compile(r"mismatched algorithms|does not support this repository's hash algorithm", re.IGNORECASE)
 _NOISE = (
     "hint:",
     "remote: Counting",
@@ -94,6 +96,11 @@ class Finished:
     timed_out: bool
     too_large: bool
 
+    @property
+    def hit_file_bound(self) -> bool:
+        """Whether git ended because a file that it wrote became as large as it may."""
+        return self.exit_code in (153, -25) or _FILE_BOUND.search(self.stderr) is not None
+
 
 def run_in_work_tree(
     folder: Path, arguments: Sequence[str], *, environment: Mapping[str, str] | None = None
@@ -119,6 +126,11 @@ def explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
     """
     if finished.timed_out:
         return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
+    if _HASHES.search(finished.stderr):
+        return RemoteRefusedError(
+            f"{what}: the repository there names its objects by SHA-256, a bus by SHA-1",
+            remedy="use one that was made without --object-format=sha256",
+        )
     kind = RemoteRefusedError if _REFUSAL.search(finished.stderr) else RemoteError
     return kind(
         f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}",

@@ -31,8 +31,8 @@ from bridge.bus.store.interface import (
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
-from bridge.errors import GivenUpError, InfrastructureError, UsageError
-from bridge.limits import GIT_WALL_S, PUSH_WALL_S, STOP_PUSH_S
+from bridge.errors import GivenUpError, InfrastructureError, RemoteError, UsageError
+from bridge.limits import GIT_WALL_S, MIB, PUSH_WALL_S, STOP_PUSH_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import in_turn
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
@@ -58,8 +58,8 @@ _LOST = re.compile(
     r"possible repository corruption|pack-objects died|bad object|missing (tree|blob|commit)", re.IGNORECASE
 )
 _MALFORMED = re.compile(r"error in (tree|commit|blob|tag|object) [0-9a-f]{40}|fsck error|invalid object", re.IGNORECASE)
-_TOO_LARGE = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
 _ISOLATED_MAX: Final = 64
+_LISTING_MAX_BYTES: Final = 256 * MIB  # of git's trace of one, five times what a bus of 100,000 ended runs takes
 _UNASKED_S: Final = 3600.0  # so long a remote that sends all of its refs is not asked for some of them again
 _CLOCK: Final = SystemClock()
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
@@ -280,12 +280,14 @@ class GitStore:
                 specs += [f"+{ref}:{_fetched(ref)}" for ref in bring] + [f"^{prefix}*" for prefix in prefixes]
             else:
                 specs.append("^refs/*")
-            finished = self._run(
-                [*_FETCH, self._route.url, *specs], {"GIT_TRACE_PACKET": name}, max_file_bytes=max_bytes or None
-            )
+            call, traced = [*_FETCH, self._route.url, *specs], {"GIT_TRACE_PACKET": name}
+            finished = self._run(call, traced, max_file_bytes=max_bytes or _LISTING_MAX_BYTES)
             listing = parse_trace(trace.read_bytes())
         finally:
             trace.unlink(missing_ok=True)
+        if listing is None and finished.hit_file_bound:
+            what = f"cannot list {self.route}: it sends refs without end"
+            raise RemoteError(what, remedy=f"look at what answers there: git ls-remote {self.route}")
         if finished.timed_out or (finished.exit_code != 0 and listing is None):
             raise explain(finished, f"cannot list {self.route}", self.route)
         return listing
@@ -386,7 +388,7 @@ def _fetched(ref: str) -> str:
 
 
 def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
-    if _TOO_LARGE.search(finished.stderr) or finished.exit_code in (153, -25):
+    if finished.hit_file_bound:
         return ObjectBoundError(f"{what}: more would be received than the bound allows")
     if _MALFORMED.search(finished.stderr):
         return MalformedObjectError(explain(finished, f"{what} gave a malformed object").message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,27 @@ from bridge.bus.refs import names
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.bus.views import ListingWindow
+from bridge.errors import RemoteError, RemoteRefusedError
 from bridge.ids import new_id
 from bridge.presets import registry
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import bare, git
 from tests.fakes.memory_bus import bus_record
+
+# Answers as a git of protocol v2 does, with one ref after the other.
+ENDLESS = """import sys
+from contextlib import suppress
+
+def line(text):
+    sys.stdout.buffer.write(b"%04x" % (len(text) + 4) + text)
+
+for capability in (b"version 2", b"ls-refs", b"fetch", b"object-format=sha1"):
+    line(capability + b"\\n")
+sys.stdout.buffer.write(b"0000")
+with suppress(BrokenPipeError):
+    while True:
+        line(b"1" * 40 + b" refs/" + b"x" * 60_000 + b"\\n")
+"""
 
 
 def store(remote: Path, state: Path, **config: str) -> GitStore:
@@ -91,6 +108,28 @@ def test_a_prefix_is_no_glob(remote: Path, tmp_path: Path) -> None:
     git("update-ref", "refs/kakeya/business", git("rev-parse", "refs/kakeya/bus", cwd=remote), cwd=remote)
     assert set(lister.list(["refs/kakeya/bus"]).refs) == {"refs/kakeya/bus", "refs/kakeya/business"}
     assert open_bus(str(remote), repository=None, state=tmp_path / "b", clock=FakeClock()).identity()
+
+
+def test_a_repository_of_another_hash_is_named_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "sha256.git"
+    git("init", "--quiet", "--bare", "--object-format=sha256", str(path))
+    maker = open_bus(str(path), repository=None, state=tmp_path / "maker", clock=FakeClock())
+    with pytest.raises(RemoteRefusedError, match="by SHA-256, a bus by SHA-1") as caught:
+        maker.create(bus_record(FakeClock()))
+    assert "--object-format=sha256" in (caught.value.remedy or "")
+
+
+def test_refs_without_end_are_given_up_at_a_bound_and_leave_no_file(tmp_path: Path) -> None:
+    server = tmp_path / "ssh"
+    server.write_text(f"#!{sys.executable}\n{ENDLESS}")
+    server.chmod(0o755)
+    config = (("core.sshCommand", str(server)), ("ssh.variant", "simple"))
+    state = tmp_path / "s"
+    state.mkdir()
+    endless = GitStore(Route("ssh://host/bus", "ssh://host/bus", config, is_local=True), state)
+    with pytest.raises(RemoteError, match="refs without end"):
+        endless.list(["refs/"])
+    assert list(state.glob("listing-*")) == []
 
 
 def test_an_empty_remote_lists_nothing(tmp_path: Path) -> None:
