@@ -173,16 +173,27 @@ def solo_ratios(series: Series) -> tuple[list[float], list[float]]:
     """
     solo, turns = [], []
     for record in series.counted:
-        alone = [_token_s([one for one in record.solos if one.arm == arm]) for arm in series.plan.arms]
-        together = [
-            _rate([(turn.done_s - turn.go_s, turn.tokens) for turn in record.turns if turn.arm == arm])
-            for arm in series.plan.arms
-        ]
-        known = [value for value in (*alone, *together) if value is not None]
+        known = [value for value in _rates(series, record) if value is not None]
         if len(known) == 4:
             solo.append(math.log(known[0] / known[1]))
             turns.append(math.log(known[2] / known[3]))
     return solo, turns
+
+
+def _rates(series: Series, record: LaunchRecord) -> list[float | None]:
+    """Return seconds a token of both arms alone, then in turns; None for what put out nothing."""
+    alone = [_token_s([one for one in record.solos if one.arm == arm]) for arm in series.plan.arms]
+    together = [
+        _rate([(turn.done_s - turn.go_s, turn.tokens) for turn in record.turns if turn.arm == arm])
+        for arm in series.plan.arms
+    ]
+    return [*alone, *together]
+
+
+def incomparable(series: Series) -> int:
+    """Return how many launches that came to their end say nothing of an arm alone, or of it in turns: no token came."""
+    ended = [record for record in series.counted if record.cut is None] if series.plan.solo_s > 0.0 else []
+    return sum(None in _rates(series, record) for record in ended)
 
 
 def worked(series: Series) -> tuple[float, float] | None:

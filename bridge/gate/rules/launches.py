@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
-from bridge.gate.facts.launch_series import series_of, solo_ratios, worked
+from bridge.gate.facts.launch_series import incomparable, series_of, solo_ratios, worked
 from bridge.gate.facts.samples import StageName, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import PAIRED, UNSEEN
@@ -56,13 +56,15 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
 def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Each arm alone shows the ratio that the turns show, to 10 %, and no arm mostly slept while the other worked.
 
-    Turns may slow one arm down more than the other, where a queue drains between them. Processor time says nothing
-    within a turn, since workers of the other arm spin; alone it does.
+    Turns may slow one arm down more than the other, where a queue drains between them; what puts out nothing alone has
+    nothing to compare. Processor time says nothing within a turn, since workers of the other arm spin; alone it does.
     """
     series = series_of(report, evidence)
     if series is None:
         return
     solo, turns = solo_ratios(series)
+    if silent := incomparable(series):
+        yield Violation(f"in {silent} of {len(series.counted)} launches an arm put out nothing alone", "launches")
     if solo and solo_disagrees(solo, turns):
         found = mean_interval([a - b for a, b in zip(solo, turns, strict=True)])
         apart = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from bridge import strictjson
 from bridge.gate.claims.workload import counts, earlier_rows, rows_of
-from bridge.gate.facts.launch_series import solo_ratios
+from bridge.gate.facts.launch_series import incomparable, solo_ratios
 from bridge.gate.facts.pair_series import processor_shares, series_named
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.reports.workload import found_at, number_at
@@ -269,6 +269,9 @@ def require_work(_report: Report, evidence: Evidence) -> Iterator[Violation]:
         elif min(shares) < WORKED_LEAST * max(shares):
             lazy = series.plan.arms[shares.index(min(shares))]
             said = f"{lazy} was on a processor {min(shares):.2f} of its time, the other {max(shares):.2f}"
+            yield Violation(said, "launches", claims=(name,))
+        if silent := incomparable(series):
+            said = f"in {silent} of {len(series.counted)} launches a side put out nothing alone"
             yield Violation(said, "launches", claims=(name,))
         solo, turns = solo_ratios(series)
         if solo and solo_disagrees(solo, turns):

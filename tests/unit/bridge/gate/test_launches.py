@@ -153,6 +153,15 @@ def test_an_arm_that_is_slower_in_turns_than_alone_is_found():
     assert said(judged(case))["G5-SOLO"].startswith("alone the arms' log ratio differs from that of the turns by +0.2")
 
 
+def test_an_arm_that_says_it_put_out_nothing_alone_cannot_be_compared():
+    case = launched(honest("claim"), scattered(8))
+    for one in case.record["launches"][3:]:
+        one["solos"][1]["tokens"] = 0
+    verdict = judged(case)
+    assert said(verdict)["G5-SOLO"] == "in 6 of 8 launches an arm put out nothing alone"
+    assert "times" in speed(verdict).missing
+
+
 def test_an_arm_that_mostly_sleeps_is_found_and_a_missing_source_is_not_held_against_it():
     case = launched(honest("claim"), scattered(8))
     for one in case.record["launches"]:

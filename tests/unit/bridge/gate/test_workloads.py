@@ -258,6 +258,9 @@ def test_a_program_that_takes_turns_itself_is_seen_while_each_side_works_alone()
     found = claim(taking_turns(shares=(0.02, 0.98)))
     assert found.missing == ("times",)
     assert "baseline was on a processor 0.02 of its time" in found.why[0]
+    silent = taking_turns()
+    silent.record["launches"][2]["solos"][1]["tokens"] = 0
+    assert "in 1 of 8 launches a side put out nothing alone" in claim(silent).why[0]
 
 
 def test_what_a_program_says_of_its_own_processor_time_is_no_timer():
