@@ -48,8 +48,18 @@ def install(call: Invocation) -> int:
     """Put the tools, the skill and the section into the files of the named programs, beside what is there."""
     from bridge.cli.table.documents import skill, snippet
 
-    command = "kakeya-mac" if shutil.which("kakeya-mac") else str(Path(sys.executable).parent / "kakeya-mac")
-    return _merge(call, {"server": server_entry(command), "skill": skill(), "section": snippet()})
+    server = server_entry(_program(call.environment))
+    return _merge(call, {"server": server, "skill": skill(), "section": snippet()})
+
+
+def _program(environment: Mapping[str, str]) -> str:
+    """Return the name where any shell finds the program, else its path.
+
+    A virtual environment that is active here, or that `uvx` made, is not on the PATH of a program started elsewhere.
+    """
+    here = Path(sys.executable).parent / "kakeya-mac"
+    found = shutil.which("kakeya-mac", path=environment.get("PATH"))
+    return str(here) if found is None or Path(found) == here else "kakeya-mac"
 
 
 def uninstall(call: Invocation) -> int:

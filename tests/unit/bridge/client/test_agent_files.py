@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -156,3 +158,19 @@ def test_a_comment_stays_where_ours_goes_in_and_a_newer_entry_takes_the_place_of
     assert merge_json("servers")(again, "") == text
     behind = '{"servers": {"a": 1, "kakeya": ' + SERVER + "}}"
     assert merge_json("servers")(behind, "") == '{"servers": {"a": 1}}'
+
+
+def test_a_program_that_only_this_environment_has_is_named_by_its_path(tmp_path):
+    here = Path(sys.executable).parent
+    anywhere = tmp_path / "bin"
+    anywhere.mkdir()
+    (anywhere / "kakeya-mac").symlink_to(here / "kakeya-mac")
+    for path, command in (
+        (str(here), str(here / "kakeya-mac")),
+        (f"{anywhere}:{here}", "kakeya-mac"),
+        (str(tmp_path), str(here / "kakeya-mac")),
+    ):
+        requester = Requester(tmp_path, environment={"HOME": str(tmp_path / "home"), "PATH": path})
+        assert requester.run("agent", "install", "--cursor").code == 0
+        text = (tmp_path / ".cursor" / "mcp.json").read_text()
+        assert json.loads(text)["mcpServers"]["kakeya"]["command"] == command
