@@ -52,7 +52,9 @@ def rules(call: Invocation) -> int:
 
     entries = rules_catalogue()
     for entry in entries:
-        call.output.data(f"{entry.code:<24} {entry.premise:<9} {entry.severity:<10} {entry.message}")
+        text = f"{entry.code:<24} {entry.premise:<9} {entry.severity:<10} {entry.message}"
+        for line in call.output.fitted(text, indent=4):
+            call.output.data(line)
     call.output.document(of_data("gate rules", [entry.described() for entry in entries]))
     return 0
 

@@ -24,7 +24,8 @@ def presets(call: Invocation) -> int:
     shown = {name: preset for name, preset in every.items() if call.args.all or preset.status == "ready"}
     for name, preset in shown.items():
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
-        call.output.data(clean_line(f"{name:<38} {preset.description}{planned}"))
+        for line in call.output.fitted(clean_line(f"{name:<38} {preset.description}{planned}"), indent=4):
+            call.output.data(line)
     hidden = len(every) - len(shown)
     if hidden:
         call.output.say("note", f"{hidden} planned presets are not shown; kakeya-mac presets --all")

@@ -16,6 +16,7 @@ from bridge.client.connection.liveness import SeenRunner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity
 from bridge.client.send.parameters import untyped
+from bridge.durations import duration_text
 from bridge.errors import PresetNotFoundError, UsageError
 from bridge.ids import new_id
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
@@ -106,7 +107,7 @@ def without_sandbox(session: BusSession, draft: RequestDraft) -> RequestDraft:
 def _validity_s(expires_s: float | None) -> float:
     valid_s = float(EXPIRY_DEFAULT_S) if expires_s is None else expires_s
     if not 1 <= valid_s <= EXPIRY_MAX_S:
-        raise UsageError(f"got --expires {valid_s:g}; expected 1 to {EXPIRY_MAX_S} seconds")
+        raise UsageError(f"got --expires {duration_text(valid_s)}; expected 1s to {duration_text(EXPIRY_MAX_S)}")
     return valid_s
 
 

@@ -370,3 +370,13 @@ def test_init_compares_a_key_that_it_was_told_with_the_one_that_the_bus_names(tm
     assert f"warn        mini: got {other.public}, but the bus names {named.public}" in differs
     unknown = requester.run("init", "--bus", "memory", "--runner-key", pin(other.evolve(name="maxi"))).out
     assert "warn        maxi: the bus names no key of this name" in unknown
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+@pytest.mark.parametrize("words", [["presets", "--all"], ["gate", "rules"]])
+def test_listings_of_texts_fit_the_screen(requester, words, columns):
+    whole = requester.run(*words).out
+    requester.environment["COLUMNS"] = str(columns)
+    shown = requester.run(*words).out
+    assert max(map(len, shown.splitlines())) <= columns
+    assert shown.split() == whole.split()

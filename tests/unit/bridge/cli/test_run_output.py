@@ -208,7 +208,7 @@ def test_dry_run_sends_nothing(requester, host):
         (["run", "mlx-env-probe", "-p", "x=1"], "has no parameter 'x'"),
         (["run", "mlx-env-probe", "-p", "x"], "expected -p NAME=VALUE"),
         (["run", "mlx-env-probe", "--dirty"], "--dirty and --ref have no meaning"),
-        (["run", "mlx-env-probe", "--expires", "99999999"], "expected 1 to 86400 seconds"),
+        (["run", "mlx-env-probe", "--expires", "48h"], "got --expires 2d; expected 1s to 1d"),
         (["run"], "the following arguments are required: PRESET"),
         (["run", "mlx-env-probe", "--wat"], "no option '--wat'; did you mean --wait or"),
         (["status", "zzzz"], "no run matches 'zzzz'"),
