@@ -15,7 +15,7 @@ from bridge.client.connection.liveness import look, spooled_at
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
 from bridge.client.run.status import EndReason, may_be_over, nobody_starts, state_of_view
-from bridge.errors import BusError, RemoteError, UntrustedLogError
+from bridge.errors import BusError, RemoteError
 from bridge.records import Claim, RunProgress
 from bridge.run.lease import LeaseWatch
 from bridge.run.state import RunState, state_of
@@ -190,7 +190,7 @@ class Follower:
         lines: list[str] = []
         try:
             chunks = self.session.bus.read_log(self.run_id, self._log_seq, tip)
-        except UntrustedLogError as error:
+        except BusError as error:  # not its runner's, or none at all: the result has the log again
             self._log_tip = tip
             if not self._log_refused:
                 self._log_refused = True

@@ -20,7 +20,7 @@ from bridge.client.connection.run_bus import is_own, sent_from
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.result import Result
 from bridge.client.run.status import RunStatus, run_status, stored_status
-from bridge.errors import InfrastructureError, IntegrityError, PendingError, RunNotFoundError, UntrustedLogError
+from bridge.errors import BusError, InfrastructureError, IntegrityError, PendingError, RunNotFoundError
 from bridge.ids import short
 from bridge.records import Request
 from bridge.request import UNSIGNED, expired
@@ -219,7 +219,7 @@ class Run:
         joiner = LineJoiner()
         try:
             lines = [line for chunk in self.session.bus.read_log(self.id) for line in joiner.feed(chunk.data)]
-        except UntrustedLogError as error:
+        except BusError as error:  # not its runner's, or none at all
             self.say("note", clean_line(error.message))
             return []
         if (unsigned := unsigned_log(self.session, self.id)) is not None:

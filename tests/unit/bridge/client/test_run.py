@@ -70,6 +70,20 @@ def test_a_wait_that_ends_first_leaves_it_pending(run):
     assert run.status().message == "still pending when the wait ended; nothing is lost"
 
 
+def test_what_is_no_log_in_its_place_is_said_once_and_does_not_end_the_wait(run, requester, host, said):
+    host.claim(run.id)
+    host.start(run.id)
+    refs = requester.bus.remote.refs
+    refs[f"refs/kakeya/log/{run.id}"] = refs[f"refs/kakeya/claim/{run.id}"]
+    assert run.logs() == []
+    assert "holds no head.json" in said[-1][1]
+    requester.clock.plan(2, lambda: host.finish(run.id))
+    seen = list(run.follow(log="lines"))
+    assert (seen[-1].end, seen[-1].state) == ("terminal", RunState.DONE)
+    (trouble,) = [progress.lines for progress in seen if progress.kind == "trouble"]
+    assert trouble[0].endswith("holds no head.json; not shown")
+
+
 def test_its_log_is_read_live_and_then_from_the_result(run, host):
     host.claim(run.id)
     host.log(run.id, b"one\ntw")
