@@ -106,6 +106,7 @@ class Runner:
         self._taken: str | None = None
         self._run_ended = threading.Event()
         self._mark: Hashable = None
+        self._branches: dict[tuple[str, str], str] = {}  # several may have one run id
         self._lock = threading.Lock()
         self._queue = Queue(
             rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
@@ -170,6 +171,7 @@ class Runner:
         self._cancels.listed(snapshot.cancels)
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
+        self._branches = {(ref.id, ref.oid): ref.ref for ref in requests}
         resting = self._spool.resting()
         self._rests.forget_but({*self._unended_ids(), *snapshot.claims})
         active = {*self._running_ids(), *resting, *self._rests.resting()}
@@ -302,8 +304,8 @@ class Runner:
             InfrastructureError: the claim could not be taken over.
         """
         link, clock, journal = self._link, self.clock, self.state.journal
-        if ref.oid != view.claim.request_oid:
-            ref = RequestRef(ref.id, ref.ref, view.claim.request_oid)
+        asked = view.claim.request_oid
+        ref = RequestRef(ref.id, self._branches.get((ref.id, asked), ref.ref), asked)
         held = view.held()
         claimed = view.history[0].time
         if not resume:

@@ -10,6 +10,7 @@ from bridge.records import Claim
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import following
 from bridge.system.clock import SystemClock, rfc3339
+from tests.fakes.asking import push_bytes
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 
 
@@ -225,3 +226,17 @@ def test_an_owner_cut_off_from_the_remote_stops_its_run_before_anybody_may_take_
     assert (w.claim(ref.id).reason, w.claim(ref.id).exit_code) == ("interrupted", 3)
     assert len(w.executor.executed) == 1
     w.result(ref.id)
+
+
+def test_an_expired_claim_is_taken_over_with_its_own_branch_beside_another_of_that_id(world, clock):
+    w = world()
+    ref = w.ask()
+    other_claims(w, ref)
+    forged = w.request(id=ref.id, ref=f"refs/heads/mac-bridge/zzz-{ref.id}")
+    push_bytes(w.remote, forged, b"no request")
+    runner = w.runner()
+    for _ in range(5):
+        w.serve_once(runner)
+        clock.ahead_s += 20.0
+    assert [spec.id for spec in w.executor.executed] == [ref.id]
+    assert w.requester.view(ref.id).delivery == "copied"
