@@ -212,7 +212,9 @@ def parse_route(text: str, source: Source, where: str) -> BusChoice:
     route, mark, bus_id = text.partition("#")
     if mark and _BUS_ID.fullmatch(bus_id) is None:
         raise UsageError(f"{where}: got bus id {bus_id[:64]!r}; expected 32 hexadecimal digits after '#'")
-    if not route or route.startswith("-") or any(ord(char) < 33 for char in route):
+    is_path = "/" in route and "://" not in route
+    least = 32 if is_path and route == route.strip() else 33  # a folder's name may hold spaces
+    if not route or route.startswith("-") or any(ord(char) < least for char in route):
         raise UsageError(f"{where}: got route {route[:200]!r}; expected a remote name, a path or a URL")
     if route.startswith("ext::") or "::" in route.split("/", 1)[0]:
         raise UsageError(f"{where}: remote helpers such as {route[:40]!r} are not used; give an https, ssh or file URL")

@@ -173,6 +173,17 @@ def test_a_route_may_carry_the_pin():
     assert parse_route(f"origin#{ID}", "--bus", "--bus") == BusChoice("--bus", "--bus", "origin", ID)
 
 
+def test_a_route_may_be_a_folder_whose_name_holds_spaces(place):
+    top, environment = place
+    choice = parse_route(f"/srv/my bus.git#{ID}", "clone", "x")
+    assert (choice.route, choice.bus_id) == ("/srv/my bus.git", ID)
+    write_clone_config(discover(top, environment), choice)
+    assert discover(top, environment).bus.route == "/srv/my bus.git"
+    for text in ("https://host/a b", "my bus", " /srv/bus", "/srv/a\nb"):
+        with pytest.raises(UsageError):
+            parse_route(text, "--bus", "--bus")
+
+
 @pytest.mark.parametrize(
     "template", ["x", "{id}-{preset}", "a/../{preset}-{id}", "a//{preset}-{id}", "a b/{preset}-{id}"]
 )
