@@ -26,7 +26,7 @@ from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.ssh_signatures import made_with
 
-POLL_S: Final = 2.0
+_POLL_S: Final = 2.0
 _ANY_ID: Final = "0" * 26
 _ANY_REF: Final = "refs/heads/any"
 _LOOKED_AT: Final = 20  # live requests on the bus that are compared with ours, newest first
@@ -60,16 +60,31 @@ def submit(
     with session.store.deciding(session.clock):  # the same asked twice at once, as by an agent's tools, is one run
         live = None if new else find_live(session, draft)
         if live is None or not live.reattached:
-            if not queue:
-                require_runner(
-                    session.bus, session.record, session.clock,
-                    preset=draft.preset, selector=draft.runner, poll_s=POLL_S, seen=session.runners,
-                )  # fmt: skip
-            for line in warnings(session, draft.workload, draft.preset):
-                warn(line)
+            check_takers(session, draft, queue=queue, warn=warn)
         first = live is None
         live = live or _written_down(session, draft)
     return _pushed(session, live, first=first)
+
+
+def check_takers(session: BusSession, draft: RequestDraft, *, queue: bool, warn: Callable[[str], None]) -> None:
+    """Look before something new is sent whether a runner would take it.
+
+    Args:
+        session: the bus.
+        draft: what is to be sent.
+        queue: whether to send it although no live runner would take it.
+        warn: takes a line about what the host will refuse.
+
+    Raises:
+        NoRunnerError: no live runner would take it; the message names every runner and why not.
+    """
+    if not queue:
+        require_runner(
+            session.bus, session.record, session.clock,
+            preset=draft.preset, selector=draft.runner, poll_s=_POLL_S, seen=session.runners,
+        )  # fmt: skip
+    for line in warnings(session, draft.workload, draft.preset):
+        warn(line)
 
 
 def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callable[[str], None]) -> Sending:

@@ -14,13 +14,11 @@ from typing import Final
 
 from bridge.client.clone.run_ids import LAST, resolve
 from bridge.client.clone.store import Sent, Store
-from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
 from bridge.client.send.draft import RequestDraft, request_of
 from bridge.client.send.parameters import untyped
-from bridge.client.send.submit import POLL_S, Sending, send
-from bridge.client.send.workflows import warnings
+from bridge.client.send.submit import Sending, check_takers, send
 from bridge.errors import ParameterError, RunNotFoundError, UsageError
 from bridge.ids import new_id, short
 from bridge.limits import EXPIRY_MAX_S, SWEEP_MAX_COUNT
@@ -156,15 +154,8 @@ def check_new(
         NoRunnerError: no live runner would take it; the message names every runner and why not.
     """
     draft = next((one.draft for one in slots if one.standing is None or not one.standing.reattached), None)
-    if draft is None:
-        return
-    if not queue:
-        require_runner(
-            session.bus, session.record, session.clock,
-            preset=draft.preset, selector=draft.runner, poll_s=POLL_S, seen=session.runners,
-        )  # fmt: skip
-    for line in warnings(session, draft.workload, draft.preset):
-        warn(line)
+    if draft is not None:
+        check_takers(session, draft, queue=queue, warn=warn)
 
 
 def id_of(placed: Sequence[RequestDraft]) -> str:
