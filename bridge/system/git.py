@@ -57,6 +57,12 @@ _NOISE = (
     "Delta compression",
     "Compressing objects",
     "Writing objects",
+    "Receiving objects",
+    "Unpacking objects",
+    "Resolving deltas",
+    # what a fetch brought, by name
+    "From ",
+    "* ",
     "Total ",
     "Please make sure you have the correct access rights",
     "and the repository exists.",

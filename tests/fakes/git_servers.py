@@ -217,6 +217,7 @@ class Proxy:
         lose_reply: deliver the upload whole, then close without an answer.
         reset_after_bytes: pass so many bytes of the upload on, then reset.
         up_bytes_per_s: pass the upload on at this pace, in pieces of up to 64 KiB.
+        down_bytes_per_s: pass all answers on at this pace, in pieces of up to 64 KiB.
         hold: wait for `release` before the upload is passed on.
         silent: accept everything, answer nothing.
     """
@@ -225,6 +226,7 @@ class Proxy:
     lose_reply: bool = False
     reset_after_bytes: int | None = None
     up_bytes_per_s: float | None = None
+    down_bytes_per_s: float | None = None
     hold: bool = False
     silent: bool = False
     release: threading.Event = field(default_factory=threading.Event)
@@ -301,6 +303,8 @@ class Proxy:
                 self.bytes_down += len(data)
                 if swallow.is_set():
                     break
+                if self.down_bytes_per_s is not None:
+                    self.release.wait(len(data) / self.down_bytes_per_s)
                 client.sendall(data)
         _close(client)
 

@@ -187,6 +187,7 @@ class MemoryStore:
         commits: int = 1,
         checked: bool = True,
         borrows: bool = True,
+        patient: bool = True,
     ) -> MemoryStore:
         while name not in self._isolated and len(self._isolated) >= ISOLATED_MAX:
             self._isolated.pop(next(iter(self._isolated)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.errors import UsageError
-from bridge.limits import GIT_WALL_S, PUSH_WALL_S, TREE_MAX_BYTES
+from bridge.limits import TRANSFER_WALL_S, TREE_MAX_BYTES
 from bridge.system.clock import Clock
 from bridge.system.gitrepository import BareRepository, GitSettings
 from bridge.system.process import become
@@ -67,7 +67,7 @@ def serve_git(path: Path, verb: Verb, environment: Mapping[str, str]) -> None:
     if _PROTOCOL.fullmatch(protocol):
         wanted["GIT_PROTOCOL"] = protocol
     wanted |= {"PATH": environment.get("PATH", os.defpath), "LC_ALL": "C"}
-    become(argv, env=wanted, wall_s=int(PUSH_WALL_S if verb == "receive-pack" else 2 * GIT_WALL_S))
+    become(argv, env=wanted, wall_s=int(TRANSFER_WALL_S))
 
 
 def ensure_served(path: Path, clock: Clock) -> None:

@@ -92,6 +92,7 @@ class Gatherer:
                     [tip.oid for tip in part],
                     max_bytes=self._one_max_bytes if alone else self._batch_max_bytes,
                     checked=False,
+                    patient=False,
                 )
             except (ObjectError, MissingObjectError) as error:
                 if alone:

@@ -32,7 +32,7 @@ from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.errors import GivenUpError, InfrastructureError, RemoteError, UsageError
-from bridge.limits import GIT_WALL_S, MIB, PUSH_WALL_S, STOP_PUSH_S
+from bridge.limits import GIT_WALL_S, MIB, STOP_PUSH_S, TRANSFER_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import in_turn
 from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
@@ -42,16 +42,10 @@ from bridge.system.gitrepository import BareRepository, GitSettings
 
 # Not --atomic: git leaves unchanged refs out of an atomic push, so an unchanged claim would fence nothing.
 _PUSH: Final = (
-    "push",
-    "--porcelain",
-    "--progress",
-    "--no-verify",
-    "--no-follow-tags",
-    "--recurse-submodules=no",
-    "--no-signed",
+    "push", "--porcelain", "--progress", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
     "--no-thin",
-)
-_FETCH: Final = ("fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
+)  # fmt: skip
+_FETCH: Final = ("fetch", "--progress", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
 # The remote's own git failed on an object that it has lost: another object may still be had.
 _LOST = re.compile(
@@ -99,7 +93,7 @@ class GitStore:
         state: a folder of our own for repositories.
         clone: the user's clone, or None.
         folder: the repository, when it is not the bus's main one.
-        wall_s: the limit of one git call; of a push, how long it may make no progress.
+        wall_s: how long one git call may make no progress.
         borrows: whether a repository that is not the main one reads the main one's objects as well.
     """
 
@@ -224,6 +218,7 @@ class GitStore:
         commits: int = 1,
         checked: bool = True,
         borrows: bool = True,
+        patient: bool = True,
     ) -> GitStore:
         """Return a store of its own holding these untrusted commits, no more history than asked; see the interface."""
         if not _NAME.fullmatch(name):
@@ -247,7 +242,7 @@ class GitStore:
             _unlock(folder, self._wall_s)
             missing = store._missing(wanted) if sure else wanted
             if missing:
-                finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked)
+                finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked, patient=patient)
                 # What was not checked may be all here although git could not walk it, so its reader decides.
                 if finished.exit_code != 0 and (checked or store._missing(wanted)):
                     raise _fetch_error(finished, self.route)
@@ -296,11 +291,14 @@ class GitStore:
         with self._repository.reader() as reader:
             return {ref: oid for ref, oid in refs.items() if not reader.has(oid)}
 
-    def _fetch(self, arguments: Sequence[str], max_bytes: int, *, checked: bool = True) -> Finished:
+    def _fetch(
+        self, arguments: Sequence[str], max_bytes: int, *, checked: bool = True, patient: bool = True
+    ) -> Finished:  # fmt: skip
         options = [one for one in arguments if one.startswith("--")]
         specs = [one for one in arguments if not one.startswith("--")]
         unchecked = () if checked else ("-c", "fetch.fsckObjects=false")
-        return self._run([*unchecked, *_FETCH, *options, self._route.url, *specs], max_file_bytes=max_bytes)
+        call = [*unchecked, *_FETCH, *options, self._route.url, *specs]
+        return self._run(call, max_file_bytes=max_bytes, timeout_s=TRANSFER_WALL_S if patient else self._wall_s)
 
     def _run(
         self,
@@ -308,22 +306,22 @@ class GitStore:
         environment: Mapping[str, str] | None = None,
         *,
         max_file_bytes: int | None = None,
+        timeout_s: float = TRANSFER_WALL_S,
     ) -> Finished:
-        """Run git on the remote.
+        """Run git on the remote, no longer than that and than it makes progress.
 
         Raises:
             GivenUpError: this program is asked to end, and the remote had not answered.
         """
-        pushes = arguments[0] == "push"
-        stop = self._stop(STOP_PUSH_S if pushes else 0.0)
+        stop = self._stop(STOP_PUSH_S if arguments[0] == "push" else 0.0)
         if stop is None or not stop.is_due():
             finished = self._repository.run(
                 arguments,
-                timeout_s=PUSH_WALL_S if pushes else self._wall_s,
+                timeout_s=timeout_s,
                 environment=environment,
                 max_file_bytes=max_file_bytes,
                 stop=stop,
-                quiet_s=self._wall_s if pushes else None,
+                quiet_s=self._wall_s,
             )
             if stop is None or not (finished.timed_out and stop.is_due()):
                 return finished
@@ -361,7 +359,10 @@ def _make_room(folder: Path) -> None:
 
 
 def _unlock(folder: Path, wall_s: float) -> None:
-    """Delete the lock that a fetch of some history left when it was killed: no call of ours lasts longer."""
+    """Delete the lock that a fetch of some history left when it was killed, as one that is silent for so long is.
+
+    One that goes on after its runner was killed fetches the same commits.
+    """
     lock = folder / "shallow.lock"
     with suppress(OSError):
         if _CLOCK.now().timestamp() - lock.stat().st_mtime > wall_s:

@@ -161,6 +161,7 @@ class RefStore(Protocol):
         commits: int = 1,
         checked: bool = True,
         borrows: bool = True,
+        patient: bool = True,
     ) -> RefStore:
         """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
 
@@ -168,7 +169,8 @@ class RefStore(Protocol):
         Kept under its name until `drop`; a second call with the same commits fetches nothing. Without `checked` git's
         own check of each object is left out, as one malformed object would cost all of them: only for what strict
         parsers read and nobody checks out. Without `borrows` it has none of this one's objects: what it holds came
-        from the remote just now.
+        from the remote just now. One that is not `patient` gives up where a call that moves something would go on: what
+        strangers pushed is looked at between other things that wait.
 
         Raises:
             MissingObjectError: the remote does not give one of them.

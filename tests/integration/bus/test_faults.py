@@ -112,6 +112,25 @@ def test_a_push_over_a_slow_line_arrives_as_long_as_it_makes_progress(
     assert (view.claim.oid, view.claim.claim.state) == (held.oid, "terminal" if arrives else "started")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("bytes_per_s", "arrives"), [(300_000, True), (1_000, False)])
+def test_a_fetch_over_a_slow_line_arrives_as_long_as_it_makes_progress(
+    line: Line, bytes_per_s: int, arrives: bool
+) -> None:
+    host = line.direct()
+    sent = line.direct("client").submit()
+    files = {"manifest.json": b"{}", "reports/a.bin": random.Random(1).randbytes(int(1.5 * WALL_S * 300_000))}
+    ended = host.publish(sent.ref, host.start(sent.ref, host.claim(sent.ref)), files)
+    reader = line.through("reader", wall_s=WALL_S)
+    reader.bus.identity()
+    line.proxy.down_bytes_per_s = bytes_per_s  # 64 KiB in 0.2 s, or in a minute
+    if arrives:
+        assert reader.bus.read_result(ended.claim.result_oid or "").files == files
+    else:
+        with pytest.raises(RemoteError, match="no answer within"):
+            reader.bus.read_result(ended.claim.result_oid or "")
+
+
 def test_an_unreachable_remote_is_an_error_that_says_so(line: Line) -> None:
     host = line.through()
     line.proxy.close()
