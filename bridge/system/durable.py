@@ -86,12 +86,6 @@ def _write_beside(path: Path, data: bytes, mode: int, suffix: str = "") -> Path:
     return Path(name)
 
 
-def sync(path: Path) -> None:
-    """Wait until a file that is there, its name included, is on the disk."""
-    _sync(path)
-    _sync(path.parent)
-
-
 def write_folder_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write a whole folder through a sibling and a rename; another one is replaced, one of the same files stays.
 

@@ -7,8 +7,11 @@ content, costs no process, and lets a result prove its own history offline.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
-from collections.abc import Iterable
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,6 +22,12 @@ EXECUTABLE: Final = "100755"
 SYMLINK: Final = "120000"
 DIRECTORY: Final = "40000"
 SUBMODULE: Final = "160000"
+# gitformat-pack(5). An index: a magic number, the version, 256 counts by first byte, then the sorted names. An entry of
+# a pack: its kind and its size in as many bytes as that takes, then deflated content.
+INDEX_HEAD: Final = b"\xfftOc\x00\x00\x00\x02"
+KINDS: Final[Mapping[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
+_NUMBERS: Final = {kind: number for number, kind in KINDS.items()}
+_PACK_MAX_BYTES: Final = 1 << 31  # what an index says of a place without its second table
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
@@ -178,3 +187,42 @@ def _delta_size(delta: bytes, at: int) -> tuple[int, int]:
         shift, at = shift + 7, at + 1
         if not delta[at - 1] & 128:
             return size, at
+
+
+def pack(objects: Iterable[GitObject]) -> tuple[bytes, bytes]:
+    """Return a pack of these objects, each once and whole, and its index (gitformat-pack(5)).
+
+    Raises:
+        ValueError: it would take 2 GiB or more.
+    """
+    distinct = {one.oid: one for one in objects}
+    packed, places = bytearray(b"PACK" + struct.pack(">2I", 2, len(distinct))), {}
+    for oid, one in distinct.items():
+        entry = _entry_head(_NUMBERS[one.kind], len(one.data)) + zlib.compress(one.data, 1)
+        places[bytes.fromhex(oid)] = (len(packed), zlib.crc32(entry))
+        packed += entry
+    if len(packed) >= _PACK_MAX_BYTES:
+        raise ValueError(f"got objects that pack to {len(packed)} bytes; expected fewer than {_PACK_MAX_BYTES}")
+    packed += _sha1(packed)
+    names = sorted(places)
+    firsts = [0] * 256
+    for name in names:
+        firsts[name[0]] += 1
+    index = INDEX_HEAD + struct.pack(">256I", *itertools.accumulate(firsts)) + b"".join(names)
+    index += b"".join(struct.pack(">I", places[name][1]) for name in names)
+    index += b"".join(struct.pack(">I", places[name][0]) for name in names) + bytes(packed[-20:])
+    return bytes(packed), index + _sha1(index)
+
+
+def _entry_head(number: int, size: int) -> bytes:
+    """Return kind and size as an entry begins: four bits of the size, then seven at a time, a high bit before more."""
+    head, left = [number << 4 | size & 15], size >> 4
+    while left:
+        head[-1] |= 128
+        head.append(left & 127)
+        left >>= 7
+    return bytes(head)
+
+
+def _sha1(data: bytes | bytearray) -> bytes:
+    return hashlib.sha1(data, usedforsecurity=False).digest()

@@ -9,7 +9,7 @@ import os
 import struct
 import threading
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,14 +17,10 @@ from typing import Final, Protocol
 from bridge.errors import GitError
 from bridge.limits import GIT_LOCAL_WALL_S
 from bridge.system.git import Process, end, kill
-from bridge.system.gitobjects import Kind, patched
+from bridge.system.gitobjects import INDEX_HEAD, KINDS, Kind, patched
 
-# gitformat-pack(5). An index: a magic number, the version, 256 counts by first byte, then the sorted names. An entry of
-# a pack: its kind and its size in as many bytes as that takes, then deflated content.
-_INDEX_HEAD: Final = b"\xfftOc\x00\x00\x00\x02"
-_NAMES_AT: Final = len(_INDEX_HEAD) + 4 * 256
+_NAMES_AT: Final = len(INDEX_HEAD) + 4 * 256
 _LARGE_OFFSET: Final = 1 << 31
-_KINDS: Final[Mapping[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
 # A delta has a kind of its own: its base lies so many bytes before it, or has a name.
 _BY_OFFSET, _BY_NAME = 6, 7
 _NAME_BYTES: Final = 20
@@ -101,9 +97,9 @@ def _place(index: str, name: bytes) -> int | None:
     """Return where a pack holds an object by its index, 0 where it does not; None where the index cannot be read."""
     try:
         with _opened(index) as descriptor:
-            if os.pread(descriptor, len(_INDEX_HEAD), 0) != _INDEX_HEAD:
+            if os.pread(descriptor, len(INDEX_HEAD), 0) != INDEX_HEAD:
                 return None
-            counts = struct.unpack(">256I", os.pread(descriptor, _NAMES_AT - len(_INDEX_HEAD), len(_INDEX_HEAD)))
+            counts = struct.unpack(">256I", os.pread(descriptor, _NAMES_AT - len(INDEX_HEAD), len(INDEX_HEAD)))
             low, high = (counts[name[0] - 1] if name[0] else 0), counts[name[0]]
             while low < high:
                 middle = (low + high) // 2
@@ -127,7 +123,7 @@ def _entry(index: str, offset: int, max_bytes: int) -> tuple[Kind, int, bytes] |
             while len(deltas) <= _DELTAS_MAX_COUNT:
                 head = os.pread(descriptor, _ENTRY_HEAD_MAX_BYTES, offset)
                 number, (size, at) = head[0] >> 4 & 7, _entry_size(head)
-                if (kind := _KINDS.get(number)) is not None:
+                if (kind := KINDS.get(number)) is not None:
                     bound = _DELTA_MAX_BYTES if deltas else max_bytes
                     content = _inflated(descriptor, offset + at, min(size, bound))
                     return _applied(kind, size, content, deltas, max_bytes)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,9 +16,9 @@ from pathlib import Path
 from typing import Final, Literal
 
 from bridge.limits import GIT_LOCAL_WALL_S, KIB, MIB
-from bridge.system.durable import sync, write_all_atomically, write_atomically
+from bridge.system.durable import write_all_atomically, write_atomically
 from bridge.system.git import CallStop, Finished, Process, collect, start
-from bridge.system.gitobjects import GitObject
+from bridge.system.gitobjects import GitObject, pack
 from bridge.system.gitreader import ObjectReader, Packs
 
 _FIXED_ENVIRONMENT: Final = {
@@ -143,27 +144,24 @@ class BareRepository:
         return ["git", verb, str(self.path)], self._environment()
 
     def write(self, objects: Iterable[GitObject], *, durable: bool) -> None:
-        """Store objects, each atomically; `durable` waits for the disk.
+        """Store objects: each atomically, or with `durable` all of them in a pack of their own, on the disk.
 
         One that is here already becomes as new as the others: it may be so old that a prune is about to delete it.
         """
         if durable:
-            write_all_atomically(self._fresh(objects, durable=True), mode=0o444)
+            packed, index = pack(objects)
+            beside = (
+                self.objects / "pack" / f"pack-{secrets.token_hex(20)}.pack"
+            )  # one that is there, a repack may delete
+            # The index comes last: git takes a pack that has none for one that is being written.
+            write_all_atomically([(beside, packed), (beside.with_suffix(".idx"), index)], mode=0o444)
             return
-        for path, data in self._fresh(objects, durable=False):
-            write_atomically(path, data, durable=False, mode=0o444)
-
-    def _fresh(self, objects: Iterable[GitObject], *, durable: bool) -> Iterator[tuple[Path, bytes]]:
-        """Yield file and content of the objects that are not here; what is here is made as new as these."""
         for one in objects:
             path = _loose(self.objects, one.oid)
             try:
                 os.utime(path)
             except FileNotFoundError:
-                yield path, zlib.compress(one.header + one.data, 1)
-            else:
-                if durable:  # it may have been written without waiting
-                    sync(path)
+                write_atomically(path, zlib.compress(one.header + one.data, 1), durable=False, mode=0o444)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[ObjectReader]:

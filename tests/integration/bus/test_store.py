@@ -144,7 +144,8 @@ def test_what_a_power_cut_left_empty_is_cleared_at_the_next_start(
     control, ref = tmp_path / "state" / "control.git", "refs/x/pushed"
     trees = [tree([TreeEntry(REGULAR, b"file", blob(text).oid)]) for text in (b"pushed", b"built")]
     pushed, built = (commit(top.oid, (), 0, "x") for top in trees)
-    store.write([blob(b"pushed"), blob(b"built"), *trees, pushed, built], durable=True)
+    store.write([blob(b"pushed"), trees[0], pushed])
+    store.write([blob(b"built"), trees[1], built], durable=True)
     store.keep("run-1", built.oid)
     store.push([RefUpdate(ref, pushed.oid, None)])
     (control / "refs" / "kept" / "run-2").write_bytes(b"")
@@ -165,6 +166,26 @@ def test_what_a_power_cut_left_empty_is_cleared_at_the_next_start(
     for verb in (["repack", "-A", "-d"], ["prune"], ["rev-list", "--objects", "--all"]):
         assert "error" not in git(*verb, cwd=control)
     assert not again._missing({"built": built.oid})
+
+
+def test_what_waits_for_the_disk_is_one_pack_that_git_takes_and_a_prune_leaves(store: GitStore, tmp_path: Path) -> None:
+    control = tmp_path / "state" / "control.git"
+    data = [b"", b"x" * 15, b"y" * 16, b"z" * 3000, *(bytes([number, 7]) * number for number in range(1, 40))]
+    top = tree([TreeEntry(REGULAR, b"%d" % number, blob(one).oid) for number, one in enumerate(data)])
+    made = [*map(blob, data), top, commit(top.oid, (), 0, "x")]
+    store.write(made)
+    for path in control.glob("objects/??/*"):
+        os.utime(path, (0, 0))
+    store.write([*made, made[0]], durable=True)
+    (index,) = (control / "objects" / "pack").glob("*.idx")
+    git("index-pack", "--verify", str(index.with_suffix(".pack")), cwd=control)
+    git("prune", "--expire=1.day.ago", cwd=control)
+    git("prune-packed", cwd=control)
+    assert len(list(control.glob("objects/??/*"))) == 0
+    with store.reader() as reader:
+        for one in made:
+            assert reader.read(one.oid, one.kind, 4000) == one.data
+    assert git("rev-list", "--objects", "--count", made[-1].oid, cwd=control).strip() == str(len({*made}))
 
 
 def test_packs_are_joined_when_they_are_many(store: GitStore, tmp_path: Path) -> None:
