@@ -122,8 +122,13 @@ def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
     )
 
 
-def append_whole(fd: int, data: bytes) -> None:
-    """Append to an open file durably; what a full disk cut off is taken away again, so that the next line is whole.
+def append_whole(fd: int, data: bytes, *, durable: bool = True) -> None:
+    """Append to an open file; what a full disk cut off is taken away again, so that the next line is whole.
+
+    Args:
+        fd: the file.
+        data: whole lines.
+        durable: whether to wait for the disk.
 
     Raises:
         OSError: nothing was appended.
@@ -131,7 +136,8 @@ def append_whole(fd: int, data: bytes) -> None:
     size = os.fstat(fd).st_size
     try:
         write_all(fd, data)
-        os.fsync(fd)
+        if durable:
+            os.fsync(fd)
     except OSError:
         with contextlib.suppress(OSError):
             os.ftruncate(fd, size)

@@ -32,6 +32,7 @@ Event = Literal[
     "announced",
     "fenced",
 ]
+TOLD: Final = frozenset[Event]({"prepared", "judged"})  # for people alone: recovery does the same without them
 PENDING_NOTIFICATION: Final = "owed"  # in the detail of a copy: somebody is still to be notified of it
 ATTESTATION: Final = "attestation"  # in the detail of a built result: the digest of its attestation
 

@@ -1,4 +1,4 @@
-"""The runner's memory: JSON lines, each fsync'd before what it announces happens, chained by digest.
+"""The runner's memory: JSON lines, each on the disk before what it announces happens, chained by digest.
 
 Knows no bus; what its lines come to for a run is in `bridge.runner.state.history`, how they are spread over files in
 `bridge.runner.state.segments`.
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bridge.errors import JournalError
 from bridge.limits import JOURNAL_FILE_MAX_BYTES
-from bridge.runner.state.history import ATTESTATION, Event, JournalLine, JournalStage, RunHistory, after
+from bridge.runner.state.history import ATTESTATION, TOLD, Event, JournalLine, JournalStage, RunHistory, after
 from bridge.runner.state.segments import ZERO, Entry, JournalSnapshot, begin_next, files_of, read_file, read_files
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import append_whole
@@ -85,7 +85,7 @@ class Journal:
             return self._attested
 
     def append(self, event: Event, run_id: str, oid: str | None = None, **detail: str | float | None) -> None:
-        """Write one event durably.
+        """Write one event durably; what is only told reaches the disk with the next that is not.
 
         Raises:
             JournalError: it could not be written; what it announces must not happen.
@@ -102,7 +102,7 @@ class Journal:
             )
             raw = line.canonical() + b"\n"
             try:
-                append_whole(self._fd, raw)
+                append_whole(self._fd, raw, durable=event not in TOLD)
             except OSError as error:
                 raise JournalError(
                     f"cannot write {self._path}: {error.strerror}", remedy="free space, restart"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import os
+from typing import get_args
 
 import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
-from bridge.runner.state.history import JournalStage
+from bridge.runner.state.history import Event, JournalStage
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
 ONE, TWO = "0" * 26, "1" * 26
@@ -40,6 +41,20 @@ def test_what_was_written_is_read_again_and_goes_on(path, clock):
     again.append("fenced", ONE)
     assert again.histories() == ()
     assert verify_journal(path) == 5
+
+
+def test_every_line_that_recovery_goes_by_is_waited_for_and_no_other(path, clock, monkeypatch):
+    synced, fsync = [], os.fsync
+    journal = Journal(path, clock)
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(path.read_bytes().count(b"\n")) or fsync(fd))
+    for event in get_args(Event):
+        before = journal.histories()
+        synced.clear()
+        journal.append(event, ONE, OID)
+        told = event in {"prepared", "judged"}
+        assert synced == ([] if told else [path.read_bytes().count(b"\n")]), event
+        assert not told or journal.histories() == before
+    assert [line.event for line in read_lines(path)] == [*get_args(Event)]
 
 
 def test_the_file_is_the_owners_alone(path, clock):
