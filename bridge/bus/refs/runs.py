@@ -114,18 +114,18 @@ class Runs:
     def _list_for(self, record: BusRecord, run_id: str, *, with_log: bool = False) -> Mapping[str, str]:
         """List one run's refs; by their exact names once its branch is known, which costs the same on a full bus.
 
-        With its log, what was good when it was last seen is brought along, and the rest of both is fetched at once.
+        With its log, claim and log are brought along unless they were no good when they were last seen.
         """
         own = {names.claim_ref(record.prefix, run_id): "claim", names.log_ref(record.prefix, run_id): "log"}
         known = self._request_refs.get(run_id)
         branches = (
             names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))
         )
-        seen = self._seen.get(run_id, {}) if with_log else {}
-        bring = [ref for ref, use in own.items() if ref in seen and self._quarantine.allows(use, seen[ref])]
-        asked = [*(ref for ref in own if ref not in bring), *branches]
-        listed = None if bring else self._listed(asked)
+        seen, bring = self._seen.get(run_id, {}), list[str]()
+        listed = None if seen else self._listed([*own, *branches])
         if listed is None:
+            bring = [ref for ref, use in own.items() if with_log and self._is_brought(ref, use, seen)]
+            asked = [*(ref for ref in own if ref not in bring), *branches]
             listed = self._store.list(asked, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
         refs = {ref: oid for ref, oid in listed.items() if run_id in ref}
         if with_log:
@@ -133,6 +133,11 @@ class Runs:
         if with_log and len(bring) < len(own):
             self._obtain(refs, own)
         return refs
+
+    def _is_brought(self, ref: str, use: str, seen: Mapping[str, str]) -> bool:
+        """Return whether a ref comes with its listing: not what was no good, nor beside what only begins like it."""
+        longer = any(other != ref and other.startswith(ref) for other in seen)
+        return not longer and (ref not in seen or self._quarantine.allows(use, seen[ref]))
 
     def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
         """Return the request branch of a run; of two branches with the same id neither is remembered."""

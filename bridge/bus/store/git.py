@@ -272,7 +272,8 @@ class GitStore:
         try:
             specs = [f"{prefix}*:refs/none/{number}/*" for number, prefix in enumerate(prefixes)]
             if bring:
-                specs += [f"+{ref}:{_fetched(ref)}" for ref in bring] + [f"^{prefix}*" for prefix in prefixes]
+                # As patterns, because git brings nothing at all where a ref of a full name is not there.
+                specs += [f"+{ref}*:{_fetched(ref)}*" for ref in bring] + [f"^{prefix}*" for prefix in prefixes]
             else:
                 specs.append("^refs/*")
             call, traced = [*_FETCH, self._route.url, *specs], {"GIT_TRACE_PACKET": name}

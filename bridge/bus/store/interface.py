@@ -95,8 +95,8 @@ class RefStore(Protocol):
 
         Args:
             prefixes: how the refs begin.
-            bring: full names of refs that are listed too, and made readable in the same call where that is possible;
-                where it was not, `obtain` makes them so, or says why not.
+            bring: full names of refs that are listed too, and made readable in the same call where they are there and
+                that is possible; where it was not, `obtain` makes them so, or says why not.
             max_bytes: the bound of what is brought.
 
         Raises:

@@ -50,6 +50,17 @@ def test_many_small_objects_are_packed_and_stay_readable(store: GitStore, tmp_pa
             assert reader.read(one.oid, "blob", 100) == one.data
 
 
+def test_a_ref_comes_with_its_listing_although_another_is_not_there(store: GitStore) -> None:
+    top = tree([])
+    made = commit(top.oid, (), 0, "x")
+    store.write([top, made])
+    store.push([RefUpdate("refs/x/claim/1", made.oid, None), RefUpdate("refs/x/other", made.oid, None)])
+    reader = GitStore(store._route, store._state.with_name("reader"))
+    listing = reader.list(["refs/x/other"], bring=["refs/x/claim/1", "refs/x/log/1"], max_bytes=10**6)
+    assert listing.refs == {"refs/x/claim/1": made.oid, "refs/x/other": made.oid}
+    assert reader._missing({"claim": made.oid}) == {}
+
+
 def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store: GitStore, tmp_path: Path) -> None:
     control, day_s = tmp_path / "state" / "control.git", 24 * 3600
     top = tree([])

@@ -41,13 +41,18 @@ def test_what_the_remote_lost_at_the_ref_of_a_log_costs_nobody_the_claim() -> No
     assert asked.count("fetch") == fetches  # what is not given now is left alone for a while
 
 
-def test_a_run_that_moved_on_is_seen_and_read_in_one_call() -> None:
+def test_a_run_is_seen_and_read_in_one_call_each_time() -> None:
     clock, remote, asked = FakeClock(), MemoryRemote(), list[str]()
     MemoryBus(remote, clock=clock).create(bus_record(clock))
     runner = Actor(MemoryBus(remote, clock=clock), clock, "a")
     client = MemoryBus(remote, clock=clock, faults=Faults(asked.append))
     sent = runner.submit()
+    client.identity()
+    client.remember(sent.ref.id, sent.ref.ref)
     held = runner.start(sent.ref, runner.claim(sent.ref))
+    asked.clear()
+    assert client.view(sent.ref.id, with_log=True).claim is not None
+    assert asked == ["list"]
     for seq in range(2):
         asked.clear()
         held = runner.renew(sent.ref, held, log=chunk(sent.ref.id, seq, seq, b"x"))
