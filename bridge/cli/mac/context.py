@@ -112,11 +112,14 @@ class Invocation:
             self.output.say("bus", session.bus_line())
         return session
 
-    def run_on(self, session: BusSession, run_id: str, *, reattached: bool = False) -> Run:
+    def run_on(
+        self, session: BusSession, run_id: str, *, reattached: bool = False, just_sent: bool = False
+    ) -> Run:  # fmt: skip
         """Return a run of an open bus."""
         from bridge.client.run.run import Run
 
-        return Run(run_id, session.settings, session, self.environment, self.output.say, reattached)
+        just_sent = just_sent and not reattached
+        return Run(run_id, session.settings, session, self.environment, self.output.say, reattached, just_sent)
 
     def find_run(self, text: str) -> Run:
         """Return the run a text means: from the store when its result is here, from the bus otherwise."""

@@ -30,7 +30,7 @@ def run(call: Invocation) -> int:
     if call.args.dry_run:
         return show_draft(call, session, draft)
     sending = submit(session, draft, new=call.args.new, queue=call.args.queue, warn=_warner(call))
-    return _after_sending(call, call.run_on(session, sending.sent.id, reattached=sending.reattached))
+    return _after_sending(call, call.run_on(session, sending.sent.id, reattached=sending.reattached, just_sent=True))
 
 
 def retry(call: Invocation) -> int:
@@ -44,7 +44,7 @@ def retry(call: Invocation) -> int:
         state = earlier.status(fetch=False).state
         raise UsageError(f"{earlier.id} is still {state.word}", remedy=f"kakeya-mac attach {earlier.id}")
     sending = submit_again(earlier.bus, old, queue=call.args.queue, warn=_warner(call))
-    return _after_sending(call, call.run_on(earlier.bus, sending.sent.id))
+    return _after_sending(call, call.run_on(earlier.bus, sending.sent.id, just_sent=True))
 
 
 def attach(call: Invocation) -> int:

@@ -75,6 +75,8 @@ class Follower:
         expires: when it is no longer started, None when unknown.
         timeout_s: how long to wait, None for as long as it takes.
         log: whether the log is read not at all, for its last line, or for all of its lines.
+        just_sent: whether it was put on the bus a moment ago, so that nothing of it is looked for before that can have
+            changed.
     """
 
     session: BusSession
@@ -83,6 +85,7 @@ class Follower:
     expires: dt.datetime | None = None
     timeout_s: float | None = None
     log: LogWish = "none"
+    just_sent: bool = False
 
     def __post_init__(self) -> None:
         self._lease = LeaseWatch(self.session.clock)
@@ -115,6 +118,10 @@ class Follower:
         begun_s = spoken_s = clock.steady_s()
         first_s, most_s = poll_bounds(self.session)
         pause_s = first_s
+        if self.just_sent:
+            self._wake()
+            self._mark = self.session.bus.mark()
+            self._rest(self._nap(first_s if self._mark is None else most_s, begun_s))
         while True:
             self._wake()
             self._mark = self.session.bus.mark()

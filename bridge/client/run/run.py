@@ -47,6 +47,7 @@ class Run:
         environment: variables, for asking GitHub about a run that Actions wakes a host for.
         say: takes a label and a line for people.
         reattached: whether the run was live before this command.
+        just_sent: whether this command has put it on the bus a moment ago.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Run:
     environment: Mapping[str, str]
     say: Say
     reattached: bool = False
+    just_sent: bool = False
     _ended: RunStatus | None = None
     _last: Progress | None = None
     _request: Request | None = None
@@ -200,8 +202,10 @@ class Run:
         session, request = self.bus, self.request
         since = parse_rfc3339(request.created) if request is not None else session.clock.now()
         expires = parse_rfc3339(request.expires) if request is not None else None
-        follower = Follower(session, self.id, since, expires=expires, timeout_s=timeout_s, log=log)
-        self._ended = None
+        follower = Follower(
+            session, self.id, since, expires=expires, timeout_s=timeout_s, log=log, just_sent=self.just_sent
+        )  # fmt: skip
+        self._ended, self.just_sent = None, False
         for progress in follower.events():
             self._last = progress
             yield progress
