@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Final
+
 from bridge.bus.refs import names
 from bridge.bus.refs.runs import prefixes_of
 from bridge.bus.sides.shared import SharedRefBus
+from bridge.bus.store.interface import MissingObjectError
 from bridge.bus.views import (
     LogChunk,
     RequestRef,
@@ -15,6 +19,8 @@ from bridge.errors import BusError, RunNotFoundError
 from bridge.records import Workload
 from bridge.request import cancel_branch, run_id_of
 from bridge.trust.judgement import TrustAnswer
+
+MOVED_TRIES: Final = 2
 
 
 class RequesterRefBus(SharedRefBus):
@@ -62,7 +68,11 @@ class RequesterRefBus(SharedRefBus):
 
     def view(self, run_id: str, *, with_log: bool = False) -> RunView:
         """Return what is known of a run; see the interface."""
-        return self._runs.view(self.identity(), run_id, self.read_claim, self._read_archived, with_log=with_log)
+        record = self.identity()
+        for _ in range(MOVED_TRIES):  # a remote of protocol v0 gives only what is at a ref: what moved is listed again
+            with suppress(MissingObjectError):
+                return self._runs.view(record, run_id, self.read_claim, self._read_archived, with_log=with_log)
+        return self._runs.view(record, run_id, self.read_claim, self._read_archived, with_log=with_log)
 
     def read_log(self, run_id: str, after_seq: int = -1, tip: str | None = None) -> tuple[LogChunk, ...]:
         """Return log chunks after a sequence number, in order, without gaps; see the interface."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from bridge.bus import open_bus
+from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
 from bridge.bus.store.git import GitStore
+from bridge.bus.store.interface import Listing
+from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
 from bridge.bus.views import ListingWindow
 from bridge.errors import RemoteError, RemoteRefusedError
@@ -189,3 +193,36 @@ def test_a_window_shows_a_known_run_of_any_age_and_what_was_asked_a_moment_ago(r
     seen = host.snapshot(ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()), (oldest,)))
     assert oldest in seen.claims
     assert sent.ref.id in {ref.id for ref in seen.requests}
+
+
+class RenewedMeanwhile(GitStore):
+    """A store whose first listing is out of date once it is read: the listed claim was renewed."""
+
+    def __init__(self, *args: object, renew: Callable[[], object], **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+        self._renew = [renew]
+
+    def list(self, *args: object, **kwargs: object) -> Listing:
+        found = super().list(*args, **kwargs)  # type: ignore[arg-type]
+        if any("/claim/" in ref for ref in found.refs) and self._renew:
+            self._renew.pop()()
+        return found
+
+
+@pytest.mark.parametrize("protocol", ["0", "2"])
+def test_a_run_whose_claim_is_renewed_between_listing_and_fetch_is_seen(
+    remote: Path, tmp_path: Path, protocol: str
+) -> None:
+    clock = FakeClock()
+    host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock), clock)
+    ref = host.submit().ref
+    held = host.start(ref, host.claim(ref))
+    first, second = (host.record(ref, "started", held.claim.sequence + 1, beat=beat) for beat in (1, 2))
+    held = host.bus.advance(held, first)
+    (tmp_path / "c").mkdir()
+    route = Route(str(remote), "here", (("protocol.version", protocol),), is_local=True)
+    raced = RenewedMeanwhile(route, tmp_path / "c", renew=lambda: host.bus.advance(held, second))
+    client = RefBus(raced, clock=clock, pacer=Pacer(None, 60.0, clock))
+    seen = client.view(ref.id).claim
+    assert seen is not None
+    assert seen.claim.beat == {"0": 2, "2": 1}[protocol]
