@@ -18,8 +18,8 @@ def markdown(verdict: Verdict) -> str:
 
 
 def escape(text: str) -> str:
-    """Return text that markdown shows as it is, on one line."""
-    flat = " ".join(text.split())
+    """Return text that markdown shows as it is, on one line; what cannot be printed is a space."""
+    flat = " ".join("".join(char if char.isprintable() else " " for char in text).split())
     flat = _AUTOLINK.sub("\\1\u200b.", flat)
     return _SPECIAL.sub(r"\\\1", flat).replace("@", "@\u200b").replace("://", ":\u200b//")
 

@@ -101,6 +101,12 @@ def test_a_host_s_name_is_no_link():
     assert "www." not in render.markdown(evil().evolve(headline="see www.example.org")).lower()
 
 
+def test_markdown_shows_nothing_that_turns_or_hides_text() -> None:
+    shown = render.markdown(evil().evolve(headline="3.1x \u202ex9.0\u2066 \x1b[8mslower\x9b"))
+    assert "3.1x x9.0 \\[8mslower" in shown
+    assert all(char.isprintable() or char in "\n\u200b" for char in shown)
+
+
 def test_report_text_cannot_start_a_workflow_command():
     for line in render.annotations(evil()).splitlines():
         assert line.startswith(("::error title=", "::warning title=", "::notice title="))
