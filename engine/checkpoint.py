@@ -112,7 +112,8 @@ def weight_files(folder: Path) -> list[Path]:
     """
     files = sorted(folder.glob("model*.safetensors"))
     if not files:
-        how = "kakeya-engine assets add kakeya-assets-VERSION.tar.gz" if folder.parent == ASSETS else "fetch them first"
+        how = "kakeya-engine assets add CLONE, the folder of a clone of this version, or kakeya-assets-VERSION.tar.gz"
+        how = how if folder.parent == ASSETS else "fetch them first"
         raise ModelWeightsError(f"no model*.safetensors in {folder}; expected at least one: {how}")
     for file in files:
         if is_lfs_pointer(file):

@@ -1,6 +1,6 @@
-"""The weights of the small trained models as one archive: a wheel leaves them out, a clone brings them.
+"""The weights of the small trained models, which a wheel leaves out: from a clone, or from the one archive made there.
 
-Every model's card names the sha256 of its weights, so an archive from anywhere is either these weights or an error.
+Every model's card names the sha256 of its weights, so what comes from anywhere is either these weights or an error.
 Knows no array library and no network.
 """
 
@@ -13,7 +13,7 @@ import json
 import os
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +23,8 @@ from engine.digests import file_digest
 from engine.errors import ModelWeightsError, UsageError
 
 WEIGHTS: Final = "model.safetensors"
+CLONE_ASSETS: Final = "engine/assets"
+TAKE: Final = "take a clone, or the archive, of this version of Kakeya"
 MEMBER_MAX_BYTES: Final = 1 << 28
 """More than any of the small models has; bounds what an archive can make this process read."""
 
@@ -89,30 +91,46 @@ def pack(out: Path, assets: Path = ASSETS) -> int:
     return out.stat().st_size
 
 
-def add(file: Path, assets: Path = ASSETS) -> tuple[str, ...]:
-    """Put the weights of an archive where the engine looks for them, each checked before it is written.
+def add(source: Path, assets: Path = ASSETS) -> tuple[str, ...]:
+    """Put the weights of an archive, or of a clone's folder, where the engine looks for them, once all are checked.
 
-    Nothing of the archive but file contents is used: no path, mode, owner or link of it reaches the disk.
+    Nothing of the source but file contents is used: no path, mode, owner or link of it reaches the disk.
 
     Returns:
         Names of the models that have their weights now.
 
     Raises:
-        ModelWeightsError: it is no such archive, or lacks, changes or adds a file; no weights were written.
+        ModelWeightsError: it is neither, or lacks or changes a file, or the archive adds one; no weights were written.
         UsageError: this user may not write to the installation.
     """
     known = {model.member: model for model in shipped(assets)}
     found: dict[str, bytes] = {}
-    for name, data in _members(file):
+    for name, data in _files(source, known) if source.is_dir() else _members(source):
         if name not in known or name in found:
-            raise ModelWeightsError(f"{file} holds {name[:100]!r}; expected one each of {', '.join(sorted(known))}")
-        _require(known[name], hashlib.sha256(data).hexdigest(), f"{file}, {name}")
+            raise ModelWeightsError(f"{source} holds {name[:100]!r}; expected one each of {', '.join(sorted(known))}")
+        _require(known[name], hashlib.sha256(data).hexdigest(), f"{source}, {name}")
         found[name] = data
     if missing := sorted(known.keys() - found.keys()):
-        raise ModelWeightsError(f"{file} lacks {', '.join(missing)}; take the archive of this version of Kakeya")
+        raise ModelWeightsError(f"{source} lacks {', '.join(missing)}; {TAKE}")
     for name, data in found.items():
         _write(known[name].path, data)
     return tuple(model.name for model in known.values())
+
+
+def _files(clone: Path, known: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield those of the weights that a clone has."""
+    folder = clone / CLONE_ASSETS
+    if not folder.is_dir():
+        raise ModelWeightsError(f"{clone} has no folder {CLONE_ASSETS}; expected the folder of a clone; {TAKE}")
+    for name in known:
+        path = folder / name
+        if not path.is_file():
+            continue
+        if is_lfs_pointer(path):
+            raise ModelWeightsError(f"{path} is a git-lfs pointer, not weights; run `git lfs pull` in {clone}")
+        if path.stat().st_size > MEMBER_MAX_BYTES:
+            raise ModelWeightsError(f"{path} has more than {MEMBER_MAX_BYTES} bytes; {TAKE}")
+        yield name, path.read_bytes()
 
 
 def _members(file: Path) -> Iterator[tuple[str, bytes]]:
@@ -127,16 +145,13 @@ def _members(file: Path) -> Iterator[tuple[str, bytes]]:
                 yield member.name, b"" if content is None else content.read()
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise ModelWeightsError(
-            f"{file} cannot be read as an archive: {error}; expected kakeya-assets-VERSION.tar.gz"
+            f"{file} cannot be read as an archive: {error}; expected kakeya-assets-VERSION.tar.gz, or a clone's folder"
         ) from error
 
 
 def _require(model: ShippedModel, got: str, where: str) -> None:
     if got != model.sha256:
-        raise ModelWeightsError(
-            f"{where} has sha256 {got}; the card of {model.name} says {model.sha256}. "
-            "Take the archive of this version of Kakeya."
-        )
+        raise ModelWeightsError(f"{where} has sha256 {got}; the card of {model.name} says {model.sha256}; {TAKE}")
 
 
 def _write(path: Path, data: bytes) -> None:

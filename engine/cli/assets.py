@@ -15,8 +15,8 @@ def parser() -> argparse.ArgumentParser:
     built = argparse.ArgumentParser(prog="kakeya-engine assets", description=__doc__)
     verbs = built.add_subparsers(dest="verb", required=True)
     verbs.add_parser("list", help="say which models have their weights here")
-    adding = verbs.add_parser("add", help="check an archive's digests and put its weights in place")
-    adding.add_argument("file", type=Path, help="kakeya-assets-VERSION.tar.gz of this version")
+    adding = verbs.add_parser("add", help="check the digests of a clone's or archive's weights and put them in place")
+    adding.add_argument("source", type=Path, help="a clone of this version, or its kakeya-assets-VERSION.tar.gz")
     packing = verbs.add_parser("pack", help="write the archive, in a clone")
     packing.add_argument(
         "file", type=Path, nargs="?", default=Path(archive_name()), help="file to write (default: %(default)s)"
@@ -40,7 +40,7 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{options.file}: {pack(options.file)} bytes")
         return 0
     if options.verb == "add":
-        for name in add(options.file):
+        for name in add(options.source):
             print(f"{name}: weights in place")
         return 0
     models = shipped()
@@ -48,5 +48,5 @@ def _run(options: argparse.Namespace) -> int:
         print(f"{model.name}: {'weights in place' if model.present() else 'no weights'}")
     if all(model.present() for model in models):
         return 0
-    print(f"add them: kakeya-engine assets add {archive_name()}")
+    print(f"add them: kakeya-engine assets add CLONE, the folder of a clone of this version, or its {archive_name()}")
     return 1

