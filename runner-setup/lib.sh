@@ -334,6 +334,20 @@ ensure_environment() { # prefix
   fi
 }
 
+# What pip builds of a clone leaves the small models' weights out; the clone has them, and their digests are checked.
+ensure_models() { # prefix
+  local engine=$1/bin/kakeya-engine
+  if "$engine" assets list >/dev/null 2>&1; then
+    right "models: the small ones have their weights"
+  elif [ ! -d "$PACKAGE/engine/assets" ]; then
+    right "models: no weights of the small ones in $PACKAGE; from a clone of its version: $engine assets add CLONE"
+  elif [ "$MODE" = check ]; then
+    wrong "models: not all of the small ones have their weights" "$engine assets add $PACKAGE"
+  else
+    act "add the small models' weights of $PACKAGE" "$engine" assets add "$PACKAGE"
+  fi
+}
+
 pip_install() { # prefix words…
   local prefix=$1
   shift

@@ -181,6 +181,7 @@ install_all() {
   ensure_folder "log folder" 750 "$LOGS" "$DAEMON"
   [ -z "$MODELS" ] || ensure_folder "model folder" 755 "$MODELS" root
   ensure_environment "$PREFIX"
+  ensure_models "$PREFIX"
   ensure_policy "$CONFIG/policy.toml" "${PREFIX#"$ROOT"}/bin/python" "$DAEMON"
   ensure_key "$PREFIX/bin/kakeya-runner" "$CONFIG/policy.toml" "$STATE" "$DAEMON"
   ensure_file "log rotation" 644 "$ROTATE" "$(rotate_text)"

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.policy.file import read_policy
-from tests.integration.setup.machine import ROOT, SETUP, Host, twin
+from tests.integration.setup.machine import ROOT, SETUP, Host, copied_source, twin
 
 
 def fault_hides_the_receipt(host: Host) -> bool:
@@ -193,6 +193,42 @@ class TestLinux:
         assert done.returncode == 0, done.stderr
         assert host.files() == before
         assert not (host.root / "opt/kakeya").exists()
+
+
+def test_an_installation_gets_the_small_models_weights_from_the_clone_it_was_made_of(installed, tmp_path) -> None:
+    """What pip builds of a clone has none, and a first run of a preset with a small model failed."""
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    copied_source(tree)
+    weights = {path.relative_to(tree): path.read_bytes() for path in tree.rglob("engine/assets/*/*.safetensors")}
+    for name in weights:
+        (tree / name).unlink()
+    host = twin(installed[0], tmp_path)
+    engine = host.root / "opt/kakeya/bin/kakeya-engine"
+    start = f"import sys\nsys.path.insert(0, {str(tree)!r})\nfrom engine.cli.main import main\n"
+    engine.write_text(f"#!{sys.executable}\n{start}sys.exit(main(sys.argv[1:]))\n")  # as installed without weights
+    add = f"{engine} assets add"
+
+    of_wheel = host.setup("--check")  # which has nothing to take them from
+    assert of_wheel.returncode == 0, of_wheel.stdout
+    assert f"ok     models: no weights of the small ones in {host.source}; from a clone" in of_wheel.stdout
+    assert f"{add} CLONE" in of_wheel.stdout
+
+    clone = ("--package", str(ROOT))
+    lacking = host.setup("--check", *clone)
+    assert lacking.returncode == 1
+    assert "WRONG  models: not all of the small ones have their weights\n" in lacking.stdout
+    assert f"       repair: {add} {ROOT}\n" in lacking.stdout
+    planned = host.setup("--dry-run", *clone)
+    assert f"would  add the small models' weights of {ROOT}\n" in planned.stdout
+    assert not any((tree / name).exists() for name in weights)
+
+    brought = host.setup(*clone)
+    assert brought.returncode == 0, brought.stdout + brought.stderr
+    assert brought.stdout.splitlines()[-1] == "1 change(s) made"
+    assert {name: (tree / name).read_bytes() for name in weights} == weights
+    assert host.setup(*clone).stdout.splitlines()[-1] == "0 change(s) made"
+    assert "ok     models: the small ones have their weights\n" in host.setup("--check", *clone).stdout
 
 
 def test_a_machine_without_python_or_bus_gets_one_clear_error(tmp_path) -> None:
