@@ -22,6 +22,7 @@ LABELS_MAX_COUNT: Final = 16
 EXPIRY_MAX_S: Final = 24 * 3600
 EXPIRY_DEFAULT_S: Final = 2 * 3600
 CLOCK_SKEW_MAX_S: Final = 15 * 60  # created in the future by more than this is refused
+REQUEST_DEAD_S: Final = EXPIRY_MAX_S + 2 * CLOCK_SKEW_MAX_S  # after this a request pushed again is expired
 
 # Report bytes: the workload writes them.
 REPORT_MAX_BYTES: Final = 16 * MIB

@@ -18,13 +18,13 @@ from bridge.bus.content import commits
 from bridge.bus.content.archive import archive_commit, read_archive, read_runs, write_part
 from bridge.bus.refs import names
 from bridge.bus.refs.claims import CHAIN_MAX_BYTES, Claims
-from bridge.bus.refs.collect import GRACE_S, EndedRun, branches_by_run
+from bridge.bus.refs.collect import EndedRun, branches_by_run
 from bridge.bus.store.gather import Tip, WorkBudget
 from bridge.bus.store.interface import MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.views import ClaimTip
 from bridge.errors import FencedError, ObjectError
-from bridge.limits import ARCHIVE_PART_RUNS, BEACON_DEAD_S, MIB
+from bridge.limits import ARCHIVE_PART_RUNS, BEACON_DEAD_S, MIB, REQUEST_DEAD_S
 from bridge.records import ArchivedRun, ArchiveHead
 from bridge.request import run_id_of
 from bridge.system.clock import parse_rfc3339, rfc3339
@@ -110,7 +110,7 @@ class Folding:
 
     def due(self, days: Sequence[DayListing], order: ArchiveOrder) -> list[DayListing]:
         """Return the days that are over for good and show something that was not looked at yet, oldest first."""
-        last = (order.now - dt.timedelta(seconds=GRACE_S)).strftime("%Y-%m-%d")
+        last = (order.now - dt.timedelta(seconds=REQUEST_DEAD_S)).strftime("%Y-%m-%d")
         return [one for one in days if one.day < last and self._looked.get(one.day) != _shows(one, order)]
 
     def fold(self, listed: DayListing, order: ArchiveOrder, budget: WorkBudget) -> tuple[list[str], list[EndedRun]]:
@@ -231,7 +231,7 @@ def needless(runs: Sequence[EndedRun], order: ArchiveOrder) -> Iterator[EndedRun
     for run in runs:
         age_s = (order.now - parse_rfc3339(run.ended)).total_seconds()
         may_go = not run.branches or (order.drop_after_s is not None and age_s >= order.drop_after_s)
-        if may_go and age_s >= GRACE_S:
+        if may_go and age_s >= REQUEST_DEAD_S:
             yield run
         elif run.log:
             yield EndedRun(run.run_id, (), run.log, (), run.ended)

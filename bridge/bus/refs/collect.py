@@ -9,18 +9,14 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from bridge.bus.refs import names
 from bridge.bus.refs.claims import Claims
 from bridge.bus.store.interface import RefStore, RefUpdate
 from bridge.errors import BusError
-from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
+from bridge.limits import REQUEST_DEAD_S
 from bridge.request import cancelled_id_of, run_id_of
 from bridge.system.clock import parse_rfc3339
-
-# No request is valid for longer, so after this its bytes pushed again are expired and run nothing.
-GRACE_S: Final = EXPIRY_MAX_S + 2 * CLOCK_SKEW_MAX_S
 
 
 @dataclass(frozen=True)
@@ -69,7 +65,7 @@ def ended_runs(
             continue
         age_s = (now - parse_rfc3339(view.claim.time)).total_seconds()
         log = names.log_ref(prefix, run_id)
-        if age_s >= max(older_than_s, GRACE_S):
+        if age_s >= max(older_than_s, REQUEST_DEAD_S):
             logs = ((log, refs[log]),) if log in refs else ()
             yield EndedRun(run_id, branches.get(run_id, ()), logs, (), view.claim.time)
 

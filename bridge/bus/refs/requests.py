@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.bus.content import commits
-from bridge.bus.refs.history import reaches
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget, from_both_ends
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
@@ -130,6 +129,8 @@ class Requests:
         Raises:
             RequestRejectedError: the commit is not in that history: what was not pushed is not compared with.
         """
+        from bridge.bus.refs.history import reaches
+
         asked = f"base commit {commit_oid[:12]}"
         try:
             store = self._store.isolate(

@@ -36,7 +36,7 @@ from bridge.bus.views import (
 )
 from bridge.errors import FencedError
 from bridge.ids import unix_ms
-from bridge.limits import BEACON_DEAD_S
+from bridge.limits import BEACON_DEAD_S, REQUEST_DEAD_S
 from bridge.trust.seals import BusSeals, Refused, Seals
 
 if TYPE_CHECKING:
@@ -196,9 +196,7 @@ class SharedRefBus:
 
     def _read_archived(self, run_id: str, request: RequestRef | None) -> ClaimView | None:
         """Return the claim chain of a run that was archived; a request that may still run was not."""
-        from bridge.bus.refs.collect import GRACE_S
-
-        if request is not None and self._clock.now().timestamp() - unix_ms(run_id) / 1000 < GRACE_S:
+        if request is not None and self._clock.now().timestamp() - unix_ms(run_id) / 1000 < REQUEST_DEAD_S:
             return None
         found = self._archives.find(run_id)
         if found is None:
