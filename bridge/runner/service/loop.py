@@ -15,9 +15,17 @@ from functools import partial
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ClaimView, RequestRef
-from bridge.errors import FencedError, InfrastructureError, KakeyaError, LeftRunningError, of_system
+from bridge.errors import (
+    FencedError,
+    InfrastructureError,
+    KakeyaError,
+    LeftRunningError,
+    RequestRejectedError,
+    of_system,
+)
 from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
+from bridge.records import Request
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
@@ -106,7 +114,7 @@ class Runner:
         self._taken: str | None = None
         self._run_ended = threading.Event()
         self._mark: Hashable = None
-        self._branches: dict[tuple[str, str], str] = {}  # several may have one run id
+        self._requests: list[RequestRef] = []
         self._lock = threading.Lock()
         self._queue = Queue(
             rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
@@ -171,7 +179,7 @@ class Runner:
         self._cancels.listed(snapshot.cancels)
         requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
         refs = {ref.id: ref for ref in requests}
-        self._branches = {(ref.id, ref.oid): ref.ref for ref in requests}
+        self._requests = requests
         resting = self._spool.resting()
         self._rests.forget_but({*self._unended_ids(), *snapshot.claims})
         active = {*self._running_ids(), *resting, *self._rests.resting()}
@@ -304,8 +312,7 @@ class Runner:
             InfrastructureError: the claim could not be taken over.
         """
         link, clock, journal = self._link, self.clock, self.state.journal
-        asked = view.claim.request_oid
-        ref = RequestRef(ref.id, self._branches.get((ref.id, asked), ref.ref), asked)
+        ref = self._as_asked(ref, view.claim.request_oid)
         held = view.held()
         claimed = view.history[0].time
         if not resume:
@@ -319,6 +326,19 @@ class Runner:
             held = link.bus.take_over(view, claim)
         journal.append("claimed", ref.id, held.oid)
         self._start(ClaimedRun(ref, held, None, claimed, asked_s))
+
+    def _as_asked(self, ref: RequestRef, oid: str) -> RequestRef:
+        """Return a run's request at the commit that was claimed; of several branches that lead there the one it names.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        found = [one for one in self._requests if (one.id, one.oid) == (ref.id, oid)]
+        if len(found) > 1:
+            with self._link.lock, contextlib.suppress(FencedError, RequestRejectedError, ValueError):
+                named = Request.parse(self._link.bus.read_request(found[0]).data).ref
+                found.sort(key=lambda one: one.ref != named)
+        return found[0] if found else RequestRef(ref.id, ref.ref, oid)
 
     def _start(self, work: ClaimedRun) -> None:
         self._pace.happened()

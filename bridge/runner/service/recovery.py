@@ -286,6 +286,6 @@ class Recovery:
 
 
 def _as_claimed(history: RunHistory, listed: RequestRef | None, view: ClaimView) -> RequestRef:
-    """Return the request as it was claimed: a branch that moved since is another request."""
+    """Return the request as it was claimed: a branch that moved since, or has the same run id, is another request."""
     branch = "" if history.built is None else history.built.branch
-    return RequestRef(id=history.id, ref=branch if listed is None else listed.ref, oid=view.claim.request_oid)
+    return RequestRef(history.id, branch or ("" if listed is None else listed.ref), view.claim.request_oid)

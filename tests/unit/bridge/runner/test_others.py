@@ -228,12 +228,15 @@ def test_an_owner_cut_off_from_the_remote_stops_its_run_before_anybody_may_take_
     w.result(ref.id)
 
 
-def test_an_expired_claim_is_taken_over_with_its_own_branch_beside_another_of_that_id(world, clock):
+@pytest.mark.parametrize("other", ["zzz with no request", "zzz with the same commit", "aaa with the same commit"])
+def test_an_expired_claim_is_taken_over_with_its_own_branch_beside_another_of_that_id(world, clock, other):
     w = world()
     ref = w.ask()
     other_claims(w, ref)
-    forged = w.request(id=ref.id, ref=f"refs/heads/mac-bridge/zzz-{ref.id}")
+    forged = w.request(id=ref.id, ref=f"refs/heads/mac-bridge/{other[:3]}-{ref.id}")
     push_bytes(w.remote, forged, b"no request")
+    if other.endswith("commit"):
+        w.remote.refs[forged.ref] = ref.oid
     runner = w.runner()
     for _ in range(5):
         w.serve_once(runner)

@@ -152,3 +152,22 @@ def test_recovering_twice_settles_nothing_twice(world, stage, on_bus):
     first = meeting.recovered()
 
     assert meeting.recovered() in ({first} if first in ("run", "finalise") else {()})
+
+
+def test_a_run_that_was_only_claimed_is_run_at_the_branch_that_its_request_names(world):
+    w = world()
+    ref = Meeting(w, JournalStage.CLAIMED, OnBus.CLAIMED).ref
+    w.remote.refs[f"refs/heads/mac-bridge/pytest-path-{ref.id}"] = ref.oid
+    w.serve_once()
+    assert [spec.id for spec in w.executor.executed] == [ref.id]
+    assert w.requester.view(ref.id).delivery == "copied"
+
+
+def test_a_result_is_copied_to_the_branch_that_it_was_built_for(world):
+    w = world()
+    meeting = Meeting(w, JournalStage.BUILT, OnBus.STARTED)
+    another = f"refs/heads/mac-bridge/zzz-{meeting.ref.id}"
+    w.remote.refs[another] = meeting.ref.oid
+    meeting.recovered()
+    assert w.requester.view(meeting.ref.id).delivery == "copied"
+    assert w.remote.refs[another] == meeting.ref.oid
