@@ -49,6 +49,16 @@ class RunnerBus(SharedBus, Protocol):
         """Return which of these runs have a cancel branch, listing no more than that."""
         ...
 
+    def is_archived(self, run_id: str) -> bool:
+        """Return whether an archive holds a run; its id is not claimed again, whoever pushes a branch with it.
+
+        A run that can still be asked for is in none, which costs no call.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
     def stop_when(self, asked: Callable[[], bool]) -> None:
         """Give calls of this object up soon after `asked` returns True: they raise `bridge.errors.GivenUpError`."""
         ...

@@ -55,6 +55,11 @@ class RunnerRefBus(SharedRefBus):
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         return self._claims.bad(oid)
 
+    def is_archived(self, run_id: str) -> bool:
+        """Return whether a run ended and was archived; see the interface."""
+        found = self._archives.find(run_id) if self._may_be_archived(run_id) else None
+        return found is not None and (found.tip.signature.revoked or not found.tip.signature.refused)
+
     def stop_when(self, asked: Callable[[], bool]) -> None:
         """Give calls up soon after the program is asked to end; see the interface."""
         self._store.stop_when(asked)

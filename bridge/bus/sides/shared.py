@@ -194,9 +194,13 @@ class SharedRefBus:
 
         return Archives(self._store, self.identity().prefix, self._claims, self._seals, self._quarantine)
 
+    def _may_be_archived(self, run_id: str) -> bool:
+        """Return whether a run is so old that nothing of it can be asked for again."""
+        return self._clock.now().timestamp() - unix_ms(run_id) / 1000 >= REQUEST_DEAD_S
+
     def _read_archived(self, run_id: str, request: RequestRef | None) -> ClaimView | None:
         """Return the claim chain of a run that was archived; a request that may still run was not."""
-        if request is not None and self._clock.now().timestamp() - unix_ms(run_id) / 1000 < REQUEST_DEAD_S:
+        if request is not None and not self._may_be_archived(run_id):
             return None
         found = self._archives.find(run_id)
         if found is None:

@@ -62,6 +62,7 @@ class Queue:
         self._told: dict[str, str] = {}
         self._waiting: tuple[Waiting, ...] = ()
         self._not_ours: set[str] = set()
+        self._archived: set[str] = set()
 
     @property
     def waiting(self) -> tuple[Waiting, ...]:
@@ -85,13 +86,12 @@ class Queue:
     def _take_in_turn(self, queue: list[RequestRef], forged: Mapping[str, str]) -> list[RequestRef]:
         oids = {ref.oid for ref in queue}
         self._not_ours &= oids
+        self._archived &= {ref.id for ref in queue}
         self._told = {oid: reason for oid, reason in self._told.items() if oid in oids}
-        running = self._running_ids()
+        busy = {*self._running_ids(), *self._archived}
         shared = Counter(ref.id for ref in queue)
         # One that is not ours is still looked at where another branch has its id: that one is not taken in its place.
-        wanted = [
-            ref for ref in queue if ref.id not in running and (shared[ref.id] > 1 or ref.oid not in self._not_ours)
-        ]
+        wanted = [ref for ref in queue if ref.id not in busy and (shared[ref.id] > 1 or ref.oid not in self._not_ours)]
         blocked = self._blocked()
         if blocked is not None:
             for ref in wanted:
@@ -140,6 +140,11 @@ class Queue:
         blocked = self._admission.request_wait(request, preset, one.principal)
         if blocked is not None:
             return blocked
+        with link.lock:
+            archived = link.bus.is_archived(ref.id)
+        if archived:
+            self._archived.add(ref.id)
+            return NotTaken("a run with its id ended before and was archived", permanent=True)
         claim = Claim(
             id=ref.id,
             request_oid=ref.oid,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 
 import pytest
@@ -9,9 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridge import strictjson
+from bridge.bus.store.gather import WorkBudget
 from bridge.records import RunnerSelector
 from bridge.runner.state.journal import read_lines
 from tests.fakes.asking import push_bytes
+from tests.fakes.bus_actors import Actor, FakeClock
+from tests.fakes.memory_bus import MemoryBus
+
+DAY_S = 24 * 3600.0
 
 
 def canonical(**changes):
@@ -117,3 +123,31 @@ def test_a_branch_with_the_id_of_a_request_for_another_runner_does_not_end_that_
     runner = w.runner()
     assert [runner.step() for _ in range(3)] == [0, 0, 0]
     assert w.requester.read_claim(request.id) is None
+
+
+@pytest.mark.parametrize("pushed", ["the same commit", "no request"])
+def test_a_branch_with_the_id_of_an_archived_run_does_not_hide_its_result(world, pushed):
+    w = world()
+    then = FakeClock(w.clock.now() - dt.timedelta(days=5))
+    host = Actor(MemoryBus(w.remote, clock=then), then, "other")
+    ran, never = host.request(), host.submit().ref
+    sent = host.submit(ran).ref
+    host.run(sent)
+    then.advance(4 * DAY_S)
+    assert sent.ref in set(host.bus.archive(host.name, budget=WorkBudget(100), drop_after_s=2 * DAY_S))
+    push_bytes(w.remote, ran, b"no request")
+    if pushed == "the same commit":
+        w.remote.refs[sent.ref] = sent.oid
+    runner, listed = w.runner(), []
+    for _ in range(3):
+        asked = []
+        w.faults.decide = asked.append
+        assert runner.step(sent.ref) == 0
+        runner.join()
+        listed.append(asked.count("list"))
+    view = w.requester.view(sent.id)
+    assert (view.claim.claim.runner, view.claim.claim.reason) == ("other", "passed")
+    assert listed[1:] == [1, 1]  # the archives are looked into once
+    runner.step(never.ref)
+    runner.join()
+    assert w.claim(never.id).reason == "expired"  # what nobody ran is told so, however old it is
