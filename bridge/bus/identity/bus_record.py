@@ -120,7 +120,7 @@ class BusIdentity:
         """Write the record on a remote that carries none.
 
         Raises:
-            BusError: it carries one already.
+            BusError: it carries one already, or hides what is below the prefix.
         """
         if not self.create_if_missing(record.evolve(renewals=self._renewals(record))):
             raise BusError(f"{self._store.route} carries a bus already", remedy="leave out --create-bus")
@@ -135,7 +135,11 @@ class BusIdentity:
         return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
 
     def _renewals(self, record: BusRecord) -> Literal["amend", "chain"]:
-        """Return whether this remote lets a ref move to a commit that does not descend from its tip, by trying it."""
+        """Return whether this remote lets a ref move to a commit that does not descend from its tip, by trying it.
+
+        Raises:
+            BusError: it takes the ref and does not show it.
+        """
         ref = names.probe_ref(record.prefix)
         one, objects = commits.bus_commit(record, record.created)
         other, more = commits.bus_commit(record.evolve(renewals="chain"), record.created)
@@ -143,6 +147,12 @@ class BusIdentity:
         tip = tips_of(self._store, [ref]).get(ref)
         if not self._store.push([RefUpdate(ref, one.oid, tip)]).get(ref):
             return "chain"
+        if ref not in tips_of(self._store, [ref]):
+            self._store.push([RefUpdate(ref, None, one.oid)])
+            raise BusError(
+                f"{self._store.route} took {ref} and does not show it: its uploadpack.hideRefs hides the refs of a bus",
+                remedy=f"in that repository: git config --add uploadpack.hideRefs '!{record.prefix.rstrip('/')}'",
+            )
         amends = self._store.push([RefUpdate(ref, other.oid, one.oid)]).get(ref)
         self._store.push([RefUpdate(ref, None, other.oid if amends else one.oid)])
         return "amend" if amends else "chain"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ from bridge.bus.store.interface import Listing
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
 from bridge.bus.views import ListingWindow
-from bridge.errors import RemoteError, RemoteRefusedError
+from bridge.errors import BusError, RemoteError, RemoteRefusedError
 from bridge.ids import new_id
 from bridge.presets import registry
 from tests.fakes.bus_actors import Actor, FakeClock
@@ -121,6 +122,20 @@ def test_a_repository_of_another_hash_is_named_as_one(tmp_path: Path) -> None:
     with pytest.raises(RemoteRefusedError, match="by SHA-256, a bus by SHA-1") as caught:
         maker.create(bus_record(FakeClock()))
     assert "--object-format=sha256" in (caught.value.remedy or "")
+
+
+def test_a_repository_that_hides_the_refs_of_a_bus_is_told_how_to_show_them(tmp_path: Path) -> None:
+    path = bare(tmp_path / "hiding.git")
+    git("config", "uploadpack.hideRefs", "refs/kakeya", cwd=path)
+    maker = open_bus(str(path), repository=None, state=tmp_path / "maker", clock=FakeClock())
+    for _ in range(2):
+        with pytest.raises(BusError, match=r"uploadpack\.hideRefs") as caught:
+            maker.create(bus_record(FakeClock()))
+        assert git("for-each-ref", cwd=path) == ""
+    _, said = (caught.value.remedy or "").split(": git ")
+    git(*shlex.split(said), cwd=path)
+    maker.create(bus_record(FakeClock()))
+    assert maker.identity().bus_id
 
 
 def test_refs_without_end_are_given_up_at_a_bound_and_leave_no_file(tmp_path: Path) -> None:
