@@ -69,21 +69,22 @@ class Queue:
         """The requests that could still be taken, as they were after the last `take`, with the reason."""
         return self._waiting
 
-    def take(self, queue: list[RequestRef], forged: Mapping[str, str]) -> int:
+    def take(self, queue: list[RequestRef], forged: Mapping[str, str], only: str | None = None) -> int:
         """Take what may be taken, each principal in turn; return how many requests could still be taken later.
 
         Args:
             queue: requests without a claim that counts, oldest first.
             forged: tips, by run id, of claims on them that do not count.
+            only: full name of the one branch to take, where the queue holds it and others with its run id.
 
         Raises:
             RemoteError: the bus does not answer.
         """
-        left = self._take_in_turn(queue, forged)
+        left = self._take_in_turn(queue, forged, only)
         self._waiting = tuple(Waiting(id=ref.id, why=one_line(self._told.get(ref.oid, ""))) for ref in left)
         return len(left)
 
-    def _take_in_turn(self, queue: list[RequestRef], forged: Mapping[str, str]) -> list[RequestRef]:
+    def _take_in_turn(self, queue: list[RequestRef], forged: Mapping[str, str], only: str | None) -> list[RequestRef]:
         oids = {ref.oid for ref in queue}
         self._not_ours &= oids
         self._archived &= {ref.id for ref in queue}
@@ -102,6 +103,9 @@ class Queue:
         for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._is_ending)):
             if shared[one.ref.id] > 1:
                 waiting -= {ref.oid for ref in wanted if ref.id == one.ref.id and ref.oid != one.ref.oid}
+            if only is not None and one.ref.ref != only:
+                self._tell(one.ref, f"its run id is that of {only}, and it counts instead of that one")
+                continue
             wait = self._blocked() or self._tried(one, forged.get(one.ref.id))
             if wait is None or wait.permanent:
                 waiting.discard(one.ref.oid)

@@ -26,6 +26,7 @@ from bridge.errors import (
 from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
 from bridge.records import Request
+from bridge.request import run_id_of
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
@@ -162,7 +163,7 @@ class Runner:
         """List the bus once and act on it; return how many requests this runner could still take later.
 
         Args:
-            only: full name of the one request branch to take, or None for all.
+            only: full name of the one request branch to take, or None for all. Others with its run id are looked at.
 
         Raises:
             InfrastructureError: the bus cannot be listed.
@@ -177,7 +178,7 @@ class Runner:
         if self._keeper is not None:
             self._keeper.tend()
         self._cancels.listed(snapshot.cancels)
-        requests = [ref for ref in snapshot.requests if only is None or ref.ref == only]
+        requests = [ref for ref in snapshot.requests if only is None or ref.id == run_id_of(only)]
         refs = {ref.id: ref for ref in requests}
         self._requests = requests
         resting = self._spool.resting()
@@ -197,7 +198,7 @@ class Runner:
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
         if self.state.folder.lasts and not self.busy:  # before the next run begins: some runners never idle
             self._upkeep.look(len(self._outcomes))
-        waiting = self._queue.take(free, forged)
+        waiting = self._queue.take(free, forged, only)
         self._beacons.saw_queue(waiting)
         self._view.look(self._queue.waiting)
         self._beacons.send()

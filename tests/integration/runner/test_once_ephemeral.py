@@ -206,3 +206,25 @@ def test_a_remote_that_is_away_when_the_run_ends_gets_the_result_when_it_is_back
     assert place.ended(ref).reason == "gate_rejected"
     assert process.wait(timeout=120) == 1
     assert (left(place), beacons(place)) == ([], ["mini"])
+
+
+def test_a_named_branch_with_the_run_id_of_another_is_not_taken_in_its_place(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "scratch").mkdir()
+    place = Site(tmp_path)
+    place.create_bus()
+    ref, remote = place.ask(), place.folder / "bus.git"
+    same, empty, other = (f"refs/heads/mac-bridge/{name}-{ref.id}" for name in ("aaa", "bbb", "zzz"))
+    git("update-ref", same, ref.oid, cwd=remote)
+    git("update-ref", empty, git("rev-parse", "refs/kakeya/bus", cwd=remote).strip(), cwd=remote)
+    place.ask(id=ref.id, ref=other)
+    for named in (same, empty, other):
+        ran = ephemeral(place, "--branch", named)
+        assert (ran.code, place.starts(), place.claim(ref)) == (0, [], None), ran.stderr
+        assert f"its run id is that of {named}" in ran.stderr
+    assert place.run("once", "--bus", place.route, "--branch", same).code == 0
+    assert (place.starts(), place.claim(ref)) == ([], None)
+    assert ephemeral(place, "--branch", ref.ref).code == 1
+    assert (place.starts(), place.claim(ref).state) == ([ref.id], "terminal")
+    assert ephemeral(place, "--branch", other).code == 0
+    assert place.starts() == [ref.id]
