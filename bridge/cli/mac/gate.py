@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, keys_for, say_first
@@ -16,6 +17,8 @@ from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.errors import UsageError
 from bridge.records import ClaimResult, Verdict
 from bridge.run.requirement import satisfied
+
+_COLUMNS: Final = re.compile(r"- | *\S+ {2,}| *")  # of a line: a bullet, a name with a gap behind it, or an indent
 
 
 def check(call: Invocation) -> int:
@@ -75,7 +78,7 @@ def explain(call: Invocation) -> int:
     else:
         text = page(what) if re.match(r"[Gg][0-9]", what) else needs(what)
     for line in text.rstrip("\n").split("\n"):
-        call.output.data(clean_line(line) if judged is not None else line)
+        _data(call, clean_line(line) if judged is not None else line)
     data = {
         "what": what,
         "text": text,
@@ -103,6 +106,13 @@ def _graph(claim: ClaimResult) -> Iterator[str]:
         yield from (f"{'':<8}{reason}" for reason in one.why)
 
 
+def _data(call: Invocation, line: str) -> None:
+    """Write a line, what does not fit the screen below the last of its columns."""
+    columns = _COLUMNS.match(line)
+    for part in call.output.fitted(line, indent=columns.end() if columns else 0):
+        call.output.data(part)
+
+
 def _print(call: Invocation, judged: Judged) -> None:
     from bridge.gate import render
 
@@ -121,6 +131,10 @@ def _print(call: Invocation, judged: Judged) -> None:
             call.output.row("path", str(judged.path))
     for problem in judged.problems:
         call.output.say("error", f" {judged.path}: {clean_line(problem)}")
-    call.output.data(text.rstrip("\n"))
+    for line in text.rstrip("\n").split("\n"):
+        if call.args.format == "table":
+            _data(call, line)
+        else:
+            call.output.data(line)  # for a page or a program, which wrap by themselves
     if judged.otherwise is not None:
         call.output.say("note", f"{judged.path}: {clean_line(judged.otherwise)}")

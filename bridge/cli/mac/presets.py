@@ -114,7 +114,8 @@ def explain(call: Invocation) -> int:
     known = what in registry() or (not is_run and what in own_here(call))
     lines, data = _explain_preset(call) if known else _explain_run(call)
     for line in lines:
-        call.output.data(line)
+        for part in call.output.fitted(line, indent=4):
+            call.output.data(part)
     call.output.document(of_data("explain", data))
     return 0
 

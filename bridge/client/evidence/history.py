@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import RefusedResultError, answer_about, pins
 from bridge.client.connection.run_bus import is_own
-from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.compare import claim_text
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.run.result import read_result
 from bridge.errors import IntegrityError
-from bridge.ids import short
 from bridge.records import RunRecord
 from bridge.trust.verifier import verify_tree
 
@@ -79,12 +77,3 @@ def _code(record: RunRecord) -> str:
     if record.code is None:
         return "unknown"
     return record.code.identity.removeprefix("workload ").removeprefix("sha256:")[:12]
-
-
-def history_table(rows: Sequence[HistoryRow]) -> Iterator[str]:
-    """Yield the lines of a table, oldest first."""
-    cells = [("ended", "run", "code", "host", "metric", "value")]
-    cells += [(one.ended, short(one.id), one.code, one.host, one.metric, one.text) for one in rows]
-    widths = [max(len(clean_line(line[at])) for line in cells) for at in range(len(cells[0]))]
-    for line in cells:
-        yield "  ".join(clean_line(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()

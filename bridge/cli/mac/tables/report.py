@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, say_first
+from bridge.cli.screen.table import Column, table_lines
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
-from bridge.client.evidence.history import history_table, rows_of_preset
+from bridge.client.evidence.history import rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import read_report, rows
 from bridge.client.run.present import claim_parts
 from bridge.errors import UsageError
+from bridge.ids import short
+
+_HISTORY: Final = (
+    Column("ended", least=11, rank=1),
+    Column("run"),
+    Column("code", least=8, rank=3),
+    Column("host", least=8, rank=2),
+    Column("metric"),
+    Column("value"),
+)
 
 
 def report(call: Invocation) -> int:
@@ -58,8 +69,11 @@ def _history(call: Invocation) -> int:
             f"no result of {call.args.history!r} is stored here",
             remedy=f"kakeya-mac ls --preset {call.args.history}, then kakeya-mac fetch ID",
         )
-    for line in history_table(found):
-        call.output.data(line)
+    cells = [(one.ended, short(one.id), one.code, one.host, one.metric, one.text) for one in found]
+    lines = table_lines(_HISTORY, [tuple(map(clean_line, row)) for row in cells], call.output.columns)
+    for line in lines:
+        for part in call.output.fitted(line, indent=lines[0].index("value")):
+            call.output.data(part)
     call.output.document(of_data("report", [asdict(one) for one in found]))
     return 0
 

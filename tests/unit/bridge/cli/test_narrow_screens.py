@@ -1,0 +1,69 @@
+"""What is wider than the screen goes on below its column, and no word of it is lost."""
+
+from __future__ import annotations
+
+import re
+import shutil
+
+import pytest
+
+from tests.drift import ROOT
+
+EVIDENCE = ROOT / "docs" / "evidence"
+PRESET = "k3-fused-allmlx-code"
+RUN = str(EVIDENCE / f"{PRESET}-rpa4gwnn")
+
+
+def shown(requester, words, columns=None):
+    requester.environment.pop("COLUMNS", None)
+    if columns is not None:
+        requester.environment["COLUMNS"] = str(columns)
+    ran = requester.run(*words)
+    assert ran.code in {0, 1}, ran.err
+    return ran.out.splitlines()
+
+
+def words_of(lines):
+    """Return the words without what `explain` draws anew each time."""
+    return re.sub(r"(KAKEYA_RUN_ID|KAKEYA_REQUEST_DIGEST)=\S+", r"\1", " ".join(lines)).split()
+
+
+@pytest.mark.parametrize("columns", [60, 100, 200])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["gate", "explain", "decode_speedup", RUN],
+        ["gate", "explain", "decode_speedup"],
+        ["gate", "explain", "G5-DESIGN"],
+        ["gate", "check", RUN],
+        ["explain", PRESET],
+        ["presets", "show", PRESET],
+    ],
+    ids=" ".join,
+)
+def test_lines_go_on_below_their_column_and_only_a_word_that_is_longer_is_wider(requester, words, columns):
+    whole, fitted = shown(requester, words), shown(requester, words, columns)
+    assert words_of(fitted) == words_of(whole)
+    for line in fitted:
+        assert len(line) <= columns or any(len(word) > columns - 20 for word in line.split()), line
+    assert max(map(len, whole)) > 60
+
+
+def test_formats_for_pages_and_programs_are_never_wrapped(requester):
+    for form in ("markdown", "junit", "annotations"):
+        words = ["gate", "check", RUN, "--format", form]
+        assert shown(requester, words, 60)[-3:] == shown(requester, words)[-3:]
+
+
+def test_a_history_leaves_out_code_and_host_before_a_value_goes_on_below(requester):
+    for short_id in ("rpa4gwnn", "y6rgxwg2"):
+        shutil.copytree(EVIDENCE / f"{PRESET}-{short_id}", requester.folder / "data" / "runs" / short_id)
+    words = ["report", "--history", PRESET]
+    heads = {columns: shown(requester, words, columns)[0].split() for columns in (200, 110, 60)}
+    assert heads[200] == ["ended", "run", "code", "host", "metric", "value"]
+    assert heads[110] == ["ended", "run", "metric", "value"]
+    assert heads[60] == ["run", "metric", "value"]
+    narrow, whole = shown(requester, words, 60), shown(requester, words)
+    assert max(map(len, narrow)) <= 60 < max(map(len, whole))
+    values = [" ".join(line[whole[0].index("metric") :].split()) for line in whole[1:]]
+    assert all(value in " ".join(" ".join(narrow).split()) for value in values)
