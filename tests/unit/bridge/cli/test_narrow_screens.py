@@ -55,13 +55,13 @@ def test_formats_for_pages_and_programs_are_never_wrapped(requester):
         assert shown(requester, words, 60)[-3:] == shown(requester, words)[-3:]
 
 
-def test_a_history_leaves_out_code_and_host_before_a_value_goes_on_below(requester):
+def test_a_history_leaves_out_columns_before_a_value_goes_on_below(requester):
     for short_id in ("rpa4gwnn", "y6rgxwg2"):
         shutil.copytree(EVIDENCE / f"{PRESET}-{short_id}", requester.folder / "data" / "runs" / short_id)
     words = ["report", "--history", PRESET]
     heads = {columns: shown(requester, words, columns)[0].split() for columns in (200, 110, 60)}
     assert heads[200] == ["ended", "run", "code", "host", "metric", "value"]
-    assert heads[110] == ["ended", "run", "metric", "value"]
+    assert heads[110] == ["ended", "run", "host", "metric", "value"]
     assert heads[60] == ["run", "metric", "value"]
     narrow, whole = shown(requester, words, 60), shown(requester, words)
     assert max(map(len, narrow)) <= 60 < max(map(len, whole))
