@@ -207,6 +207,7 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
+    _check_asked(session, tree, run_id)
     answer = session.answer_about(run_id, tree.files, runner=claim.runner)
     if answer.refused:
         raise RefusedResultError(run_id, answer)
@@ -233,6 +234,25 @@ def check(tree: Tree, run_id: str) -> None:
         raise IntegrityError(
             f"the published result of {run_id} does not verify: {problems[0]}{more}",
             remedy=f"kakeya-mac verify {run_id}",
+        )
+
+
+def _check_asked(session: BusSession, tree: Tree, run_id: str) -> None:
+    """Refuse the result of a request that somebody else pushed under the id of one that was sent from here.
+
+    Raises:
+        IntegrityError: it is another's.
+    """
+    sent = session.store.sent(run_id)
+    if (
+        sent is not None
+        and sent.bus_id == session.record.bus_id
+        and tree.files.get("request.json", sent.data) != sent.data
+    ):
+        raise IntegrityError(
+            f"the result of {run_id} answers another request than the one that this clone sent: somebody else pushed "
+            "one with its run id",
+            remedy=f"kakeya-mac retry {run_id}",
         )
 
 
