@@ -157,7 +157,8 @@ class LogChunk:
 class RunView:
     """Everything a client can know of a run without reading its result.
 
-    `claim` is one whose signature is not refused; `ignored` names one that was refused.
+    `claim` is one whose signature is not refused; `ignored` names one that was refused. `namesakes` are the other
+    request branches with its id, while no claim says which one is the run's.
     """
 
     request: RequestRef | None
@@ -166,6 +167,7 @@ class RunView:
     delivery: Delivery | None
     cancel_asked: bool
     ignored: Refused | None = None
+    namesakes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from bridge.bus.content import commits
@@ -18,13 +19,14 @@ from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.views import ReadRequests, ReceivedRequest, RequestRef, Submission
 from bridge.errors import BusError, FencedError, ObjectError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
-from bridge.records import Delivery, Workload
+from bridge.records import Delivery, Request, Workload
 from bridge.request import cancel_branch
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import DIRECTORY, GitObject, TreeEntry, commit, parse_tree, tree
 
 TOP_TREE_MAX_BYTES: Final = MIB
 BATCH_MAX_BYTES: Final = 64 * MIB
+_WHICH_FETCHES: Final = 4  # of branches that have one run id
 
 
 class Requests:
@@ -85,6 +87,40 @@ class Requests:
             raise
         except BusError as error:
             raise RequestRejectedError(error.message) from error
+
+    def which(self, refs: Sequence[RequestRef], bus_id: str, claimed: str | None) -> RequestRef:
+        """Return which of several branches with one run id is the run's: the one that the claimed request names.
+
+        Else it is the one a runner would take, as far as somebody can tell who does not know its keys: a signed
+        request, else a request, the first by name.
+
+        Args:
+            refs: the branches; at least one.
+            bus_id: of the bus they are on.
+            claimed: the commit that the run's claim names, None without a claim.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        if claimed is not None:
+            with suppress(FencedError, RequestRejectedError):
+                named = _asked(self.read(RequestRef(refs[0].id, refs[0].ref, claimed)).data)
+                if (
+                    found := next((one for one in refs if named is not None and one.ref == named.ref), None)
+                ) is not None:
+                    return found
+        ranks: dict[str, tuple[bool, bool, bool, str]] = {}
+
+        def read(reader: Reader, tip: Tip) -> None:
+            folder = commits.read_folder(reader, commits.read_commit(reader, tip.oid), TOP_TREE_MAX_BYTES)
+            data, signature = commits.read_signed(reader, folder, commits.REQUEST_FILE)
+            asked = _asked(data or b"")
+            is_one = asked is not None and (asked.ref, asked.bus_id) == (tip.ref, bus_id)
+            ranks[tip.ref] = (tip.oid != claimed, not is_one, signature is None, tip.ref)
+
+        ordered = sorted(refs, key=lambda one: (one.oid != claimed, one.ref))
+        self._waiting.gather([Tip(one.ref, one.oid) for one in ordered], WorkBudget(_WHICH_FETCHES), read)
+        return min(ordered, key=lambda one: ranks.get(one.ref, (one.oid != claimed, True, True, one.ref)))
 
     def read_many(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
         """Return what is pushed at many branches, oldest and newest in turn as far as the budget goes.
@@ -282,6 +318,14 @@ def _received(reader: Reader, ref: RequestRef) -> ReceivedRequest:
     if data is None:
         raise MalformedObjectError(f"{ref.ref} holds no .mac-bridge/request.json")
     return ReceivedRequest(ref, data, signature)
+
+
+def _asked(data: bytes) -> Request | None:
+    """Return the request in untrusted bytes, None where they are none; whether it holds is for its host to say."""
+    try:
+        return Request.parse(data)
+    except ValueError:
+        return None
 
 
 def _copy_name(run_id: str) -> str:

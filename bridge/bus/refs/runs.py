@@ -43,6 +43,7 @@ class Runs:
         self._store, self._requests, self._quarantine, self._listed = store, requests, quarantine, listed
         self._request_refs: dict[str, str] = {}
         self._seen: dict[str, Mapping[str, str]] = {}
+        self._chosen: dict[str, tuple[tuple[object, ...], RequestRef]] = {}
 
     def remember(self, run_id: str, ref: str) -> None:
         """Note the request branch of a run that was sent from here."""
@@ -53,8 +54,8 @@ class Runs:
         known = self._request_refs.get(run_id)
         if known is not None:
             return known
-        found = self._find_request(record, run_id, self._list_for(record, run_id))
-        return None if found is None else found.ref
+        found = self._branches(record, run_id, self._list_for(record, run_id))
+        return found[0].ref if found else None
 
     def view(
         self,
@@ -86,11 +87,12 @@ class Runs:
             said = claim.signature
             ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, said.why, said.revoked)
             claim = None
-        request = self._find_request(record, run_id, refs)
+        branches = self._branches(record, run_id, refs)
         if claim is None:
-            claim = read_archived(run_id, request)
+            claim = read_archived(run_id, branches[0] if branches else None)
             if claim is not None and claim.oid == claim_oid and not claim.signature.refused:
                 ignored = None  # its key was revoked after another runner archived it
+        request = self._which(record, branches, claim)
         delivery: Delivery | None = None
         if claim is not None and claim.claim.result_oid is not None:
             tip = None if request is None else request.oid
@@ -102,6 +104,7 @@ class Runs:
             delivery=delivery,
             cancel_asked=any(cancelled_id_of(ref) == run_id for ref in refs),
             ignored=ignored,
+            namesakes=tuple(one.ref for one in branches if claim is None and one != request),
         )
 
     def _obtain(self, refs: Mapping[str, str], wanted: Mapping[str, str]) -> None:
@@ -139,8 +142,8 @@ class Runs:
         longer = any(other != ref and other.startswith(ref) for other in seen)
         return not longer and (ref not in seen or self._quarantine.allows(use, seen[ref]))
 
-    def _find_request(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> RequestRef | None:
-        """Return the request branch of a run; of two branches with the same id neither is remembered."""
+    def _branches(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> list[RequestRef]:
+        """Return the request branches of a run, by name; the only one is remembered."""
         found = [
             RequestRef(run_id, ref, oid)
             for ref, oid in sorted(refs.items())
@@ -148,7 +151,18 @@ class Runs:
         ]
         if len(found) == 1:
             self._request_refs.setdefault(run_id, found[0].ref)
-        return found[0] if found else None
+        return found
+
+    def _which(self, record: BusRecord, branches: list[RequestRef], claim: ClaimView | None) -> RequestRef | None:
+        """Return the request branch of a run, of several the one that counts."""
+        if len(branches) <= 1:
+            return branches[0] if branches else None
+        run_id, claimed = branches[0].id, None if claim is None else claim.claim.request_oid
+        state = (claimed, *branches)
+        known = self._chosen.get(run_id)
+        if known is None or known[0] != state:
+            known = self._chosen[run_id] = state, self._requests.which(branches, record.bus_id, claimed)
+        return known[1]
 
 
 def prefixes_of(run_id: str, ref: str) -> list[str]:

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.run_ids import resolve
@@ -29,12 +29,14 @@ from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
+    from bridge.bus.views import RunView
     from bridge.client.connection.session import BusSession
     from bridge.client.document.envelope import BusPart, QuotaPart
     from bridge.client.run.actions import Actions
     from bridge.client.run.follow import LogWish, Progress
 
 Say = Callable[[str, str], None]
+_NAMESAKES_SHOWN: Final = 4
 
 
 @dataclass
@@ -317,8 +319,11 @@ class Run:
         queued = status.state in {RunState.QUEUED, RunState.UNKNOWN}
         return queued and status.request is not None and expired(status.request, self.bus.clock.now())
 
-    def why_queued(self) -> tuple[str, list[str]]:
-        """Return why the request waits for a runner, and a line for each claim on it that does not count."""
+    def why_queued(self, view: RunView | None) -> tuple[str, list[str]]:
+        """Return why the request waits for a runner, and a line for each claim on it that does not count.
+
+        A branch that has its run id too, as a view shows it, is named as well.
+        """
         session, request = self.bus, self.request
         if request is None:
             return "waiting for a runner", []
@@ -328,7 +333,10 @@ class Run:
         why = waiting_because(session.runners(), session.bus, session.record, request.preset, request.runner)
         if (spent := used_up(session, request.preset, request.runner)) is not None:
             why = f"{why}; {spent}"
-        return clean_line(why), [clean_line(line) for line in ignored_claims(session.bus, self.id)]
+        others = () if view is None else view.namesakes
+        ignored = [f"{one} has this run id too, and a runner may take it instead" for one in others[:_NAMESAKES_SHOWN]]
+        ignored += ignored_claims(session.bus, self.id)
+        return clean_line(why), [clean_line(line) for line in ignored]
 
     def waiting_text(self) -> str:
         """Return in a few words why a queued request waits; a bus that does not answer is one reason."""
@@ -340,7 +348,7 @@ class Run:
         if (said := words.partition(f"{self.short} waits: ")[2]) != "":
             return f"the runner on this machine waits: {clean_line(said)}"
         try:
-            why, ignored = self.why_queued()
+            why, ignored = self.why_queued(None if self._last is None else self._last.view)
         except InfrastructureError as error:  # a heartbeat never ends a wait
             return f"the bus does not answer: {error.message}"
         return "; ".join((why, *ignored[-1:]))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bridge.bus import open_bus
 from bridge.records import Request
 from tests.fakes.asking import make_request, push
@@ -24,6 +26,13 @@ def sent_with_twin(place: Place, name: str, *, same_commit: bool = False) -> tup
     return sent, twin
 
 
+def elsewhere(place: Place) -> Place:
+    """Return the same place with another clone."""
+    folder = place.folder.parent / "another"
+    folder.mkdir()
+    return Place(place.remote, place.runner, place.world, place.clock, folder)
+
+
 def let_run(place: Place) -> None:
     place.runner.step()
     place.runner.join()
@@ -37,3 +46,28 @@ def test_the_result_of_another_request_with_its_run_id_is_not_taken_for_the_send
     assert "answers another request than the one that this clone sent" in ran.document["outcome"]["message"]
     assert place.run("fetch", sent.id).code == 1
     assert place.run("retry", sent.id).out.strip() not in {"", sent.id}
+
+
+@pytest.mark.parametrize("same_commit", [False, True])
+def test_another_clone_sees_the_request_that_the_claim_names(place: Place, *, same_commit: bool) -> None:
+    sent, twin = sent_with_twin(place, "cuda-env-probe", same_commit=same_commit)
+    asked = sent if same_commit else twin
+    let_run(place)
+    other = elsewhere(place)
+    shown = other.run("status", sent.id, "--json").document
+    assert (shown["terminal"], shown["request"]["ref"], shown["request"]["profile"]) == (True, asked.ref, asked.profile)
+    seen = open_bus(str(place.remote), repository=None, state=other.folder / "bus", clock=place.clock).view(sent.id)
+    assert (seen.delivery, seen.namesakes) == ("copied", ())
+
+
+def test_before_a_claim_it_sees_the_one_that_a_runner_would_take_and_is_told_of_the_other(place: Place) -> None:
+    sent, twin = sent_with_twin(place, "zzz")
+    git("update-ref", empty := f"refs/heads/mac-bridge/aaa-{sent.id}", "refs/kakeya/bus", cwd=place.remote)
+    other = elsewhere(place)
+    ran = other.run("status", sent.id)
+    for ref in (empty, twin.ref):
+        assert f"{ref} has this run id too" in " ".join(ran.out.split())
+    assert other.run("status", sent.id, "--json").document["request"]["ref"] == sent.ref
+    let_run(place)
+    assert other.run("status", sent.id, "--json").document["request"]["ref"] == sent.ref
+    assert "has this run id too" not in place.run("status", sent.id).out

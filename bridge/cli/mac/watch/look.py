@@ -18,7 +18,7 @@ def status(call: Invocation) -> int:
     if not found.terminal and run.elapsed_s is not None:
         call.output.row("asked", f"{duration_text(run.elapsed_s)} ago")
         if found.state == "queued" and found.reason == "pending":
-            why, ignored = run.why_queued()
+            why, ignored = run.why_queued(found.view)
             call.output.row("waiting", why)
             for line in ignored:
                 call.output.row("ignored", line)
