@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,6 +39,14 @@ class RunnerBus(SharedBus, Protocol):
 
     def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
         """Return what is pushed at many branches, in few fetches; a bad one costs only itself.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
+    def requests_of(self, run_ids: Collection[str]) -> tuple[RequestRef, ...]:
+        """Return all request branches of some runs, also those that no window shows; costs a listing of all requests.
 
         Raises:
             RemoteError: the remote did not answer.

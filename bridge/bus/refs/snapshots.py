@@ -26,11 +26,7 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
     """
     refs = listing.refs
     tips = _by_id(record.prefix, "claim", refs)
-    pushed = [
-        RequestRef(run_id, ref, oid)
-        for ref, oid in refs.items()
-        if (run_id := run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
-    ]
+    pushed = requests_in(record, refs)
     ended = claims.is_terminal({one.id: tips[one.id] for one in pushed if one.id in tips})
     pending = [one for one in pushed if one.id not in ended and one.oid not in done]
     return Snapshot(
@@ -43,6 +39,15 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
         bytes_received=listing.bytes_received,
         unasked=listing.unasked,
     )
+
+
+def requests_in(record: BusRecord, refs: Mapping[str, str]) -> list[RequestRef]:
+    """Return the request branches among refs."""
+    return [
+        RequestRef(run_id, ref, oid)
+        for ref, oid in refs.items()
+        if (run_id := run_id_of(ref)) is not None and names.accepts(record.request_branches, ref)
+    ]
 
 
 def cancels_in(record: BusRecord, refs: Iterable[str]) -> frozenset[str]:

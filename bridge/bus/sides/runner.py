@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from bridge.bus.refs.history import StoreHistory
 from bridge.bus.refs.repair import bad_refs, branches_in_the_way
 from bridge.bus.refs.repair import delete as delete_bad
 from bridge.bus.refs.requests import base_name
-from bridge.bus.refs.snapshots import cancels_in
+from bridge.bus.refs.snapshots import cancels_in, requests_in
 from bridge.bus.refs.windows import cancel_prefixes
 from bridge.bus.sides.shared import SharedRefBus
 from bridge.bus.store.gather import WorkBudget
@@ -50,6 +50,13 @@ class RunnerRefBus(SharedRefBus):
         found = self._requests.read_many(refs, budget)
         self._done |= found.done
         return found
+
+    def requests_of(self, run_ids: Collection[str]) -> tuple[RequestRef, ...]:
+        """Return all request branches of some runs; see the interface."""
+        record = self.identity()
+        refs = self._store.list(names.listing_prefixes(record.request_branches)).refs
+        found = requests_in(record, refs)
+        return tuple(one for one in found if one.id in run_ids and one.oid not in self._done)
 
     def bad_claim(self, oid: str) -> str | None:
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""

@@ -50,13 +50,19 @@ class Inbox:
         self._requests: dict[str, Request] = {}
         self._principals: dict[str, tuple[tuple[object, ...], str]] = {}
         self._done: set[str] = set()
+        self._namesakes: dict[str, tuple[RequestRef, ...]] = {}
 
     def read(self, refs: Sequence[RequestRef], budget: WorkBudget) -> None:
         """Read those that are not known yet, as far as the budget goes; what is listed no more is forgotten.
 
+        Branches that were found to have a run id of theirs are read too.
+
         Raises:
             RemoteError: the bus does not answer.
         """
+        ids = {ref.id for ref in refs}
+        self._namesakes = {run_id: found for run_id, found in self._namesakes.items() if run_id in ids}
+        refs = self._with_namesakes(refs)
         listed = {ref.oid for ref in refs}
         self._received = {oid: one for oid, one in self._received.items() if oid in listed}
         self._requests = {oid: one for oid, one in self._requests.items() if oid in listed}
@@ -71,15 +77,27 @@ class Inbox:
         self._received |= dict.fromkeys(found.rejected)
         self._done |= found.done
 
-    def in_turn(self, refs: Sequence[RequestRef], budget: WorkBudget) -> Iterator[WaitingRequest]:
+    def in_turn(
+        self, refs: Sequence[RequestRef], budget: WorkBudget, *, whole: bool = True
+    ) -> Iterator[WaitingRequest]:
         """Yield the requests that were read, always of the principal that was served least in the last hour.
 
         What is no request comes last: it only wants to be told so. Verifying a signature is work too: what the budget
         does not reach is not yielded.
+
+        Args:
+            refs: the listed branches.
+            budget: signatures that may be verified.
+            whole: whether all branches were listed; otherwise the bus is asked once for others with the run id of one
+                that is not signed, and where there are any it has to wait until they are read.
+
+        Raises:
+            RemoteError: the bus does not answer.
         """
         waiting: dict[str, list[WaitingRequest]] = {}
         malformed: list[WaitingRequest] = []
-        for one in self._that_count(refs, budget):
+        refs = self._with_namesakes(refs)
+        for one in self._alone(list(self._that_count(refs, budget)), () if whole else refs):
             if one.request is None:
                 malformed.append(one)
             else:
@@ -97,6 +115,25 @@ class Inbox:
     def is_done(self, ref: RequestRef) -> bool:
         """Return whether a branch was found to carry a result already."""
         return ref.oid in self._done
+
+    def _with_namesakes(self, refs: Sequence[RequestRef]) -> list[RequestRef]:
+        """Return branches and those that were found to have a run id of theirs, each once, oldest id first."""
+        found = {ref.ref: ref for same in self._namesakes.values() for ref in same}
+        return sorted((found | {ref.ref: ref for ref in refs}).values(), key=lambda one: (one.id, one.ref))
+
+    def _alone(self, found: list[WaitingRequest], refs: Sequence[RequestRef]) -> Iterator[WaitingRequest]:
+        """Yield those of which no branch with their run id is missing in a window's, as one whose signature holds."""
+        ids = {one.ref.id for one in found if one.principal == UNSIGNED} if refs else set()
+        unsure = ids - self._namesakes.keys()
+        if unsure:
+            with self._link.lock:
+                listed = self._link.bus.requests_of(unsure)
+            for run_id in unsure:
+                self._namesakes[run_id] = tuple(ref for ref in listed if ref.id == run_id)
+        known = {ref.ref for ref in refs}
+        for one in found:
+            if one.ref.id not in unsure or all(ref.ref in known for ref in self._namesakes[one.ref.id]):
+                yield one
 
     def _that_count(self, refs: Sequence[RequestRef], budget: WorkBudget) -> Iterator[WaitingRequest]:
         """Yield what was read; of several branches with one run id, as anybody may push another's, no more than one.

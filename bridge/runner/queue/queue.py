@@ -69,22 +69,25 @@ class Queue:
         """The requests that could still be taken, as they were after the last `take`, with the reason."""
         return self._waiting
 
-    def take(self, queue: list[RequestRef], forged: Mapping[str, str], only: str | None = None) -> int:
+    def take(self, queue: list[RequestRef], forged: Mapping[str, str], *, whole: bool, only: str | None = None) -> int:
         """Take what may be taken, each principal in turn; return how many requests could still be taken later.
 
         Args:
             queue: requests without a claim that counts, oldest first.
             forged: tips, by run id, of claims on them that do not count.
+            whole: whether the queue is of all branches, not of those that a window shows.
             only: full name of the one branch to take, where the queue holds it and others with its run id.
 
         Raises:
             RemoteError: the bus does not answer.
         """
-        left = self._take_in_turn(queue, forged, only)
+        left = self._take_in_turn(queue, forged, whole=whole, only=only)
         self._waiting = tuple(Waiting(id=ref.id, why=one_line(self._told.get(ref.oid, ""))) for ref in left)
         return len(left)
 
-    def _take_in_turn(self, queue: list[RequestRef], forged: Mapping[str, str], only: str | None) -> list[RequestRef]:
+    def _take_in_turn(
+        self, queue: list[RequestRef], forged: Mapping[str, str], *, whole: bool, only: str | None
+    ) -> list[RequestRef]:
         oids = {ref.oid for ref in queue}
         self._not_ours &= oids
         self._archived &= {ref.id for ref in queue}
@@ -100,8 +103,9 @@ class Queue:
             return wanted
         self._inbox.read(wanted, WorkBudget(STEP_REQUEST_FETCHES, self._is_ending))
         waiting = {ref.oid for ref in wanted if not self._inbox.is_done(ref)}
-        for one in self._inbox.in_turn(wanted, WorkBudget(STEP_SIGNATURES_COUNT, self._is_ending)):
-            if shared[one.ref.id] > 1:
+        signatures = WorkBudget(STEP_SIGNATURES_COUNT, self._is_ending)
+        for one in self._inbox.in_turn(wanted, signatures, whole=whole):
+            if shared[one.ref.id] > 1 or one.ref.oid not in waiting:
                 waiting -= {ref.oid for ref in wanted if ref.id == one.ref.id and ref.oid != one.ref.oid}
             if only is not None and one.ref.ref != only:
                 self._tell(one.ref, f"its run id is that of {only}, and it counts instead of that one")

@@ -8,7 +8,7 @@ from bridge.bus import open_bus
 from bridge.records import Request
 from tests.fakes.asking import make_request, push
 from tests.fakes.git_servers import git
-from tests.integration.client.test_spooled import Place, place
+from tests.integration.client.test_spooled import JUDGED, Place, place
 
 __all__ = ["place"]
 
@@ -71,3 +71,16 @@ def test_before_a_claim_it_sees_the_one_that_a_runner_would_take_and_is_told_of_
     let_run(place)
     assert other.run("status", sent.id, "--json").document["request"]["ref"] == sent.ref
     assert "has this run id too" not in place.run("status", sent.id).out
+
+
+def test_a_listing_of_part_of_the_bus_takes_no_branch_in_the_place_of_one_that_it_does_not_show(place: Place) -> None:
+    bus = open_bus(str(place.remote), repository=None, state=place.folder / "sender", clock=place.clock)
+    bus_id, now = bus.identity().bus_id, place.clock.now()
+    first = make_request(bus_id, "mlx-env-probe", now=now)
+    asked = push(bus, first.evolve(ref=f"refs/heads/mac-bridge/mine-{first.id}"))
+    git("update-ref", f"refs/heads/mac-bridge/mlx-env-probe-{asked.id}", asked.ref, cwd=place.remote)
+    for _ in range(3):
+        let_run(place)
+    seen = bus.view(asked.id)
+    assert (seen.claim.claim.reason, seen.claim.claim.request_oid, seen.delivery) == (JUDGED, asked.oid, "copied")
+    assert len(place.world.executor.executed) == 1
