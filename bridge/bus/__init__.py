@@ -67,10 +67,11 @@ def _opened(
     """Return a bus over git, with what this host keeps of it in files of its own."""
     import hashlib
 
-    from bridge.bus.store.git import GitStore, read_clone
+    from bridge.bus.store.git import GitStore
     from bridge.bus.store.push_budget import Pacer
     from bridge.bus.store.quarantine import Quarantine
     from bridge.bus.store.route import resolve
+    from bridge.bus.store.user_clone import read_clone
     from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 
     state.mkdir(parents=True, exist_ok=True, mode=0o700)

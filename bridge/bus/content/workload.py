@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from bridge.bus.content.commits import FOLDER
-from bridge.bus.store.git import UserClone, read_clone
 from bridge.bus.store.route import origin_of
+from bridge.bus.store.user_clone import UserClone, read_clone
 from bridge.errors import GitError, UsageError
 from bridge.limits import MIB
 from bridge.records import Workload

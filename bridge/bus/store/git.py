@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +31,12 @@ from bridge.bus.store.interface import (
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
-from bridge.errors import GivenUpError, InfrastructureError, RemoteError, UsageError
+from bridge.bus.store.user_clone import UserClone
+from bridge.errors import GivenUpError, InfrastructureError, RemoteError
 from bridge.limits import GIT_WALL_S, MIB, STOP_PUSH_S, TRANSFER_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import in_turn
-from bridge.system.git import CallStop, Finished, StopSignal, explain, run_in_work_tree
+from bridge.system.git import CallStop, Finished, StopSignal, explain
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
@@ -57,32 +58,6 @@ _LISTING_MAX_BYTES: Final = 256 * MIB  # of git's trace of one, five times what 
 _UNASKED_S: Final = 3600.0  # so long a remote that sends all of its refs is not asked for some of them again
 _CLOCK: Final = SystemClock()
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
-
-
-@dataclass(frozen=True)
-class UserClone:
-    """The parts of the user's clone that are read: its objects, its list of shallow commits, its index."""
-
-    objects: Path
-    shallow: Path
-    index: Path
-
-
-def read_clone(repository: Path) -> UserClone:
-    """Return what is read of the user's clone, linked work trees included: git is asked where it is no plain clone.
-
-    Raises:
-        UsageError: it is no git repository.
-    """
-    names = ("objects", "shallow", "index")
-    own = repository / ".git"
-    if (own / "HEAD").is_file() and (own / "objects").is_dir():
-        return UserClone(*((own / name).resolve() for name in names))
-    finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
-    lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
-    if finished.exit_code != 0 or len(lines) != len(names):
-        raise UsageError(f"{repository} is no git repository")
-    return UserClone(*((repository / line).resolve() for line in lines))
 
 
 class GitStore:

@@ -16,9 +16,10 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.open.embedded import ensure_embedded
 from bridge.bus.refbus import RefBus
-from bridge.bus.store.git import GitStore, read_clone
+from bridge.bus.store.git import GitStore
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import resolve
+from bridge.bus.store.user_clone import read_clone
 from bridge.limits import PUSHES_PER_MINUTE_HOSTED
 from tests.fakes import git_servers
 from tests.fakes.bus_actors import Actor, FakeClock

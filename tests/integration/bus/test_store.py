@@ -14,10 +14,11 @@ import psutil
 import pytest
 
 from bridge.bus.open.embedded import embedded_route, ensure_embedded
-from bridge.bus.store.git import GitStore, read_clone
+from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, ObjectBoundError, RefAnswer, RefUpdate
 from bridge.bus.store.route import Route
 from bridge.bus.store.upkeep import is_half_pruned
+from bridge.bus.store.user_clone import read_clone
 from bridge.errors import KakeyaError
 from bridge.limits import GIT_WALL_S
 from bridge.system.durable import NameLock
