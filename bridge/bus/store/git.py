@@ -218,8 +218,10 @@ class GitStore:
             missing = store._missing(wanted) if sure else wanted
             if missing:
                 finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked, patient=patient)
-                # What was not checked may be all here although git could not walk it, so its reader decides.
-                if finished.exit_code != 0 and (checked or store._missing(wanted)):
+                # What was not checked may be all here although git could not walk it, so its reader decides; of what
+                # breaks the bound, the commits may be here and what they lead to is not.
+                broken = checked or finished.hit_file_bound
+                if finished.exit_code != 0 and (broken or store._missing(wanted)):
                     raise _fetch_error(finished, self.route)
         return store
 

@@ -229,6 +229,20 @@ def test_isolated_stores_are_kept_within_bounds(store: GitStore, tmp_path: Path)
             store.isolate(name, [head.oid], max_bytes=1)
 
 
+def test_a_fetch_that_breaks_its_bound_says_so_although_the_commits_of_all_came(store: GitStore) -> None:
+    """Commits come before what they hold, so those of a batch may all be here when git is stopped."""
+    heads = []
+    for data in (b"small", os.urandom(10**6)):
+        one = blob(data)
+        top = tree([TreeEntry(REGULAR, b"f", one.oid)])
+        heads.append(commit(top.oid, (), 0, "x"))
+        store.write([one, top, heads[-1]])
+        store.push([RefUpdate(f"refs/x/{len(heads)}", heads[-1].oid, None)])
+    reader = GitStore(store._route, store._state.with_name("reader"))
+    with pytest.raises(ObjectBoundError):
+        reader.isolate("both", [head.oid for head in heads], max_bytes=10**5, checked=False)
+
+
 def test_a_read_is_bounded_whether_loose_or_packed(store: GitStore, tmp_path: Path) -> None:
     one = blob(b"x" * 10_000)
     store.write([one])
