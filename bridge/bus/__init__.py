@@ -84,4 +84,6 @@ def _opened(
         budget = platformdirs.user_state_path("kakeya") / "pushes" / name
     pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock)
     quarantine = Quarantine(state / "quarantine.jsonl", clock)
-    return kind(store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine)
+    return kind(
+        store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine, known=state / "beacons"
+    )  # fmt: skip

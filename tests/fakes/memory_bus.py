@@ -107,7 +107,9 @@ class MemoryStore:
     def route(self) -> str:
         return "memory:"
 
-    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
+    def list(
+        self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False
+    ) -> Listing:
         self._pass("list")
         wanted = (*prefixes, *bring)
         with self.remote.lock:
@@ -115,7 +117,7 @@ class MemoryStore:
         with suppress(MissingObjectError, ObjectBoundError):
             for ref in bring:
                 if ref in refs and self._get(refs[ref]) is None:
-                    self._fetch(refs[ref], history=True, max_bytes=max_bytes)
+                    self._fetch(refs[ref], history=not newest_only, max_bytes=max_bytes)
         return Listing(refs, sum(len(ref) + 46 for ref in refs))
 
     def mark(self, prefixes: Sequence[str]) -> None:

@@ -26,8 +26,10 @@ class SplitStore:
     def route(self) -> str:
         return self._requester.route
 
-    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
-        return self._requester.list(prefixes, bring=bring, max_bytes=max_bytes)
+    def list(
+        self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False
+    ) -> Listing:
+        return self._requester.list(prefixes, bring=bring, max_bytes=max_bytes, newest_only=newest_only)
 
     def mark(self, prefixes: Sequence[str]) -> Hashable:
         return self._host.mark(prefixes)

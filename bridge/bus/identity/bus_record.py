@@ -13,7 +13,7 @@ from typing import Final, Literal
 from bridge.bus.content import commits
 from bridge.bus.identity.root_ref import RootRef
 from bridge.bus.refs import names
-from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, RefStore, RefUpdate
+from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
 from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, ObjectError, WrongBusError
 from bridge.limits import MIB
@@ -48,6 +48,7 @@ class BusIdentity:
         self._root_tip: str | None = None
         self._judge_root: JudgeRoot | None = None
         self._beacons: Mapping[str, str] = {}
+        self._list_first: Callable[[Sequence[str]], Listing] | None = None
         self._beside: frozenset[str] = frozenset()
         self._listed_beside: Mapping[str, str] | None = None
 
@@ -60,6 +61,10 @@ class BusIdentity:
     def beacons(self) -> Mapping[str, str]:
         """The tips of the runners' beacons, by ref, as the listing that found the record showed them."""
         return self._beacons
+
+    def list_first(self, listed: Callable[[Sequence[str]], Listing]) -> None:
+        """Let this function make the first listing that looks for the record."""
+        self._list_first = listed
 
     def list_beside(self, prefixes: Sequence[str]) -> None:
         """Let the listing that finds the record show these refs too: whoever asks for them next spares a call."""
@@ -180,7 +185,8 @@ class BusIdentity:
     def _find(self) -> tuple[str | None, BusRecord]:
         records, roots = ([name(one) for one in self._prefixes] for name in (names.bus_ref, names.root_ref))
         beacons = tuple(names.beacon_ref(one, "") for one in self._prefixes)
-        listed = self._store.list([*records, *roots, *beacons, *sorted(self._beside)]).refs
+        look, self._list_first = self._list_first or self._store.list, None
+        listed = look([*records, *roots, *beacons, *sorted(self._beside)]).refs
         self._listed_beside = listed if self._beside else None
         tips = {ref: listed[ref] for ref in records if ref in listed}
         self._root_tip = next((listed[ref] for ref in sorted(roots) if ref in listed), None)

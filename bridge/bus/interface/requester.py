@@ -53,6 +53,13 @@ class RequesterBus(SharedBus, Protocol):
         """
         ...
 
+    def foresee_runners(self) -> None:
+        """Let the call that finds the bus record bring the beacons that were good when they were last read here.
+
+        A hint, of use only before anything else was asked.
+        """
+        ...
+
     def remember(self, run_id: str, ref: str) -> None:
         """Note the request branch of a run, so that it is listed by its exact names, also on a full bus."""
         ...

@@ -12,6 +12,7 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
+from bridge.bus.refs.known_beacons import KnownBeacons
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
 from bridge.bus.store.interface import MalformedObjectError, Reader, RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
@@ -28,11 +29,19 @@ _READ_CALLS: Final = 24  # fetches of one reading: enough to find several bad be
 
 
 class BeaconRefs:
-    """The beacon refs of one bus."""
+    """The beacon refs of one bus.
 
-    def __init__(self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine) -> None:
+    Args:
+        store: the remote.
+        prefix: of the runner-written refs.
+        known: what was brought when the bus was opened.
+    """
+
+    def __init__(
+        self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine, known: KnownBeacons
+    ) -> None:
         self._store, self._prefix, self._seals = store, prefix, seals
-        self._quarantine = quarantine
+        self._quarantine, self._known = quarantine, known
         self._tips = Gatherer(store, quarantine, _USE, batch_max_bytes=4 * MIB, one_max_bytes=MIB)
         self._mine: dict[str, str | None] = {}
         self._sent: dict[str, str] = {}
@@ -113,6 +122,10 @@ class BeaconRefs:
 
     def _gather(self, tips: Mapping[str, str], budget: WorkBudget) -> bool:
         """Read what is new; return whether the remote gave all of it, or what it gave is no good for ever."""
+        for name, oid in tips.items():
+            found = self._known.at(names.beacon_ref(self._prefix, name), oid)
+            if found is not None and found[0].runner == name:
+                self._read[oid] = found
         fresh = [Tip(names.beacon_ref(self._prefix, name), oid) for name, oid in tips.items() if oid not in self._read]
         if fresh:
             self._tips.gather(fresh, budget, self._take)

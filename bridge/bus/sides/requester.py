@@ -16,7 +16,7 @@ from bridge.bus.views import (
     Submission,
 )
 from bridge.errors import BusError, RunNotFoundError
-from bridge.records import Workload
+from bridge.records import Beacon, Workload
 from bridge.request import cancel_branch, run_id_of
 from bridge.trust.judgement import TrustAnswer
 
@@ -65,6 +65,16 @@ class RequesterRefBus(SharedRefBus):
     def foresee(self, run_id: str, ref: str) -> None:
         """Let the call that finds the bus record list this run too; see the interface."""
         self._identity.list_beside(prefixes_of(run_id, ref))
+
+    def foresee_runners(self) -> None:
+        """Let the call that finds the bus record bring the known beacons; see the interface."""
+        self._identity.list_first(self._known.list)
+
+    def read_beacons(self, *, as_opened: bool = False) -> tuple[tuple[str, Beacon], ...]:
+        """Return (tip oid, beacon) of every runner, and remember which were good; see the interface."""
+        found = super().read_beacons(as_opened=as_opened)
+        self._known.keep(names.beacon_ref(self.identity().prefix, beacon.runner) for _, beacon in found)
+        return found
 
     def view(self, run_id: str, *, with_log: bool = False) -> RunView:
         """Return what is known of a run; see the interface."""

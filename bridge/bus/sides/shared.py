@@ -40,8 +40,11 @@ from bridge.limits import BEACON_DEAD_S, REQUEST_DEAD_S
 from bridge.trust.seals import BusSeals, Refused, Seals
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bridge.bus.archive.days import Archives
     from bridge.bus.refs.beacons import BeaconRefs
+    from bridge.bus.refs.known_beacons import KnownBeacons
     from bridge.bus.refs.logs import Logs
     from bridge.records import Beacon, BusRecord
     from bridge.system.clock import Clock
@@ -57,6 +60,7 @@ class SharedRefBus:
         expect_id: the pinned bus id, or None for a first contact.
         prefix: where the runner's refs are, or None to find out.
         quarantine: the objects that are not read again; None remembers them in memory only.
+        known: the file of the beacons that are brought when the bus is opened; None for none.
     """
 
     def __init__(
@@ -68,10 +72,12 @@ class SharedRefBus:
         expect_id: str | None = None,
         prefix: str | None = None,
         quarantine: Quarantine | None = None,
+        known: Path | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._pacer = pacer
+        self._known_file = known
         self._quarantine = quarantine or Quarantine(None, clock)
         self._identity = BusIdentity(store, expect_id, prefix)
         self._requests = Requests(store, self._quarantine)
@@ -222,4 +228,10 @@ class SharedRefBus:
     def _beacons(self) -> BeaconRefs:
         from bridge.bus.refs.beacons import BeaconRefs
 
-        return BeaconRefs(self._store, self.identity().prefix, self._seals, self._quarantine)
+        return BeaconRefs(self._store, self.identity().prefix, self._seals, self._quarantine, self._known)
+
+    @cached_property
+    def _known(self) -> KnownBeacons:
+        from bridge.bus.refs.known_beacons import KnownBeacons
+
+        return KnownBeacons(self._store, self._known_file)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -46,6 +47,7 @@ _PUSH: Final = (
     "push", "--porcelain", "--progress", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
     "--no-thin",
 )  # fmt: skip
+_UNCHECKED: Final = ("-c", "fetch.fsckObjects=false")
 _FETCH: Final = ("fetch", "--progress", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
 # The remote's own git failed on an object that it has lost: another object may still be had.
@@ -103,16 +105,18 @@ class GitStore:
         """Where the remote is, without user information."""
         return self._route.shown
 
-    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
+    def list(
+        self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False
+    ) -> Listing:
         """Return every ref that starts with one of the prefixes, asking the remote for no more than those.
 
         `git ls-remote` requests all refs. A fetch with a refspec for each prefix and a negative one for all refs sends
         them as ref-prefix arguments of ls-refs (gitprotocol-v2(5)) and fetches nothing; the reply is read from git's
         packet trace. Where the trace holds no reply (protocol v0), ls-remote is used, for an hour without trying again.
         """
-        listing = (
-            None if _CLOCK.steady_s() < self._unasked_until_s else self._list_by_prefix(prefixes, bring, max_bytes)
-        )
+        listing = None
+        if _CLOCK.steady_s() >= self._unasked_until_s:
+            listing = self._list_by_prefix(prefixes, bring, max_bytes, newest_only=newest_only)
         if listing is None:
             finished = self._run(["ls-remote", "--quiet", self._route.url])
             if finished.exit_code != 0:
@@ -242,22 +246,32 @@ class GitStore:
         """Delete an isolated store, if there is one."""
         shutil.rmtree(self._state / "isolated" / f"{name}.git", ignore_errors=True)
 
-    def _list_by_prefix(self, prefixes: Sequence[str], bring: Sequence[str], max_bytes: int) -> Listing | None:
+    def _list_by_prefix(
+        self, prefixes: Sequence[str], bring: Sequence[str], max_bytes: int, *, newest_only: bool = False
+    ) -> Listing | None:
         descriptor, name = tempfile.mkstemp(prefix="listing-", dir=self._state)
         os.close(descriptor)
         trace = Path(name)
         try:
-            specs = [f"{prefix}*:refs/none/{number}/*" for number, prefix in enumerate(prefixes)]
-            if bring:
+            specs, options = [f"{prefix}*:refs/none/{number}/*" for number, prefix in enumerate(prefixes)], []
+            if bring and newest_only:
+                # Nobody can guess how a ref must end to be fetched by its prefix, so that what is named is all that is.
+                specs = [spec.replace("*", f"*/{secrets.token_hex(8)}", 1) for spec in specs]
+                specs += [f"+{ref}:{_fetched(ref)}" for ref in bring]
+                options = ["--depth=1"]
+            elif bring:
                 # As patterns, because git brings nothing at all where a ref of a full name is not there.
                 specs += [f"+{ref}*:{_fetched(ref)}*" for ref in bring] + [f"^{prefix}*" for prefix in prefixes]
             else:
                 specs.append("^refs/*")
-            call, traced = [*_FETCH, self._route.url, *specs], {"GIT_TRACE_PACKET": name}
+            unchecked = _UNCHECKED if newest_only else ()
+            call, traced = [*unchecked, *_FETCH, *options, self._route.url, *specs], {"GIT_TRACE_PACKET": name}
             finished = self._run(call, traced, max_file_bytes=max_bytes or _LISTING_MAX_BYTES)
             listing = parse_trace(trace.read_bytes())
         finally:
             trace.unlink(missing_ok=True)
+        if listing is None and finished.hit_file_bound and bring:
+            return self._list_by_prefix([*prefixes, *bring], (), 0)
         if listing is None and finished.hit_file_bound:
             what = f"cannot list {self.route}: it sends refs without end"
             raise RemoteError(what, remedy=f"look at what answers there: git ls-remote {self.route}")
@@ -274,7 +288,7 @@ class GitStore:
     ) -> Finished:  # fmt: skip
         options = [one for one in arguments if one.startswith("--")]
         specs = [one for one in arguments if not one.startswith("--")]
-        unchecked = () if checked else ("-c", "fetch.fsckObjects=false")
+        unchecked = () if checked else _UNCHECKED
         call = [*unchecked, *_FETCH, *options, self._route.url, *specs]
         return self._run(call, max_file_bytes=max_bytes, timeout_s=TRANSFER_WALL_S if patient else self._wall_s)
 

@@ -90,7 +90,9 @@ class RefStore(Protocol):
         """Where the remote is, without user information."""
         ...
 
-    def list(self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0) -> Listing:
+    def list(
+        self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False
+    ) -> Listing:
         """Return every ref that starts with one of the prefixes.
 
         Args:
@@ -98,6 +100,8 @@ class RefStore(Protocol):
             bring: full names of refs that are listed too, and made readable in the same call where they are there and
                 that is possible; where it was not, `obtain` makes them so, or says why not.
             max_bytes: the bound of what is brought.
+            newest_only: whether of each only the newest commit is brought, without git's own check; none of them where
+                one is not there. For a store that is dropped again.
 
         Raises:
             RemoteError: the remote did not answer.

@@ -45,6 +45,8 @@ def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = Non
     bus = open_requester_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
     if sent is not None:
         bus.foresee(sent.id, sent.ref)
+    else:
+        bus.foresee_runners()
     roots = RootReader(settings)
     bus.use_root(roots.judge)
     opened_s = clock.steady_s()

@@ -331,6 +331,14 @@ def test_a_look_at_one_run_asks_git_as_seldom_as_it_can(place):
     assert stored == []
 
 
+def test_a_request_takes_three_calls_where_the_runners_are_known(place):
+    """One reads the clone's configuration, one lists the bus and brings the runners' beacons, one pushes."""
+    place.run("run", "mlx-env-probe", "--new", "--bus", "origin")
+    place.host.beat()
+    calls = cost(place, "run", "mlx-env-probe", "--new").calls
+    assert len(calls) == 3, "\n".join(calls)
+
+
 def test_a_run_that_was_just_sent_is_looked_at_when_it_can_have_changed_and_not_before(place):
     calls = cost(place, "run", "mlx-env-probe", "--wait-timeout", "0.4", exit_code=8).calls
     (sent,) = (number for number, call in enumerate(calls) if " push " in call)
