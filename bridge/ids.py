@@ -6,9 +6,12 @@ Format: https://github.com/ulid/spec (48 bits of milliseconds, 80 random bits, C
 from __future__ import annotations
 
 import re
+from typing import Final
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 ID_PATTERN = r"[0-7][0-9a-hjkmnp-tv-z]{25}"
+DAY_PATTERN: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+"""A day, UTC: under it a runner archives the runs that were asked for then."""
 _ID = re.compile(ID_PATTERN)
 SHORT_CHARS = 8
 

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.ids import new_id
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.records import Claim, Delivery, LogHead
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
-from bridge.trust.seals import Refused
+
+if TYPE_CHECKING:
+    from bridge.records import Claim, Delivery, LogHead
+    from bridge.trust.seals import Refused
 
 CHARS: Final = 5  # of an id: its ids span 2**25 ms, a little more than nine hours
 _FRESH_CHARS: Final = 6  # and with one more 2**20 ms, some 17 minutes

@@ -6,11 +6,13 @@ Knows how to quote, not what to think of a verdict.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.durations import measured_text
 from bridge.publish.plot import plot_lines
-from bridge.records import RunRecord, SandboxApplied, Verdict
+
+if TYPE_CHECKING:
+    from bridge.records import RunRecord, SandboxApplied, Verdict
 
 STOPPED: Final = frozenset({"cancelled", "interrupted"})
 """Endings in which the program was stopped: the gate's findings about missing reports explain nothing more."""

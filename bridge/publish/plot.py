@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from bridge.records import ClaimResult
+if TYPE_CHECKING:
+    from bridge.records import ClaimResult
 
 _COLUMNS: Final = 41  # of the axis; a line is narrow enough for a telephone
 _NAME_CHARS: Final = 18

@@ -4,10 +4,10 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from bridge.ids import DAY_PATTERN
 from bridge.records.base import Count, Moment, Name, Record, RunId, Sha256, Text
 from bridge.records.claim import Claim
 
-DAY_PATTERN: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _COMMIT_MAX_CHARS: Final = 16 * 1024
 _PARTS_MAX_COUNT: Final = 256
 

@@ -110,8 +110,8 @@ class Request(Record):
     params: Annotated[dict[Name, ParamValue], Field(max_length=PARAMS_MAX_COUNT)]
     profile: Profile
     workload: Workload | None = None
-    runner: RunnerSelector = RunnerSelector()
-    limits: LimitRequest = LimitRequest()
+    runner: RunnerSelector = RunnerSelector.model_construct()  # no validator is built to define a class
+    limits: LimitRequest = LimitRequest.model_construct()
     created: Moment
     expires: Moment
     idempotency_key: Sha256

@@ -10,6 +10,7 @@ import datetime as dt
 import hashlib
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -17,10 +18,12 @@ from bridge import strictjson
 from bridge.errors import RequestRejectedError
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
 from bridge.records import LimitRequest, Request, RunnerSelector, SweepPlace
-from bridge.records.base import ParamValue
 from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
 from bridge.request.branches import run_id_of
 from bridge.system.clock import parse_rfc3339
+
+if TYPE_CHECKING:
+    from bridge.records.base import ParamValue
 
 UNSIGNED = "unsigned"
 SCHEMA = 2

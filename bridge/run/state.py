@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.errors import BusError
-from bridge.records import Claim
+
+if TYPE_CHECKING:
+    from bridge.records import Claim
 
 
 class RunState(StrEnum):

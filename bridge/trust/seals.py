@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from bridge import ids, records, strictjson
 from bridge.system.clock import parse_rfc3339
-from bridge.system.gitobjects import Commit
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 if TYPE_CHECKING:
     from bridge.records import BusRecord, Record
+    from bridge.system.gitobjects import Commit
 
 SealedKind = Literal["claim", "beacon", "log", "archive"]
 REFUSED_MAX_COUNT: Final = 256

@@ -17,16 +17,15 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import ValidationError
 
-from bridge import strictjson
+from bridge import records, strictjson
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore
 from bridge.bus.views import LogChunk
 from bridge.errors import ObjectError
 from bridge.limits import KIB, LOG_CHUNK_MAX_BYTES, REQUEST_MAX_BYTES
-from bridge.records import Beacon, BusRecord, Claim, LogHead, Record
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import (
     DIRECTORY,
@@ -41,7 +40,6 @@ from bridge.system.gitobjects import (
     parse_tree,
     tree,
 )
-from bridge.trust.seals import Seal
 
 FOLDER: Final = b".mac-bridge"
 REQUEST_FILE: Final = b"request.json"
@@ -60,7 +58,11 @@ SIGNATURE_MAX_BYTES: Final = 16 * KIB
 RECORD_MAX_BYTES: Final = 64 * KIB
 RECORD_MAX_DEPTH: Final = 8
 
-R = TypeVar("R", bound=Record)
+if TYPE_CHECKING:
+    from bridge.records import Beacon, BusRecord, Claim, Record
+    from bridge.trust.seals import Seal
+
+R = TypeVar("R", bound="Record")
 
 
 def file_tree(files: Mapping[bytes, bytes]) -> tuple[GitObject, list[GitObject]]:
@@ -226,7 +228,7 @@ def read_chunk(reader: Reader, oid: str) -> tuple[LogChunk, Commit]:
     Raises:
         BusError: it is not one.
     """
-    head, found = read_record(reader, oid, HEAD_FILE, LogHead)
+    head, found = read_record(reader, oid, HEAD_FILE, records.LogHead)
     data = read_file(reader, read_entries(reader, found.tree), CHUNK_FILE, LOG_CHUNK_MAX_BYTES)
     if data is None or len(data) != head.length or hashlib.sha256(data).hexdigest() != head.sha256:
         raise MalformedObjectError(f"log chunk {head.seq} in {oid[:12]} is not what its head says")

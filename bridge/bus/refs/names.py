@@ -16,8 +16,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from bridge.ids import is_id
-from bridge.records.archive import DAY_PATTERN
+from bridge.ids import DAY_PATTERN, is_id
 from bridge.request.branches import HEADS, RESERVED_PRESET, cancel_branch, run_id_of
 
 DEFAULT_PREFIX: Final = "refs/kakeya/"

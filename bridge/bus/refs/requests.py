@@ -9,20 +9,23 @@ import json
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.content import commits
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget, from_both_ends
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore, RefUpdate
-from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.views import ReadRequests, ReceivedRequest, RequestRef, Submission
 from bridge.errors import BusError, FencedError, ObjectError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
-from bridge.records import Delivery, Request, Workload
+from bridge.records import Request
 from bridge.request import cancel_branch
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import DIRECTORY, GitObject, TreeEntry, commit, parse_tree, tree
+
+if TYPE_CHECKING:
+    from bridge.bus.store.quarantine import Quarantine
+    from bridge.records import Delivery, Workload
 
 TOP_TREE_MAX_BYTES: Final = MIB
 BATCH_MAX_BYTES: Final = 64 * MIB

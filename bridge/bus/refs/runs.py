@@ -7,18 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.refs import names
-from bridge.bus.refs.requests import Requests
 from bridge.bus.store.interface import MissingObjectError, RefStore
-from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import ClaimView, RequestRef, RunView
 from bridge.errors import ObjectError
 from bridge.limits import LOG_MAX_BYTES
-from bridge.records import BusRecord, Delivery
 from bridge.request import cancelled_id_of, run_id_of
 from bridge.trust.seals import Refused
+
+if TYPE_CHECKING:
+    from bridge.bus.refs.requests import Requests
+    from bridge.bus.store.quarantine import Quarantine
+    from bridge.records import BusRecord, Delivery
 
 _BOTH_MAX_BYTES: Final = 4 * LOG_MAX_BYTES  # what a log's own reader allows; a claim that needs more has its own
 

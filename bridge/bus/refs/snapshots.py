@@ -6,13 +6,16 @@ Fetches nothing; what is known locally of ended runs leaves their requests out.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from bridge.bus.refs import names
-from bridge.bus.refs.claims import Claims
-from bridge.bus.store.interface import Listing
 from bridge.bus.views import RequestRef, Snapshot
-from bridge.records import BusRecord
 from bridge.request import cancelled_id_of, run_id_of
+
+if TYPE_CHECKING:
+    from bridge.bus.refs.claims import Claims
+    from bridge.bus.store.interface import Listing
+    from bridge.records import BusRecord
 
 
 def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Collection[str]) -> Snapshot:

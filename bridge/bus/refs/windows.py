@@ -9,12 +9,14 @@ whose branch is named.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.refs import names
-from bridge.bus.views import ListingWindow
-from bridge.records import BusRecord
 from bridge.request import run_id_of
+
+if TYPE_CHECKING:
+    from bridge.bus.views import ListingWindow
+    from bridge.records import BusRecord
 
 _ENDS: Final = ("mac-bridge/", "mac-bridge-")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.refs import names
 from bridge.bus.refs.runs import prefixes_of
@@ -16,9 +16,11 @@ from bridge.bus.views import (
     Submission,
 )
 from bridge.errors import BusError, RunNotFoundError
-from bridge.records import Beacon, Workload
 from bridge.request import cancel_branch, run_id_of
-from bridge.trust.judgement import TrustAnswer
+
+if TYPE_CHECKING:
+    from bridge.records import Beacon, Workload
+    from bridge.trust.judgement import TrustAnswer
 
 MOVED_TRIES: Final = 2
 

@@ -19,21 +19,8 @@ from bridge.bus.refs.requests import Requests
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot
 from bridge.bus.refs.windows import all_prefixes, watched_prefixes, window_prefixes
-from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore, RefUpdate
-from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.quarantine import Quarantine
-from bridge.bus.tree import Tree
-from bridge.bus.views import (
-    ArchivedClaim,
-    ClaimTip,
-    ClaimView,
-    ListingWindow,
-    Neighbours,
-    ReceivedRequest,
-    RequestRef,
-    Snapshot,
-)
 from bridge.errors import FencedError
 from bridge.ids import unix_ms
 from bridge.limits import BEACON_DEAD_S, REQUEST_DEAD_S
@@ -46,6 +33,19 @@ if TYPE_CHECKING:
     from bridge.bus.refs.beacons import BeaconRefs
     from bridge.bus.refs.known_beacons import KnownBeacons
     from bridge.bus.refs.logs import Logs
+    from bridge.bus.store.gather import WorkBudget
+    from bridge.bus.store.push_budget import Pacer
+    from bridge.bus.tree import Tree
+    from bridge.bus.views import (
+        ArchivedClaim,
+        ClaimTip,
+        ClaimView,
+        ListingWindow,
+        Neighbours,
+        ReceivedRequest,
+        RequestRef,
+        Snapshot,
+    )
     from bridge.records import Beacon, BusRecord
     from bridge.system.clock import Clock
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bridge.errors import BusError, ObjectError
-from bridge.system.gitobjects import GitObject, Kind
+
+if TYPE_CHECKING:
+    from bridge.system.gitobjects import GitObject, Kind
 
 
 class MissingObjectError(BusError):

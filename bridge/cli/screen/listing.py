@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from bridge.cli.screen.output import Output
 from bridge.cli.screen.table import Column, table_lines
 from bridge.cli.signals import DetachedError
 from bridge.client.document.untrusted import clean_line
-from bridge.client.run.listing import Row
 from bridge.durations import age_text, duration_text
 from bridge.ids import short
-from bridge.run.state import RunState
+
+if TYPE_CHECKING:
+    from bridge.cli.screen.output import Output
+    from bridge.client.run.listing import Row
+    from bridge.run.state import RunState
 
 NO_RUNS: Final = ("no runs yet", "no such runs")
 _COLUMNS: Final = (

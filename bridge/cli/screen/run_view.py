@@ -8,6 +8,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
 from bridge.client.document.untrusted import PREFIX, clean_line, tail
@@ -15,10 +16,12 @@ from bridge.client.run.cause import telling_line
 from bridge.client.run.facts import next_steps, place_of, times_of
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
-from bridge.client.run.run import Run
-from bridge.client.run.status import RunStatus
 from bridge.durations import duration_text
 from bridge.ids import short
+
+if TYPE_CHECKING:
+    from bridge.client.run.run import Run
+    from bridge.client.run.status import RunStatus
 
 _FAILED_LOG_LINES = 12
 _LABEL_MOST_CHARS = 24

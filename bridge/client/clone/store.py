@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bridge import strictjson
+from bridge import records, strictjson
 from bridge.bus.tree import Tree
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
-from bridge.records import Request
 
 if TYPE_CHECKING:
+    from bridge.records import Request
     from bridge.system.clock import Clock
 
 _DECIDED_S: Final = 30.0  # so long one command waits for another that decides whether to send
@@ -42,7 +42,7 @@ class Sent:
 
     def request(self) -> Request:
         """Return the request that the stored bytes hold."""
-        return Request.parse(self.data)
+        return records.Request.parse(self.data)
 
 
 @dataclass(frozen=True)

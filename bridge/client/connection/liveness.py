@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from bridge.durations import age_text
 from bridge.errors import NoRunnerError
 from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S
-from bridge.records import Beacon, BusRecord, RunnerSelector
 from bridge.system.clock import Clock, parse_rfc3339
 
 if TYPE_CHECKING:
     from bridge.bus.interface import SharedBus
+    from bridge.records import Beacon, BusRecord, RunnerSelector
 
 POLLS = 2
 DISTRUSTED: Final = (

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bridge.client.clone import git_door as gitdoor
 from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.session import BusSession, bus_state, identify
@@ -67,6 +66,8 @@ def check_route(settings: ClientSettings) -> BusChoice:
     choice = settings.bus
     if choice.route is not None and choice.source != "committed":
         return choice
+    from bridge.client.clone import git_door as gitdoor
+
     top = settings.repository.top if settings.repository is not None else None
     known = gitdoor.remotes(top) if top is not None else {}
     if choice.route is None:

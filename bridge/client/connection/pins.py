@@ -25,7 +25,6 @@ from bridge.errors import IntegrityError, UsageError
 from bridge.trust import keyring
 from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
 from bridge.trust.root_memory import KnownRoot, RootMemory
-from bridge.trust.verifier import judge_result
 
 if TYPE_CHECKING:
     from bridge.records import BusRecord, KeyRecord
@@ -157,6 +156,8 @@ def answer_about(
     files: Mapping[str, bytes], trusted: Pins, *, runner: str | None = None, archived_at: float | None = None
 ) -> TrustAnswer:
     """Return whether a runner may say what a result says; see `bridge.trust.verifier.judge_result`."""
+    from bridge.trust.verifier import judge_result
+
     return judge_result(files, trusted.authority, runner=runner, signs=trusted.signs, archived_at=archived_at).answer
 
 

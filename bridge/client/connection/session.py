@@ -10,22 +10,22 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from bridge.client.clone.config import BusChoice, ClientSettings
 from bridge.client.clone.run_ids import resolve
-from bridge.client.clone.store import Store
 from bridge.client.connection.liveness import SeenRunner, look
 from bridge.client.connection.pins import Pins, RootReader, answer_about, pins
 from bridge.errors import WRONG_BUS_REMEDY, BusMissingError, WrongBusError
 from bridge.ids import is_id
-from bridge.records import BusRecord
-from bridge.system.clock import Clock
-from bridge.trust.judgement import TrustAnswer
-from bridge.trust.root_memory import KnownRoot
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RequesterBus, SharedBus
     from bridge.bus.views import RunView
+    from bridge.client.clone.config import BusChoice, ClientSettings
+    from bridge.client.clone.store import Store
     from bridge.client.document.envelope import BusPart
+    from bridge.records import BusRecord
+    from bridge.system.clock import Clock
+    from bridge.trust.judgement import TrustAnswer
+    from bridge.trust.root_memory import KnownRoot
 
 _ARCHIVED_MAX_COUNT: Final = 10_000  # archived runs that are looked through for a part of an id
 _SEEN_S: Final = 10.0  # so long a command goes by the runners that it has seen; they say how they are every minute

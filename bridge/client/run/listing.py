@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
-from bridge.client.clone.store import StoredEnding
-from bridge.client.connection.session import BusSession
 from bridge.ids import short, unix_ms
-from bridge.records import Request
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
+
+if TYPE_CHECKING:
+    from bridge.client.clone.store import StoredEnding
+    from bridge.client.connection.session import BusSession
+    from bridge.records import Request
 
 CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however many of its claims are none
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.durations import duration_text
-from bridge.records import RunProgress
 
 if TYPE_CHECKING:
     from bridge.client.document.envelope import ProgressPart
+    from bridge.records import RunProgress
 
 _UNITS = {"sample": "samples", "launch": "launches"}
 

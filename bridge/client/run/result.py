@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pydantic
 
 from bridge import records, strictjson
-from bridge.bus.tree import Tree
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.run.outcomes import exit_code_of
-from bridge.run.requirement import Requirement
 
 if TYPE_CHECKING:
+    from bridge.bus.tree import Tree
     from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
+    from bridge.run.requirement import Requirement
 
 _RECORD_MAX_BYTES = 32 * MIB
 _R = TypeVar("_R", bound="Record")

@@ -12,28 +12,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import Pins, RefusedResultError, answer_about, pins
 from bridge.client.connection.run_bus import is_own, sent_from
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
-from bridge.client.run.result import Result
 from bridge.client.run.status import RunStatus, run_status, stored_status
 from bridge.errors import BusError, InfrastructureError, IntegrityError, PendingError, RunNotFoundError
 from bridge.ids import short
-from bridge.records import Request
 from bridge.request import UNSIGNED, expired
-from bridge.run.requirement import Requirement
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
 
 if TYPE_CHECKING:
     from bridge.bus.views import RunView
+    from bridge.client.clone.config import ClientSettings
     from bridge.client.connection.session import BusSession
     from bridge.client.document.envelope import BusPart, QuotaPart
     from bridge.client.run.actions import Actions
     from bridge.client.run.follow import LogWish, Progress
+    from bridge.client.run.result import Result
+    from bridge.records import Request
+    from bridge.run.requirement import Requirement
 
 Say = Callable[[str, str], None]
 _NAMESAKES_SHOWN: Final = 4

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from bridge.bus.tree import Tree
-from bridge.client.clone.store import Store
 from bridge.client.connection.pins import RefusedResultError
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.result import Result, ending, exit_code, read_result
@@ -24,14 +22,15 @@ from bridge.run.outcomes import OUTCOMES
 from bridge.run.requirement import Requirement, satisfied
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
-from bridge.trust.judgement import TrustAnswer
-from bridge.trust.verifier import verify_tree
 
 if TYPE_CHECKING:
+    from bridge.bus.tree import Tree
     from bridge.bus.views import RunView
+    from bridge.client.clone.store import Store
     from bridge.client.connection.session import BusSession
     from bridge.client.run.actions import ActionsView
     from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
+    from bridge.trust.judgement import TrustAnswer
 
 
 _SLACK: Final = dt.timedelta(seconds=min(60.0, CLOCK_SKEW_MAX_S))
@@ -218,6 +217,8 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
 def _stored(store: Store, run_id: str) -> tuple[Result, Path] | None:
     if not store.has_result(run_id):
         return None
+    from bridge.trust.verifier import verify_tree
+
     tree = store.read_result(run_id)
     return None if verify_tree(tree.files, run_id=run_id) else (read_result(tree, run_id), store.folder(run_id))
 
@@ -228,6 +229,8 @@ def check(tree: Tree, run_id: str) -> None:
     Raises:
         IntegrityError: the message names the first problem.
     """
+    from bridge.trust.verifier import verify_tree
+
     problems = verify_tree(tree.files, run_id=run_id)
     if problems:
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.listing import NO_RUNS, repaint, run_lines
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.listing import Row, rows
@@ -14,6 +13,7 @@ from bridge.errors import UsageError
 from bridge.ids import short
 
 if TYPE_CHECKING:
+    from bridge.cli.mac.context import Invocation
     from bridge.client.connection.liveness import SeenRunner
 
 WATCH_S: Final = 2.0

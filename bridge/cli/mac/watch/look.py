@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from bridge.cli.mac.context import Invocation
+from typing import TYPE_CHECKING
+
 from bridge.cli.screen.run_view import print_status
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
-from bridge.client.run.run import Run
-from bridge.client.run.status import RunStatus
 from bridge.durations import duration_text
+
+if TYPE_CHECKING:
+    from bridge.cli.mac.context import Invocation
+    from bridge.client.run.run import Run
+    from bridge.client.run.status import RunStatus
 
 
 def status(call: Invocation) -> int:

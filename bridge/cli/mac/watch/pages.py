@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bridge.cli.mac.context import Invocation
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.document.envelope import of_data
@@ -12,6 +12,9 @@ from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.writing import write_folder_page, write_history_page, write_page, write_sweep_page
 from bridge.client.send.sweep import runs_of, sent_sweep
 from bridge.errors import RunNotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from bridge.cli.mac.context import Invocation
 
 
 def open_page(call: Invocation) -> int:
