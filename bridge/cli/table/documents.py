@@ -137,9 +137,9 @@ def write_agents_section(path: Path) -> bool:
     from bridge.client.maintenance.agent_files import merge_section
     from bridge.system.durable import write_atomically
 
-    old = path.read_text(encoding="utf-8") if path.exists() else ""
+    old = path.read_text(encoding="utf-8") if path.exists() else None
     new = merge_section(old, snippet())
-    if new != old:
+    if new is not None and new != old:
         write_atomically(path, new.encode(), mode=0o644)
     return new != old
 

@@ -8,7 +8,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -69,25 +69,25 @@ def uninstall(call: Invocation) -> int:
 
 @dataclass(frozen=True)
 class _Change:
-    """What becomes of one file."""
+    """What becomes of one file; None is no file."""
 
-    old: str
-    new: str
+    old: str | None
+    new: str | None
     base: Path
-    linked: bool
 
     @property
     def word(self) -> str:
-        # Where a link leads there, an empty file stays: the link is not ours.
-        return "unchanged" if self.new == self.old else "written" if self.new or self.linked else "removed"
+        return "unchanged" if self.new == self.old else "removed" if self.new is None else "written"
 
     def make(self, path: Path) -> None:
         """Write or remove the file; its permissions stay, and no folder is left empty."""
-        if self.word == "written":
+        if self.new == self.old:
+            return
+        if self.new is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
             mode = path.stat().st_mode & 0o777 if path.exists() else 0o644
             write_atomically(path, self.new.encode(), mode=mode)
-        elif self.word == "removed":
+        else:
             path.unlink()
             if self.base in path.parents:
                 with contextlib.suppress(OSError):  # the first folder that is not empty
@@ -104,10 +104,7 @@ def _merge(call: Invocation, contents: Mapping[str, str]) -> int:
         raise UsageError(
             "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
         )
-    plan: dict[Path, _Change] = {}
-    for path, change in (_planned(call, one, contents[one.content]) for one in files):
-        linked = change.linked or (path in plan and plan[path].linked)
-        plan[path] = replace(change, linked=linked)
+    plan = dict(_planned(call, one, contents[one.content]) for one in files)
     for path, change in plan.items():
         change.make(path)
         call.output.row(change.word, str(path))
@@ -127,13 +124,13 @@ def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Cha
     if path.exists() and not path.is_file():
         raise UsageError(f"{path}: it is no plain file", remedy=_BY_HAND)
     try:
-        old = path.read_bytes().decode() if path.exists() else ""
-        new = merged(one, old, content) if old or content else old
+        old = path.read_bytes().decode() if path.exists() else None
+        new = merged(one, old, content)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: it is no UTF-8 text: {error}", remedy=_BY_HAND) from None
     except UsageError as error:
         raise UsageError(f"{path}: {error.message}", remedy=_BY_HAND) from None
-    return path, _Change(old, new, base.resolve(), linked=named.is_symlink())
+    return path, _Change(old, new, base.resolve())
 
 
 def _base(call: Invocation, one: AgentFile) -> Path:

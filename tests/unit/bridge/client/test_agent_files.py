@@ -18,6 +18,7 @@ from bridge.client.maintenance.agent_files import (
     merge_toml,
     merged,
     server_entry,
+    whole_file,
 )
 from bridge.errors import UsageError
 from tests.fakes.requester import Requester
@@ -35,6 +36,12 @@ SERVER = server_entry("kakeya-mac")
         (merge_toml, ""),
         (merge_section, "# House rules\n\nBe kind.\n"),
         (merge_section, ""),
+        (merge_section, None),
+        (merge_toml, None),
+        (merge_json("servers"), None),
+        (whole_file, ""),
+        (whole_file, None),
+        (merge_section, "\ufeff"),
         (merge_section, "# Windows\r\n\r\nBe kind.\r\n"),
         (merge_toml, "\ufeffmodel = 1\r\n"),
         (merge_json("servers"), json.dumps(OTHERS, indent="\t")),
@@ -58,11 +65,12 @@ SERVER = server_entry("kakeya-mac")
 )
 def test_in_twice_is_in_once_and_out_again_is_as_before(merge, before):
     one = AgentFile("x", "server", merge)
-    once = merged(one, before, SERVER)
+    content = f"---\nname: kakeya\n---\n{SERVER}\n" if merge is whole_file else SERVER
+    once = merged(one, before, content)
     assert once != before
-    if before.count("\r\n") in {0, before.count("\n")}:
+    if before is None or before.count("\r\n") in {0, before.count("\n")}:
         assert once.count("\r\n") in {0, once.count("\n")}
-    assert merged(one, once, SERVER) == once
+    assert merged(one, once, content) == once
     assert merged(one, once, "") == before
 
 
@@ -109,6 +117,23 @@ def test_install_and_uninstall_leave_the_files_of_a_clone_as_they_were(tmp_path)
     assert requester.run("agent", "uninstall", *every).code == 0
     assert {path: path.read_text() for path in tmp_path.rglob("*") if path.is_file()} == before
     assert {path.name for path in tmp_path.iterdir()} == {".mcp.json", "AGENTS.md", "home"}
+
+
+def test_empty_files_stay_and_files_that_were_not_there_go(tmp_path):
+    requester = Requester(tmp_path, environment={"HOME": str(tmp_path / "home")})
+    every = [f"--{name}" for name in AGENTS]
+    assert requester.run("agent", "install", *every).code == 0
+    made = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert requester.run("agent", "uninstall", *every).code == 0
+    assert not any(path.exists() for path in made)
+    for path in made:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    assert requester.run("agent", "install", *every).code == 0
+    assert requester.run("agent", "install", *every).out.count("unchanged") == len(made)
+    assert requester.run("agent", "uninstall", *every).code == 0
+    assert [path.read_bytes() for path in made] == [b""] * len(made)
+    assert requester.run("agent", "uninstall", *every).out.count("unchanged") == len(made)
 
 
 def test_a_link_and_the_permissions_of_a_private_file_stay(tmp_path):
