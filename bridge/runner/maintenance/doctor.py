@@ -20,15 +20,15 @@ from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.presets import registry
+from bridge.presets import Preset, registry
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.machine import cards_of, engine_of
-from bridge.runner.machine.models import find_model
 from bridge.runner.maintenance.bus_checks import check_listing
 from bridge.runner.maintenance.engine_checks import check_engine
 from bridge.runner.maintenance.mac_checks import check_folders, check_mac
+from bridge.runner.maintenance.model_checks import check_models
 from bridge.runner.maintenance.place_checks import (
     Place,
     check_cuda,
@@ -263,14 +263,17 @@ def _presets(policy: Policy | None) -> Iterator[Check]:
 
 def _networked(policy: Policy) -> tuple[str, ...]:
     """Return the presets that may run here and whose runs reach a network."""
-    if not policy.sandbox.network:
-        return ()
+    return tuple(one.name for one in _allowed(policy) if one.sandbox.network) if policy.sandbox.network else ()
+
+
+def _allowed(policy: Policy) -> tuple[Preset, ...]:
+    """Return the presets that may run here."""
     try:
         known = own_presets(policy).values()
     except KakeyaError:
         return ()  # said with the presets
     allows = policy.facts(embedded=False).allows
-    return tuple(one.name for one in known if one.status == "ready" and one.sandbox.network and allows(one.name))
+    return tuple(one for one in known if one.status == "ready" and allows(one.name))
 
 
 def _code(policy: Policy, drivers: Mapping[str, str]) -> Iterator[Check]:
@@ -294,10 +297,7 @@ def _code(policy: Policy, drivers: Mapping[str, str]) -> Iterator[Check]:
         )
     else:
         yield Check("code", "ok", facts.identity)
-    for name in filter(None, (policy.target, policy.drafter)):
-        found = find_model(name, policy.model_roots, facts.engine)
-        remedy = None if found else "set model_roots, target and drafter in policy.toml"
-        yield Check("model", "ok" if found else "fail", f"{name}: {found or 'not found'}", remedy)
+    yield from check_models(policy, _allowed(policy), facts.engine)
 
 
 def _root(context: DoctorContext, keys: KnownKeys, policy: Policy | None) -> Iterator[Check]:
