@@ -14,6 +14,8 @@ import pytest
 from engine.training.corpus import read_corpus, word_pool
 
 STEPS = 16
+FEW_STEPS = 8
+"""In as many the loss falls as far; where bfloat16 is emulated a step takes seconds, whatever the rows."""
 LOSS_FALL = 2.0
 SEED_SPREAD = 1.0
 
@@ -54,7 +56,7 @@ def fell(curve):
 
 
 def test_a_few_steps_lower_the_loss(tmp_path, corpus, tokenizer):
-    assert fell(losses(make_trainer(tmp_path, corpus, tokenizer, 1, "qwen3"), STEPS))
+    assert fell(losses(make_trainer(tmp_path, corpus, tokenizer, 1, "qwen3"), FEW_STEPS))
 
 
 @pytest.mark.slow
