@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from engine.checkpoint import ASSETS, is_lfs_pointer
 from engine.digests import file_digest
@@ -133,14 +133,26 @@ def _files(clone: Path, known: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         yield name, path.read_bytes()
 
 
+class _PlainFile(tarfile.TarInfo):
+    """A header of what `pack` writes; others are refused as they are seen: tarfile would read their content whole."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
+        """Return a header of a plain file.
+
+        Raises:
+            tarfile.ReadError: it is another, of a long name or further attributes too, or its file is too large.
+        """
+        found = super().frombuf(buf, encoding or tarfile.ENCODING, errors)
+        if found.type not in {tarfile.REGTYPE, tarfile.AREGTYPE} or not 0 <= found.size <= MEMBER_MAX_BYTES:
+            raise tarfile.ReadError(f"it holds {found.name[:100]!r}, no plain file of at most {MEMBER_MAX_BYTES} bytes")
+        return found
+
+
 def _members(file: Path) -> Iterator[tuple[str, bytes]]:
     try:
-        with tarfile.open(file, mode="r:gz") as archive:
+        with tarfile.open(file, mode="r:gz", tarinfo=_PlainFile) as archive:
             for member in archive:
-                if not member.isreg() or member.size > MEMBER_MAX_BYTES:
-                    raise ModelWeightsError(
-                        f"{file} holds {member.name[:100]!r}, no file of at most {MEMBER_MAX_BYTES} bytes"
-                    )
                 content = archive.extractfile(member)
                 yield member.name, b"" if content is None else content.read()
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:

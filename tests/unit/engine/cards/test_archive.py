@@ -111,6 +111,18 @@ def test_another_archive_changes_nothing(what: str, wheel: Path, tmp_path: Path)
     assert sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("kind", [b"x", b"g", b"L", b"K", b"S", b"0"])
+def test_a_header_that_announces_gigabytes_is_refused_before_they_are_read(
+    kind: bytes, wheel: Path, tmp_path: Path
+) -> None:
+    header = tarfile.TarInfo("one/model.safetensors")
+    header.type, header.size = kind, 3 << 30
+    announced = header.tobuf(tarfile.GNU_FORMAT) + b"\0" * (1 << 20)
+    (tmp_path / "file.tar.gz").write_bytes(gzip.compress(announced))
+    with pytest.raises(ModelWeightsError, match="no plain file of at most 268435456 bytes; expected kakeya-assets"):
+        add(tmp_path / "file.tar.gz", wheel)
+
+
 def test_a_clone_s_folder_brings_a_wheel_its_weights_once_or_twice(tmp_path: Path, wheel: Path) -> None:
     folder_of(tmp_path / "kakeya/engine/assets", WEIGHTS)
     for _ in range(2):
