@@ -11,6 +11,7 @@ from tests.fakes.clone import Clone
 
 ENGINE = Path(__file__).resolve().parents[3] / "engine"
 LOOP = "engine/decoding/speculative.py"
+STEP = "\n        yield Step("  # in the loop itself: further in, another one is in a branch
 SLOW_S = 0.05  # a step takes a few milliseconds: the effect is far beyond what a busy machine does by itself
 
 
@@ -43,9 +44,7 @@ def test_a_planted_slow_down_is_called_slower_after_a_second_pass_and_code_that_
     assert claim_of(same)["decision"] != "evidence"
     assert claim_of(same)["detail"]["slower"] is False
     assert any("untrusted_code" in why for one in claim_of(same)["premises"] for why in one["why"])
-    clone.commit(
-        {LOOP: loop.replace("        yield Step(", f"        __import__('time').sleep({SLOW_S})\n        yield Step(")}
-    )
+    clone.commit({LOOP: loop.replace(STEP, f"\n        __import__('time').sleep({SLOW_S}){STEP}")})
     slow = ask(clone, "-p", "base=HEAD~1", "-p", "margin=0.2")
     assert slow["outcome"]["reason"] == "passed", slow["log_tail"]
     assert claim_of(slow)["detail"]["slower"] is True
