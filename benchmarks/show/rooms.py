@@ -10,6 +10,7 @@ from typing import Any
 from benchmarks.show import source
 from benchmarks.show.line import NOT_MEASURED, Line
 from benchmarks.show.proofs import proved
+from benchmarks.studies.fresh_clone import BEFORE, CI, ENVIRONMENTS
 from benchmarks.studies.report import FOLDER, report_of
 
 EVIDENCE = source.ROOT / "docs" / "evidence"
@@ -45,10 +46,10 @@ def fresh_clone(*commands: str, folder: Path = FOLDER) -> str | None:
 
 def _cost(entry: dict[str, Any]) -> str:
     (row,) = entry["rows"]
-    return (
-        f"{entry['case']}: {row['wall_s']:.0f} s ({row['processor_s']:.0f} s of processor time) after an installation "
-        f"of {row['install_wall_s']:.0f} s, {row['outcome']}, at {entry['commit'][:12]} on {entry['machine']}"
-    )
+    said = f"{entry['case']}: {row['wall_s']:.0f} s ({row['processor_s']:.0f} s of processor time)"
+    if "install_wall_s" in row:
+        said += f" after an installation of {row['install_wall_s']:.0f} s"
+    return f"{said}, {row['outcome']}, at {entry['commit'][:12]} on {entry['machine']}"
 
 
 def layers() -> str:
@@ -94,9 +95,9 @@ LINES = (
     Line(
         "`make demo`, `make test` in a fresh clone",
         "make studies AREA=rooms",
-        partial(fresh_clone, "make demo", "make unit", "make test"),
+        partial(fresh_clone, *ENVIRONMENTS, CI),
     ),
-    Line("CI's time before and after", ".ci/run"),
+    Line("CI's time before and after", "make studies AREA=rooms", partial(fresh_clone, BEFORE, CI)),
     Line(
         "at least 60 planted faults, found before and after the diet: both lists committed, none lost",
         "python -m tests.planted",

@@ -14,30 +14,39 @@ from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row, Study
 
 MAX_S = 3600.0
-ENVIRONMENTS = {"demo": ".venv/.demo", "unit": ".venv/.dev", "test": ".venv/.dev"}
-"""The commands, and the target that makes the environment of each."""
+ENVIRONMENTS = {"make demo": ".venv/.demo", "make unit": ".venv/.dev"}
+"""Commands as a user types them, and the target that makes the environment of each."""
+CI = ".ci/run"
+"""What CI calls: it installs all that it needs, and ends with `make test`."""
+BEFORE = f"{CI} before the diet"
+BEFORE_COMMIT = "2f08feb125bf"
+"""The last commit before the tests were made to do less."""
 
 
 def cases() -> Sequence[str]:
-    """Return the commands as a user types them."""
-    return [f"make {target}" for target in ENVIRONMENTS]
+    """Return the commands, CI's at today's commit and at the one before its tests were made to do less."""
+    return [*ENVIRONMENTS, CI, BEFORE]
 
 
 def run(case: str) -> list[Row]:
     """Clone this commit, make the environment, run the command.
 
     Returns:
-        One row: seconds of the wall and of all processors for both steps, and what the command printed last.
+        One row: seconds of the wall and of all processors, and what the command printed last; those of making the
+        environment apart, but for CI, which makes its own.
 
     Raises:
         RuntimeError: the command failed or took longer than MAX_S.
     """
-    target = case.split()[1]
     with tempfile.TemporaryDirectory(prefix="kakeya-clone-") as folder:
         clone = Path(folder) / "kakeya"
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
-        installed = _spend(["make", ENVIRONMENTS[target]], clone)
-        ran = _spend(["make", target], clone)
+        if case == BEFORE:
+            subprocess.run(["git", "checkout", "--quiet", BEFORE_COMMIT], cwd=clone, check=True)
+        if case not in ENVIRONMENTS:
+            return [_spend(["bash", CI], clone)]
+        installed = _spend(["make", ENVIRONMENTS[case]], clone)
+        ran = _spend(case.split(), clone)
     return [{f"install_{key}": installed[key] for key in ("wall_s", "processor_s")} | ran]
 
 

@@ -61,6 +61,16 @@ def test_the_cost_of_a_fresh_clone_is_read_from_its_report(tmp_path: Path) -> No
     )
 
 
+def test_what_ci_costs_counts_its_own_installation(tmp_path: Path) -> None:
+    row = {"wall_s": 480.2, "processor_s": 800.0, "outcome": "7 passed"}
+    report_of("rooms", "fresh-clone", tmp_path).append(
+        {"case": ".ci/run", "rows": [row], "commit": "f" * 40, "machine": "a machine"}
+    )
+    assert rooms.fresh_clone(".ci/run", folder=tmp_path) == (
+        ".ci/run: 480 s (800 s of processor time), 7 passed, at ffffffffffff on a machine"
+    )
+
+
 def test_planted_faults_are_compared_by_name(tmp_path: Path) -> None:
     def write(suffix: str, **detected: bool) -> None:
         trials = [{"fault": name, "detected": found, "commit": "f" * 40} for name, found in detected.items()]
