@@ -15,7 +15,7 @@ from engine.errors import ModelConfigError
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Return what the `tokenizers` library makes of a folder's tokenizer.json.
+    """Return what the `tokenizers` library makes of a folder's tokenizer.json; texts keep their length.
 
     Raises:
         ModelConfigError: If there is none, or it cannot be read.
@@ -26,9 +26,13 @@ def read_tokenizer(folder: Path) -> Any:
     if not path.is_file():
         raise ModelConfigError(f"no tokenizer.json in {folder}; expected one beside the weights")
     try:
-        return Implementation.from_file(str(path))
+        found = Implementation.from_file(str(path))
     except Exception as error:
         raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
+    # A trainer may have left the length of its batches in the file; transformers does not heed it either.
+    found.no_truncation()
+    found.no_padding()
+    return found
 
 
 class Tokenizer:

@@ -97,6 +97,23 @@ def test_a_template_is_found_in_every_place_and_read_as_stock_reads_it(folder: P
     assert "".join(chr(index) for index in ids) == rendered
 
 
+def test_a_trainers_length_in_the_tokenizer_neither_cuts_nor_pads_a_prompt(folder: Path) -> None:
+    from tokenizers import Tokenizer as Implementation
+    from transformers import AutoTokenizer
+
+    config(folder, PLAIN)
+    trained = Implementation.from_file(str(folder / "tokenizer.json"))
+    trained.enable_truncation(max_length=4)
+    trained.enable_padding(length=40, pad_id=63, pad_token="?")
+    trained.save(str(folder / "tokenizer.json"))
+    tokenizer, stock = Tokenizer(folder), AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    assert "".join(chr(index) for index in tokenizer.chat(TALK)) == render_chat(folder, TALK)
+    for text in ("a", "a longer text"):
+        ids = tokenizer.encode(text)
+        assert "".join(chr(index) for index in ids) == text
+        assert list(ids) == stock.encode(text)
+
+
 def test_thinking_is_told_to_a_template_that_knows_it(folder: Path) -> None:
     config(folder, THINKING)
     turn = TALK[:1]
