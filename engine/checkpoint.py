@@ -137,7 +137,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the stop token ids: those of generation_config.json, else those of config.json.
+    """Return the stop token ids: those of generation_config.json, else of config.json, its outer part first.
 
     Raises:
         ModelConfigError: If that file cannot be read or names something else than ids.
@@ -146,8 +146,10 @@ def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
     value: Any = None
     if generation.is_file():
         value = read_object(generation).get("eos_token_id")
-    if value is None:
-        value = text_config(config).get("eos_token_id", config.get("eos_token_id"))
+    # A wrapper lists what ends a turn; the language model in it may name the end of a text alone.
+    for part in (config, text_config(config)):
+        if value is None:
+            value = part.get("eos_token_id")
     if value is None:
         return ()
     ids = tuple(value) if isinstance(value, list) else (value,)

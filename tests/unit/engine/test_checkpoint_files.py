@@ -68,6 +68,16 @@ def test_stop_ids_are_those_of_the_generation_config_first(tmp_path: Path) -> No
     assert stop_ids(tmp_path, {"eos_token_id": 3}) == (1, 106)
 
 
+@pytest.mark.parametrize("outer", [[1, 106], None])
+def test_stop_ids_of_a_wrapper_come_before_those_of_its_language_model(tmp_path: Path, outer: Any) -> None:
+    transformers = pytest.importorskip("transformers")
+    for inner in (1, None):
+        config = {"model_type": "gemma3", "eos_token_id": outer, "text_config": {"eos_token_id": inner}}
+        stock = transformers.GenerationConfig.from_model_config(dict(config)).eos_token_id
+        expected = stock if isinstance(stock, list) else [stock]
+        assert list(stop_ids(tmp_path, config)) == [token for token in expected if token is not None]
+
+
 def test_a_broken_tokenizer_is_an_error_of_the_folder(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ModelConfigError, match=r"tokenizer\.json.*fetch the file again"):
