@@ -174,6 +174,19 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
     add_restoration_option(parser)
 
 
+def utf8(text: str) -> str:
+    """Return a text as it is, an ``argparse`` type: a shell hands on bytes that are none.
+
+    Raises:
+        argparse.ArgumentTypeError: If it cannot be written in UTF-8.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise argparse.ArgumentTypeError(f"no UTF-8 text at character {error.start}") from error
+    return text
+
+
 def whole(text: str) -> int:
     """Return a number >= 0, an ``argparse`` type.
 

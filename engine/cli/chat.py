@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
-from engine.errors import PromptError
+from engine.errors import PromptError, UsageError
 from engine.generation.answer import Answer, GenerationRequest, generate
 from engine.generation.conversation import Conversation
 from engine.loading import Engine
@@ -24,6 +24,7 @@ from engine.options import (
     open_selected,
     positive,
     thinking,
+    utf8,
 )
 from engine.tokenizer import Tokenizer
 
@@ -41,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
     add_model_options(built)
     add_decoding_options(built, depth="auto")
     add_chat_options(built)
-    built.add_argument("--system", help="what the model is told before the first turn")
+    built.add_argument("--system", type=utf8, help="what the model is told before the first turn")
     built.add_argument(
         "--max-new", type=positive, default=DEFAULT_BUDGET, help="tokens of an answer at most (default: %(default)s)"
     )
@@ -85,11 +86,18 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _turns() -> Iterator[str]:
-    """Yield the lines that hold something, asking for each where somebody types."""
+    """Yield the lines that hold something, asking for each where somebody types.
+
+    Raises:
+        UsageError: If one is no UTF-8 text.
+    """
     while True:
         if sys.stdin.isatty():
             print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
+        try:
+            line = utf8(sys.stdin.readline())
+        except (UnicodeDecodeError, argparse.ArgumentTypeError) as error:
+            raise UsageError(f"a turn on stdin is no UTF-8 text: {error}; convert it first") from error
         if not line:
             return
         if line.strip():

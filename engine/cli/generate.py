@@ -25,6 +25,7 @@ from engine.options import (
     open_selected,
     positive,
     thinking,
+    utf8,
     whole,
 )
 from engine.protocols import Accept, SamplingDrafterModel
@@ -59,7 +60,9 @@ def parser() -> argparse.ArgumentParser:
         "--chat", action="store_true", help="send the prompt as a chat turn through the model's template"
     )
     add_chat_options(built)
-    built.add_argument("--stop", action="append", default=[], metavar="TEXT", help="end before this text; repeatable")
+    built.add_argument(
+        "--stop", action="append", type=utf8, default=[], metavar="TEXT", help="end before this text; repeatable"
+    )
     built.add_argument("--ignore-stop-tokens", action="store_true", help="go on past the model's own stop tokens")
     built.add_argument("--temperature", type=float, default=0.0, help="0 is greedy, above samples (default: 0)")
     built.add_argument("--top-p", type=float, default=1.0, help="sample from this much of the mass (default: all)")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.cli import chat as chat_cli
 from engine.cli import eval as eval_cli
 from engine.cli import generate as generate_cli
 from tests.integration.engine.conftest import WORDS
@@ -45,6 +46,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "fewer than no ids": (("--temperature", "1", "--top-k", "-1"), 2, "whole number"),
     "shaping draws that greedy does not make": (("--top-p", "0.5"), 2, "add --temperature"),
     "an end before the beginning": (("--stop", ""), 2, "--stop is empty"),
+    "an end that is no text": (("--stop", "a\udcff"), 2, "no UTF-8 text at character 1"),
     "a device that is none": (("--device", "tpu"), 2, "'tpu'"),
     "another library's device": (("--device", "cpu"), 2, "--device chooses for --backend torch"),
     "a model that is nowhere": (("--target", "/nowhere"), 3, "no model '/nowhere'"),
@@ -76,6 +78,20 @@ def test_a_prompt_is_refused_when_it_is_empty_unreadable_or_no_text(
         code, said = refused(capsys, prompt)
         assert code == 2
         assert message in said
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_turn_that_is_no_text_ends_a_conversation_in_one_line(
+    errors: str, run_environment: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A terminal's encoding in a UTF-8 locale, and what Python makes of the C locale.
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"w5 \xff\n"), "utf-8", errors))
+    assert chat_cli.main(["--max-new", "2"]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: a turn on stdin is no UTF-8 text: ")
+    assert said.count("\n") == 1
+    with pytest.raises(SystemExit):
+        chat_cli.main(["--system", "a\udcff"])
 
 
 def test_a_prompt_past_the_context_is_refused(run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
