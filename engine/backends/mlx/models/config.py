@@ -77,8 +77,30 @@ def _check_computed(structure: Structure) -> None:
 
 def _rotary(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
     """Return the rotary settings under their older names: base, scaling and share, or base and local base."""
+    if structure.model_type in OWN_ROTARY:
+        return {}
+    added = _renamed(text)
+    scaling = added.get("rope_scaling", text.get("rope_scaling"))
+    if isinstance(scaling, Mapping):
+        added["rope_scaling"] = _scaling(scaling, text)
+    return added
+
+
+def _scaling(entry: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how positions are scaled, with what transformers takes where the config says nothing."""
+    kind, positions = rope_type(entry), text.get("max_position_embeddings")
+    if kind == "dynamic":
+        # Its base changes behind the context alone, where decoding has ended; mlx-lm's module cannot be replayed.
+        return {"rope_type": "default"}
+    if kind in {"llama3", "yarn"} and positions is not None:
+        return {"original_max_position_embeddings": positions, **entry}
+    return dict(entry)
+
+
+def _renamed(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what ``rope_parameters`` says, under the older names that the config does not hold."""
     found = text.get("rope_parameters")
-    if not isinstance(found, Mapping) or structure.model_type in OWN_ROTARY:
+    if not isinstance(found, Mapping):
         return {}
     by_kind, local = found.get(FULL), found.get(SLIDING)
     entry = by_kind if isinstance(by_kind, Mapping) else found
