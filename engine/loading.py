@@ -26,6 +26,7 @@ from engine.errors import (
 from engine.huggingface import take_torch_in
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 from engine.structure.memory import check_memory
+from engine.tokenizer import read_tokenizer
 
 Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
@@ -107,7 +108,7 @@ def open_engine(
     folders = [resolve_model(name, roots) for name in local]
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
-    loaded = [_loaded(each, partial(_load_drafter, backend, each, model)) for each in folders]
+    loaded = [_loaded(each, partial(_load_drafter, backend, each, (folder, model))) for each in folders]
     if restoration is not None:
         _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
     loaded += [_served(address, backend, model, folder) for address in served]
@@ -194,14 +195,19 @@ def _own_name(target: Path) -> str:
     return f"{target.name}-dflash"
 
 
-def _load_drafter(backend: Backend, folder: Path, target: TargetModel) -> DrafterModel:
+def _load_drafter(backend: Backend, folder: Path, target: tuple[Path, TargetModel]) -> DrafterModel:
     """Load what a folder holds: a DFlash network, which names the target layers it reads, or a causal model."""
     config = read_config(folder)
     if "dflash_config" in config or "target_layer_ids" in config:
-        return backend.load_dflash(folder, target)
+        return backend.load_dflash(folder, target[1])
     small = backend.load_target(folder)
-    check_fits(small.info, target.info)
+    check_fits(small.info, target[1].info, lambda: _same_words(folder, target[0]))
     return DraftModel(small)
+
+
+def _same_words(one: Path, other: Path) -> bool:
+    """Return whether the tokenizers of two folders give every token the same id."""
+    return bool(read_tokenizer(one).get_vocab() == read_tokenizer(other).get_vocab())
 
 
 def _served(address: str, backend: Backend, target: TargetModel, folder: Path) -> DrafterModel:

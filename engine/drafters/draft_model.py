@@ -6,6 +6,7 @@ one by one and a crop may have to reach behind several of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.drafters.local import LocalDrafter
@@ -37,7 +38,8 @@ class DraftModel:
 
     def open(self) -> DraftModelDrafter:
         """Start with an empty cache."""
-        return DraftModelDrafter(self.model.open((), CacheLayout.FULL), self.model.info.max_positions)
+        known = self.model.info
+        return DraftModelDrafter(self.model.open((), CacheLayout.FULL), known.max_positions, known.vocab_size)
 
 
 @dataclass(slots=True)
@@ -46,8 +48,10 @@ class DraftModelDrafter(LocalDrafter):
 
     sequence: Sequence
     max_positions: int
+    vocab_size: int
     forwards: int = 0
     _committed: list[int] = field(default_factory=list)
+    _largest: int = 0
     _bonus: int = 0
     _draft: Draft = field(default_factory=Draft)
 
@@ -55,6 +59,8 @@ class DraftModelDrafter(LocalDrafter):
         """Decode ``count`` tokens ahead of the bonus; they stay on the device."""
         if position + count >= self.max_positions:
             return Draft(skipped="the context is past what the draft model holds")
+        if max(self._largest, bonus) >= self.vocab_size:
+            return Draft(skipped="the text holds a token that the draft model has no row for")
         # What the cache does not hold yet goes into the first forward, before the bonus.
         tokens = self.sequence.draft_ahead((*self._catch_up(), bonus), count)
         self.forwards += count
@@ -74,11 +80,13 @@ class DraftModelDrafter(LocalDrafter):
         # Also when nothing is dropped: behind a crop a sequence need not keep what putting a draft back would take.
         self.sequence.crop(min(self.sequence.length, start + kept))
         self._committed.extend(tokens)
+        self._largest = max((self._largest, *tokens))
 
     def rewind(self, length: int) -> int:
         """Forget what came after the first ``length`` tokens, and the draft behind them; return how many are left."""
         self._draft = Draft()
         del self._committed[length:]
+        self._largest = max(self._committed, default=0)
         if self.sequence.length > len(self._committed):
             self.sequence.rewind(len(self._committed))
         return len(self._committed)
@@ -110,13 +118,16 @@ class DraftModelDrafter(LocalDrafter):
         return tuple(self._committed[self.sequence.length :])
 
 
-def check_fits(draft: TargetInfo, target: TargetInfo) -> None:
+def check_fits(draft: TargetInfo, target: TargetInfo, same_words: Callable[[], bool] = lambda: False) -> None:
     """Check that a small model speaks the target's tokens.
 
+    Larger models of a family may have rows behind their last token: ``same_words``, which is asked only then, says
+    whether both tokenizers give every token the same id.
+
     Raises:
-        ModelMismatchError: If their vocabularies differ in size.
+        ModelMismatchError: If their vocabularies differ.
     """
-    if draft.vocab_size != target.vocab_size:
+    if draft.vocab_size != target.vocab_size and not (draft.vocab_size < target.vocab_size and same_words()):
         raise ModelMismatchError(
             f"draft model {draft.name!r} has {draft.vocab_size} token ids; the target {target.name!r} has "
             f"{target.vocab_size}. Use a model with the same tokenizer."

@@ -113,6 +113,33 @@ def test_past_its_own_context_it_stops_drafting_and_says_so(models: Path) -> Non
     assert "the context is past what the draft model holds" in {step.skipped for step in steps}
 
 
+def write_words(folder: Path, first: str) -> None:
+    """Write a tokenizer of 90 tokens, fewer than the target has rows."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+
+    words = {first: 0} | {f"w{index}": index for index in range(1, 90)}
+    Tokenizer(WordLevel(words, unk_token=first)).save(str(folder / "tokenizer.json"))
+
+
 def test_a_model_of_another_vocabulary_is_refused(models: Path) -> None:
+    write_words(models / "qwen3", "one")
+    write_words(models / "other-words", "another")
     with pytest.raises(ModelMismatchError, match="has 90 token ids; the target 'qwen3' has 97"):
         open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "other-words"))
+
+
+def test_a_target_with_more_rows_than_tokens_is_drafted_for(backend: Any, models: Path) -> None:
+    for name in ("qwen3", "other-words"):
+        write_words(models / name, "one")
+    engine = open_engine(backend, str(models / "qwen3"), str(models / "other-words"))
+    # Random weights choose rows behind the tokens too, which the small model does not have.
+    assert [token for step in drafted(engine, 4) for token in step.tokens] == oracle(engine)
+    drafter = engine.drafter.open()
+    drafter.observe(0, (5, 6), None)
+    assert drafter.ask(7, 2, 2).take().count == 2
+    drafter.observe(2, (7, 95), None)
+    assert "has no row for" in str(drafter.ask(8, 4, 2).take().skipped)
+    drafter.rewind(3)
+    assert "has no row for" in str(drafter.ask(90, 3, 2).take().skipped)
+    assert drafter.ask(8, 3, 2).take().count == 2
