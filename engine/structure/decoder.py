@@ -16,6 +16,8 @@ from engine.structure.families import FAMILIES, FULL, LINEAR, SLIDING, Config, F
 
 ROPE_TYPES = frozenset({"default", "dynamic", "linear", "llama3", "proportional", "yarn"})
 """Rotary types whose tables depend on the position alone within the model's context; ``longrope`` tables do not."""
+UNSAID_POSITIONS = 131072
+"""What a model is taken to hold whose config does not say."""
 STATE_SIZES = (
     "linear_num_key_heads",
     "linear_num_value_heads",
@@ -131,6 +133,19 @@ def rotary_entries(text: Config) -> list[Config]:
             nested = [entry for entry in place.values() if isinstance(entry, dict)]
             entries += nested or [place]
     return entries
+
+
+def positions_of(text: Config) -> int:
+    """Return how many positions a model holds: as many as its config says, or as YaRN stretches its context to.
+
+    Publishers tell their users to add YaRN to a config whose ``max_position_embeddings`` stays as it was.
+    """
+    found = [int(text.get("max_position_embeddings") or UNSAID_POSITIONS)]
+    for entry in rotary_entries(text):
+        factor, original = entry.get("factor"), entry.get("original_max_position_embeddings")
+        if rope_type(entry) == "yarn" and factor and original:
+            found.append(int(factor * original))
+    return max(found)
 
 
 def rope_type(entry: Config) -> str:

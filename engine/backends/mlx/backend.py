@@ -28,7 +28,7 @@ from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
 from engine.restoration.restorers import FTheta, f_theta
-from engine.structure.decoder import Structure, structure_of
+from engine.structure.decoder import Structure, positions_of, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
@@ -128,7 +128,7 @@ class MlxBackend:
             vocab_size=int(embedding.weight.shape[0]),
             hidden_size=int(like.shape[-1]),
             layer_count=len(module.layers),
-            max_positions=int(text.get("max_position_embeddings", 131072)),
+            max_positions=positions_of(text),
             sliding_window=text.get("sliding_window"),
             dtype=_dtype_name(config, like),
             stop_ids=checkpoint.stop_ids(folder, config),

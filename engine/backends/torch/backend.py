@@ -28,7 +28,7 @@ from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, UsageError
 from engine.huggingface import check_finite, open_causal, read_tensors
 from engine.restoration.restorers import FTheta, f_theta
-from engine.structure.decoder import Structure, structure_of
+from engine.structure.decoder import Structure, positions_of, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
@@ -85,7 +85,7 @@ class TorchBackend:
             vocab_size=int(weight.shape[0]),
             hidden_size=int(weight.shape[1]),
             layer_count=int(text["num_hidden_layers"]),
-            max_positions=int(text.get("max_position_embeddings", 131072)),
+            max_positions=positions_of(text),
             sliding_window=text.get("sliding_window"),
             dtype=str(weight.dtype).removeprefix("torch."),
             stop_ids=checkpoint.stop_ids(folder, config),

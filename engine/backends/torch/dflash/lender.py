@@ -15,7 +15,7 @@ from torch.nn import functional
 from engine import checkpoint
 from engine.errors import ModelWeightsError
 from engine.huggingface import check_finite
-from engine.structure.decoder import Structure
+from engine.structure.decoder import Structure, positions_of
 from engine.types import TargetInfo
 
 EMBEDDING, HEAD = "embed_tokens", "lm_head"
@@ -104,7 +104,7 @@ def read_lender(
         vocab_size=int(embedding.shape[0]),
         hidden_size=int(embedding.shape[1]),
         layer_count=int(text["num_hidden_layers"]),
-        max_positions=int(text.get("max_position_embeddings", 131072)),
+        max_positions=positions_of(text),
         sliding_window=text.get("sliding_window"),
         dtype=str(kind).removeprefix("torch."),
         stop_ids=checkpoint.stop_ids(folder, config),

@@ -8,7 +8,7 @@ import pytest
 
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
-from engine.structure.decoder import read_structure
+from engine.structure.decoder import positions_of, read_structure
 from engine.structure.families import FAMILIES, FULL, LINEAR, SLIDING
 from tests.fakes.tiny_families import BASE, CONFIGS, DELTA, HYBRID
 
@@ -54,6 +54,18 @@ def test_a_wrapped_config_is_read_from_its_text_part() -> None:
     assert structure.attending == (1, 3)
     assert structure.windows == (None, None)
     assert text_config(wrapped)["num_hidden_layers"] == len(structure.kinds)
+
+
+def test_yarn_stretches_the_context_that_a_config_goes_on_stating() -> None:
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+    stated = {"max_position_embeddings": 40960}
+    assert positions_of(stated) == 40960
+    assert positions_of(stated | {"rope_scaling": yarn}) == 131072
+    assert positions_of(stated | {"rope_parameters": {FULL: yarn}}) == 131072
+    assert positions_of({"max_position_embeddings": 262144, "rope_scaling": yarn}) == 262144
+    assert positions_of(stated | {"rope_scaling": yarn | {"rope_type": "llama3"}}) == 40960
+    assert positions_of(stated | {"rope_scaling": {"type": "yarn", "factor": 4.0}}) == 40960
+    assert positions_of({"max_position_embeddings": None}) == 131072
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
