@@ -309,9 +309,13 @@ def chosen_drafter(asked: str | None, target: Path, *, several: bool = False) ->
 
 
 def from_here(model: str | None) -> str | None:
-    """Return a relative path that says it is one as an absolute one; a bare name never means a folder in here."""
-    relative = model is not None and model.split("/", 1)[0] in {".", ".."}
-    return str(Path(str(model)).absolute()) if relative else model
+    """Return a relative path that says it is one as an absolute one, of several separated by commas each.
+
+    A bare name never means a folder in here.
+    """
+    parts = [] if model is None else model.split(",")
+    found = [str(Path(part).absolute()) if part.split("/", 1)[0] in {".", ".."} else part for part in parts]
+    return ",".join(found) if found else None
 
 
 def check_depth(text: str) -> None:

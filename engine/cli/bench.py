@@ -23,7 +23,16 @@ from engine.loading import Engine, resolve_model
 from engine.measurement.ratio import PairedRatio
 from engine.measurement.selection import Prompt, load_prompts
 from engine.measurement.study import Study
-from engine.options import add_cache_option, add_model_options, cache_layout, depth_factory, open_selected, positive
+from engine.options import (
+    add_cache_option,
+    add_model_options,
+    cache_layout,
+    chosen_drafter,
+    depth_factory,
+    from_here,
+    open_selected,
+    positive,
+)
 from engine.protocols import Depth
 from engine.reports import RunContext
 from engine.structure.layout import CacheLayout
@@ -174,7 +183,7 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
     """Return everyone who runs, the library's plain decoding first."""
     target: Any = engine.target
     layout = cache_layout(options, lossless=True)
-    draft_model = resolve_model(options.draft_model) if options.draft_model else None
+    draft_model = resolve_model(str(from_here(options.draft_model))) if options.draft_model else None
     if engine.backend.name == "mlx":
         from engine.benchmarks.peers_mlx import mlx_peers
 
@@ -182,8 +191,8 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
     else:
         from engine.benchmarks.peers_torch import torch_peers
 
-        name = engine.drafter.info.name
-        folder = resolve_model(options.drafter or name) if engine.drafter.info.format == "dflash-v1" else None
+        named = engine.drafter.info.format == "dflash-v1" and chosen_drafter(from_here(options.drafter), engine.folder)
+        folder = resolve_model(named) if named else None
         peers = torch_peers(engine, target.module, folder, draft_model)
     peers += engine_peers(engine, _depths(options, engine), layout)
     if draft_model is not None:

@@ -86,7 +86,7 @@ def test_the_loops_own_share_is_between_nothing_and_everything(models: Path) -> 
 
 
 def test_compare_writes_every_decode_and_the_standings(
-    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tokenizers import Tokenizer
     from tokenizers import models as kinds
@@ -97,8 +97,9 @@ def test_compare_writes_every_decode_and_the_standings(
     tokenizer.save(str(models / "gemma4" / "tokenizer.json"))
     rows = [{"id": f"p{row}", "kind": "raw", "text": f"w{5 + row} w9 w30 w{20 + row}"} for row in range(3)]
     (tmp_path / "set.json").write_text(json.dumps({"schema": 1, "set": "s", "rule": "made", "prompts": rows}))
-    argv = ["compare", "--backend", "torch", "--device", "cpu", "--target", str(models / "gemma4"), "--drafter"]
-    argv += [str(models / "drafter"), "--set", str(tmp_path / "set.json"), "--prompts", "2", "--max-new", "12"]
+    monkeypatch.chdir(models)
+    argv = ["compare", "--backend", "torch", "--device", "cpu", "--target", "./gemma4", "--drafter", "./drafter"]
+    argv += ["--set", str(tmp_path / "set.json"), "--prompts", "2", "--max-new", "12"]
     assert bench.main([*argv, "--repeats", "1", "--depths", "3,auto", "--out", str(tmp_path)]) == 0
     report = json.loads((tmp_path / "bench.json").read_text())
     assert len(report["rows"]["entries"]) == 2 * len(report["rows"]["standings"]) == 2 * 7

@@ -67,6 +67,12 @@ def test_a_path_that_says_it_is_relative_is_looked_up_from_here(
         options.open_selected(asked)
 
 
+def test_each_of_several_paths_is_looked_up_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert options.from_here("ngram,./one,../two,three/four") == (f"ngram,{tmp_path}/one,{tmp_path}/../two,three/four")
+    assert options.from_here(None) is None
+
+
 def _raising(error: BaseException) -> Callable[[], int]:
     def run() -> int:
         raise error
