@@ -26,6 +26,10 @@ SIZES = frozenset(
 """What a config counts; None stands for "there is none"."""
 SCALES = frozenset({"final_logit_softcapping", "rms_norm_eps"})
 """What a config divides by; None stands for "there is none"."""
+INDEX = "model.safetensors.index.json"
+"""Names the file of each tensor where there are several files."""
+MESSAGE_CHARACTERS = 400
+"""How much is shown of what a library says: one lists every tensor of a model, one a line."""
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -119,6 +123,23 @@ def weight_files(folder: Path) -> list[Path]:
         if is_lfs_pointer(file):
             raise ModelWeightsError(f"{file} is a git-lfs pointer, not weights; run `git lfs pull`")
     return files
+
+
+def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
+    """Return what to raise where a library could not load a folder: the files it lacks by its own index, or the cause.
+
+    An index alone refuses nothing: it may be that of the weights before they were quantised.
+    """
+    index = folder / INDEX
+    named = read_object(index).get("weight_map") if index.is_file() else None
+    files = {str(name) for name in named.values()} if isinstance(named, dict) else set[str]()
+    lost = sorted(name for name in files if not (folder / name).is_file())
+    if lost:
+        return ModelWeightsError(
+            f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
+        )
+    said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
+    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files")
 
 
 def is_lfs_pointer(file: Path) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import read_config, resolve_model, weight_files
+from engine.checkpoint import load_failure, read_config, resolve_model, weight_files
 from engine.errors import ModelWeightsError
 
 
@@ -62,7 +62,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
         )
     except Exception as error:
         # Readers of configs, weights and quantised formats raise classes of their own, with no common base.
-        raise ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {error}; check its files") from error
+        raise load_failure(folder, error) from error
     finally:
         noisy.setLevel(level)
     misshapen, missing = sorted(report["mismatched_keys"]), sorted(report["missing_keys"])

@@ -37,8 +37,6 @@ from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 
 DTYPES = ("float32", "bfloat16", "float16")
-MESSAGE_CHARACTERS = 400
-"""How much is shown of what mlx-lm says: it lists every tensor of a model, one a line."""
 TEMPORARY_FOLDERS = ("TMPDIR", "TMP", "TEMP", "TEMPDIR")
 """The variables that C++ reads, the first that is set, for the folder of temporary files."""
 LENT = frozenset({"embed_tokens", "lm_head"})
@@ -108,8 +106,7 @@ class MlxBackend:
             module, _ = load_model(folder, lazy=True, model_config=added)
         except Exception as error:
             # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
-            said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
-            raise ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files") from error
+            raise checkpoint.load_failure(folder, error) from error
         if self._dtype is not None:
             _cast(module, self._dtype)
         return config, structure, module

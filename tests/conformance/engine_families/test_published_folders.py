@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.checkpoint import INDEX
 from engine.decoding.depth import FixedDepth
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.generation.answer import GenerationRequest, generate
@@ -85,6 +87,25 @@ def test_a_drafter_of_another_family_is_one_line(backend: Any, tmp_path: Path, o
     with pytest.raises(ModelMismatchError, match="drafter vocab_size is 98; the target 'target' has 97") as caught:
         open_engine(backend, str(target), str(drafter))
     assert "\n" not in str(caught.value)
+
+
+def test_a_lost_file_of_several_is_one_line_that_names_it(backend: Any, tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = tiny_families.write_family(tmp_path, "qwen3")
+    whole = folder / "model.safetensors"
+    named = {name: f"model-{1 + index % 2:05}-of-00002.safetensors" for index, name in enumerate(load_file(whole))}
+    (folder / INDEX).write_text(json.dumps({"weight_map": named}))
+    # An index that was left behind is none of the weights' that are there.
+    if backend.name == "mlx":
+        assert open_engine(backend, str(folder), None).target.info.layer_count == 4
+    tensors = load_file(whole)
+    first = {name: tensors[name] for name, file in named.items() if file.startswith("model-00001")}
+    save_file(first, folder / "model-00001-of-00002.safetensors", metadata={"format": "pt"})
+    whole.unlink()
+    expected = rf"lacks model-00002-of-00002\.safetensors \(1 of the 2 files that {INDEX} names\); fetch them again$"
+    with pytest.raises(ModelWeightsError, match=expected):
+        open_engine(backend, str(folder), None)
 
 
 LOST = {
