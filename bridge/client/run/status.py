@@ -196,13 +196,26 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
 
 
 def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: bool) -> tuple[Result | None, Path | None]:
-    """Return the verified result and its folder; what is stored is checked as strictly as what is fetched."""
-    if session.store.has_result(run_id):  # what comes later was stored by a command beside this one, and stays
+    """Return the verified result and its folder; what is stored is checked as strictly as what is fetched.
+
+    One that was changed here since it was stored stays until the bus's original takes its place.
+
+    Raises:
+        IntegrityError: it was changed, and the bus has no original.
+    """
+    if changed := session.store.has_result(run_id):  # what comes later was stored by a command beside this one
         found = _stored(session.store, run_id)
         if found is not None:
             return found
-        session.store.remove_result(run_id)  # changed here since it was stored; the bus has the original
-    if claim is None or claim.result_oid is None or not fetch:
+    if claim is None or claim.result_oid is None:
+        if changed:
+            folder = session.store.folder(run_id)
+            raise IntegrityError(
+                f"the result of {run_id} was changed in {folder} since it was stored, and the bus has no original",
+                remedy=f"kakeya-mac verify {shlex.quote(str(folder))} names what was changed",
+            )
+        return None, None
+    if not fetch:
         return None, None
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
@@ -219,7 +232,10 @@ def _stored(store: Store, run_id: str) -> tuple[Result, Path] | None:
         return None
     from bridge.trust.verifier import verify_tree
 
-    tree = store.read_result(run_id)
+    try:
+        tree = store.read_result(run_id)
+    except IntegrityError:  # a link, or too much in it: not as it was written
+        return None
     return None if verify_tree(tree.files, run_id=run_id) else (read_result(tree, run_id), store.folder(run_id))
 
 

@@ -11,8 +11,9 @@ import pytest
 from bridge.client.clone.config import discover
 from bridge.client.clone.store import Store
 from bridge.client.run.run import Run, find_stored
-from bridge.errors import PendingError
+from bridge.errors import IntegrityError, PendingError
 from bridge.run.state import RunState
+from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 
@@ -150,6 +151,23 @@ def test_a_result_that_was_changed_here_is_fetched_again(run, host):
     (folder / "verdict.json").write_bytes(b"{}")
     assert again(run).status().folder == folder
     assert (folder / "verdict.json").read_bytes() == was
+
+
+def test_a_result_that_was_changed_here_stays_until_its_original_takes_its_place(run, requester, host):
+    host.claim(run.id)
+    host.finish(run.id)
+    note = run.status().folder / "note.txt"
+    note.write_text("mine")
+    assert again(run).status(fetch=False).terminal
+    assert note.exists()
+    elsewhere = MemoryBus(clock=requester.clock, record=run.session.record)  # the bus forgot the run
+    forgotten = Run(run.id, run.settings, replace(run.session, bus=elsewhere), os.environ, print)
+    with pytest.raises(IntegrityError, match="since it was stored, and the bus has no original"):
+        forgotten.status()
+    assert note.read_text() == "mine"
+    (note.parent / "link").symlink_to("/etc/passwd")
+    assert again(run).status().folder == note.parent
+    assert not note.exists()
 
 
 def test_cancelling_asks_once_and_says_what_the_run_was_doing(run, requester, host):
