@@ -181,9 +181,10 @@ def _opened(data: bytes, keys: Iterable[str]) -> tuple[bytes, str | None]:
 
     try:
         envelope = Envelope.from_dict(strictjson.decode(data, max_bytes=ENVELOPE_MAX_BYTES))
+        canonical = strictjson.encode(envelope.to_dict())
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise IntegrityError(f"{ATTESTATION_FILE} is no DSSE envelope: {type(error).__name__}") from error
-    if strictjson.encode(envelope.to_dict()) != data:
+    if canonical != data:
         raise IntegrityError(f"{ATTESTATION_FILE} is not in canonical form")
     if len(envelope.signatures) != 1:
         raise IntegrityError(f"{ATTESTATION_FILE} carries {len(envelope.signatures)} signatures, expected one")
@@ -213,12 +214,13 @@ def _statement(payload: bytes) -> dict[str, Any]:
 
 
 def _compare_subjects(subjects: object, files: Mapping[str, bytes]) -> None:
+    actual = {path: _digest(data) for path, data in files.items()}
     try:
         stated = {entry["name"]: entry["digest"]["sha256"] for entry in subjects}  # type: ignore[attr-defined]
-    except (TypeError, KeyError) as error:
+        paths = sorted(stated.keys() | actual.keys())
+    except (TypeError, KeyError) as error:  # also where a name is no text
         raise IntegrityError(f"{ATTESTATION_FILE}: its subjects are malformed") from error
-    actual = {path: _digest(data) for path, data in files.items()}
-    for path in sorted(stated.keys() | actual.keys()):
+    for path in paths:
         if path not in actual:
             raise IntegrityError(f"{path} is attested and missing")
         if path not in stated:

@@ -107,6 +107,24 @@ def test_a_predicate_that_contradicts_the_record_is_refused_even_when_signed(fol
             verify_attestation({**files, ATTESTATION_FILE: strictjson.encode(forged.to_dict())}, trusted(folder))
 
 
+@pytest.mark.parametrize("name", [5, None, True])
+def test_a_subject_whose_name_is_no_text_is_malformed(folder, name) -> None:
+    files = tree(folder)
+    envelope = json.loads(files[ATTESTATION_FILE])
+    statement = json.loads(base64.b64decode(envelope["payload"]))
+    statement["subject"][0]["name"] = name
+    envelope["payload"] = base64.b64encode(strictjson.encode(statement)).decode()
+    with pytest.raises(IntegrityError, match="its subjects are malformed"):
+        verify_attestation({**files, ATTESTATION_FILE: strictjson.encode(envelope)}, trusted(folder))
+
+
+def test_half_of_a_character_is_no_part_of_an_envelope(folder) -> None:
+    files = tree(folder)
+    halved = json.dumps({**json.loads(files[ATTESTATION_FILE]), "payloadType": "\ud800"}).encode()
+    with pytest.raises(IntegrityError, match="is no DSSE envelope"):
+        verify_attestation({**files, ATTESTATION_FILE: halved}, trusted(folder))
+
+
 def test_an_independent_reading_of_dsse_verifies_ours(folder) -> None:
     """Pre-authentication encoding and ed25519 by hand, from the specification."""
     envelope = json.loads(tree(folder)[ATTESTATION_FILE])
