@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.records import Verdict
+    from bridge.records import ClaimResult, Verdict
 
 EVIDENCE: Final = "evidence"
 PREMISES: Final = ("bound", "code", "inputs", "outputs", "times", "ratio", "memory", "attempts", "machine")
@@ -49,10 +49,13 @@ class Requirement:
         if verdict is None or verdict.decision == "rejected":
             return False
         asked = [c for c in verdict.claims if (c.role == "primary" if self.claim is None else c.id == self.claim)]
-        return bool(asked) and all(self._of(claim.decision, claim.missing) for claim in asked)
+        return bool(asked) and all(self._of(claim) for claim in asked)
 
-    def _of(self, decision: str, missing: tuple[str, ...]) -> bool:
-        return decision == EVIDENCE if self.what == EVIDENCE else self.what not in missing
+    def _of(self, claim: ClaimResult) -> bool:
+        """Return whether a claim meets it; a premise that the claim does not rest on was asked of nobody."""
+        if self.what == EVIDENCE:
+            return claim.decision == EVIDENCE
+        return any(one.premise == self.what and one.held for one in claim.premises)
 
 
 def satisfied(verdict: Verdict | None, required: Requirement | None) -> bool:

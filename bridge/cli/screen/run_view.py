@@ -77,6 +77,8 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
             yield "remedy", clean_line(status.remedy)
     yield from _log_rows(status)
     yield from _gate_rows(status)
+    if status.required is not None and status.reason == "passed" and status.exit_code != 0:
+        yield "required", clean_line(f"{status.required}: not met. {status.remedy or ''}".rstrip())
     if status.progress is not None:
         yield "progress", clean_line(progress_text(status.progress))
     yield from _sandbox_rows(status)

@@ -338,6 +338,10 @@ def _remedy(run_id: str, reason: str, required: Requirement | None, result: Resu
         return said
     if row is not None and row.remedy is not None:
         return row.remedy.replace("ID", run_id)
-    if reason == "passed" and required is not None and result is not None and not satisfied(result.verdict, required):
-        return f"kakeya-mac gate explain {required.claim or 'CLAIM'} {run_id} says which premise is missing"
-    return None
+    verdict = None if result is None else result.verdict
+    if reason != "passed" or required is None or verdict is None or satisfied(verdict, required):
+        return None
+    asked = required.claim or next((claim.id for claim in verdict.claims if claim.role == "primary"), None)
+    if asked is None:
+        return f"it claims nothing: kakeya-mac report {run_id}"
+    return f"kakeya-mac gate explain {asked} {run_id} says what it rests on, and what is missing"

@@ -134,6 +134,15 @@ def test_every_ending_has_its_exit_code(requester, host, ending, words, code):
     assert ran.document["outcome"]["reason"] == ending["reason"]
 
 
+def test_what_is_required_and_not_met_is_said_with_what_explains_it(requester, host):
+    plan(requester, host, ending={"claims": (claim(decision="valid"),)})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--require", "memory")
+    said = next(line for line in ran.out.splitlines() if line.startswith("required"))
+    explain = f"kakeya-mac gate explain speed {run_id(requester)}"
+    assert (ran.code, said) == (1, f"required    memory: not met. {explain} says what it rests on, and what is missing")
+    assert ran.out.startswith("passed")
+
+
 @pytest.mark.parametrize("words", [["--expires", "5x"], ["--wait-timeout", ""], ["--expires", "-1"]])
 def test_a_number_that_is_none_is_named_with_what_was_expected(requester, words):
     ran = requester.run("run", "mlx-env-probe", *words)

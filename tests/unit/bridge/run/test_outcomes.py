@@ -57,6 +57,7 @@ def test_every_error_ends_in_a_code_that_has_a_meaning():
         ("passed", "valid", "evidence", 1),
         ("passed", "valid", "outputs", 0),
         ("passed", "valid", "times", 1),
+        ("passed", "evidence", "machine", 1),
         ("passed", "valid", "identical_prompts:evidence", 0),
         ("passed", "valid", "decode_speedup:evidence", 1),
         ("passed", "valid", "unheard_of:evidence", 1),
