@@ -18,10 +18,12 @@ _CHUNK_BYTES = 64 * KIB
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_INTEGER_MAX_DIGITS = 64  # beyond a few of them no product or sum fits into a double
+_ZEROS = bytes.maketrans(b"123456789", b"000000000")
 
 
 class StrictJsonError(ValueError):
-    """The bytes are not strict JSON: size, depth, encoding, duplicate key, NaN or plain syntax."""
+    """The bytes are not strict JSON: size, depth, encoding, duplicate key, NaN, endless integer or plain syntax."""
 
 
 def encode(value: object) -> bytes:
@@ -38,7 +40,8 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
     """Return the value of strict JSON bytes; size and depth are checked before parsing.
 
     Raises:
-        StrictJsonError: too large, too deep, not UTF-8, a duplicate key, NaN or an infinity, or a syntax error.
+        StrictJsonError: too large, too deep, not UTF-8, a duplicate key, NaN or an infinity, an integer of more than 64
+            digits, or a syntax error.
     """
     if len(data) > max_bytes:
         raise StrictJsonError(f"{len(data)} bytes, at most {max_bytes} are read")
@@ -48,8 +51,12 @@ def decode(data: bytes, *, max_bytes: int = REQUEST_MAX_BYTES, max_depth: int = 
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise StrictJsonError(f"not UTF-8: byte {error.start}") from error
+    # Looked for at once: most documents hold thousands of integers and none of that length.
+    integer = _short if b"0" * (_INTEGER_MAX_DIGITS + 1) in data.translate(_ZEROS) else None
     try:
-        return json.loads(text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite)
+        return json.loads(
+            text, object_pairs_hook=_unique, parse_constant=_refuse_constant, parse_float=_finite, parse_int=integer
+        )
     except StrictJsonError:
         raise
     except (ValueError, RecursionError) as error:
@@ -85,6 +92,13 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> Any:
     raise StrictJsonError(f"{name} is not JSON")
+
+
+def _short(text: str) -> int:
+    digits = len(text.lstrip("-"))
+    if digits > _INTEGER_MAX_DIGITS:
+        raise StrictJsonError(f"an integer of {digits} digits, at most {_INTEGER_MAX_DIGITS} are read")
+    return int(text)
 
 
 def _finite(text: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -198,9 +199,10 @@ def _text(value: dict[str, Any], name: str) -> str | None:
 def _metric(claims: object) -> str | None:
     """Return the primary claim as a number with its unit."""
     for one in claims if isinstance(claims, list) else ():
-        if isinstance(one, dict) and one.get("role") == "primary" and isinstance(one.get("value"), int | float):
+        value = one.get("value") if isinstance(one, dict) and one.get("role") == "primary" else None
+        if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             unit = _text(one, "unit") or ""
-            return f"{one['value']:.4g}{'' if unit in _CLOSE else ' '}{unit}".strip()
+            return f"{value:.4g}{'' if unit in _CLOSE else ' '}{unit}".strip()
     return None
 
 

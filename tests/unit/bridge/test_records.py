@@ -101,6 +101,13 @@ def test_json_that_is_not_strict_is_refused(data: bytes) -> None:
         strictjson.decode(data)
 
 
+@pytest.mark.parametrize("digits", [65, 400, 5000])
+def test_an_integer_that_no_double_holds_is_refused_and_digits_in_a_text_are_none(digits: int) -> None:
+    with pytest.raises(strictjson.StrictJsonError, match=f"an integer of {digits} digits, at most 64 are read"):
+        strictjson.decode(b'{"a": [1, -' + b"7" * digits + b"]}")
+    assert strictjson.decode(b'["' + b"7" * digits + b'", -' + b"7" * 64 + b"]") == ["7" * digits, -int("7" * 64)]
+
+
 def test_brackets_inside_strings_are_not_depth() -> None:
     text = '"' + "[" * 500 + '\\"]"'
     assert strictjson.decode(b'{"a":' + text.encode() + b"}") == {"a": json.loads(text)}

@@ -81,3 +81,5 @@ def test_report_recomputes_rates_and_survives_nonsense(requester, host, sent, tm
     assert "check       ok" in requester.run("report", str(path)).out
     path.write_text('{"a": 1, "a": 2}')
     assert requester.run("report", str(path)).code == 2
+    path.write_text(json.dumps({"arms": [{"samples": [sample | {"output_tokens": 10**400}]}]}))
+    assert requester.run("report", str(path)).code == 2

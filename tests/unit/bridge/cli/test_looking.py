@@ -339,6 +339,16 @@ def test_a_run_that_never_ran_is_not_reproached_with_what_it_lacks(requester, ho
     assert "G1-DECLARED  no report at all" in requester.run("status", judged).out
 
 
+def test_ls_goes_on_where_a_stored_number_is_none_that_a_double_holds(requester, host, sent):
+    take(host, sent, claims=(claim(),))
+    path = requester.folder / requester.run("open", "@last").out.strip() / "verdict.json"
+    verdict = json.loads(path.read_bytes())
+    verdict["claims"][0]["value"] = 10**400
+    path.write_text(json.dumps(verdict))
+    ran = requester.run("ls", "--json")
+    assert (ran.code, ran.document["data"][0]["metric"]) == (0, None)
+
+
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
     requester.bus.remote.refs.clear()
     requester.bus.create(requester.bus.identity())
