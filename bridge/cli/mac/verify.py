@@ -44,7 +44,10 @@ def verify(call: Invocation) -> int:
         "ok": verification.ok,
         "signed": verification.answer.word == "verified",
         "answer": verification.answer.word,
-        "checks": [{"name": one.name, "ok": one.level != "fail", "text": one.text} for one in verification.checks],
+        "checks": [
+            {"name": one.name, "ok": one.level != "fail", "level": one.level, "text": one.text}
+            for one in verification.checks
+        ],
     }
     message = None if code == 0 else text
     output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))

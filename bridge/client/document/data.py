@@ -80,10 +80,11 @@ class RemovalRow(Part):
 
 
 class CheckRow(Part):
-    """One thing that `verify` looked at."""
+    """One thing that `verify` looked at; ``ok`` where it did not fail, the level ``warn`` where it was not checked."""
 
     name: str
     ok: bool
+    level: Literal["ok", "warn", "fail"]
     text: str
 
 

@@ -161,13 +161,13 @@ def verify(
     judged = judge_result(tree.files, trusted.authority, runner=runner, signs=trusted.signs, archived_at=archived_at)
     answer = TrustAnswer("altered", str(problems[0])) if problems else judged.answer
     verdict = None if result.stored is None else result.judged(signed=answer.signed)
-    again, differs = _judged_again(result, verdict)
+    again, differs = _judged_again(result, verdict, signed=answer.signed)
     if judged.answer.signed or judged.answer.refused:
         checks.append(checked("signature", not judged.answer.refused, judged.answer.text))
     return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs, verdict)
 
 
-def _judged_again(result: Result, verdict: Verdict | None) -> tuple[list[Check], bool]:
+def _judged_again(result: Result, verdict: Verdict | None, *, signed: bool) -> tuple[list[Check], bool]:
     """Judge the reports with the gate here, always; return what came out, and whether the host's verdict is another.
 
     A host saw its run; a reader goes by a signature for that. So the two are compared with the host's eyes.
@@ -175,13 +175,15 @@ def _judged_again(result: Result, verdict: Verdict | None) -> tuple[list[Check],
     stored = result.stored
     if stored is None or verdict is None:
         return [Check("verdict", "warn", "there is none: nothing was judged")], False
-    record = result.record
+    pooled = "it pools earlier attempts, which are not in this tree"
+    if result.takes_verdict(signed=signed):
+        said = f"{verdict.decision}, by its host with this very gate, not judged again: {pooled}. {verdict.headline}"
+        return [Check("verdict", "warn", said)], False
     said = f"{verdict.decision}, judged again with gate {identity().version}: {verdict.headline}"
     checks = [Check("verdict", "ok", said)]
-    if record is not None and record.attempt is not None and record.attempt.number > 1:
-        pooled = "not repeated: it pools earlier attempts, which are not in this tree"
-        return [*checks, Check("stored verdict", "warn", pooled)], False
     differs = _differs(result, stored)
+    if differs is not None and result.pools:
+        return [*checks, Check("stored verdict", "warn", f"not repeated: {pooled}")], False
     if differs is not None:
         return [*checks, Check("stored verdict", "fail", differs)], True
     otherwise = said_otherwise(result, verdict)

@@ -58,17 +58,27 @@ class Result:
         except pydantic.ValidationError:
             return self.judged(signed=False)
 
+    @property
+    def pools(self) -> bool:
+        """Whether it was judged with what earlier attempts had left, which is not in this tree."""
+        attempt = None if self.record is None else self.record.attempt
+        return attempt is not None and attempt.number - 1 > len(attempt.unseen)
+
+    def takes_verdict(self, *, signed: bool) -> bool:
+        """Whether the verdict here is the host's own: with earlier attempts that it had, and by this very gate."""
+        from bridge.gate import identity
+
+        return self.pools and signed and self.stored is not None and self.stored.gate.digest == identity().digest
+
     def judged(self, *, signed: bool) -> Verdict:
         """Return the verdict of the gate that is installed here.
 
         Args:
             signed: whether a key of this reader's says that the runner wrote these files; nobody else saw the run.
         """
-        from bridge.gate import identity, judge_bytes
+        from bridge.gate import judge_bytes
 
-        pooled = self.record is not None and self.record.attempt is not None and self.record.attempt.number > 1
-        if pooled and signed and self.stored is not None and self.stored.gate.digest == identity().digest:
-            # Earlier attempts are not in this tree; the host had them, and judged with this very gate.
+        if self.takes_verdict(signed=signed):
             return records.Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         files = self.tree.files
         reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}

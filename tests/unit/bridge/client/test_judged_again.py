@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import pytest
 
 from bridge.bus.tree import Tree
+from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
-from bridge.gate import judge
+from bridge.gate import identity, judge
 from bridge.publish.tree import build_tree
+from bridge.records import JobSpec, Manifest, Request, RunRecord
+from bridge.trust import runner_key
+from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
+from bridge.trust.judgement import KeyAuthority, NamedKey
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.launches import launched, scattered
+from tests.drift import ROOT
+
+PUBLISHED = ROOT / "docs" / "evidence" / "bounded-presets" / "k3-bounded-kv-smoke"
+EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
 
 
 def sealed(case):
@@ -31,3 +42,42 @@ def test_a_result_is_judged_as_on_its_host(name):
     found = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
     stored = [check.text for check in found.checks if check.name == "stored verdict" and check.level == "fail"]
     assert (stored, found.differs) == ([], False)
+
+
+def attempted_again(folder, unseen):
+    """Return a published result as a second attempt, judged by the gate here and signed, with who goes by that key."""
+    files = {name: data for name, data in read_folder(PUBLISHED).files.items() if name != ATTESTATION_FILE}
+    record, spec = RunRecord.parse(files["run.json"], max_bytes=1 << 26), JobSpec.parse(files["spec.json"])
+    record = record.evolve(
+        attempt=record.attempt.evolve(number=2, earlier=(EARLIER,), unseen=unseen), gate_digest=identity().digest
+    )
+    reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
+    said = judge(record.id, reports, record, spec)
+    files |= {"run.json": record.canonical(), "verdict.json": said.canonical()}
+    manifest = Manifest.parse(files["manifest.json"])
+    listed = (
+        one.evolve(bytes=len(files[one.path]), sha256=hashlib.sha256(files[one.path]).hexdigest())
+        for one in manifest.files
+    )
+    files["manifest.json"] = manifest.evolve(files=tuple(listed)).canonical()
+    key = runner_key.generate(folder, record.runner)
+    signer, _ = runner_key.load(folder, record.runner)
+    ref = Request.parse(files["request.json"]).ref
+    link = ChainPosition("c" * 64, 1)
+    files[ATTESTATION_FILE] = attest(files, ref=ref, record=record, verdict=said, link=link, signer=signer)
+    return Tree(files), Pins(KeyAuthority((NamedKey(key.name, key.public),)))
+
+
+def test_a_verdict_that_rests_on_earlier_attempts_is_not_said_to_be_judged_again(tmp_path):
+    tree, trusted = attempted_again(tmp_path, unseen=())
+    found = verify(tree, trusted, source="here")
+    (said,) = (check for check in found.checks if check.name == "verdict")
+    assert (found.answer.word, found.exit_code, said.level) == ("verified", 0, "warn")
+    assert "not judged again: it pools earlier attempts" in said.text
+
+
+def test_a_second_attempt_is_judged_again_where_the_first_left_nothing_to_pool(tmp_path):
+    tree, trusted = attempted_again(tmp_path, unseen=(EARLIER,))
+    found = verify(tree, trusted, source="here")
+    assert [check.level for check in found.checks if "verdict" in check.name] == ["ok"]
+    assert found.exit_code == 0
