@@ -17,7 +17,7 @@ from engine.loading import load_backend
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from tests.conformance.engine_families import stock
-from tests.fakes.tiny_families import BASE, VOCAB, write_config
+from tests.fakes.tiny_families import BASE, VOCAB, YARN, write_config
 
 IDS = tuple(5 + (index * 7) % (VOCAB - 5) for index in range(100))
 FACTORS = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -26,6 +26,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "dynamic in its newer place": {"rope_parameters": {"rope_type": "dynamic", "factor": 2.0, "rope_theta": 1e4}},
     "llama3 without a length": {"rope_scaling": {"rope_type": "llama3"} | FACTORS},
     "yarn without a length": {"rope_scaling": {"type": "yarn", "factor": 4.0}},
+    "yarn with a factor of its own": {"rope_scaling": YARN | {"attention_factor": 1.3}},
 }
 
 

@@ -7,6 +7,7 @@ because it would answer as another model without a word.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -92,9 +93,16 @@ def _scaling(entry: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any
     if kind == "dynamic":
         # Its base changes behind the context alone, where decoding has ended; mlx-lm's module cannot be replayed.
         return {"rope_type": "default"}
-    if kind in {"llama3", "yarn"} and positions is not None:
-        return {"original_max_position_embeddings": positions, **entry}
-    return dict(entry)
+    said = {"original_max_position_embeddings": positions} if kind in {"llama3", "yarn"} and positions else {}
+    return said | dict(entry) | (_yarn_factor(entry) if kind == "yarn" else {})
+
+
+def _yarn_factor(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a given factor on cosines and sines as what mlx-lm multiplies the logarithm of the scaling by."""
+    given, scaled = entry.get("attention_factor"), math.log(entry.get("factor") or 1.0)
+    if given is None or scaled <= 0.0:
+        return {}
+    return {"mscale": (given - 1.0) / (0.1 * scaled), "mscale_all_dim": 0}
 
 
 def _renamed(text: Mapping[str, Any]) -> dict[str, Any]:
