@@ -74,6 +74,8 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quo
     device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
     attempt = record.attempt
     tries = f"attempt {attempt.number} of {attempt.number} on this host" if attempt else "attempts not counted"
+    if attempt is not None and attempt.confirms is not None:  # which is counted apart from what it confirms
+        tries += f" to confirm run {attempt.confirms}"
     code = record.code.identity if record.code is not None else "unknown"
     lines = [
         *(line for claim in citable for line in (claim_line(claim), premise_line(claim))),
@@ -104,8 +106,9 @@ def claim_line(claim: ClaimResult) -> str:
     if claim.interval is None or claim.value is None:
         return text
     low, high = claim.interval
-    confidence = f", {claim.confidence:.0%} interval" if claim.confidence is not None else ", interval"
-    return f"{text} ({claim.value:.4g} {clean_line(claim.unit)}{confidence} {low:.4g} to {high:.4g}, n = {claim.n})"
+    confidence = "" if claim.confidence is None else f"{claim.confidence * 100:.3g} % "
+    interval = f"{confidence}interval {low:.4g} to {high:.4g}"
+    return f"{text} ({claim.value:.4g} {clean_line(claim.unit)}, {interval}, n = {claim.n})"
 
 
 def premise_line(claim: ClaimResult) -> str:

@@ -8,12 +8,13 @@ import pytest
 
 from bridge.bus.tree import Tree
 from bridge.client.evidence.judged import said_otherwise
-from bridge.client.evidence.quote import quote
+from bridge.client.evidence.quote import claim_line, quote
 from bridge.client.run.result import Result
 from bridge.gate import judge
 from bridge.records import Manifest, StoredVerdict
 from bridge.trust.judgement import TrustAnswer
 from tests.corpus.gate.breaks import honest
+from tests.unit.bridge.cli.looking import claim
 
 VERIFIED = TrustAnswer("verified", "signed by desk")
 
@@ -40,6 +41,17 @@ def test_a_quote_has_a_line_a_claim_with_what_it_rests_on_and_who_saw_it():
     assert rests.strip() == "rests on bound, code, inputs, outputs (runner)"
     assert "signed by desk" in quoted.lines
     assert quote(result("acceptance"), VERIFIED, markdown=True).lines[0].startswith("> 1.88 committed")
+
+
+def test_a_quote_rounds_no_confidence_up():
+    shown = claim_line(claim(confidence=0.96875))
+    assert shown.endswith("(1.09 x, 96.9 % interval 1.03 to 1.15, n = 60)")
+
+
+def test_a_run_that_was_begun_to_confirm_another_names_it():
+    earlier = "01jd7zk3v8q4w2m6x9c5b7n1t0"
+    found = result("acceptance", lambda case: case.record["attempt"].update(confirms=earlier))
+    assert any(f"attempt 1 of 1 on this host to confirm run {earlier}, " in one for one in quote(found, VERIFIED).lines)
 
 
 def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_quoted():
