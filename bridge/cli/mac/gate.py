@@ -90,10 +90,11 @@ def explain(call: Invocation) -> int:
 
 
 def _judged(call: Invocation, where: str) -> Verdict:
-    """Return what the gate here says of a run, or of a result in a folder."""
+    """Return what the gate here says of a run, or of a result in a folder, and say first whose it is."""
     _, found = find_result(call, where)
     if found.verdict is None:
         raise UsageError(f"run {found.result.id} was not judged", remedy=f"kakeya-mac status {found.result.id}")
+    say_first(call, found.result.id, found.verdict, found.answer)
     return found.verdict
 
 

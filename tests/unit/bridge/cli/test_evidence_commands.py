@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 
 import pytest
 
 from bridge import strictjson
 from bridge.gate import identity
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
+from tests.drift import ROOT
 from tests.fakes.scripted_host import PROBE
 from tests.unit.bridge.cli.looking import claim, take
+
+EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+
+
+@pytest.fixture
+def altered(tmp_path):
+    """Return a published result of which the log was changed: nothing that the gate judges."""
+    folder = shutil.copytree(EVIDENCE, tmp_path / "altered")
+    (folder / "log.txt").write_bytes(b"all tests passed\n")
+    return folder
 
 
 @pytest.mark.parametrize("decision", ["evidence", "valid", "rejected"])
@@ -124,3 +136,8 @@ def test_every_command_about_a_result_says_the_same_first_also_of_a_folder(reque
     log = requester.folder / folder / "log.txt"
     log.write_bytes(log.read_bytes() + b"more\n")
     assert first_lines(requester, folder) == {f"result      {sent}   rejected (smoke)   altered"}
+
+
+def test_what_a_claim_rests_on_is_said_below_whose_result_it_is(requester, altered):
+    said = [requester.run("gate", "explain", "identical_prompts", str(one)).out for one in (EVIDENCE, altered)]
+    assert [one.splitlines()[0].rpartition("   ")[2] for one in said] == ["unsigned", "altered"]
