@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bridge.system.clock import Clock
 
 _DECIDED_S: Final = 30.0  # so long one command waits for another that decides whether to send
+_FINDERS: Final = ".DS_Store"  # what macOS leaves in a folder that was looked at; no result holds a hidden file
 _CLOSE: Final = frozenset({"x", "%"})  # units that stand right behind their number
 
 
@@ -218,10 +219,10 @@ def check_path(name: str) -> None:
 
 
 def read_folder(folder: Path) -> Tree:
-    """Return the tree of a folder; symbolic links are refused.
+    """Return the tree of a folder; symbolic links are refused, what the Finder leaves in it is passed over.
 
     Raises:
-        IntegrityError: a link, too many files, too many bytes, or no folder at all.
+        IntegrityError: a link, a pipe, too many files, too many bytes, or no folder at all.
     """
     if not folder.is_dir():
         raise IntegrityError(f"{folder} is no folder; expected a result tree", remedy="kakeya-mac fetch ID")
@@ -230,8 +231,10 @@ def read_folder(folder: Path) -> Tree:
     for path in sorted(folder.rglob("*")):
         if path.is_symlink():
             raise IntegrityError(f"{path} is a symbolic link; a result tree holds regular files only")
-        if path.is_dir():
+        if path.is_dir() or path.name == _FINDERS:
             continue
+        if not path.is_file():
+            raise IntegrityError(f"{path} is a pipe or a device; a result tree holds regular files only")
         total += path.stat().st_size
         if len(files) >= RESULT_MAX_FILES or total > RESULT_MAX_BYTES:
             raise IntegrityError(f"{folder}: more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes")

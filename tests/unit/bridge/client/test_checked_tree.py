@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from bridge.bus.tree import Tree
+from bridge.client.clone.store import read_folder
 from bridge.client.run.status import check
 from bridge.errors import IntegrityError
 
@@ -35,3 +38,17 @@ def test_one_changed_file_is_enough_to_refuse_a_result(files: dict[str, bytes], 
 
     with pytest.raises(IntegrityError, match=r"does not verify: [^(]*summary\.md[^(]*$"):
         check(Tree(files=changed), run_id)
+
+
+def test_what_the_finder_leaves_in_a_folder_is_no_part_of_the_result(tmp_path: Path) -> None:
+    folder = shutil.copytree(PUBLISHED, tmp_path / "result")
+    for place in (folder, folder / "reports"):
+        (place / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
+    assert read_folder(folder) == read_folder(PUBLISHED)
+
+
+def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    folder = shutil.copytree(PUBLISHED, tmp_path / "result")
+    os.mkfifo(folder / "reports" / "more.json")
+    with pytest.raises(IntegrityError, match="regular files only"):
+        read_folder(folder)
