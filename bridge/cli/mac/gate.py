@@ -12,11 +12,11 @@ from bridge.cli.mac.results import find_result, keys_for, say_first
 from bridge.client.clone.store import id_in
 from bridge.client.connection.pins import Pins
 from bridge.client.document.envelope import of_data
-from bridge.client.document.untrusted import clean_line
+from bridge.client.document.untrusted import clean_line, markdown_text
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.errors import UsageError
 from bridge.records import ClaimResult, Verdict
-from bridge.run.requirement import satisfied
+from bridge.run.requirement import Requirement, satisfied
 
 _COLUMNS: Final = re.compile(r"- | *\S+ {2,}| *")  # of a line: a bullet, a name with a gap behind it, or an indent
 
@@ -32,11 +32,14 @@ def check(call: Invocation) -> int:
     found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
     others = [one for one in found if isinstance(one, NoReport)]
-    failed = 0
-    for one in judged:
-        _print(call, one)
-        failed += bool(one.problems) or not satisfied(one.verdict, required)
+    against = [_against(one, required) for one in judged]
+    failed = sum(bool(said) or one.verdict.decision == "rejected" for one, said in zip(judged, against, strict=True))
     code = 1 if failed else 0
+    for one, stands in zip(judged, against, strict=True):
+        _print(call, one, stands)
+    if call.args.format == "junit":
+        for line in _suites(judged, against):
+            call.output.data(line)
     for other in others:
         call.output.say("skip", f" {other.path}: {other.reason}")
     said = f", {len(others)} not judged" if others else ""
@@ -47,6 +50,30 @@ def check(call: Invocation) -> int:
     ]
     call.output.document(of_data("gate check", data, exit_code=code, reason="gate_rejected" if code else "passed"))
     return code
+
+
+def _against(one: Judged, required: Requirement | None) -> list[str]:
+    """Return what stands against a result beside its verdict: its files, its signature, what was required of it."""
+    below = one.verdict.decision != "rejected" and not satisfied(one.verdict, required)
+    return [clean_line(f"{one.path}: {said}") for said in (*one.problems, *([f"below {required}"] if below else []))]
+
+
+def _suites(judged: list[Judged], against: list[list[str]]) -> Iterator[str]:
+    """Yield one JUnit document; what stands against a result beside its verdict is a suite of its own."""
+    from html import escape
+
+    from bridge.gate import render
+
+    yield '<?xml version="1.0" encoding="utf-8"?>'
+    yield "<testsuites>"
+    for one, said in zip(judged, against, strict=True):
+        yield from render.junit(one.verdict).rstrip().split("\n")[1:]
+        if said:
+            yield f'<testsuite name="kakeya-result" tests="{len(said)}" failures="{len(said)}" errors="0" skipped="0">'
+            for text in map(escape, said):
+                yield f'<testcase classname="result" name="{text}"><failure message="{text}"/></testcase>'
+            yield "</testsuite>"
+    yield "</testsuites>"
 
 
 def rules(call: Invocation) -> int:
@@ -114,17 +141,18 @@ def _data(call: Invocation, line: str) -> None:
         call.output.data(part)
 
 
-def _print(call: Invocation, judged: Judged) -> None:
+def _print(call: Invocation, judged: Judged, against: list[str]) -> None:
     from bridge.gate import render
 
     verdict = judged.verdict
     match call.args.format:
         case "markdown":
-            text = render.markdown(verdict)
+            text = "".join(f"**{markdown_text(one)}**\n\n" for one in against) + render.markdown(verdict)
         case "junit":
-            text = render.junit(verdict)
+            text = ""  # all verdicts are one document
         case "annotations":
-            text = render.annotations(verdict)
+            errors = (f"::error title=evidence gate::{one.replace('%', '%25')}\n" for one in against)
+            text = "".join(errors) + render.annotations(verdict)
         case _:
             text = render.table(verdict, judged.record)
             if judged.answer is not None:
@@ -132,7 +160,7 @@ def _print(call: Invocation, judged: Judged) -> None:
             call.output.row("path", str(judged.path))
     for problem in judged.problems:
         call.output.say("error", f" {judged.path}: {clean_line(problem)}")
-    for line in text.rstrip("\n").split("\n"):
+    for line in text.splitlines():
         if call.args.format == "table":
             _data(call, line)
         else:
