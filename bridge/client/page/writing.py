@@ -21,6 +21,7 @@ from bridge.errors import IntegrityError
 from bridge.ids import short
 from bridge.records import Verdict
 from bridge.system.durable import write_atomically
+from bridge.trust.verifier import verify_tree
 
 
 def write_page(settings: ClientSettings, run: Run) -> Path:
@@ -80,8 +81,11 @@ def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]
     store = Store(settings.state_dir)
     for run_id in sorted(run_id for run_id in store.ids() if store.has_result(run_id)):
         try:
-            other = read_result(store.read_result(run_id), run_id)
+            tree = store.read_result(run_id)
+            other = read_result(tree, run_id)
         except IntegrityError:
+            continue
+        if verify_tree(tree.files, run_id=run_id):  # changed here since it was stored
             continue
         if other.record is None or other.verdict is None or other.record.preset != record.preset:
             continue

@@ -189,6 +189,9 @@ def test_history_lists_the_runs_of_the_preset_that_are_here_oldest_first(request
     judged = JudgedResult(result, result.verdict)
     shown = [(one.run, one.value) for one in earlier(requester_settings(requester), judged)]
     assert shown == [(ids[0][-8:], 1.25), (ids[1][-8:], 1.5)]
+    path = requester.folder / "data" / "runs" / ids[0][-8:] / "verdict.json"
+    path.write_bytes(path.read_bytes().replace(b"1.25", b"9.25"))
+    assert [one.run for one in earlier(requester_settings(requester), judged)] == [ids[1][-8:]]
 
 
 def requester_settings(requester):
