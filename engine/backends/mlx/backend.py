@@ -126,7 +126,7 @@ class MlxBackend:
             hidden_size=int(like.shape[-1]),
             layer_count=len(module.layers),
             max_positions=positions_of(text),
-            sliding_window=text.get("sliding_window"),
+            sliding_window=structure.window,
             dtype=_dtype_name(config, like),
             stop_ids=checkpoint.stop_ids(folder, config),
         )

@@ -86,7 +86,7 @@ class TorchBackend:
             hidden_size=int(weight.shape[1]),
             layer_count=int(text["num_hidden_layers"]),
             max_positions=positions_of(text),
-            sliding_window=text.get("sliding_window"),
+            sliding_window=structure.window,
             dtype=str(weight.dtype).removeprefix("torch."),
             stop_ids=checkpoint.stop_ids(folder, config),
         )

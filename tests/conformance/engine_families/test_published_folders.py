@@ -56,6 +56,13 @@ def test_a_target_that_is_not_decoded_here_is_one_line(backend: Any, tmp_path: P
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("kind", "window"), [("qwen2", None), ("mistral", tiny_families.WINDOW)])
+def test_a_window_that_no_layer_has_is_none(backend: Any, tmp_path: Path, kind: str, window: int | None) -> None:
+    changes = {"sliding_window": tiny_families.WINDOW}
+    folder = tiny_families.write_family(tmp_path, kind, **changes, use_sliding_window=False)
+    assert open_engine(backend, str(folder), None).target.info.sliding_window == window
+
+
 STORED = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float64": "F64"}
 
 

@@ -105,7 +105,7 @@ def read_lender(
         hidden_size=int(embedding.shape[1]),
         layer_count=int(text["num_hidden_layers"]),
         max_positions=positions_of(text),
-        sliding_window=text.get("sliding_window"),
+        sliding_window=structure.window,
         dtype=str(kind).removeprefix("torch."),
         stop_ids=checkpoint.stop_ids(folder, config),
     )
