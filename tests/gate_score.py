@@ -20,10 +20,11 @@ from tests.corpus.gate.mutator import OPERATORS, Score, informational, score
 from tests.corpus.gate.studies import BUILDERS
 
 MACRO_MIN, CELL_MIN, EQUIVALENT_MAX, STRUCTURAL_MIN = 0.95, 0.80, 0.10, 1.0
-BOTH = ("claim", "probe")
-"""Honest runs whose RunRecord is mutated too: the record of the other kinds is the same document."""
+BOTH = ("claim", "probe", "turned")
+"""Honest runs whose RunRecord is mutated too, with marks, telemetry or stamps of turns; other kinds have the same."""
 LARGE = {
     "claim": 1200,
+    "turned": 1200,
     "needle_recall": 150,
     "distributed_bench": 150,
     "commit_comparison": 150,
@@ -36,7 +37,7 @@ LARGE = {
 def collect(quick: bool, seed: int, per_pattern: int | None) -> Score:
     """Judge mutants of every honest run and return one score."""
     whole = Score()
-    for name in ("probe", "suite", *BUILDERS, "claim"):
+    for name in ("probe", "suite", *BUILDERS, "claim", "turned"):
         most = LARGE.get(name) if per_pattern is not None else None
         if quick:
             most = min(most or 60, 60)

@@ -349,7 +349,7 @@ class Judge:
             return report, {}
         place = path[: path.index("tokens")]
         sample = at(report, place)
-        tokens = sample.get("tokens") if isinstance(sample, dict) else None
+        tokens = sample.get("tokens") if isinstance(sample, dict) and "token_digest" in sample else None
         if not isinstance(tokens, list) or not all(type(token) is int and 0 <= token < 1 << 32 for token in tokens):
             return report, {}
         digest = token_digest(tokens)

@@ -126,7 +126,13 @@ def _alone(name: str, mine: list[Row], now: float, number: int) -> Row:
     token_s = sum(row["stages"]["total_s"] for row in mine) / sum(row["output_tokens"] for row in mine)
     spent = SOLO_TOKENS * token_s
     stretch = {"number": number, "arm": name, "sample": 1, "tokens": SOLO_TOKENS, "go_s": now, "done_s": now + spent}
-    return stretch | {"cpu_s": 0.9 * spent, "waited_s": 0.0, "source": "proc"}
+    return stretch | {
+        "cpu_s": 0.9 * spent,
+        "waited_s": 0.0,
+        "gpu_s": None,
+        "gpu_source": "unknown: not read",
+        "source": "proc",
+    }
 
 
 def _run(
