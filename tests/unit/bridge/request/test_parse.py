@@ -91,7 +91,7 @@ def test_a_seed_manifest_says_how_to_send_the_new_schema() -> None:
 
 def test_a_newer_schema_means_upgrade() -> None:
     rejected(encoded(schema_version=3), "upgrade kakeya on the host")
-    rejected(b'{"schema_version":' + b"9" * 300 + b"}", "a number of more than 12 digits.*upgrade")
+    rejected(b'{"schema_version":' + b"9" * 60 + b"}", "a number of more than 12 digits.*upgrade")
 
 
 @pytest.mark.parametrize("version", [True, 2.0, "2", None, 0, -1, [2]])
