@@ -40,6 +40,7 @@ def run(case: str) -> list[Row]:
     """
     with tempfile.TemporaryDirectory(prefix="kakeya-clone-") as folder:
         clone = Path(folder) / "kakeya"
+        Path(folder).chmod(0o755)  # tests run programs of other users, who read the checkout
         subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)
         if case == BEFORE:
             subprocess.run(["git", "checkout", "--quiet", BEFORE_COMMIT], cwd=clone, check=True)

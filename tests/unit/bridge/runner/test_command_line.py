@@ -57,6 +57,7 @@ def test_every_command_explains_itself(verb, capsys):
     assert "--policy" in capsys.readouterr().out
 
 
+@pytest.mark.enable_socket  # the trial of a sandbox listens on loopback
 def test_the_doctor_names_a_state_folder_that_cannot_be_made_beside_all_else(tmp_path, capsys):
     (tmp_path / "file").write_text("no folder")
     state, bus = tmp_path / "file" / "state", tmp_path / "nowhere.git"
