@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proved
 from benchmarks.studies.drafting_choice import CHOICE, COLD, NATIVE, SETS, SINGLE
@@ -68,4 +69,5 @@ LINES = (
         "engine",
         "choices on recorded costs",
     ),
+    own_tests.adds("engine"),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.show.source import ROOT
 from benchmarks.simulation.page import rows
@@ -75,4 +76,5 @@ LINES = (
     Line("outputs are computed again", "make show AREA=evidence", confirmed),
     Line("docs/evidence, judged again by this gate", "kakeya-mac gate check docs/evidence", judged_again),
     Line("older gates archived by digest", "python -m tests.gate_archive", archived),
+    own_tests.adds("evidence"),
 )

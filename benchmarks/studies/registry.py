@@ -88,6 +88,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         claim_runs.STUDY,
         forgeries.STUDY,
         confirmations.STUDY,
+        own_tests.STUDIES["evidence"],
     ),
     "restoration": (
         streamed_answers.STUDY,
@@ -133,6 +134,7 @@ STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
         state_cost.STUDY,
         dispatch.STUDY,
         drafting_choice.STUDY,
+        own_tests.STUDIES["engine"],
         proofs.STUDIES["engine"],
     ),
 }
