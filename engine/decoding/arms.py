@@ -12,6 +12,7 @@ from engine.decoding.estimates import LARGEST_INNOVATION, Acceptance, Costs, Wai
 START_ALLOWANCE = 4.0
 ALLOWED_SHARE = 0.01
 BUCKET_POSITIONS = 512
+PLAIN_STEPS_TO_LEARN = 4
 FIRST_DEPTH = 3
 PROBE_COST_PRIOR = 2.0
 """In plain steps: what a drafted step is taken to cost until one was timed."""
@@ -89,6 +90,8 @@ class Bucket:
 
     plain: Costs = field(default_factory=Costs)
     drafted: dict[str, Costs] = field(default_factory=dict)
+    neighbours: bool = False
+    """Whether its estimates began as those of a bucket that was known."""
 
     def of(self, source: str) -> Costs:
         """Return the costs of steps with a drafter."""
@@ -98,6 +101,11 @@ class Bucket:
     def plain_s(self) -> float:
         """Seconds of a plain step, 0 before one was measured."""
         return self.plain.seconds.get(0, 0.0)
+
+    @property
+    def plain_known(self) -> bool:
+        """Whether a plain step was timed often enough to compare with: here, or where these estimates come from."""
+        return self.neighbours or self.plain.seen.get(0, 0) >= PLAIN_STEPS_TO_LEARN
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
         """Take the time of one step."""
@@ -116,9 +124,9 @@ class Bucket:
         """How many times of drafted steps were taken."""
         return sum(sum(costs.seen.values()) for costs in self.drafted.values())
 
-    def allowance_s(self, plain_time_s: float) -> float:
-        """Return the seconds that learning may lose in all, once plain decoding would have taken ``plain_time_s``."""
-        return START_ALLOWANCE * self.plain_s + ALLOWED_SHARE * plain_time_s
+    def allowance_s(self, decoded_s: float) -> float:
+        """Return the seconds that learning may lose in all, once decoding has taken ``decoded_s``."""
+        return START_ALLOWANCE * self.plain_s + ALLOWED_SHARE * decoded_s
 
     def longest_s(self, known_s: float | None) -> float:
         """Return what a drafted step is booked at most, known to take ``known_s`` seconds or not timed yet."""
@@ -127,7 +135,7 @@ class Bucket:
     def inherited(self) -> Bucket:
         """Return a bucket that starts from these estimates, none of them its own."""
         drafted = {source: Costs(dict(costs.seconds)) for source, costs in self.drafted.items()}
-        return Bucket(Costs(dict(self.plain.seconds)), drafted)
+        return Bucket(Costs(dict(self.plain.seconds)), drafted, neighbours=self.plain_known)
 
 
 def bucket_at(buckets: dict[int, Bucket], position: int) -> Bucket:

@@ -12,7 +12,8 @@ Five rules bound what learning may cost:
 1. A step time moves its estimate by at most a quarter, and the first step at a new depth is not used at all.
 2. Every drafted step is booked against plain decoding: ``loss = time - committed * plain time``. A probe (a step that
    is not expected to pay) is made only while the account stays below ``START_ALLOWANCE`` plain steps plus
-   ``ALLOWED_SHARE`` of all plain-equivalent time. A useless drafter can therefore cost only that much.
+   ``ALLOWED_SHARE`` of the time that decoding took, or plain decoding would have, whichever is less. A useless drafter
+   can therefore cost only that much, and beside one that makes steps short it may cost no more of them.
 3. While nothing changes, the distance between probes doubles from ``FIRST_PAUSE_STEPS`` to ``LONGEST_PAUSE_STEPS``,
    while parked only to ``SHADOW_PAUSE_STEPS``, or ``CREDIT_PAUSE_STEPS`` when drafting has gained more than it lost.
 4. While parked, and from the first token on, acceptance is learnt from shadow drafts: proposed beside plain decoding,
@@ -30,7 +31,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.decoding.arms import FIRST_DEPTH, PLAIN, Arm, Bucket, bucket_at, sources_of
+from engine.decoding.arms import FIRST_DEPTH, PLAIN, PLAIN_STEPS_TO_LEARN, Arm, Bucket, bucket_at, sources_of
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
 from engine.decoding.rates import MARGIN, PROBE_STEPS, Rates
@@ -41,7 +42,6 @@ FIRST_PAUSE_STEPS = 4
 LONGEST_PAUSE_STEPS = 512
 SHADOW_PAUSE_STEPS = 128
 CREDIT_PAUSE_STEPS = 32
-PLAIN_STEPS_TO_LEARN = 4
 SURE_MARGIN = 1.5
 """How much better than the others a match must be once matches have lost what learning may lose: it can be known
 without another loss that they come true now."""
@@ -66,7 +66,7 @@ class ControlledDepth:
         self._rates = Rates(self.sources, self.lookups)
         self.buckets: dict[int, Bucket] = {}
         self.account_s = 0.0
-        self.plain_time_s = 0.0
+        self.decoded_s = 0.0
         self._match: Match | None = None
         self._chosen = self._previous = self._selected = PLAIN
         self._tried: set[Arm] = set()
@@ -88,7 +88,7 @@ class ControlledDepth:
         if limit <= 0:
             return Choice(0)
         costs, self._match = bucket_at(self.buckets, position), lookup()
-        if costs.plain.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
+        if not costs.plain_known:
             return Choice(0)
         found = self._expected(costs, limit)
         if found is not None and not self._probe_due(costs, found):
@@ -102,7 +102,7 @@ class ControlledDepth:
         """Say whether the match here is expected to gain more than the row written ahead, which a draft drops."""
         self._match = lookup()
         costs = bucket_at(self.buckets, position)
-        if limit <= 0 or costs.plain.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
+        if limit <= 0 or not costs.plain_known:
             return False
         found = self._expected(costs, limit)
         if found is None or not found.interrupts(costs.plain_s):
@@ -113,7 +113,7 @@ class ControlledDepth:
     def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
         costs = bucket_at(self.buckets, position)
-        if costs.plain.seen.get(0, 0) < PLAIN_STEPS_TO_LEARN:
+        if not costs.plain_known:
             # The first of them only fills the pipeline and is not used.
             unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
             return self._paused(PLAIN_STEPS_TO_LEARN + 1, shadow=unknown)
@@ -195,14 +195,14 @@ class ControlledDepth:
         if not costs.plain.seconds:
             return
         plain_s, committed = costs.plain_s, max(len(outcome.tokens), 1)
-        self.plain_time_s += committed * plain_s
         if shadowing:
             # The first step of a pause waits for its shadow draft.
             extra = min(max(elapsed_s / plain_s - 1.0, 0.0), LARGEST_SHADOW_COST)
             self._shadow_cost += COST_WEIGHT * (extra - self._shadow_cost)
             self.account_s += extra * plain_s
+        time_s = min(elapsed_s, costs.longest_s(known)) if drafted else plain_s
+        self.decoded_s += min(time_s, committed * plain_s)
         if drafted:
-            time_s = min(elapsed_s, costs.longest_s(known))
             loss_s, credit_s = time_s - committed * plain_s, -LARGEST_CREDIT * plain_s
             if arm.source == LOOKED_UP:
                 # What matches gain is not there for probes of the others.
@@ -288,11 +288,11 @@ class ControlledDepth:
 
     def _affordable(self, costs: Bucket, loss_s: float) -> bool:
         """Say whether the account can bear losing ``loss_s``."""
-        return loss_s <= 0.0 or self._lost_s() + loss_s <= costs.allowance_s(self.plain_time_s)
+        return loss_s <= 0.0 or self._lost_s() + loss_s <= costs.allowance_s(self.decoded_s)
 
     def _overdrawn(self, costs: Bucket) -> bool:
         """Say whether drafts of matches have lost what all learning may lose."""
-        return self.lookups.account_s > 0.0 and self._lost_s() > costs.allowance_s(self.plain_time_s)
+        return self.lookups.account_s > 0.0 and self._lost_s() > costs.allowance_s(self.decoded_s)
 
     def _lost_s(self) -> float:
         """Return what is lost in all; what matches gained is not there for probes of the others, nor the reverse."""

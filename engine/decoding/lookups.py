@@ -11,11 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.decoding.arms import Bucket
-from engine.decoding.estimates import ACCEPTANCE_WEIGHT, EARLY_STEPS, PRIOR_ACCEPTANCE, line
+from engine.decoding.estimates import ACCEPTANCE_WEIGHT, EARLY_STEPS, line
 from engine.types import Match
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-"""The shortest match of each class; a class nothing was seen of takes the rate of the next shorter one."""
+"""The shortest match of each class."""
+PRIORS = (0.6, 0.6, 0.65, 0.7, 0.7, 0.8, 0.9, 0.95, 0.95, 0.95)
+"""How often the next token is right behind a match of each class, rounded down from the recorded answers of the tests:
+what a class nothing was seen of is taken for, unless a shorter one has come true more often."""
 AGREEMENT_WEIGHT = 0.1
 COUNTS = (1, 2, 3, 4, 6, 8, 12, 16)
 """How many looked-up tokens a step may verify: few sizes, so that the cost of each is soon known."""
@@ -55,7 +58,7 @@ class Lookups:
     ``account_s`` are the seconds lost by drafts of matches, ``recent_tokens`` how long the last that came true counts.
     """
 
-    rates: list[float] = field(default_factory=lambda: [PRIOR_ACCEPTANCE] * len(LENGTHS))
+    rates: list[float] = field(default_factory=lambda: list(PRIORS))
     seen: list[int] = field(default_factory=lambda: [0] * len(LENGTHS))
     agreed: float = 0.0
     account_s: float = 0.0
@@ -83,7 +86,9 @@ class Lookups:
     def best(self, match: Match, limit: int, costs: Bucket) -> Expected | None:
         """Return the draft of at most ``limit`` tokens with the best expected rate, None where none may be drafted."""
         brought, most = self.committed(match), min(limit, len(match.tokens))
-        tried = (Expected(count, 1.0 + brought[count], looked_up_s(costs, count)) for count in COUNTS if count <= most)
+        # All that is left of an answer is one step more or less, whatever its size.
+        counts = {*(count for count in COUNTS if count <= most), most} - {0}
+        tried = (Expected(count, 1.0 + brought[count], looked_up_s(costs, count)) for count in counts)
         return max(tried, key=lambda draft: draft.rate, default=None)
 
     def extension(
@@ -111,9 +116,9 @@ class Lookups:
         return expected
 
     def _known(self) -> list[float]:
-        known, rates = PRIOR_ACCEPTANCE, []
-        for rate, seen in zip(self.rates, self.seen, strict=True):
-            known = rate if seen else known
+        known, rates = 0.0, []
+        for rate, seen, prior in zip(self.rates, self.seen, PRIORS, strict=True):
+            known = rate if seen else max(known, prior)
             rates.append(known)
         return rates
 

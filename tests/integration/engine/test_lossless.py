@@ -211,7 +211,7 @@ def test_the_controller_changes_depths_and_no_token(backend: Any, folders: Any, 
     right = ScriptedModel(tuple(answer), len(prompt), VOCAB, lambda step, index: (step // 5) % 2 == 1, capture=(0, 2))
     policy = ControlledDepth(7)
     # The account must not decide this test: whatever the machine's speed, every probe is affordable.
-    policy.plain_time_s = 1e6
+    policy.decoded_s = 1e6
     steps = drafted(backend, target, right, prompt, Stopping(120), policy)
     assert tokens_of(steps) == answer
     assert {0, 3} <= {step.drafted for step in steps}

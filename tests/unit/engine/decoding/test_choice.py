@@ -174,3 +174,30 @@ def test_a_match_is_worth_what_matches_of_its_length_were() -> None:
     assert long[8] > 7
     assert short[8] == pytest.approx(short[1] + short[1] * lookups.rates[2], abs=0.05)
     assert lookups.committed(Match((1,) * 8, 2), begin=8) == [0.0]
+
+
+def looping(start: int) -> dict:
+    """Return an answer that says little before it repeats itself, which the drafter never foresees."""
+    answer = [*range(start, start + 40), *([start + token for token in range(12)] * 40)][:TOKENS]
+    return {"prompt": [1, 2, 3], "answer": answer, "accepted": "0" * len(answer)}
+
+
+def test_learning_may_lose_a_share_of_the_time_that_decoding_took_not_of_what_plain_steps_would_have_taken() -> None:
+    policy = choice()
+    spent = [run(policy, recorded(looping(100 * number)), TOKENS) for number in range(1, 5)]
+    assert all(one.steps[LOOKED_UP] > 25 for one in spent)
+    assert sum(one.time_s for one in spent) * 0.8 <= policy.decoded_s <= sum(one.time_s for one in spent)
+
+
+def test_a_longer_context_begins_with_what_is_known_of_shorter_ones() -> None:
+    policy = choice()
+    run(policy, recorded(texts("prose")[0]), TOKENS)
+    known = Match(tuple(range(16)), 32)
+    assert policy.choose(400, 100, lambda: known).count == 16
+    assert policy.choose(5000, 100, lambda: known).count == 16
+
+
+def test_the_last_tokens_of_an_answer_are_one_draft() -> None:
+    policy = choice()
+    run(policy, recorded(texts("prose")[0]), TOKENS)
+    assert policy.choose(400, 10, lambda: Match(tuple(range(16)), 32)).count == 10
