@@ -219,6 +219,9 @@ class Accept(Protocol):
 class Depth(Protocol):
     """How many tokens to draft next and by whom, learnt from what earlier steps cost and brought."""
 
+    def begin(self) -> None:
+        """Take that another sequence begins, whose text may be of another kind."""
+
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:
         """Return the draft of the next step, at most ``limit`` tokens; ``lookup`` finds a match for it."""
 

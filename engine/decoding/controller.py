@@ -39,6 +39,8 @@ from engine.types import Choice, Decision, Match, Pause
 
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
+FIRST_LOOK_STEPS = 8
+"""After how many steps of another sequence a drafter that was of no use is looked at: before, a match may have come."""
 LONGEST_PAUSE_STEPS = 512
 SHADOW_PAUSE_STEPS = 128
 CREDIT_PAUSE_STEPS = 32
@@ -81,6 +83,11 @@ class ControlledDepth:
         self._asked_source = ""
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
+
+    def begin(self) -> None:
+        """Look early whether a drafter that was of no use for another text is of use for this one."""
+        if self.buckets and self._selected.depth == 0:
+            self._probe, self._pause, self._until_probe = (PLAIN, 0), SHADOW_PAUSE_STEPS, FIRST_LOOK_STEPS
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""

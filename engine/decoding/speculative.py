@@ -66,6 +66,7 @@ def speculative(
     )
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
     try:
+        run.depth.begin()
         with parts.resident():
             for step in _decode(run, prompt, chunk, held):
                 yield times.filled(step)
@@ -198,6 +199,10 @@ class _LateDraft:
         self._draft = self._pending.take(0.0)
         return False, self._draft.skipped != LATE
 
+    def end(self) -> tuple[bool, bool]:
+        """Return that nothing was read: what is under way is looked at by `left`."""
+        return False, False
+
     def left(self) -> Draft:
         """Return what of the draft is still to be verified: nothing if another token came than it says, or all did."""
         depth, draft, passed = self._run.depth, self._draft, len(self._came)
@@ -244,7 +249,11 @@ class _Shadow:
         is looked for again at each later token.
         """
         self._came.append(token)
-        if self._compared or len(self._came) < self.proposed:
+        return (False, False) if len(self._came) < self.proposed else self.end()
+
+    def end(self) -> tuple[bool, bool]:
+        """Compare with as many tokens as came; return as `compare` does."""
+        if self._compared or not self.proposed:
             return False, False
         draft = self._pending.take(0.0)
         self._compared = draft.skipped != LATE
@@ -252,8 +261,9 @@ class _Shadow:
             return False, False
         if draft.came_s:
             self._depth.waited(0.0, draft.came_s)
-        accepted = accepted_length(draft.ids(), self._came)
-        return not isinstance(draft.tokens, tuple), self._depth.shadowed(draft.count, accepted)
+        compared = min(draft.count, len(self._came))
+        accepted = accepted_length(draft.ids()[:compared], self._came)
+        return not isinstance(draft.tokens, tuple), self._depth.shadowed(compared, accepted)
 
 
 def _plain(
@@ -282,6 +292,9 @@ def _plain(
         if stop is None and not ended and came < tokens and beside.interruptible:
             limit = stopping.remaining_tokens - 1
             ended = run.depth.interrupts(forward.start + 1, limit, partial(drafter.lookup, bonus))
+            if ended:
+                # A draft that was paid for tells as much as there is to compare it with.
+                waited |= beside.end()[0]
         if stop is not None or ended:
             # The forward written ahead of this token is dropped before anyone sees the length.
             sequence.crop(forward.start + 1)

@@ -20,7 +20,7 @@ class TimedDepth:
     def __init__(self, depth: Depth, clock: Clock) -> None:
         self._depth, self._host_ns = depth, clock.host_ns
         self._began_ns = self._asked_ns = 0
-        self.shadowed, self.interrupts = depth.shadowed, depth.interrupts
+        self.begin, self.shadowed, self.interrupts = depth.begin, depth.shadowed, depth.interrupts
         self.waited, self.came_late = depth.waited, depth.came_late
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:

@@ -81,6 +81,7 @@ class Spent:
 def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_UP) -> Spent:
     """Let ``policy`` decode ``tokens`` tokens of the answer, the first of them known."""
     position, last, time_s = 0, tokens - 1, 0.0
+    policy.begin()
     steps: Counter[str] = Counter()
 
     def step(choice: Choice, extra_s: float = 0.0) -> None:
@@ -94,6 +95,9 @@ def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_
         time_s += elapsed_s
         position += accepted + 1
 
+    def right(begun: int, compared: int) -> int:
+        return recorded.accepted(begun, recorded.proposed[begun][:compared])
+
     while position < last:
         choice = policy.choose(position, last - position, lambda: recorded.lookup(position))
         if choice.count:
@@ -104,12 +108,14 @@ def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_
         shadow = min(pause.shadow, length)
         while position - begun < length:
             step(Choice(0), recorded.draft_s if shadow and position == begun else 0.0)
-            right = recorded.accepted(begun, recorded.proposed[begun][:shadow]) if position - begun == shadow else 0
-            if shadow and position - begun == shadow and policy.shadowed(shadow, right):
+            came = position - begun
+            if shadow and came == shadow and policy.shadowed(shadow, right(begun, shadow)):
                 break
             if position - begun < length and policy.interrupts(
                 position, last - position, lambda: recorded.lookup(position)
             ):
+                if came < shadow:
+                    policy.shadowed(came, right(begun, came))
                 # The row that was written ahead is dropped.
                 time_s += recorded.verify_s(0)
                 break

@@ -201,3 +201,11 @@ def test_the_last_tokens_of_an_answer_are_one_draft() -> None:
     policy = choice()
     run(policy, recorded(texts("prose")[0]), TOKENS)
     assert policy.choose(400, 10, lambda: Match(tuple(range(16)), 32)).count == 10
+
+
+def test_another_text_is_reason_to_look_again_at_a_drafter_that_was_of_no_use() -> None:
+    policy = choice()
+    for number in range(1, 4):
+        run(policy, recorded(looping(100 * number)), TOKENS)
+    steps = run(policy, recorded(texts("structured")[1]), TOKENS).steps
+    assert steps["dflash"] > 60
