@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -29,20 +30,17 @@ def use_fast_blas() -> BlasInfo | None:
     """Let MLX compute its products with the OpenBLAS of the wheel where it would use a reference library.
 
     Returns:
-        What MLX calls from now on, None where it calls no BLAS. Without the wheel that is what it called before.
+        What MLX calls from now on, None where it calls no BLAS. Without the wheel, or with one that cannot be used,
+        that is what it called before; the evidence then names what is wrong with the wheel.
     """
     found = loaded_blas()
     library = fast_library()
     if found is None or found.name != "reference" or library is None:
         return found
-    fast = ctypes.CDLL(str(library))
-    if not any(os.environ.get(name) for name in THREADS):
-        # MLX computes on one thread here, and rows of a decode are too few to share: more threads only wait.
-        getattr(fast, PREFIX + "openblas_set_num_threads")(1)
-    for name, slot in _product_slots().items():
-        function = ctypes.cast(getattr(fast, PREFIX + name), ctypes.c_void_p).value
-        if function is not None:
-            slot.redirect(function)
+    try:
+        _redirect(library)
+    except (AttributeError, OSError) as error:
+        return replace(found, evidence=f"{found.evidence}; {PACKAGE} cannot be used: {error}")
     return loaded_blas()
 
 
@@ -68,8 +66,27 @@ def loaded_blas() -> BlasInfo | None:
         with mx.stream(mx.cpu):
             mx.eval(mx.ones((2, 2)) @ mx.ones((2, 2)))
         called = mapping_at(slot.target())
-    name = "an unnamed mapping" if called is None else called.path.name
-    return BlasInfo(_kind(name), f"{_CALLER} calls cblas_sgemm of {name}")
+    path = Path("an unnamed mapping") if called is None else called.path
+    return BlasInfo(kind_of(path), f"{_CALLER} calls cblas_sgemm of {path.name}")
+
+
+def _redirect(library: Path) -> None:
+    """Have MLX call a library for its products: for all of them, or for none if it lacks one.
+
+    Raises:
+        AttributeError: If it lacks a function.
+        OSError: If it cannot be loaded, or a slot not be written.
+    """
+    fast = ctypes.CDLL(str(library))
+    threads = getattr(fast, PREFIX + "openblas_set_num_threads")
+    found = {name: ctypes.cast(getattr(fast, PREFIX + name), ctypes.c_void_p).value for name in PRODUCTS}
+    if not any(os.environ.get(name) for name in THREADS):
+        # MLX computes on one thread here, and rows of a decode are too few to share: more threads only wait.
+        threads(1)
+    for name, slot in _product_slots().items():
+        function = found[name]
+        if function is not None:
+            slot.redirect(function)
 
 
 def _product_slots() -> dict[str, CallSlot]:
@@ -84,5 +101,10 @@ def _product_slots() -> dict[str, CallSlot]:
     return slots(path, PRODUCTS)
 
 
-def _kind(name: str) -> str:
-    return next((kind for kind in _KNOWN if kind in name.lower()), "reference")
+def kind_of(path: Path) -> str:
+    """Return which library a shared object is, by its file's name and its folder's.
+
+    Distributions keep each under one name for all, such as ``openblas-pthread/libblas.so.3``.
+    """
+    known = f"{path.parent.name}/{path.name}".lower()
+    return next((kind for kind in _KNOWN if kind in known), "reference")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 
 from engine.backends.mlx.backend import MlxBackend
 from engine.backends.mlx.blas import slots
-from engine.backends.mlx.blas.library import PRODUCTS, fast_library, loaded_blas
+from engine.backends.mlx.blas.library import PRODUCTS, fast_library, kind_of, loaded_blas
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="macOS has a fast library of its own")
 
@@ -54,6 +55,47 @@ def test_a_fresh_process_calls_the_bundled_library_until_another_is_put_in_its_p
         "libmlx.so calls cblas_sgemm of libscipy_openblas.so",
         "True",
     ]
+
+
+BROKEN = """
+from engine.backends.mlx.blas.library import fast_library, loaded_blas, use_fast_blas
+
+print(fast_library())
+print(use_fast_blas().evidence)
+print(loaded_blas().name)
+"""
+
+
+@pytest.mark.parametrize("kind", ["no library", "another library"])
+def test_a_broken_wheel_leaves_the_bundled_library_in_place(tmp_path: Path, kind: str) -> None:
+    library = tmp_path / "scipy_openblas32" / "lib" / "libscipy_openblas.so"
+    library.parent.mkdir(parents=True)
+    (library.parents[1] / "__init__.py").touch()
+    if kind == "no library":
+        library.write_bytes(b"cut off")
+    else:
+        library.symlink_to(next(found.path for found in slots.mappings() if found.path.name.startswith("libc.so")))
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    ran = subprocess.run(
+        [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=120, check=True, env=environment
+    )
+    used, evidence, name = ran.stdout.splitlines()
+    assert used == str(library)
+    assert "; scipy_openblas32 cannot be used: " in evidence
+    assert name == "reference"
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/usr/lib/x86_64-linux-gnu/openblas-pthread/libblas.so.3", "openblas"),
+        ("/usr/lib/x86_64-linux-gnu/blas/libblas.so.3.12.0", "reference"),
+        ("/home/openblas/venv/lib/mlx.libs/libblas-4bb4b1a0.so.3.9.0", "reference"),
+        ("/opt/lib/libmkl_rt.so.2", "mkl"),
+    ],
+)
+def test_a_library_is_known_by_its_file_or_the_folder_that_a_distribution_keeps_it_in(path: str, kind: str) -> None:
+    assert kind_of(Path(path)) == kind
 
 
 def test_the_answer_follows_the_slot_and_not_what_else_is_loaded() -> None:
