@@ -10,15 +10,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.added_tokens import CONFIG, named_tokens
 from engine.checkpoint import read_object
 from engine.errors import ModelConfigError, UsageError
 
 DEFAULT = "default"
 FILE = "chat_template.jinja"
 MORE = "additional_chat_templates"
-CONFIG = "tokenizer_config.json"
 LEGACY = "chat_template.json"
-SPECIAL = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 THINKING = "enable_thinking"
 
 Message = Mapping[str, Any]
@@ -64,7 +63,8 @@ def render_chat(
     from transformers.utils.chat_template_utils import render_jinja_template
 
     name, source = _chosen(folder, template)
-    values: dict[str, Any] = _special_tokens(folder)
+    # A template that writes a token the folder does not name writes nothing.
+    values: dict[str, Any] = {"bos_token": "", "eos_token": "", **named_tokens(folder)}
     if thinking is not None:
         if THINKING not in source:
             raise UsageError(f"the chat template of {folder} does not read {THINKING}; leave --thinking out")
@@ -118,20 +118,6 @@ def _listed(value: Any, path: Path) -> dict[str, str]:
     if not isinstance(value, Mapping) or not all(isinstance(part, str) for item in value.items() for part in item):
         raise ModelConfigError(f"chat_template in {path} is no text and no list of objects with name and template")
     return dict(value)
-
-
-def _special_tokens(folder: Path) -> dict[str, Any]:
-    """Return the special tokens that templates write, as text."""
-    path = folder / CONFIG
-    config = read_object(path) if path.is_file() else {}
-    found: dict[str, Any] = {}
-    for name in SPECIAL:
-        value = config.get(name)
-        text = value.get("content") if isinstance(value, Mapping) else value
-        if text is not None:
-            found[name] = str(text)
-    # A template that writes a token the folder does not name writes nothing.
-    return {"bos_token": "", "eos_token": "", **found}
 
 
 def _text(path: Path) -> str:

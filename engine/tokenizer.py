@@ -1,4 +1,4 @@
-"""Text to token ids and back, from a model folder's own tokenizer.json.
+"""Text to token ids and back, from a model folder's own tokenizer files.
 
 Uses the `tokenizers` library alone: no array library, and no code from the checkpoint except its chat templates, which
 ``engine.chat`` renders in a sandbox.
@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.added_tokens import added_tokens
 from engine.chat import Message, render_chat
 from engine.errors import ModelConfigError
 
 
 def read_tokenizer(folder: Path) -> Any:
-    """Return what the `tokenizers` library makes of a folder's tokenizer.json; texts keep their length.
+    """Return what the `tokenizers` library makes of a folder's tokenizer.json and of the tokens that it adds to it.
+
+    Texts keep their length.
 
     Raises:
-        ModelConfigError: If there is none, or it cannot be read.
+        ModelConfigError: If there is none, or one of the files cannot be read.
     """
     from tokenizers import Tokenizer as Implementation
 
@@ -29,6 +32,8 @@ def read_tokenizer(folder: Path) -> Any:
         found = Implementation.from_file(str(path))
     except Exception as error:
         raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
+    # Those that the file holds already stay as they are.
+    found.add_tokens(added_tokens(folder))
     # A trainer may have left the length of its batches in the file; transformers does not heed it either.
     found.no_truncation()
     found.no_padding()
