@@ -27,7 +27,8 @@ Message = Mapping[str, Any]
 def chat_templates(folder: Path) -> dict[str, str]:
     """Return the templates of a folder by name, the usual one under ``default``.
 
-    Files of their own come before tokenizer_config.json, as in transformers, and chat_template.json comes last.
+    Files of their own come before tokenizer_config.json, as in transformers, and chat_template.json comes last. The
+    later ones are read only where no usual one was found.
 
     Raises:
         ModelConfigError: If one cannot be read.
@@ -35,13 +36,11 @@ def chat_templates(folder: Path) -> dict[str, str]:
     files = {path.stem: path for path in sorted((folder / MORE).glob("*.jinja"))}
     if (folder / FILE).is_file():
         files[DEFAULT] = folder / FILE
-    if files:
-        return {name: _text(path) for name, path in files.items()}
+    found = {name: _text(path) for name, path in files.items()}
     for path in (folder / CONFIG, folder / LEGACY):
-        found = _listed(read_object(path).get("chat_template"), path) if path.is_file() else {}
-        if found:
-            return found
-    return {}
+        if DEFAULT not in found and path.is_file():
+            found = _listed(read_object(path).get("chat_template"), path) | found
+    return found
 
 
 def render_chat(

@@ -137,6 +137,15 @@ def test_several_templates_without_a_default_one_have_to_be_named(folder: Path) 
     assert render_chat(folder, TALK, template="b") == "B"
 
 
+def test_templates_for_other_uses_leave_the_usual_one_in_its_place(folder: Path) -> None:
+    config(folder, PLAIN)
+    usual = render_chat(folder, TALK)
+    (folder / "additional_chat_templates").mkdir()
+    (folder / "additional_chat_templates" / "rag.jinja").write_text("documents")
+    assert render_chat(folder, TALK) == usual
+    assert render_chat(folder, TALK, template="rag") == "documents"
+
+
 BROKEN = {
     "syntax": ("{% for %}", "cannot be rendered"),
     "a function that is not there": ("{{ nowhere(1) }}", "'nowhere' is undefined"),
