@@ -23,7 +23,7 @@ from typing import Any
 from engine.drafters import affine, dflash2
 from engine.drafters.affine import AffineCodes
 from engine.drafters.dflash2 import DFlash2Config
-from engine.drafters.dflash_settings import DFlashSettings, rope
+from engine.drafters.dflash_settings import UNSAID_POSITIONS, DFlashSettings, rope
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.types import DrafterInfo, TargetInfo
 
@@ -121,7 +121,7 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
         rms_norm_eps=settings.positive("rms_norm_eps") or 1e-6,
         rope_theta=theta,
         rope_scaling=scaling,
-        max_positions=whole("max_position_embeddings", 40960),
+        max_positions=whole("max_position_embeddings", UNSAID_POSITIONS),
         block_size=block,
         mask_token_id=whole("mask_token_id"),
         target_layer_ids=settings.numbers("target_layer_ids"),

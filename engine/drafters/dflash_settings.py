@@ -14,6 +14,9 @@ from engine.errors import ModelConfigError
 
 ROPE_TYPES = ("default", "linear", "llama3", "yarn")
 """Rotary types that both backends compute alike and that keep no state."""
+LLAMA3_FACTORS = ("low_freq_factor", "high_freq_factor")
+UNSAID_POSITIONS = 40960
+"""What a drafter is taken to hold whose config does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +105,16 @@ def rope(config: Mapping[str, Any]) -> tuple[float, Mapping[str, Any] | None]:
         raise ModelConfigError(f"drafter rope type is {kind!r}; expected one of {', '.join(ROPE_TYPES)}")
     if kind == "default":
         return theta, scaling or None
-    if DFlashSettings(scaled, {}).positive("factor") is None:
-        raise ModelConfigError(f"drafter rope type {kind!r} has no 'factor'; expected it beside the type")
-    return theta, scaled
+    read = DFlashSettings({name: value for name, value in scaled.items() if value is not None}, {})
+    for name in ("factor", *(LLAMA3_FACTORS if kind == "llama3" else ())):
+        if read.positive(name) is None:
+            raise ModelConfigError(f"drafter rope type {kind!r} has no {name!r}; expected it beside the type")
+    if kind == "linear":
+        return theta, scaled
+    # What is scaled is the context that the config says, unless it tells of an earlier one.
+    whole = DFlashSettings(config, {}).whole("max_position_embeddings", UNSAID_POSITIONS)
+    original = int(read.positive("original_max_position_embeddings") or whole)
+    return theta, {**read.top, "original_max_position_embeddings": original}
 
 
 def _object(config: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -54,17 +54,33 @@ def test_logits_features_and_block_forwards_agree(
     np.testing.assert_array_equal(seen[0][2].argmax(-1), seen[1][2].argmax(-1))
 
 
-@pytest.mark.parametrize("yarn", [None, {}, {"attention_factor": 1.5}], ids=["plain", "yarn", "yarn with a factor"])
+YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+SCALINGS: dict[str, dict[str, Any] | None] = {
+    "plain": None,
+    "linear": {"type": "linear", "factor": 4.0},
+    "yarn": YARN,
+    "yarn with a factor": YARN | {"attention_factor": 1.5},
+    "yarn without a length": {"rope_type": "yarn", "factor": 4.0},
+    "yarn with bounds that are not rounded": YARN | {"truncate": False, "original_max_position_embeddings": 128},
+    "yarn with one of two scales": YARN | {"mscale": 1.5},
+    "yarn with both": YARN | {"mscale": 1.5, "mscale_all_dim": 0.5},
+    "llama3": LLAMA3 | {"original_max_position_embeddings": 32},
+    "llama3 without a length": LLAMA3,
+}
+
+
+@pytest.mark.parametrize("scaling", SCALINGS.values(), ids=SCALINGS)
 def test_drafter_hidden_states_agree(
-    backend: Any, targets: Any, mlx_backend: Any, folders: Path, tmp_path: Path, yarn: dict[str, Any] | None
+    backend: Any, targets: Any, mlx_backend: Any, folders: Path, tmp_path: Path, scaling: dict[str, Any] | None
 ) -> None:
     import mlx.core as mx
     import torch
 
     shutil.copytree(folders / "dflash", tmp_path / "dflash")
-    if yarn is not None:
+    if scaling is not None:
         config = json.loads((tmp_path / "dflash" / "config.json").read_text())
-        config["rope_scaling"] = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32} | yarn
+        config |= {"rope_scaling": scaling, "max_position_embeddings": 256}
         (tmp_path / "dflash" / "config.json").write_text(json.dumps(config))
     target = mlx_backend.load_target(folders / "gemma4")
     ours = backend.load_dflash(tmp_path / "dflash", targets["gemma4"]).open()

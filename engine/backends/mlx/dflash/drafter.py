@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any
 
 import mlx.core as mx
-from mlx_lm.models.rope_utils import initialize_rope
 
 from engine.backends.mlx import sampling
 from engine.backends.mlx.caches import window_cache
 from engine.backends.mlx.dflash.convolution import convolution
+from engine.backends.mlx.dflash.rotary import rotation
 from engine.backends.mlx.dflash.selector import Selector
 from engine.backends.mlx.target import MlxTarget
 from engine.drafters.dflash import DFlashConfig, LayerRule
@@ -52,17 +52,7 @@ class MlxDFlash(DFlashModel):
         self.context_kv = _joined(sides)
         self.context_k_norm = mx.stack(norms)[:, None, None]
         self.selector = None if config.second is None else Selector(config.second, named)
-        self.rope = initialize_rope(
-            config.head_dim,
-            base=config.rope_theta,
-            traditional=False,
-            scaling_config=dict(config.rope_scaling) if config.rope_scaling else None,
-            max_position_embeddings=config.max_positions,
-        )
-        factor = (config.rope_scaling or {}).get("attention_factor")
-        if factor is not None and hasattr(self.rope, "mscale"):
-            # mlx-lm derives yarn's factor on cosines and sines and does not read one that the config gives.
-            self.rope.mscale = float(factor)
+        self.rope = rotation(config)
         convolutions = [conv for layer in self.layers for conv in (layer.attention_conv, layer.mlp_conv) if conv]
         weights = [vars(part) for part in (*self.layers, *convolutions)]
         mx.eval(self.fc, self.context_kv, self.context_k_norm, weights)

@@ -133,6 +133,11 @@ def test_the_class_in_transformers_reads_top_level_fields_and_is_bidirectional_w
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, "rope type is 'dynamic'; expected one of"),
         ({"rope_scaling": {"type": "yarn"}}, "rope type 'yarn' has no 'factor'"),
         ({"rope_scaling": {"type": "linear", "factor": 0}}, "factor is 0; expected a number above 0"),
+        ({"rope_scaling": {"type": "llama3", "factor": 8.0}}, "rope type 'llama3' has no 'low_freq_factor'"),
+        (
+            {"rope_scaling": {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": "8k"}},
+            "original_max_position_embeddings is '8k'; expected a number above 0",
+        ),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(changes: dict[str, Any], message: str) -> None:
