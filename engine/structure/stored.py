@@ -13,29 +13,39 @@ CODES = frozenset({"BOOL", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"}
 FLOATS = frozenset({"F32", "F16", "BF16"})
 
 
-def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS) -> None:
+def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine: bool = False) -> None:
     """Check the types of all tensors; a file that cannot be read is left to the library.
 
     Args:
         folder: The model's.
         where: Library and device, for the message.
         floats: Types in safetensors' words that are computed with there, beside whole numbers.
+        affine: Whether whole numbers are nothing but codes of a matrix, with its scales beside.
 
     Raises:
         ModelWeightsError: If a tensor is of another type, such as 8-bit floats on a CPU.
     """
+    stored = {name: (kind, file) for file in weight_files(folder) for name, kind in _types(file).items()}
+    codes = {name for name in stored if not affine or f"{name.removesuffix('.weight')}.scales" in stored}
+    other = {
+        name: found
+        for name, found in stored.items()
+        if found[0] not in floats and not (found[0] in CODES and name in codes)
+    }
+    if other:
+        name, (kind, file) = min(other.items())
+        raise ModelWeightsError(
+            f"{name} in {file} is of type {kind} ({len(other)} tensors are), which {where} does not compute with; "
+            f"expected {', '.join(sorted(floats))}. Use a copy of the model in one of them."
+        )
+
+
+def _types(file: Path) -> dict[str, str]:
+    """Return the types of a file's tensors by name, none of a file that cannot be read."""
     from safetensors import SafetensorError, safe_open
 
-    for file in weight_files(folder):
-        try:
-            with safe_open(file, framework="np") as stream:
-                stored = {name: str(stream.get_slice(name).get_dtype()) for name in stream.keys()}  # noqa: SIM118
-        except (OSError, SafetensorError):
-            continue
-        other = {name: kind for name, kind in stored.items() if kind not in floats | CODES}
-        if other:
-            name, kind = min(other.items())
-            raise ModelWeightsError(
-                f"{name} in {file} is of type {kind} ({len(other)} tensors are), which {where} does not compute with; "
-                f"expected {', '.join(sorted(floats))}. Use a copy of the model in one of them."
-            )
+    try:
+        with safe_open(file, framework="np") as stream:
+            return {name: str(stream.get_slice(name).get_dtype()) for name in stream.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError):
+        return {}

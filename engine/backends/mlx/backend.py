@@ -142,6 +142,7 @@ class MlxBackend:
         """
         config = dflash.parse(checkpoint.read_config(folder))
         dflash.check_fits(config, target.info)
+        check_stored(folder, "a drafter on mlx", affine=True)
         tensors = dflash.dense_tensors(config, _tensors(folder), values_of)
         _check_finite(tensors, folder)
         parameters = sum(int(tensor.size) for tensor in tensors.values())
@@ -176,6 +177,7 @@ class MlxBackend:
             ModelMismatchError: If it was fitted for others.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
+        check_stored(folder, "an f_theta on mlx", affine=True)
         tensors = _tensors(folder)
         _check_finite(tensors, folder)
         return f_theta(folder, tensors, target, drafter, lambda given: given.astype(target.dtype))

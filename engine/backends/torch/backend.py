@@ -135,6 +135,7 @@ class TorchBackend:
         """
         config = dflash.parse(checkpoint.read_config(folder))
         dflash.check_fits(config, target.info)
+        check_stored(folder, "a drafter on torch", FLOATS | {"F64"}, affine=True)
         tensors = dflash.dense_tensors(config, read_tensors(folder), values_of)
         check_finite(tensors, folder)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
@@ -160,6 +161,7 @@ class TorchBackend:
             ModelMismatchError: If it was fitted for others.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
+        check_stored(folder, "an f_theta on torch", FLOATS | {"F64"}, affine=True)
         tensors = read_tensors(folder)
         check_finite(tensors, folder)
         return f_theta(folder, tensors, target, drafter, lambda given: given.to(target.device, target.dtype))

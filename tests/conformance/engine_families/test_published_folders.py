@@ -85,6 +85,27 @@ def test_numbers_that_the_device_does_not_compute_with_are_one_line(backend: Any
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("every", [False, True], ids=["one tensor", "all"])
+@pytest.mark.parametrize(("kind", "told"), [("float8_e4m3fn", "F8_E4M3"), ("int8", "I8"), ("int32", "I32")])
+def test_a_drafter_of_numbers_that_are_no_weights_is_one_line(
+    backend: Any, tmp_path: Path, kind: str, told: str, every: bool
+) -> None:
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    from tests.fakes import tiny_torch
+
+    target = tiny_families.write_family(tmp_path / "target", "qwen3")
+    drafter = tiny_torch.write_dflash(tmp_path / "drafter", dflash_config={"target_layer_ids": [0, 1, 3]})
+    tensors = load_file(drafter / "model.safetensors")
+    changed = {name: tensors[name].to(getattr(torch, kind)) for name in (tensors if every else ["fc.weight"])}
+    save_file(tensors | changed, drafter / "model.safetensors")
+    message = rf"^fc\.weight in .* is of type {told} \({len(changed)} tensors are\), which a drafter on {backend.name}"
+    with pytest.raises(ModelWeightsError, match=message) as caught:
+        open_engine(backend, str(target), str(drafter))
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("other", ["llama", "gemma3_text"])
 def test_a_drafter_of_another_family_is_one_line(backend: Any, tmp_path: Path, other: str) -> None:
     from tests.fakes import tiny_torch
