@@ -20,7 +20,7 @@ from engine.backends.mlx.blas.library import loaded_blas, use_fast_blas
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
-from engine.backends.mlx.models.config import completed, settle_windows
+from engine.backends.mlx.models.config import completed, settle_positions, settle_windows
 from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.mlx.target import MlxTarget
@@ -78,6 +78,7 @@ class MlxBackend:
         config, structure, module = self._opened(folder)
         _check_finite(dict(tree_flatten(module.parameters())), folder)
         settle_windows(module, structure)
+        settle_positions(module, structure)
         return self._target(folder, config, structure, module, checkpoint.folder_digest(folder))
 
     def load_lender(self, folder: Path) -> MlxTarget:

@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mlx_lm.models.rope_utils import initialize_rope
+
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
 from engine.structure.decoder import Structure, rope_type
@@ -55,6 +57,21 @@ def settle_windows(module: Any, structure: Structure) -> None:
         module.model.swa_idx = 0
         for layer in module.model.layers:
             layer.use_sliding = True
+
+
+def settle_positions(module: Any, structure: Structure) -> None:
+    """Have mlx-lm's own decoding scale the positions of a Qwen3 with experts, whose layers leave that out.
+
+    Publishers tell their users to add YaRN to its config.
+    """
+    if structure.model_type != "qwen3_moe" or not module.args.rope_scaling:
+        return
+    args = module.args
+    scaled = initialize_rope(
+        args.head_dim, args.rope_theta, False, dict(args.rope_scaling), args.max_position_embeddings
+    )
+    for layer in module.model.layers:
+        layer.self_attn.rope = scaled
 
 
 def _check_computed(structure: Structure) -> None:
