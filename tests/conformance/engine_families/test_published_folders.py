@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from engine.checkpoint import INDEX
+from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.generation.answer import GenerationRequest, generate
@@ -61,6 +62,21 @@ def test_a_window_that_no_layer_has_is_none(backend: Any, tmp_path: Path, kind: 
     changes = {"sliding_window": tiny_families.WINDOW}
     folder = tiny_families.write_family(tmp_path, kind, **changes, use_sliding_window=False)
     assert open_engine(backend, str(folder), None).target.info.sliding_window == window
+
+
+def test_a_mistral_that_says_nothing_of_its_window_has_the_first_one(backend: Any, tmp_path: Path) -> None:
+    folder = tiny_families.write_family(tmp_path, "mistral")
+    config = json.loads((folder / "config.json").read_text())
+    del config["sliding_window"]
+    (folder / "config.json").write_text(json.dumps(config))
+    target: Any = open_engine(backend, str(folder), None).target
+    assert target.info.sliding_window == 4096
+    prompt = tuple(range(5, 45))
+    steps = backend.native(target).decode(prompt, Stopping(BUDGET), 16)
+    found = [token for step in steps for token in step.tokens]
+    sequence = target.open((), CacheLayout.FULL)
+    answer = autoregressive(sequence, backend.greedy(target), prompt, Stopping(BUDGET))
+    assert found == [token for step in answer for token in step.tokens]
 
 
 STORED = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float64": "F64"}

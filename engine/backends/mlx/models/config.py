@@ -54,7 +54,8 @@ def settle_windows(module: Any, structure: Structure) -> None:
     Its Llama layers know windows, but its constructor refuses a model that has no full layer.
     """
     if structure.model_type == "mistral" and structure.window is not None:
-        module.model.swa_idx = 0
+        # A config that says nothing of a window has Mistral's first one.
+        module.model.swa_idx, module.model.sliding_window = 0, structure.window
         for layer in module.model.layers:
             layer.use_sliding = True
 
