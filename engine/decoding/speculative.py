@@ -46,7 +46,8 @@ def speculative(
     """Decode ``prompt`` and yield every step with its counts and times; the first step is the prefill's token.
 
     The first ``held`` tokens of the prompt are in the caches of sequence and drafter already. The drafter is closed
-    when the sequence ends or is left; what the last step committed is not shown to it.
+    when the sequence ends or is left. What the last step committed is shown to it once that step was taken, so that
+    both hold the same tokens for another turn; a caller who leaves at that step does without.
 
     Decoding ends where the target's context does, whatever the budget.
 
@@ -119,8 +120,10 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
         forward = sequence.forward_block(bonus, draft)
         decision = run.accept.decide(draft, forward)
         kept = 1 + decision.accepted if decision.tokens else 0
-        sequence.crop(position + kept)
         emitted, stop = stopping.cut(decision.tokens)
+        # Nothing behind a stop: whoever goes on does so from there, and a recurrent state does not go back later.
+        kept = min(kept, 1 + len(emitted))
+        sequence.crop(position + kept)
         if kept and stop is None:
             drafter.observe(position, (bonus, *decision.tokens[:-1]), sequence.committed(forward, kept))
         depth.record(position, draft.count, decision)
@@ -137,9 +140,12 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
             guard=decision.guard,
             source=choice.source,
         )
+        if stop is not None:
+            drafter.observe(position, (bonus, *emitted[: kept - 1]), sequence.committed(forward, kept))
+            return
         force_plain = not decision.tokens
         if kept:
-            bonus = decision.bonus if stop is None else None
+            bonus = decision.bonus
 
 
 def _asked(drafter: Drafter, bonus: int, position: int, choice: Choice) -> Pending:
@@ -287,7 +293,7 @@ def _plain(
         if stop is None:
             drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
         run.depth.record(forward.start, 0, decision)
-        bonus = decision.bonus
+        before, bonus = bonus, decision.bonus
         waited, ended = beside.compare(bonus) if stop is None else (False, False)
         if stop is None and not ended and came < tokens and beside.interruptible:
             limit = stopping.remaining_tokens - 1
@@ -309,6 +315,8 @@ def _plain(
             skipped=skipped,
             shadowed=shadowed,
         )
+        if stop is not None:
+            drafter.observe(forward.start, (before,), sequence.committed(forward, 1))
         if stop is not None or ended:
             break
         shadowed, forwards = 0, drafter.forwards

@@ -28,7 +28,7 @@ class Conversation:
         self._tokens, held = (), self._held
         if held is not None and shared > 0:
             try:
-                # The last step of a decode is not shown to a drafter: it may have seen less than the target.
+                # A drafter may hold less than the target, which goes back as far.
                 shared = held[1].rewind(shared)
                 held[0].rewind(shared)
             except CacheCropError:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from engine.backends.recurrent import CROPPABLE_ROWS
+from engine.decoding.depth import FixedDepth
+from engine.drafters.draft_model import DraftModel
+from engine.drafters.ngram import NgramModel
 from engine.errors import CacheCropError
+from engine.generation.answer import GenerationRequest, generate
+from engine.generation.conversation import Conversation
+from engine.loading import Engine
 from engine.structure.layout import CacheLayout
 from engine.types import Draft
 from tests.conformance.engine_families import stock
@@ -81,6 +88,32 @@ def test_a_crop_that_one_layer_refuses_moves_none(loaded: Callable[..., Any], na
     sequence.crop(13)
     with pytest.raises(CacheCropError, match="expected 13 <= length <= 13"):
         sequence.crop(12)
+
+
+class Letters:
+    """A tokenizer of which a conversation needs the text alone."""
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(chr(33 + index) for index in ids)
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "right"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_turn_goes_on_with_the_state_of_the_turn_before(loaded: Callable[..., Any], name: str, drafter: str) -> None:
+    backend, target = loaded(name, "qwen3_5_text")
+    model = NgramModel(min_tokens=1) if drafter == "ngram" else DraftModel(target)
+    engine = Engine(backend, target, model, backend.greedy(target), backend.native(target), Path())
+    kept, prompt, tokenizer = Conversation(engine, CacheLayout.NATIVE), prompt_of(14, seed=3), Letters()
+    for turn in range(3):
+        plain = stock.greedy(backend, target, prompt, 16)
+        end = plain.index(plain[9]) + 1
+        asked = GenerationRequest(prompt, 16, frozenset({plain[9]}), (), CacheLayout.NATIVE, 512)
+        rule: Any = engine.accept, FixedDepth(7)
+        answer = generate(engine, tokenizer, asked, rule, conversation=kept)  # type: ignore[arg-type]
+        assert answer.tokens == plain[:end]
+        # All of the turn before but what was said since, and the newest token of its answer.
+        assert answer.reused_tokens >= (len(prompt) - 4 if turn else 0)
+        prompt = (*prompt, *answer.tokens, *prompt_of(3, seed=40 + turn))
 
 
 @pytest.mark.parametrize("name", BACKENDS)

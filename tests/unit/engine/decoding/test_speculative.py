@@ -118,7 +118,22 @@ def test_a_right_drafter_commits_whole_blocks_and_the_last_one_is_cut_to_the_bud
     assert [step.committed for step in steps] == [1, 5, 5, 2]
     assert [step.drafted for step in steps] == [0, 4, 4, 1]
     assert sequence.rows == [5, 5, 2]
-    assert state.seen == [*PROMPT, *ANSWER[:10]]
+    assert state.seen == [*PROMPT, *ANSWER[:12]]
+
+
+@pytest.mark.parametrize("depth", [0, 4])
+@pytest.mark.parametrize("end", range(2, 13))
+def test_behind_a_stop_sequence_and_drafter_hold_the_answer_but_its_newest_token(depth: int, end: int) -> None:
+    sequence = ScriptedSequence()
+    state = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda step, index: False).open()
+    parts = Parts(sequence, state, ScriptedAccept(), FixedDepth(depth), HostClock())  # type: ignore[arg-type]
+    steps = list(speculative(parts, PROMPT, Stopping(20, frozenset({ANSWER[end - 1]}))))
+    assert tokens_of(steps) == ANSWER[:end]
+    held = [*PROMPT, *ANSWER[: steps[-1].position - len(PROMPT)]]
+    assert state.seen == held
+    # A token that was accepted is in the cache already, one that the target put in a draft's place is not.
+    assert len(held) - len(PROMPT) in ({end - 1} if depth == 0 else {end - 1, end})
+    assert sequence.length == len(held)
 
 
 def test_every_forward_is_cropped_once_to_what_was_kept() -> None:
@@ -172,7 +187,7 @@ def test_a_drafter_without_a_draft_costs_one_plain_step_with_its_reason() -> Non
     steps, _ = run(ScriptedSequence(), budget=6, drafter=silent)
     assert tokens_of(steps) == ANSWER[:6]
     assert [step.skipped for step in steps[1:-1]] == ["no match"] * 4
-    assert silent.shown == [*PROMPT, *ANSWER[:4]]
+    assert silent.shown == [*PROMPT, *ANSWER[:5]]
 
 
 def test_an_empty_prompt_is_refused() -> None:
@@ -265,7 +280,7 @@ def test_a_shadow_draft_changes_no_token_and_is_counted_where_it_was_proposed(ri
     parts = Parts(sequence, state, ScriptedAccept(), Shadowing(0), HostClock())  # type: ignore[arg-type]
     steps = list(speculative(parts, PROMPT, Stopping(17)))
     assert tokens_of(steps) == ANSWER[:17]
-    assert state.seen == [*PROMPT, *ANSWER[:15]]
+    assert state.seen == [*PROMPT, *ANSWER[:16]]
     assert set(sequence.rows) == {1}
     # Pauses of 6, of 4 because the second shadow ended its own, and of 6 again; the first step is the prefill's.
     assert [step.shadowed for step in steps] == [0, *[4, 0, 0, 0, 0, 0], *[4, 0, 0, 0], *[4, 0, 0, 0, 0, 0]]
