@@ -99,9 +99,12 @@ def open_engine(
 
     Raises:
         ModelError: If a folder is missing, unusable, the two do not fit each other, or not into the device's memory.
+        UsageError: If a drafter is named twice.
     """
     folder = resolve_model(target, roots)
     names = drafter.split(",") if drafter else []
+    if len(set(names)) < len(names):
+        raise UsageError(f"drafters {', '.join(names)}; expected each once")
     # A missing drafter is found before a large target is read.
     served = [name.removeprefix(ELSEWHERE) for name in names if name.startswith(ELSEWHERE)]
     local = [name for name in names if name != NGRAM and not name.startswith(ELSEWHERE)]

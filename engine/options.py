@@ -331,7 +331,7 @@ def check_depth(text: str) -> None:
 def longest_depth(engine: Engine) -> int:
     """Return how many tokens a step may draft at most: the drafter's block without its bonus row."""
     if isinstance(engine.drafter, SeveralModel):
-        return max(LONGEST_DRAFT, *(longest_draft(model) for model in engine.drafter.named.values()))
+        return max([LONGEST_DRAFT, *map(longest_draft, engine.drafter.named.values())])
     return longest_draft(engine.drafter)
 
 

@@ -51,6 +51,7 @@ OPTIONS: dict[str, tuple[tuple[str, ...], int, str]] = {
     "another library's device": (("--device", "cpu"), 2, "--device chooses for --backend torch"),
     "a model that is nowhere": (("--target", "/nowhere"), 3, "no model '/nowhere'"),
     "a drafter that is nowhere": (("--drafter", "nowhere"), 3, "no model 'nowhere'"),
+    "a drafter twice": (("--drafter", "ngram,ngram"), 2, "drafters ngram, ngram; expected each once"),
 }
 
 
