@@ -66,7 +66,7 @@ class Family:
         scaled: whether embeddings are multiplied by the root of their size.
         hybrid: whether some layers are recurrent.
         sinks: whether heads may attend to nothing, which torch's fused attention does not compute.
-        defaults: sizes that published configs leave out.
+        defaults: what a config that leaves it out means, where mlx-lm takes something else or nothing.
     """
 
     kinds: Callable[[Config], list[str]]
@@ -82,21 +82,39 @@ class Family:
 _GEMMA3_SIZES = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096}
 _GEMMA = Family(every_sixth_full, tied=True, activation="gelu_pytorch_tanh", scaled=True)
 _GEMMA4 = replace(_GEMMA, kinds=last_full)
-_HYBRID = Family(hybrid, hybrid=True)
-_WINDOWED = Family(sliding_from_a_layer_on)
+_USUAL = {"rms_norm_eps": 1e-6, "rope_theta": 1e4}
+_EVERY_LAYER = {"decoder_sparse_step": 1, "mlp_only_layers": []}
+_GPT_OSS = {
+    "num_key_value_heads": 8,
+    "num_experts_per_tok": 4,
+    "sliding_window": 128,
+    "rope_scaling": {
+        "rope_type": "yarn",
+        "factor": 32.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 4096,
+    },
+}
+_QWEN3_MOE = {"num_key_value_heads": 4, "norm_topk_prob": False, "num_experts_per_tok": 8}
+_HYBRID = Family(hybrid, hybrid=True, defaults={"num_key_value_heads": 4, "head_dim": 256})
+_WITH_EXPERTS = {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
+_NEXT = {"partial_rotary_factor": 0.25, "norm_topk_prob": True, "num_experts_per_tok": 10}
+_WINDOWED = Family(sliding_from_a_layer_on, defaults=_USUAL | {"num_key_value_heads": 32})
 FAMILIES = {
     "gemma3_text": replace(_GEMMA, defaults=_GEMMA3_SIZES),
     "gemma4_text": _GEMMA4,
     "gemma4_unified_text": _GEMMA4,
-    "gpt_oss": Family(alternating, sinks=True),
-    "llama": Family(all_full, listed=False),
-    "mistral": Family(all_sliding, listed=False),
+    "gpt_oss": Family(alternating, sinks=True, defaults=_GPT_OSS),
+    "llama": Family(all_full, listed=False, defaults=_USUAL),
+    "mistral": Family(all_sliding, listed=False, defaults=_USUAL | {"num_key_value_heads": 8}),
     "qwen2": _WINDOWED,
-    "qwen3": _WINDOWED,
-    "qwen3_5_moe_text": _HYBRID,
+    "qwen3": replace(_WINDOWED, defaults={**_WINDOWED.defaults, "head_dim": 128}),
+    "qwen3_5_moe_text": replace(_HYBRID, defaults=_WITH_EXPERTS | {"num_experts_per_tok": 8}),
     "qwen3_5_text": _HYBRID,
-    "qwen3_moe": Family(all_sliding, listed=False),
-    "qwen3_next": _HYBRID,
+    "qwen3_moe": Family(all_sliding, listed=False, defaults=_USUAL | _EVERY_LAYER | _QWEN3_MOE),
+    "qwen3_next": replace(_HYBRID, defaults=_USUAL | _EVERY_LAYER | _WITH_EXPERTS | _NEXT),
 }
 WRAPPED = {name.removesuffix("_text"): name for name in FAMILIES if name.endswith("_text")}
 """Model types that hold a language model beside others, or are one under a shorter name."""

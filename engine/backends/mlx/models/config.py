@@ -15,7 +15,7 @@ from mlx_lm.models.rope_utils import initialize_rope
 
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
-from engine.structure.decoder import Structure, rope_type
+from engine.structure.decoder import Structure, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
 MODULES = {"qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
@@ -24,6 +24,8 @@ UNWINDOWED = {"qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
+SIZED = {"qwen3_moe"}
+"""Model types whose heads mlx-lm does not size by itself."""
 PERIODS = {"gemma3_text": ("sliding_window_pattern", SLIDING), "qwen3_next": ("full_attention_interval", LINEAR)}
 PERIODS |= dict.fromkeys(("qwen3_5_text", "qwen3_5_moe_text"), PERIODS["qwen3_next"])
 """Model types whose kinds of layers mlx-lm knows as one number: every so many layers a full one."""
@@ -42,10 +44,22 @@ def completed(config: Mapping[str, Any], structure: Structure) -> dict[str, Any]
         # transformers writes the experts of every model under one name.
         added["num_experts"] = text["num_local_experts"]
     added |= _rotary(text, structure) | _layers(structure) | _global_heads(text)
+    added = _unsaid(text, structure) | added
     if text is config:
         return added | {"model_type": MODULES.get(structure.model_type, structure.model_type)}
     vocabulary = {name: text[name] for name in {"vocab_size"} & set(text) - set(config)}
-    return {"text_config": {**structure.family.defaults, **text, **added}} | vocabulary
+    return {"text_config": {**text, **added}} | vocabulary
+
+
+def _unsaid(text: Mapping[str, Any], structure: Structure) -> dict[str, Any]:
+    """Return what a config means by what it leaves out."""
+    # Both older names have one new place.
+    placed = {"rope_theta", "rope_scaling"} if isinstance(text.get("rope_parameters"), Mapping) else set[str]()
+    usual = {"max_position_embeddings": positions_of(text), **structure.family.defaults}
+    found = {name: value for name, value in usual.items() if name not in placed | set(text)}
+    if structure.model_type in SIZED and text.get("head_dim") is None:
+        found["head_dim"] = structure.head_dim
+    return found
 
 
 def settle_windows(module: Any, structure: Structure) -> None:

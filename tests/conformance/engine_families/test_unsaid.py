@@ -1,0 +1,37 @@
+"""What a config leaves out means on MLX what it means to transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engine.loading import load_backend
+from tests.conformance.engine_families import stock
+from tests.conformance.engine_families.test_against_stock import prompt_of
+from tests.fakes.tiny_families import CONFIGS, write_config
+
+LEFT_OUT = [
+    ("llama", "rms_norm_eps"),
+    ("qwen2", "rope_theta"),
+    ("qwen3", "rope_parameters"),
+    ("qwen3", "head_dim"),
+    ("qwen3", "max_position_embeddings"),
+    ("qwen3_moe", "head_dim"),
+    ("qwen3_moe", "norm_topk_prob"),
+    ("gpt_oss", "sliding_window"),
+    ("gpt_oss", "num_experts_per_tok"),
+    ("qwen3_next", "norm_topk_prob"),
+    ("qwen3_next", "partial_rotary_factor"),
+    ("qwen3_5_moe_text", "shared_expert_intermediate_size"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), LEFT_OUT)
+def test_an_entry_that_is_left_out_is_read_as_transformers_reads_it(tmp_path: Path, kind: str, name: str) -> None:
+    config = {key: value for key, value in CONFIGS[kind].items() if key != name} | {"model_type": kind}
+    folder, ids = write_config(tmp_path, config), prompt_of(30, seed=8)
+    torch, mlx = (load_backend(other, device="cpu" if other == "torch" else None) for other in ("torch", "mlx"))
+    theirs = stock.logits(torch, torch.load_target(folder), ids)
+    assert np.abs(stock.logits(mlx, mlx.load_target(folder), ids) - theirs).max() < 1e-4 * np.abs(theirs).max()
