@@ -76,9 +76,12 @@ def read_target_config(folder: Path) -> dict[str, Any]:
     """Return config.json of a target's folder.
 
     Raises:
-        ModelConfigError: If it is no usable config, divides by nothing or shares keys of layers that are not there.
+        ModelConfigError: If it is no usable config, that of a drafter, divides by nothing or shares keys of layers that
+            are not there.
     """
     config, path = read_config(folder), folder / "config.json"
+    if "dflash_config" in config:
+        raise ModelConfigError(f"{folder} holds a DFlash drafter; expected its target here. Name it with --drafter")
     for part in (config, text_config(config)):
         for name in sorted(SCALES & set(part)):
             value = part[name]

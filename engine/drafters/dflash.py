@@ -108,7 +108,9 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
     settings = DFlashSettings.of(config)
     read, whole = settings.read, settings.whole
     if read("sample_from_anchor"):
-        raise ModelConfigError("drafter samples from its anchor: its rows stand one token later than DFlash's")
+        raise ModelConfigError(
+            "drafter samples from its anchor: its rows stand one token later than DFlash's. Use a DFlash checkpoint."
+        )
     theta, scaling = rope(config)
     heads, hidden, block = (whole(name) for name in ("num_attention_heads", "hidden_size", "block_size"))
     vocab, second = config.get("vocab_size"), architecture == dflash2.ARCHITECTURE
@@ -210,7 +212,8 @@ def check_fits(config: DFlashConfig, target: TargetInfo) -> None:
             )
     if config.target_layer_ids[-1] >= target.layer_count:
         raise ModelMismatchError(
-            f"drafter reads target layer {config.target_layer_ids[-1]}; {target.name!r} has {target.layer_count} layers"
+            f"drafter reads target layer {config.target_layer_ids[-1]}; {target.name!r} has {target.layer_count} "
+            "layers. Use the drafter trained for it."
         )
     if not 0 <= config.mask_token_id < target.vocab_size:
         raise ModelMismatchError(
@@ -272,8 +275,11 @@ def check_tensors(config: DFlashConfig, shapes: Mapping[str, tuple[int, ...]]) -
     if missing or extra:
         raise ModelWeightsError(
             f"drafter tensors do not match its config: missing {missing[:4]} ({len(missing)} in all), "
-            f"unexpected {extra[:4]} ({len(extra)} in all)"
+            f"unexpected {extra[:4]} ({len(extra)} in all). Fetch weights and config of the same drafter."
         )
     for name, shape in expected.items():
         if tuple(shapes[name]) != shape:
-            raise ModelWeightsError(f"drafter tensor {name} has shape {tuple(shapes[name])}; expected {shape}")
+            raise ModelWeightsError(
+                f"drafter tensor {name} has shape {tuple(shapes[name])}; expected {shape} by its config. Fetch weights "
+                "and config of the same drafter."
+            )

@@ -6,6 +6,7 @@ backend computes is an error that names it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ ROPE_TYPES = frozenset({"default", "dynamic", "linear", "llama3", "proportional"
 """Rotary types whose tables depend on the position alone within the model's context; ``longrope`` tables do not."""
 UNSAID_POSITIONS = 131072
 """What a model is taken to hold whose config does not say."""
+SCALED = frozenset({"dynamic", "linear", "llama3", "yarn"})
+"""Of these, those that cannot do without a factor."""
+ROTARY_PLACES = ("rope_scaling", "rope_parameters")
+BASES = ("rope_theta", "rope_local_base_freq")
 STATE_SIZES = (
     "linear_num_key_heads",
     "linear_num_value_heads",
@@ -126,9 +131,8 @@ def structure_of(folder: Path, config: Config) -> Structure:
 
 def rotary_entries(text: Config) -> list[Config]:
     """Return the rotary settings of a config: one for all layers, or one for each kind of layer."""
-    places = [text.get("rope_scaling"), text.get("rope_parameters")]
     entries: list[Config] = []
-    for place in places:
+    for place in map(text.get, ROTARY_PLACES):
         if isinstance(place, dict):
             nested = [entry for entry in place.values() if isinstance(entry, dict)]
             entries += nested or [place]
@@ -182,12 +186,24 @@ def _kinds(text: Config, family: Family) -> list[str]:
 
 
 def _check_rotary(text: Config) -> None:
-    unknown = sorted({rope_type(entry) for entry in rotary_entries(text)} - ROPE_TYPES)
+    for place in ROTARY_PLACES:
+        if text.get(place) is not None and not isinstance(text[place], dict):
+            raise ModelConfigError(f"{place} is {text[place]!r}; expected an object. Fetch config.json again.")
+    entries = rotary_entries(text)
+    unknown = sorted({rope_type(entry) for entry in entries} - ROPE_TYPES)
     if unknown:
         raise ModelConfigError(
             f"rope type {unknown} is not supported; expected one of {', '.join(sorted(ROPE_TYPES))}. "
             "Use a checkpoint without it."
         )
+    for entry in (text, *entries):
+        for name in (*BASES, *([] if entry is text else ["factor"])):
+            value = entry.get(name)
+            if value is not None and (type(value) not in {int, float} or not 0 < value < math.inf):
+                raise ModelConfigError(f"{name} is {value!r}; expected a number above 0. Fetch config.json again.")
+    lacking = [rope_type(entry) for entry in entries if rope_type(entry) in SCALED and entry.get("factor") is None]
+    if lacking:
+        raise ModelConfigError(f"rope type {lacking[0]!r} has no 'factor'; expected it beside the type")
 
 
 def _check_attention(text: Config) -> None:

@@ -172,3 +172,13 @@ def test_a_lost_tensor_is_one_line_that_names_it(backend: Any, tmp_path: Path, l
         open_engine(backend, str(folder), None)
     assert "\n" not in str(caught.value)
     assert name.split(".")[-2 if name.endswith("weight") else -1] in str(caught.value)
+
+
+def test_a_drafter_in_the_targets_place_is_one_line_that_says_so(backend: Any, tmp_path: Path) -> None:
+    from tests.fakes import tiny_torch
+
+    drafter = tiny_torch.write_dflash(tmp_path / "drafter")
+    with pytest.raises(
+        ModelConfigError, match=r"holds a DFlash drafter; expected its target here\. Name it with --draf"
+    ):
+        open_engine(backend, str(drafter), None)

@@ -87,6 +87,23 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"model_type": "gemma3_text", "sliding_window": 8, "rope_parameters": {FULL: {"rope_type": "longrope"}}},
         r"rope type \['longrope'\]",
     ),
+    "a base that is none": (
+        {"model_type": "qwen3", "rope_theta": "1e6"},
+        "rope_theta is '1e6'; expected a number above 0",
+    ),
+    "no base": (
+        {"model_type": "qwen3", "rope_parameters": {"rope_type": "default", "rope_theta": 0}},
+        "rope_theta is 0; expected a number above 0",
+    ),
+    "no factor": ({"model_type": "qwen3", "rope_scaling": {"type": "yarn"}}, "rope type 'yarn' has no 'factor'"),
+    "a factor that is none": (
+        {"model_type": "llama", "rope_scaling": {"type": "linear", "factor": -2.0}},
+        "factor is -2.0; expected a number above 0",
+    ),
+    "a scaling that is none": (
+        {"model_type": "llama", "rope_scaling": "yarn"},
+        "rope_scaling is 'yarn'; expected an obj",
+    ),
     "both ways": ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "attends to later tokens"),
     "half a state": (
         HYBRID | {"model_type": "qwen3_5_text", "linear_conv_kernel_dim": None},
