@@ -2,11 +2,13 @@
 
 Keys and tensor names are those of the engines that read such files: llama.cpp's for a transformer, ``dflash.…`` for
 what a drafter adds, layer ids zero-based as in the config. What no reader has a name for has one of ours: direction
-within the block, multiplier, embedding scale and the parts of DFlash 2. The tokenizer is in the target's file.
+within the block, multiplier, embedding scale, what YaRN's factor is made of, and the parts of DFlash 2. The tokenizer
+is in the target's file.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 ARCHITECTURE = "dflash-draft"
 STORED = "stored"
 TYPES = (STORED, "f32", "f16", "bf16", "q8_0")
+YARN_ONLY = ("mscale", "mscale_all_dim", "truncate")
+ARCHITECTURES = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _TOP = {
     "fc.weight": "dflash.fc.weight",
     "hidden_norm.weight": "dflash.hidden_norm.weight",
@@ -73,12 +77,14 @@ def write_gguf(drafter: DrafterFile, path: Path, kind: str = STORED, architectur
     Raises:
         BackendMissingError: If the gguf package is not installed.
         ModelWeightsError: If a value lies beyond the type.
-        UsageError: If the file is there, or the type is none.
+        UsageError: If the file is there, or type or architecture are none.
     """
     with needs_extra("gguf", "the gguf package"):
         import gguf
     if kind not in TYPES:
         raise UsageError(f"type {kind!r}; expected one of {', '.join(TYPES)}")
+    if not ARCHITECTURES.fullmatch(architecture):
+        raise UsageError(f"architecture {architecture!r}; expected small letters, digits, '.', '_' and '-'")
     if path.exists():
         raise UsageError(f"{path} exists; name a new file, or remove it first")
     encoded = {name: _encoded(name, tensor, kind) for name, tensor in sorted(drafter.tensors.items())}
@@ -142,6 +148,9 @@ def _own(config: DFlashConfig) -> dict[str, Any]:
     }
     if config.target_layer_count is not None:
         own["target_block_count"] = config.target_layer_count
+    # Readers derive YaRN's factor and round its bounds by themselves.
+    scaling = config.rope_scaling or {}
+    own |= {f"rope_{name}": scaling[name] for name in YARN_ONLY if scaling.get(name) is not None}
     second = config.second
     if second is not None:
         names = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
@@ -171,7 +180,9 @@ def _scaling(config: DFlashConfig) -> dict[str, Any]:
 
 def _add(writer: GGUFWriter, key: str, value: Any) -> None:
     """Add a setting with the type that its value has."""
-    if isinstance(value, list):
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, list):
         writer.add_array(key, value)
     elif isinstance(value, str):
         writer.add_string(key, value)

@@ -25,7 +25,8 @@ SHIPPED = ASSETS / "kakeya-tiny-gemma4-dflash"
 SECOND = {
     "architectures": ["DFlash2DraftModel"],
     "is_causal": False,
-    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024},
+    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1024, "mscale": 0.75,
+                     "mscale_all_dim": 0.5, "truncate": False},
     "layer_types": ["sliding_attention", "full_attention"],
     "sliding_window": 9,
     "rope_theta": 12345.0,
@@ -82,6 +83,9 @@ def test_the_header_says_what_the_config_says(tmp_path: Path) -> None:
         f"{arch}.dflash.causal_pattern": [False, False],
         f"{arch}.dflash.output_multiplier": 0.5,
         f"{arch}.dflash.input_embedding_scale": 2.0,
+        f"{arch}.dflash.rope_mscale": 0.75,
+        f"{arch}.dflash.rope_mscale_all_dim": 0.5,
+        f"{arch}.dflash.rope_truncate": False,
         f"{arch}.dflash.conv_kernel_size": 2,
         f"{arch}.dflash.selector_top_k": 4,
         "tokenizer.ggml.mask_token_id": 11,
@@ -171,3 +175,11 @@ def test_codes_for_mlx_are_those_of_mlx_and_both_formats_refuse_them_as_a_source
     assert (error <= 1.5 * steps + 1e-2 * mx.abs(exact).max()).all().item()
     assert convert.main(["gguf", str(out), str(tmp_path / "d.gguf")]) == 3
     assert "quantised" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["", "a b", "Qwen", "-x"])
+def test_an_architecture_that_no_reader_could_look_for_is_refused(tmp_path: Path, capsys: Any, name: str) -> None:
+    folder = second(tmp_path / "drafter", "F32")
+    assert convert.main(["gguf", str(folder), str(tmp_path / "d.gguf"), f"--arch={name}"]) == 2
+    assert f"architecture {name!r}; expected small letters" in capsys.readouterr().err
+    assert not (tmp_path / "d.gguf").exists()
