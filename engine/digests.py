@@ -69,11 +69,13 @@ def _read(place: Path) -> dict[str, str]:
 
 def _write(place: Path, known: dict[str, str]) -> None:
     """Replace the cache as a whole, the newest entries kept."""
-    newest = dict(list(known.items())[-ENTRIES:])
+    newest, written = dict(list(known.items())[-ENTRIES:]), None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as stream:
+            written = Path(stream.name)
             json.dump(newest, stream)
-        Path(stream.name).replace(place)
+        written.replace(place)
     except OSError:
-        return
+        if written is not None:
+            written.unlink(missing_ok=True)

@@ -62,3 +62,13 @@ def test_a_cache_that_cannot_be_written_is_done_without(
     settle(monkeypatch)
     (tmp_path / "file").touch()
     assert digests.file_digest(weights, tmp_path / "file" / "c") == hashlib.sha256(weights.read_bytes()).hexdigest()
+
+
+def test_a_cache_that_cannot_be_replaced_leaves_nothing_beside_it(
+    weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settle(monkeypatch)
+    cache = tmp_path / "cache" / "weights.json"
+    cache.mkdir(parents=True)
+    assert digests.file_digest(weights, cache) == hashlib.sha256(weights.read_bytes()).hexdigest()
+    assert list(cache.parent.iterdir()) == [cache]
