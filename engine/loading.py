@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from engine.checkpoint import read_config, resolve_model
+from engine.drafters.dflash import check_causal, is_dflash
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
@@ -201,8 +202,9 @@ def _own_name(target: Path) -> str:
 def _load_drafter(backend: Backend, folder: Path, target: tuple[Path, TargetModel]) -> DrafterModel:
     """Load what a folder holds: a DFlash network, which names the target layers it reads, or a causal model."""
     config = read_config(folder)
-    if "dflash_config" in config or "target_layer_ids" in config:
+    if is_dflash(config):
         return backend.load_dflash(folder, target[1])
+    check_causal(config, folder.name)
     small = backend.load_target(folder)
     check_fits(small.info, target[1].info, lambda: _same_words(folder, target[0]))
     return DraftModel(small)

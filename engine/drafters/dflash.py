@@ -28,6 +28,8 @@ from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsErro
 from engine.types import DrafterInfo, TargetInfo
 
 SUPPORTED = ("DFlashDraftModel", dflash2.ARCHITECTURE, "MuseGlimmerAssistantModel")
+CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
+"""What the classes of models end with that decode by themselves."""
 DEFAULT_CONTEXT_TOKENS = 2048
 FLUSH_ROWS = 32
 """Committed rows that may wait for their projection while no draft is wanted: the bound of what is held back."""
@@ -141,9 +143,34 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
     return parsed
 
 
+def is_dflash(config: Mapping[str, Any]) -> bool:
+    """Return whether a config is that of a DFlash drafter, whole or not."""
+    return "dflash_config" in config or "target_layer_ids" in config or _named(config).endswith(SUPPORTED)
+
+
+def check_causal(config: Mapping[str, Any], name: str) -> None:
+    """Check that a drafter which is no DFlash one is a model by itself.
+
+    Raises:
+        ModelConfigError: If it is a head of another kind, such as EAGLE-3's.
+    """
+    named = _named(config)
+    if named and not named.endswith(CAUSAL):
+        raise ModelConfigError(
+            f"drafter {name!r} is a {named}; expected {', '.join(SUPPORTED)} or a small model of the target's "
+            "vocabulary. Use a DFlash checkpoint."
+        )
+
+
+def _named(config: Mapping[str, Any]) -> str:
+    """Return the first architecture that a config names, "" where it names none."""
+    named = config.get("architectures") or ""
+    return str(named if isinstance(named, str) else next(iter(named), ""))
+
+
 def _architecture(config: Mapping[str, Any]) -> str:
     """Return the architecture, or raise ModelConfigError for one that is not supported."""
-    named = str(next(iter(config.get("architectures") or ()), SUPPORTED[0]))
+    named = _named(config) or SUPPORTED[0]
     # Trainers write the class of their own tree, such as Qwen3DFlashDraftModel; config and tensors say the rest.
     known = next((architecture for architecture in SUPPORTED if named.endswith(architecture)), None)
     if known is None:

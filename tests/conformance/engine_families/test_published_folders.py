@@ -182,3 +182,28 @@ def test_a_drafter_in_the_targets_place_is_one_line_that_says_so(backend: Any, t
         ModelConfigError, match=r"holds a DFlash drafter; expected its target here\. Name it with --draf"
     ):
         open_engine(backend, str(drafter), None)
+
+
+OTHER_DRAFTERS = {
+    "EAGLE-3": (
+        {"architectures": ["LlamaForCausalLMEagle3"]},
+        "drafter 'drafter' is a LlamaForCausalLMEagle3; expected",
+    ),
+    "a speculator": ({"architectures": ["Eagle3Speculator"], "model_type": None}, "is a Eagle3Speculator; expected"),
+    "a DFlash one without its layers": (
+        {"architectures": ["Qwen3DFlashDraftModel"], "rope_theta": 1e4},
+        "drafter config.json has no 'block_size'; expected it in dflash_config or at top level",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", OTHER_DRAFTERS)
+def test_a_drafter_of_another_kind_is_one_line(backend: Any, tmp_path: Path, kind: str) -> None:
+    changes, message = OTHER_DRAFTERS[kind]
+    target = tiny_families.write_family(tmp_path / "target", "qwen3")
+    drafter = tiny_families.write_family(tmp_path / "drafter", "llama")
+    config = json.loads((drafter / "config.json").read_text())
+    (drafter / "config.json").write_text(json.dumps(config | changes))
+    with pytest.raises(ModelConfigError, match=message) as caught:
+        open_engine(backend, str(target), str(drafter))
+    assert "\n" not in str(caught.value)
