@@ -32,6 +32,7 @@ MOST_MARKS = 64
 UNREACHED = "no connection to the remote drafter"
 LOST = "the remote drafter's stream ended"
 SILENT = "the remote drafter was silent"
+UNASKED = "the remote drafter said more than it was asked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,15 @@ class _Wanted:
 
 @dataclass(slots=True)
 class _Session:
-    """An open line: the session's id once it is known, what was sent in it, and the hash at each end of a block."""
+    """An open line: the session's id once it is known, what was sent in it, and the hash at each end of a block.
+
+    ``owed`` counts the asks that were sent and not answered.
+    """
 
     line: DraftStream
     identity: str = ""
     sent: int = 0
+    owed: int = 0
     marks: dict[int, TokenHash] | None = None
 
 
@@ -263,6 +268,11 @@ class RemoteDrafter(LocalDrafter):
         self._silent_since_s = None
         if isinstance(reply, pb.Opened):
             self._begin(session, reply)
+            return
+        session.owed -= 1
+        if session.owed < 0:
+            # Whoever answers what nobody asked could keep this thread, and with it the target's, busy for ever.
+            self._drop(UNASKED)
         elif self._wanted is not None and reply.sequence == self._wanted.number:
             self._retry_s, self._lost = FIRST_RETRY_S, False
             self._forwards = reply.forwards
@@ -276,18 +286,25 @@ class RemoteDrafter(LocalDrafter):
 
     def _begin(self, session: _Session, opened: pb.Opened) -> None:
         """Go on where the server is, or have it shown what its context needs, and send what is asked by now."""
-        marks = self._resumable[1] if self._resumable is not None else {}
+        resumes, marks = self._resumable is not None, self._resumable[1] if self._resumable is not None else {}
         self._resumable = None
         known = opened.context_length
+        if session.identity or not opened.session or (known and not resumes):
+            self._drop(UNASKED)
+            return
         if known and not (known in marks and self._history.reaches(known)):
-            session.line.close(pb.Close(session=opened.session))
-            self._session = None
-            self._connect()
+            self._begin_anew(session, opened.session)
             return
         session.identity, session.sent = opened.session, known
         session.marks = {known: marks[known]} if known else {}
         if self._wanted is not None:
             self._send(session, self._wanted)
+
+    def _begin_anew(self, session: _Session, identity: str) -> None:
+        """End a session that cannot be gone on with, and open another."""
+        session.line.close(pb.Close(session=identity))
+        self._session = self._resumable = None
+        self._connect()
 
     def _send(self, session: _Session, wanted: _Wanted) -> None:
         """Send what was committed since the last block, cut into blocks, and the ask with the last of them."""
@@ -310,6 +327,7 @@ class RemoteDrafter(LocalDrafter):
                 block.sequence = wanted.number
                 block.ask.bonus, block.ask.context_length = wanted.bonus, wanted.position
                 block.ask.count, block.ask.token_hash = wanted.count, token_hash.with_bonus(wanted.bonus)
+                session.owed += 1
             self._tell(session, block)
             for chunk in chunks(data, block.sequence):
                 self._tell(session, chunk)

@@ -102,3 +102,51 @@ def test_a_fault_is_waited_for_once_and_drafts_come_again_when_another_session_i
     streams[-1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
     assert pending.take().tokens == (9, 10)
     assert waited == [5.0]
+
+
+def opened_drafter():
+    """Return a drafter that asked behind three positions on a stream of its own, the ask, and all its streams."""
+    streams = []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", lambda rows: b"\1" * (4 * WIDTH * len(rows))).open()
+    drafter.observe(0, (5, 6, 7), [0, 0, 0])
+    return drafter, drafter.ask(8, 3, 2), streams
+
+
+def blocks(stream) -> list[pb.Block]:
+    return [each for each in stream.sent if isinstance(each, pb.Block)]
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        [pb.Opened(session="s", context_length=7)],
+        [pb.Opened(session="", context_length=0)],
+        [pb.Opened(session=f"s{number}") for number in range(20)],
+        [pb.BlockDraft(sequence=1, tokens=[9])],
+    ],
+    ids=["knows what nobody showed it", "without a name", "opens twenty times", "answers before it opened"],
+)
+def test_a_server_that_says_what_no_server_says_is_given_up_for_a_pause(opened):
+    drafter, pending, (stream, *_) = opened_drafter()
+    for reply in opened:
+        stream.listener.heard(reply)
+    assert pending.take(0.0).skipped == "the remote drafter said more than it was asked"
+    assert len(blocks(stream)) <= 1, "what it was shown once is not shown again"
+    assert drafter.ask(8, 3, 2).take(0.0).skipped == "the remote drafter said more than it was asked"
+    assert drafter.traffic.sessions == 1, "another is opened after the pause only"
+
+
+def test_a_server_that_answers_an_ask_twice_is_heard_once():
+    drafter, pending, (stream, *_) = opened_drafter()
+    stream.listener.heard(pb.Opened(session="s"))
+    number = blocks(stream)[0].sequence
+    for tokens in ([9, 10], [11, 12], [13, 14]):
+        stream.listener.heard(pb.BlockDraft(sequence=number, tokens=tokens))
+    assert pending.take(0.0).tokens == (9, 10)
+    assert drafter.traffic.received["blockdraft"] > 0
+    assert drafter.ask(8, 3, 2).take(0.0).skipped == "the remote drafter said more than it was asked"
