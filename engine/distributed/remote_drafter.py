@@ -163,6 +163,10 @@ class RemoteDrafter(LocalDrafter):
             now_s = self._model.now_s()
             if self._silent_since_s is not None and now_s - self._silent_since_s > self._model.patience_s:
                 self._drop(SILENT)
+            session = self._session
+            if session is not None and session.sent and not self._history.reaches(session.sent):
+                # Nothing was asked for so long that rows are gone which it was not shown: it would refuse the next.
+                self._begin_anew(session, session.identity)
             if self._session is None and not self._refused and now_s >= self._retry_at_s:
                 self._connect()
             self._sequence += 1

@@ -150,3 +150,19 @@ def test_a_server_that_answers_an_ask_twice_is_heard_once():
     assert pending.take(0.0).tokens == (9, 10)
     assert drafter.traffic.received["blockdraft"] > 0
     assert drafter.ask(8, 3, 2).take(0.0).skipped == "the remote drafter said more than it was asked"
+
+
+def test_a_session_that_was_not_asked_until_rows_were_gone_is_replaced_before_it_refuses():
+    drafter, _, streams = opened_drafter()
+    streams[0].listener.heard(pb.Opened(session="s"))
+    streams[0].listener.heard(pb.BlockDraft(sequence=blocks(streams[0])[0].sequence, tokens=[9]))
+    for position in range(3, 3 + 2 * OFFER.context_tokens):
+        drafter.observe(position, (8,), [0])
+    end = 3 + 2 * OFFER.context_tokens
+    pending = drafter.ask(9, end, 2)
+    assert (len(streams), len(blocks(streams[0]))) == (2, 1)
+    streams[1].listener.heard(pb.Opened(session="t"))
+    (block,) = blocks(streams[1])
+    assert (block.segments[0].start, block.ask.context_length) == (end - OFFER.context_tokens, end)
+    streams[1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
+    assert pending.take(0.0).tokens == (9, 10)
