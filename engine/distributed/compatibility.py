@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from engine.errors import ModelMismatchError
 from engine.types import FLOAT8, FLOAT8_SCALE_BYTES, DrafterInfo, TargetInfo
 
 PROTOCOL = 1
+MOST_NAME_CHARS = 200
+MOST_SETTINGS_CHARS = 1 << 16
+MOST_BLOCK_ROWS = 1 << 10
+"""Of a drafter, the bonus counted: what is learnt of each depth is kept for every one of them."""
 FORMATS: dict[str, pb.RowFormat] = {
     "float32": pb.ROW_FORMAT_FLOAT32,
     "bfloat16": pb.ROW_FORMAT_BFLOAT16,
@@ -24,6 +29,7 @@ FORMATS: dict[str, pb.RowFormat] = {
     FLOAT8: pb.ROW_FORMAT_FLOAT8_E4M3,
 }
 """Formats of rows by the name of their dtype."""
+_DIGEST = re.compile("[0-9a-f]{64}")
 _ITEM_BYTES = {pb.ROW_FORMAT_FLOAT32: 4, pb.ROW_FORMAT_BFLOAT16: 2, pb.ROW_FORMAT_FLOAT16: 2}
 
 
@@ -88,8 +94,11 @@ class DrafterOffer:
                 f"the drafter's server speaks version {facts.protocol} of the protocol; expected {PROTOCOL}. Install "
                 "the same version of Kakeya at both ends."
             )
+        unusable = _unusable(facts)
+        if unusable:
+            raise ModelMismatchError(f"the drafter's server says {unusable}; serve it with the same version of Kakeya")
         try:
-            settings: Any = json.loads(facts.settings_json or "{}")
+            settings: Any = json.loads(facts.settings_json or "{}", parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise ModelMismatchError(f"the drafter's server sent settings that are no JSON: {error}") from error
         info = DrafterInfo(
@@ -148,6 +157,32 @@ class DrafterOffer:
             "rows": row_format,
         }
         return hashlib.sha256(json.dumps(agreed, sort_keys=True).encode()).digest()
+
+
+def _unusable(facts: pb.DrafterFacts) -> str:
+    """Return what a server says that no drafter is, empty where there is nothing: its facts reach screens and reports.
+
+    A name is shown with its quotes and escapes, so that nothing of it acts on a terminal.
+    """
+    texts = {"name": facts.name, "format": facts.format}
+    for what, text in texts.items():
+        if not text.isprintable() or len(text) > MOST_NAME_CHARS:
+            return f"a {what} of {text[:20]!r}, expected at most {MOST_NAME_CHARS} printable characters"
+    for what, text in {"digest": facts.digest, "tokenizer": facts.tokenizer}.items():
+        if text and not _DIGEST.fullmatch(text):
+            return f"a {what} of {text[:20]!r}, expected sha256 in hex"
+    if len(facts.settings_json) > MOST_SETTINGS_CHARS:
+        return f"{len(facts.settings_json)} characters of settings, expected at most {MOST_SETTINGS_CHARS}"
+    if facts.block_size and not 2 <= facts.block_size <= MOST_BLOCK_ROWS:
+        return f"a block of {facts.block_size} rows, expected 2 to {MOST_BLOCK_ROWS}, or 0 for any"
+    if list(facts.capture) != sorted(set(facts.capture)):
+        return f"layers {list(facts.capture)[:8]} that it reads, expected them ascending"
+    return ""
+
+
+def _no_number(word: str) -> None:
+    """Raise ValueError of what Python reads as a number and JSON has not."""
+    raise ValueError(f"{word} is no number")
 
 
 def tokenizer_digest(folder: Path) -> str:

@@ -17,7 +17,7 @@ from engine.types import Draft, DrafterInfo
 
 FLOAT32, BFLOAT16 = pb.ROW_FORMAT_FLOAT32, pb.ROW_FORMAT_BFLOAT16
 INFO = DrafterInfo("counting", "d" * 64, "dflash-v1", 7, 8, {"layers": [1, 2]})
-OFFER = DrafterOffer(INFO, (0, 2), 64, 4, 1000, "t" * 64, 30.0)
+OFFER = DrafterOffer(INFO, (0, 2), 64, 4, 1000, "e" * 64, 30.0)
 WIDTH = 8
 
 
@@ -201,9 +201,9 @@ def test_an_ask_that_a_newer_one_overtook_is_observed_and_not_drafted_for(table:
 @pytest.mark.parametrize("other", ["drafter", "tokenizer", "layers", "rows", "none"])
 def test_a_session_opens_only_where_both_sides_agree(table: SessionTable, other: str) -> None:
     changed = {
-        "drafter": DrafterOffer(DrafterInfo("x", "e" * 64, "dflash-v1", 7, 8), (0, 2), 64, 4, 1000, "t" * 64, 30.0),
+        "drafter": DrafterOffer(DrafterInfo("x", "e" * 64, "dflash-v1", 7, 8), (0, 2), 64, 4, 1000, "e" * 64, 30.0),
         "tokenizer": DrafterOffer(INFO, (0, 2), 64, 4, 1000, "u" * 64, 30.0),
-        "layers": DrafterOffer(INFO, (0, 1), 64, 4, 1000, "t" * 64, 30.0),
+        "layers": DrafterOffer(INFO, (0, 1), 64, 4, 1000, "e" * 64, 30.0),
     }.get(other, OFFER)
     row_format = pb.ROW_FORMAT_UNSPECIFIED if other == "none" else FLOAT32
     name = "bfloat16" if other == "rows" else "float32"
@@ -221,6 +221,31 @@ def test_an_offer_is_read_as_it_was_sent_and_another_protocol_is_refused() -> No
             setattr(facts, name, value)
         with pytest.raises(ModelMismatchError):
             DrafterOffer.read(facts)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "\x1b[2Jdrafter"}, r"a name of '\\x1b\[2Jdrafter'"),
+        ({"name": "n" * 201}, "at most 200 printable"),
+        ({"format": "dflash\nv1"}, "a format of"),
+        ({"digest": "D" * 64}, "sha256 in hex"),
+        ({"tokenizer": "../../etc"}, "sha256 in hex"),
+        ({"settings_json": '{"scale": NaN}'}, "no JSON: NaN is no number"),
+        ({"settings_json": '{"scale": -Infinity}'}, "no JSON"),
+        ({"settings_json": '"' + "x" * (1 << 17) + '"'}, "characters of settings"),
+        ({"block_size": 1}, "a block of 1 rows, expected 2 to"),
+        ({"block_size": (1 << 32) - 1}, "expected 2 to 1024"),
+        ({"capture": [9, 0]}, r"layers \[9, 0\] that it reads, expected them ascending"),
+        ({"capture": [1, 1]}, "expected them ascending"),
+    ],
+)
+def test_what_no_drafter_is_is_refused_before_it_reaches_a_screen_or_a_report(change: dict, said: str) -> None:
+    facts = OFFER.message()
+    facts.ClearField("capture")
+    facts.MergeFrom(pb.DrafterFacts(**{"capture": OFFER.capture} | change))
+    with pytest.raises(ModelMismatchError, match=said):
+        DrafterOffer.read(facts)
 
 
 def test_there_are_at_most_so_many_sessions_and_a_lease_makes_room(table: SessionTable, clock: Clock) -> None:
