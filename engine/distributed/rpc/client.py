@@ -29,6 +29,8 @@ OPTIONS = [
 ]
 RENEWALS = 6
 """In one lease."""
+LEAST_RENEWAL_S = 0.1
+"""However short a server says its leases are: one that has to be told more often is not worth a thread's time."""
 DESCRIBE_S = 10.0
 LINGER_S = 5.0
 """How long a stream that was closed may take to hear that the server closed it too."""
@@ -86,7 +88,8 @@ class DrafterChannel:
         now_s = time.monotonic()
         while self._closing and self._closing[0][0] < now_s - LINGER_S:
             self._closing.popleft()[1].cancel()
-        return GrpcStream(self, self._channel, self._service, self._lease_s / RENEWALS or None, listener)
+        renew_s = max(self._lease_s / RENEWALS, LEAST_RENEWAL_S) if self._lease_s else None
+        return GrpcStream(self, self._channel, self._service, renew_s, listener)
 
     def linger(self, line: GrpcStream) -> None:
         """Let a stream that was closed end by itself for a while."""

@@ -25,6 +25,7 @@ from engine.distributed.rpc.remote import remote_model
 from engine.distributed.rpc.server import DrafterServer
 from engine.distributed.served import serve_ngram
 from engine.distributed.session import TokenHash
+from engine.distributed.stream import Listener
 from engine.drafters.ngram import NgramModel
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
@@ -125,6 +126,16 @@ def test_sessions_are_bounded_and_room_is_made_by_closing(pair: Pair, ngram: Ngr
     held[0].close()
     until(lambda: late.ask(6, 3, 1).take().count == 1, "there is room again")
     channel.close()
+
+
+def test_a_server_with_leases_of_a_millisecond_is_not_told_more_often_than_a_thread_is_worth() -> None:
+    served = serve_ngram(NgramModel(), 0.001)
+    with serving(DrafterServer({NGRAM: served})) as address:
+        channel = DrafterChannel(address, NGRAM)
+        assert channel.describe().lease_s == 0.001
+        stream = channel.connect(Listener(lambda reply: None, lambda status, said: None))
+        assert stream._renew_s == 0.1
+        channel.close()
 
 
 def asks(ngram: Ngram, stop: threading.Event) -> Iterator[object]:
