@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from engine.distributed.compatibility import FORMATS, DrafterOffer
 from engine.distributed.history import Observed, ObservedRows, Pack
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.distributed.replies import Draw, Proposed, read_reply
+from engine.distributed.replies import Draw, Proposed, printable, read_reply
 from engine.distributed.session import MOST_BLOCK_TOKENS, TokenHash
 from engine.distributed.stream import Connect, DraftStream, Listener, Message, Reply, Traffic
 from engine.distributed.tensors import chunks, described
@@ -344,7 +344,7 @@ class RemoteDrafter(LocalDrafter):
     def _end(self, session: _Session, status: str, message: str) -> None:
         """Take that a stream ended: what was asked will not come; try again later, unless the two do not fit."""
         if status == "FAILED_PRECONDITION" and not session.identity:
-            self._refused = f"the remote drafter was refused: {message}"
+            self._refused = f"the remote drafter was refused: {printable(message)}"
         keep = status in {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN", "INTERNAL", "OK"}
         self._drop(LOST if session.identity else UNREACHED, resumable=keep)
 

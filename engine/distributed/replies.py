@@ -11,11 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.types import Draft, Ids, Proposal, Rows
+from engine.types import LATE, Draft, Ids, Proposal, Rows
 
 BROKEN = "the remote drafter sent no usable draft"
 ROUNDING = 1e-5
 """How far probabilities may be from 1 together: they were added in the server's own precision."""
+MOST_REASON_CHARS = 200
 Draw = Callable[[list[Proposal], list[float]], tuple[Ids, Rows]]
 """Draws an id from each proposal with a uniform each; returns them, and the proposals as rows of probabilities."""
 
@@ -45,8 +46,18 @@ def read_reply(reply: pb.BlockDraft, count: int, vocab_size: int, most: int, cam
     tokens = tuple(reply.tokens)
     if len(tokens) > count or any(token >= vocab_size for token in tokens):
         return Draft(skipped=BROKEN, came_s=came_s)
-    skipped = None if tokens else reply.skipped or BROKEN
+    skipped = None if tokens else _reason(reply.skipped)
     return Draft(tokens, len(tokens), skipped=skipped, came_s=came_s)
+
+
+def printable(told: str) -> str:
+    """Return what a server says as it may reach a screen or a report: short, and nothing that acts on a terminal."""
+    return "".join(one if one.isprintable() else "?" for one in told[:MOST_REASON_CHARS])
+
+
+def _reason(told: str) -> str:
+    """Return why a server proposes nothing; what it answered is there, so that it is never late."""
+    return BROKEN if told in {"", LATE} else printable(told)
 
 
 def _usable(ids: tuple[int, ...], probs: tuple[float, ...], vocab_size: int, most: int) -> bool:

@@ -14,7 +14,7 @@ import pytest
 from engine import options
 from engine.cli import boundary, generate, main
 from engine.cli import eval as eval_cli
-from engine.errors import EngineError, ModelNotFoundError, ModelWeightsError, PromptError, UsageError
+from engine.errors import EngineError, ModelNotFoundError, ModelWeightsError, PromptError, SessionError, UsageError
 
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "abc", "", "²", "9" * 30])
@@ -99,6 +99,11 @@ def test_an_error_is_one_line_and_its_exit_code(
     assert said.err.startswith("error: ")
     assert said.err.count("\n") == 1
     assert len(said.err) < 600
+
+
+def test_what_a_server_says_in_an_error_does_not_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert boundary.guarded(_raising(SessionError("INTERNAL", "no: \x1b]0;owned\x07\x9b2J"))) == 7
+    assert capsys.readouterr().err == "error: no: ?]0;owned??2J\n"
 
 
 def test_a_closed_pipe_is_met_before_python_ends(monkeypatch: pytest.MonkeyPatch) -> None:

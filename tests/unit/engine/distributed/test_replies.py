@@ -58,3 +58,17 @@ def test_proposals_of_several_lengths_are_one_table() -> None:
     proposals = [possible((4, 7, 9), (0.5, 0.5, 0.0)), possible((2,), (1.0,))]
     assert proposals == [((4, 7), (0.5, 0.5)), ((2,), (1.0,))]
     assert padded(proposals) == ([[4, 7], [2, 2]], [[0.5, 0.5], [1.0, 1.0]])
+
+
+@pytest.mark.parametrize(
+    ("told", "reason"),
+    [
+        ("no match", "no match"),
+        ("", BROKEN),
+        ("late", BROKEN),
+        ("\x1b]0;owned\x07\n", "?]0;owned??"),
+        ("x" * 5000, "x" * 200),
+    ],
+)
+def test_a_reason_reaches_a_screen_short_and_printable_and_is_never_late(told: str, reason: str) -> None:
+    assert read_reply(pb.BlockDraft(skipped=told), 2, 10, 0, 0.1) == Draft(skipped=reason, came_s=0.1)
