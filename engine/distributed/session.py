@@ -22,6 +22,10 @@ from engine.verification.rejection import Sampling
 
 MOST_BLOCK_TOKENS = 1 << 16
 """Committed tokens that one block may carry."""
+MOST_POSITIONS = 1 << 24
+"""Behind which no block may begin or end: array libraries count positions in 32 bits and compute with floats."""
+MOST_KEPT_TOKENS = 1 << 18
+"""Of one session where the drafter keeps all that it was shown: about a kilobyte each in prompt lookup's index."""
 MOST_DRAFTED = 64
 """Tokens that may be asked for at once where the drafter itself has no fixed block."""
 HASH_BYTES = 16
@@ -153,6 +157,7 @@ class DraftSession:
         tokens = sum(len(segment.tokens) for segment in block.segments)
         if tokens > MOST_BLOCK_TOKENS:
             raise SessionError(INVALID, f"{tokens} tokens in one block; expected at most {MOST_BLOCK_TOKENS}")
+        self._check_positions(block)
         vocabulary = self._served.offer.vocab_size
         if vocabulary and any(token >= vocabulary for segment in block.segments for token in segment.tokens):
             raise SessionError(INVALID, f"a token id outside the vocabulary of {vocabulary}")
@@ -208,6 +213,21 @@ class DraftSession:
         drawing = self._served.drawing
         told = [] if drawing is None else drawing.proposals(probs, self._served.offer.most_proposed)
         return [pb.Proposal(tokens=ids, probabilities=likely) for ids, likely in told]
+
+    def _check_positions(self, block: pb.Block) -> None:
+        """Check where the block's segments lie before anything is computed of them."""
+        if not all(segment.tokens for segment in block.segments):
+            raise SessionError(INVALID, "a segment without tokens; expected at least one in each")
+        ends = [segment.start + len(segment.tokens) for segment in block.segments]
+        ends += [block.ask.context_length] if block.HasField("ask") else []
+        if max(ends, default=0) > MOST_POSITIONS:
+            raise SessionError(INVALID, f"position {max(ends)}; expected at most {MOST_POSITIONS}")
+        if self._served.offer.context_tokens is None and max(ends, default=0) > MOST_KEPT_TOKENS:
+            raise SessionError(
+                "RESOURCE_EXHAUSTED",
+                f"{max(ends)} tokens in one session; {self._served.offer.info.name} keeps every one, at most "
+                f"{MOST_KEPT_TOKENS}",
+            )
 
     def _check_ask(self, ask: pb.Ask) -> None:
         offer = self._served.offer

@@ -189,6 +189,39 @@ def test_a_block_that_does_not_follow_is_refused_and_nothing_is_drafted(table, c
     assert refused.value.status == status
 
 
+@pytest.mark.parametrize(
+    ("segments", "context", "said"),
+    [
+        ([(0, ())], 0, "a segment without tokens"),
+        ([(0, (1, 2)), (2, ())], 2, "a segment without tokens"),
+        ([((1 << 64) - 2, (1, 2))], 2, "position 18446744073709551616; expected at most"),
+        ([(1 << 31, (1,))], (1 << 31) + 1, "expected at most 16777216"),
+        ([], 1 << 63, "expected at most 16777216"),
+    ],
+)
+def test_positions_that_no_context_has_are_refused_before_anything_is_computed(
+    table: SessionTable, segments: list, context: int, said: str
+) -> None:
+    session = table.open(opening())
+    block = pb.Block(session=session.identity, sequence=1)
+    for start, tokens in segments:
+        block.segments.add(start=start, tokens=tokens)
+    block.ask.CopyFrom(pb.Ask(bonus=5, context_length=context, count=3, token_hash=bytes(16)))
+    with pytest.raises(SessionError, match=said) as refused:
+        session.begin(block)
+    assert refused.value.status == "INVALID_ARGUMENT"
+
+
+def test_a_session_that_keeps_every_token_keeps_a_bounded_number() -> None:
+    offer = DrafterOffer(DrafterInfo("ngram", None, "ngram", 0, None), (), None, 0, 0, "", 30.0)
+    session = DraftSession(Served(offer, Counting), "s", "float32")
+    block = pb.Block(session="s", sequence=1)
+    block.segments.add(start=(1 << 18) - 1, tokens=(7, 8))
+    with pytest.raises(SessionError, match="262145 tokens in one session; ngram keeps every one") as refused:
+        session.begin(block)
+    assert refused.value.status == "RESOURCE_EXHAUSTED"
+
+
 def test_an_ask_that_a_newer_one_overtook_is_observed_and_not_drafted_for(table: SessionTable) -> None:
     session = table.open(opening())
     old, new = block_of(session, 1, 0, (0, 1)), block_of(session, 2, 2, (2,))
