@@ -12,7 +12,7 @@ import grpc
 
 from engine.distributed.gossip.membership import MOST_CARD_BYTES, MOST_NODES, ROUND_S, TTL_S, Membership, asked_next
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
-from engine.distributed.loopback import check_loopback
+from engine.distributed.loopback import check_loopback, check_unserved
 from engine.errors import SessionError, UsageError
 
 GOSSIP = "gossip"
@@ -49,12 +49,13 @@ class GossipNode:
             UsageError: If other machines would reach the address, it cannot be had, or the card has no room for it.
         """
         checked = check_loopback(address, "serving a node at")
+        check_unserved(checked)
         server = grpc.aio.server(options=[*LIMITS, ("grpc.so_reuseport", 0)])
         server.add_generic_rpc_handlers((self._handlers(),))
         try:
             port = server.add_insecure_port(checked)
         except RuntimeError as error:
-            raise UsageError(f"cannot listen at {checked}: {error}; choose another port, or 0 for any") from error
+            raise UsageError(f"cannot listen at {checked}: {error}; name another address, or port 0 for any") from error
         self._address = checked if checked.startswith("unix:") else f"{checked.rpartition(':')[0]}:{port}"
         card = self.membership.cards()[self.membership.node]
         card.endpoints[GOSSIP] = self._address

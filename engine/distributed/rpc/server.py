@@ -17,7 +17,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1.health import aio as health
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.distributed.loopback import check_loopback
+from engine.distributed.loopback import check_loopback, check_unserved
 from engine.distributed.rpc.methods import MESSAGE_BYTES, DraftingService
 from engine.distributed.session import DraftSession, Served
 from engine.distributed.sessions import LEASE_S, MOST_SESSIONS, SessionTable
@@ -59,6 +59,7 @@ class DrafterServer:
             UsageError: If other machines would reach the address, or it cannot be had.
         """
         checked = check_loopback(address, "serving a drafter at")
+        check_unserved(checked)
         server = grpc.aio.server(options=OPTIONS)
         beside = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(beside, server)
@@ -68,7 +69,7 @@ class DrafterServer:
         try:
             port = server.add_insecure_port(checked)
         except RuntimeError as error:
-            raise UsageError(f"cannot listen at {checked}: {error}; choose another port, or 0 for any") from error
+            raise UsageError(f"cannot listen at {checked}: {error}; name another address, or port 0 for any") from error
         await server.start()
         self._server = server
         self._sweeping = asyncio.create_task(self._sweep())

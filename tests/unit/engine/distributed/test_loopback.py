@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
+from pathlib import Path
+
 import pytest
 
-from engine.distributed.loopback import check_loopback
+from engine.distributed.loopback import check_loopback, check_unserved
 from engine.errors import UsageError
 
 
@@ -34,3 +37,30 @@ def test_one_that_others_reach_is_refused_with_the_way_there(address: str) -> No
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="expected"):
         check_loopback(address, "serving at")
+
+
+@pytest.mark.parametrize("path", ["/run/a\0b", "/run/a\nb", "/run/a%20b", "/run/a?b", "/run/a#b", "/" + "x" * 107])
+def test_a_path_that_both_ends_would_not_read_alike_is_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="expected a path of at most 107 bytes"):
+        check_loopback(f"unix:{path}", "serving at")
+
+
+def test_a_path_is_free_unless_somebody_serves_or_something_else_lies_there(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    check_unserved("127.0.0.1:0")
+    check_unserved(f"unix:{path}")
+    with socket.socket(socket.AF_UNIX) as served:
+        served.bind(str(path))
+        served.listen()
+        with pytest.raises(UsageError, match="somebody serves at"):
+            check_unserved(f"unix:{path}")
+    check_unserved(f"unix:{path}")  # nobody listens at what is left of it
+    path.unlink()
+    path.write_text("a file of somebody's")
+    with pytest.raises(UsageError, match="is no socket"):
+        check_unserved(f"unix:{path}")
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="is no socket"):
+        check_unserved(f"unix:{tmp_path}/link")
+    with pytest.raises(UsageError, match="no folder"):
+        check_unserved(f"unix:{tmp_path}/missing/s")
