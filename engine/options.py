@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -38,6 +39,7 @@ DEFAULT_DEPTH = 3
 AUTO = "auto"
 POLICIES = ("auto", "commit-gate", "entropy-gate")
 MAX_DIGITS = 9
+MOST_AMOUNT = 1e9
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -207,6 +209,21 @@ def positive(text: str) -> int:
     if whole(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}; expected at least 1")
     return int(text)
+
+
+def amount(text: str) -> float:
+    """Return a number >= 0 that is finite, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is none.
+    """
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not 0.0 <= found <= MOST_AMOUNT:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a number from 0 to {MOST_AMOUNT:g}")
+    return found
 
 
 def cache_layout(options: argparse.Namespace, *, lossless: bool = False) -> CacheLayout:

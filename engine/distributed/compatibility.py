@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.errors import ModelMismatchError
+from engine.errors import ModelMismatchError, UsageError
 from engine.types import FLOAT8, FLOAT8_SCALE_BYTES, DrafterInfo, TargetInfo
 
 PROTOCOL = 1
@@ -29,6 +29,8 @@ FORMATS: dict[str, pb.RowFormat] = {
     FLOAT8: pb.ROW_FORMAT_FLOAT8_E4M3,
 }
 """Formats of rows by the name of their dtype."""
+EXACT = "exact"
+"""What stands for the dtype that a target's rows have."""
 _DIGEST = re.compile("[0-9a-f]{64}")
 _ITEM_BYTES = {pb.ROW_FORMAT_FLOAT32: 4, pb.ROW_FORMAT_BFLOAT16: 2, pb.ROW_FORMAT_FLOAT16: 2}
 
@@ -38,6 +40,18 @@ def row_bytes(row_format: pb.RowFormat, width: int) -> int:
     if row_format == pb.ROW_FORMAT_FLOAT8_E4M3:
         return FLOAT8_SCALE_BYTES + width
     return width * _ITEM_BYTES[row_format]
+
+
+def named_format(rows: str, own: str) -> str:
+    """Return the format of rows that was asked for, ``own`` where it is the target's own.
+
+    Raises:
+        UsageError: If there is no such format.
+    """
+    found = own if rows == EXACT else rows
+    if found not in FORMATS:
+        raise UsageError(f"rows {rows!r}; expected {EXACT}, {', '.join(FORMATS)}")
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,11 @@ import time
 from engine.isolation.children import ServingChild
 
 READ_BYTES = 1 << 18
+UNIX = "unix:"
 
 
 class DelayedLink(ServingChild):
-    """The proxy as a process in front of an address ``127.0.0.1:PORT``."""
+    """The proxy as a process in front of an address ``127.0.0.1:PORT``, ``[::1]:PORT`` or ``unix:/PATH``."""
 
     def __init__(self, address: str, round_trip_ms: float) -> None:
         super().__init__("the delayed link", "engine.isolation.delayed_link", [address, f"{round_trip_ms:g}"])
@@ -46,12 +47,24 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one_
     await delivering
 
 
-async def _serve(target: str, one_way_s: float) -> None:
+async def _connection(target: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Return a connection to what the link leads to."""
+    if target.startswith(UNIX):
+        return await asyncio.open_unix_connection(target.removeprefix(UNIX))
     host, _, port = target.rpartition(":")
+    return await asyncio.open_connection(host.removeprefix("[").removesuffix("]"), int(port))
 
+
+async def _serve(target: str, one_way_s: float) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, back = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(_pump(reader, back, one_way_s), _pump(there, writer, one_way_s), return_exceptions=True)
+        try:
+            there, back = await _connection(target)
+            pumps = _pump(reader, back, one_way_s), _pump(there, writer, one_way_s)
+            await asyncio.gather(*pumps, return_exceptions=True)
+        except asyncio.CancelledError:
+            pass  # the program ends: asyncio would print the traceback of each connection
+        except OSError:
+            writer.close()
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")

@@ -16,6 +16,7 @@ from engine.cli.boundary import guarded
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
+from engine.distributed.compatibility import named_format
 from engine.distributed.placement import PlacementSnapshot, plan
 from engine.distributed.served import serve_dflash, serve_ngram
 from engine.distributed.session import Served
@@ -27,7 +28,7 @@ from engine.isolation.drafter_process import SERVING, DrafterProcess, served_wor
 from engine.loading import NGRAM, Engine
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.selection import Prompt, load_prompts
-from engine.options import add_model_options, longest_draft, open_lent, open_selected, positive
+from engine.options import add_model_options, amount, longest_draft, open_lent, open_selected, positive
 from engine.protocols import DrafterModel
 from engine.tokenizer import Tokenizer
 
@@ -66,16 +67,44 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
     built.add_argument("--depth", type=positive, default=3, help="verify, plan: tokens a draft (default: %(default)s)")
-    built.add_argument("--rtt", default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)")
-    built.add_argument("--link-ms", type=float, default=0.0, help="plan: round trip of the way there (default: 0)")
-    built.add_argument("--link-mib-s", type=float, help="plan: what goes over it a second (default: unbounded)")
+    built.add_argument(
+        "--rtt", type=_trips, default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)"
+    )
+    built.add_argument("--link-ms", type=amount, default=0.0, help="plan: round trip of the way there (default: 0)")
+    built.add_argument("--link-mib-s", type=amount, help="plan: what goes over it a second (default: unbounded)")
     built.add_argument(
         "--target-ms",
-        type=float,
+        type=amount,
         default=0.0,
         help="bench, plan: emulate a target this slow a token (default: 0)",
     )
     return built
+
+
+def _trips(text: str) -> tuple[float, ...]:
+    """Return comma-separated round-trip times in ms, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If one is no number, or there twice.
+    """
+    trips = tuple(amount(part) for part in text.split(","))
+    if len(set(trips)) != len(trips):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected each round-trip time once")
+    return trips
+
+
+def _check_measured(options: argparse.Namespace) -> None:
+    """Check that there will be something to compare, before anything is loaded.
+
+    Raises:
+        UsageError: If there will not.
+    """
+    if options.max_new < 2:
+        raise UsageError("--max-new 1: the first token is the prompt's; expected at least 2, to time one behind it")
+    if options.verb == "bench" and options.prompts < 2:
+        raise UsageError("--prompts 1: one prompt says nothing about others; expected at least 2")
+    if options.link_mib_s == 0:
+        raise UsageError("--link-mib-s 0: nothing would ever come; expected what goes over the link in a second")
 
 
 def main(argv: list[str]) -> int:
@@ -172,18 +201,26 @@ def _opened(options: argparse.Namespace) -> tuple[Engine, list[Prompt]]:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    """Compare drafts and output.
+
+    Raises:
+        UsageError: If nothing was drafted.
+    """
     engine, prompts = _opened(options)
     trial, depth = RemoteTrial(engine, options.max_new), FixedDepth(options.depth, waits=True)
-    drafts = output = 0
+    drafts = output = compared = 0
     with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
         for prompt in prompts:
             here, there = (trial.decode(prompt.ids, model, depth) for model in (engine.drafter, remote))
             plain = trial.decode(prompt.ids, None, FixedDepth(0))
             same_drafts = there.drafted_as(here)
             drafts += same_drafts
+            compared += there.drafted_steps
             output += here.tokens == there.tokens == plain.tokens
             same = "identical" if same_drafts and here.tokens == there.tokens else "DIFFERENT"
             print(f"{prompt.id}: {same}, {there.drafted_steps} drafts, {len(there.tokens)} tokens", flush=True)
+    if not compared:
+        raise UsageError("no draft was made, so nothing was compared. Try more --prompts, or a larger --max-new")
     count = len(prompts)
     print(f"drafts identical on {drafts} of {count} prompts, output identical to plain decoding on {output} of {count}")
     return 0 if output == count and (drafts == count or options.rows != "exact") else 1
@@ -204,12 +241,13 @@ def _demo(options: argparse.Namespace) -> int:
 def _agree(options: argparse.Namespace) -> int:
     backend, drafter, lender, folder = open_lent(options)
     offer = serve_dflash(backend, drafter, lender.info, folder).offer
-    row_format = backend.row_dtype(lender) if options.rows == "exact" else options.rows
+    row_format = named_format(options.rows, backend.row_dtype(lender))
     print(f"{offer.compatibility(row_format).hex()} {offer.info.name} {row_format}")
     return 0
 
 
 def _plan(options: argparse.Namespace) -> int:
+    _check_measured(options)
     engine, prompts = _opened(options)
     trial = RemoteTrial(engine, options.max_new, options.target_ms / 1e3)
     with ExitStack() as stack:
@@ -231,13 +269,13 @@ def _plan(options: argparse.Namespace) -> int:
 
 
 def _bench(options: argparse.Namespace) -> int:
+    _check_measured(options)
     engine, prompts = _opened(options)
     trial = RemoteTrial(engine, options.max_new, options.target_ms / 1e3)
-    trips = [float(trip) for trip in options.rtt.split(",")]
     with ExitStack() as stack:
         address = stack.enter_context(_served(options))
         models: dict[str, DrafterModel | None] = {"plain": None, "here": engine.drafter}
-        for trip in trips:
+        for trip in options.rtt:
             link = DelayedLink(address, trip)
             stack.callback(link.close)
             models[f"{trip:g} ms away"] = stack.enter_context(_remote(options, engine, link.address, PATIENT_S))

@@ -6,14 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from engine.distributed.compatibility import FORMATS, tokenizer_digest
+from engine.distributed.compatibility import EXACT, named_format, tokenizer_digest
 from engine.distributed.remote_drafter import PATIENCE_S, RemoteModel
 from engine.distributed.rpc.client import DrafterChannel
 from engine.distributed.rpc.methods import DFLASH, NGRAM
-from engine.errors import SessionError, UsageError
+from engine.errors import SessionError
 from engine.protocols import Backend
-
-EXACT = "exact"
 
 
 def found_model(address: str, backend: Backend, target: Any, folder: Path) -> RemoteModel:
@@ -58,9 +56,7 @@ def remote_model(
         SessionError: If nobody answers.
         UsageError: If there is no such format of rows.
     """
-    row_format = backend.row_dtype(target) if rows == EXACT else rows
-    if row_format not in FORMATS:
-        raise UsageError(f"rows {rows!r}; expected {EXACT}, {', '.join(FORMATS)}")
+    row_format = named_format(rows, backend.row_dtype(target))
     offer = channel.describe()
     offer.check_fits(target.info, tokenizer_digest(folder))
     pack = partial(backend.packed, dtype=row_format) if offer.capture else None

@@ -1,0 +1,56 @@
+"""Arguments of `distributed` that nothing could be measured with are refused before anything is loaded."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
+
+from engine.cli.distributed import commands
+from engine.distributed.compatibility import named_format
+from engine.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bench", "--rtt", "x"], "'x'; expected a number from 0"),
+        (["bench", "--rtt", ""], "''; expected a number from 0"),
+        (["bench", "--rtt", "5,,20"], "expected a number from 0"),
+        (["bench", "--rtt=-5"], "'-5'; expected a number from 0"),
+        (["bench", "--rtt", "nan"], "'nan'; expected a number from 0"),
+        (["bench", "--rtt", "inf"], "'inf'; expected a number from 0"),
+        (["bench", "--rtt", "5,5.0"], "expected each round-trip time once"),
+        (["plan", "--link-ms", "nan"], "expected a number from 0"),
+        (["plan", "--link-mib-s=-1"], "expected a number from 0"),
+        (["plan", "--target-ms", "1e300"], "expected a number from 0"),
+    ],
+)
+def test_a_number_that_no_link_has_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        commands.main(words)
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["bench", "--max-new", "1"], "--max-new 1: the first token is the prompt's; expected at least 2"),
+        (["plan", "--max-new", "1"], "--max-new 1"),
+        (["bench", "--prompts", "1"], "--prompts 1: one prompt says nothing about others; expected at least 2"),
+        (["plan", "--link-mib-s", "0"], "--link-mib-s 0: nothing would ever come"),
+    ],
+)
+def test_too_little_to_compare_is_refused_before_it_is_measured(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert commands.main([*words, "--target", "no such target"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_format_of_rows_is_one_that_there_is() -> None:
+    assert named_format("exact", "float32") == "float32"
+    assert named_format("float8_e4m3", "float32") == "float8_e4m3"
+    with pytest.raises(UsageError, match="rows 'nonsense'; expected exact, float32"):
+        named_format("nonsense", "float32")
