@@ -185,7 +185,7 @@ class Membership:
 
     def _take(self, told: Iterable[pb.ToldCard]) -> None:
         for one in told:
-            reason = _unreadable(one.card)
+            reason = unreadable(one.card)
             if reason:
                 self.refused[reason] += 1
                 continue
@@ -223,7 +223,12 @@ class Membership:
             generation == own.generation and (version > own.version or heartbeat > self._heartbeat)
         ):
             self.clashes += 1
-            own.generation, self._heartbeat = generation + 1, 1
+            self._heartbeat = 1
+            # Behind the largest that others take comes nothing: there the version grows instead, as far as it may.
+            own.generation = min(generation + 1, MOST_GENERATION)
+            if own.generation == generation:
+                own.version = min(version + 1, MOST_GENERATION)
+                self._heartbeat = min(heartbeat, MOST_GENERATION) + 1
 
     def _sweep(self) -> None:
         now_s = self._now_s()
@@ -235,7 +240,7 @@ class Membership:
         self._tombstones = {name: grave for name, grave in self._tombstones.items() if grave.until_s > now_s}
 
 
-def _unreadable(data: bytes) -> str:
+def unreadable(data: bytes) -> str:
     """Return why every node refuses a card, empty where none does."""
     if len(data) > MOST_CARD_BYTES:
         return f"a card of more than {MOST_CARD_BYTES} bytes"
@@ -251,7 +256,7 @@ def _unreadable(data: bytes) -> str:
 def _check_own(card: pb.Card) -> None:
     """Raise UsageError where other nodes would refuse this node's own card."""
     data = card.SerializeToString()
-    reason = _unreadable(data)
+    reason = unreadable(data)
     if reason:
         raise UsageError(
             f"this node's own card is refused by every other: {reason}. It has {len(data)} bytes, a name of "

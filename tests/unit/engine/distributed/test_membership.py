@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from engine.distributed.gossip.membership import MOST_CARD_BYTES, TTL_S, Membership, asked_next
+from engine.distributed.gossip.membership import MOST_CARD_BYTES, MOST_GENERATION, TTL_S, Membership, asked_next
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.errors import UsageError
 
@@ -254,6 +254,25 @@ def test_a_node_outdoes_whoever_writes_under_its_name() -> None:
     node.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=stranger, heartbeat=1)]))
     own = node.cards()["me"]
     assert (own.device, own.generation, node.clashes) == ("mine", 10, 1)
+
+
+def test_a_node_stays_known_after_a_lie_of_the_largest_generation() -> None:
+    world = World(2)
+    world.exchange(0, 1)
+    lie = pb.Card(node="n0", generation=MOST_GENERATION, version=7, device="a liar's")
+    told = pb.ToldCard(card=lie.SerializeToString(), heartbeat=(1 << 64) - 1)
+    world.nodes[1].answer(pb.ExchangeRequest(told=[told]))
+    for _ in range(12):
+        world.now_s += 1.0
+        for node in world.nodes.values():
+            node.beat()
+        world.exchange(0, 1)
+        world.exchange(1, 0)
+    assert world.nodes[1].cards()["n0"].device == "cpu"
+    assert world.nodes[1].refused == {}
+    world.nodes[0].rewrite(pb.Card(device="another"))
+    world.exchange(1, 0)
+    assert world.nodes[1].cards()["n0"].device == "another"
 
 
 def test_a_card_is_no_younger_for_being_passed_on() -> None:
