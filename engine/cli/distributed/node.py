@@ -9,6 +9,7 @@ import platform
 import socket
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -64,7 +65,7 @@ def _node() -> Any:
 
 def _serve(options: argparse.Namespace) -> int:
     module = _node()
-    node = module.GossipNode(_card(options), tuple(options.seed))
+    node = module.GossipNode(_card(options), tuple(options.seed), said=_say)
 
     async def serve() -> None:
         address = await node.start(options.address or "127.0.0.1:0")
@@ -80,6 +81,10 @@ def _serve(options: argparse.Namespace) -> int:
     with suppress(KeyboardInterrupt):
         asyncio.run(serve())
     return 0
+
+
+def _say(warning: str) -> None:
+    print(f"warning: {warning}", file=sys.stderr, flush=True)
 
 
 def _card(options: argparse.Namespace) -> Any:
@@ -143,8 +148,19 @@ def _asked(options: argparse.Namespace) -> str:
     return str(options.address)
 
 
+def _listed(options: argparse.Namespace) -> tuple[list[Any], float]:
+    """Return what a node tells, and the seconds that took; a card that nobody can read is said and left out."""
+    from engine.distributed.gossip.membership import unreadable
+
+    told, took_s = _node().listed(_asked(options))
+    reasons = [reason for reason in (unreadable(one.card) for one in told) if reason]
+    for reason, count in Counter(reasons).items():
+        print(f"{count} left out: {reason}", file=sys.stderr)
+    return [one for one in told if not unreadable(one.card)], took_s
+
+
 def _list(options: argparse.Namespace) -> int:
-    told, _ = _node().listed(_asked(options))
+    told, _ = _listed(options)
     rows = [("node", "roles", "models", "memory", "heard", "endpoints"), *map(_row, told)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
@@ -153,7 +169,7 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    told, took_s = _node().listed(_asked(options))
+    told, took_s = _listed(options)
     print("\n".join("  ".join(part for part in _row(one) if part != "-") for one in told[:1]))
     print(f"answered in {1e3 * took_s:.1f} ms, knows {len(told)} nodes")
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -27,15 +28,26 @@ STOP_S = 0.5
 
 
 class GossipNode:
-    """One node on one address of this machine; ``seeds`` are asked in every round, whether or not they are known."""
+    """One node on one address of this machine; ``seeds`` are asked in every round, whether or not they are known.
+
+    ``said`` hears, once each, that another node has this one's name and why a card was refused.
+    """
 
     def __init__(
-        self, card: pb.Card, seeds: tuple[str, ...] = (), *, ttl_s: float = TTL_S, round_s: float = ROUND_S
+        self,
+        card: pb.Card,
+        seeds: tuple[str, ...] = (),
+        *,
+        ttl_s: float = TTL_S,
+        round_s: float = ROUND_S,
+        said: Callable[[str], None] = lambda _: None,
     ) -> None:
         """Raise UsageError where a seed is another machine's address, or other nodes would refuse the card."""
         self.membership = Membership(card, time.monotonic, ttl_s)
         self._seeds = tuple(check_loopback(seed, "a node at") for seed in seeds)
         self._round_s = round_s
+        self._said = said
+        self._warned: set[str] = set()
         self._chooser = random.Random(f"{card.node}/{card.generation}")  # noqa: S311 - whom to ask is no secret
         self._channels: dict[str, Any] = {}
         self._server: Any = None
@@ -88,6 +100,19 @@ class GossipNode:
         for gone in self._channels.keys() - known - set(self._seeds):
             await self._channels.pop(gone).close()
         await asyncio.gather(*(self._exchange(address) for address in asked), return_exceptions=True)
+        self._warn()
+
+    def _warn(self) -> None:
+        """Say what is wrong with others, each kind once."""
+        membership = self.membership
+        warnings = [f"a card was refused: {reason}" for reason in membership.refused]
+        if membership.clashes:
+            name = membership.node
+            warnings.append(f"another node says that it is {name!r}, so that both come and go; give one another --name")
+        for warning in warnings:
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self._said(warning)
 
     def _neighbours(self) -> list[str]:
         found = []

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("grpc", reason="nodes exchange over gRPC")
 
 from engine.cli.distributed import node as cli
-from engine.distributed.gossip.membership import MOST_CARD_BYTES
+from engine.distributed.gossip.membership import MOST_CARD_BYTES, Membership
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.distributed.rpc.node import GossipNode, listed
 from engine.errors import SessionError, UsageError
@@ -63,6 +63,50 @@ def test_nodes_find_each_other_over_one_that_both_know(capsys: pytest.CaptureFix
     assert "knows 3 nodes" in said
     with pytest.raises(SessionError, match="is it served there"):
         listed(seed, 0.2)
+
+
+def test_two_nodes_of_one_name_and_a_bad_card_are_said_once_and_end_nothing() -> None:
+    warnings: list[str] = []
+
+    async def meet() -> None:
+        twin = pb.Card(node="a", generation=7)
+        first = GossipNode(pb.Card(node="a", generation=1), ttl_s=600.0, round_s=0.01, said=warnings.append)
+        seed = await first.start("127.0.0.1:0")
+        first.membership.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=b"\xff"), pb.ToldCard(card=b"\xff")]))
+        other = GossipNode(twin, (seed,), ttl_s=600.0, round_s=0.01)
+        await other.start("127.0.0.1:0")
+        end_s = time.monotonic() + PATIENT_S
+        while len(warnings) < 2 and time.monotonic() < end_s:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        for node in (first, other):
+            await node.stop()
+
+    asyncio.run(meet())
+    assert sorted(warnings) == [
+        "a card was refused: no card",
+        "another node says that it is 'a', so that both come and go; give one another --name",
+    ]
+
+
+def test_a_card_that_nobody_can_read_is_left_out_of_a_list(capsys: pytest.CaptureFixture[str]) -> None:
+    class Telling(Membership):
+        def told(self) -> list[pb.ToldCard]:
+            return [pb.ToldCard(card=b"\xff"), *super().told()]
+
+    async def ask() -> None:
+        node = GossipNode(pb.Card(node="a", generation=1))
+        node.membership = Telling(pb.Card(node="a", generation=1), time.monotonic)
+        address = await node.start("127.0.0.1:0")
+        loop = asyncio.get_running_loop()
+        for verb in ("ls", "probe"):
+            assert await loop.run_in_executor(None, cli.main, [verb, "--address", address]) == 0
+        await node.stop()
+
+    asyncio.run(ask())
+    said = capsys.readouterr()
+    assert said.err == 2 * "1 left out: no card\n"
+    assert "knows 1 nodes" in said.out
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.7:50051", "nowhere"])
