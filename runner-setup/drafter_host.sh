@@ -41,6 +41,25 @@ now_ms() { perl -MTime::HiRes=time -e 'printf "%d\n", 1000 * time'; }
 
 quoted() { [ $# = 0 ] || printf ' %q' "$@"; }
 
+# What the words say is checked before anything is measured, sent or started.
+preflight() {
+  command -v "$SSH" >/dev/null || die "$SSH is not installed here" "install an OpenSSH client, or name one: SSH=FILE"
+  [[ $REMOTE_DIR =~ ^[A-Za-z0-9._/][A-Za-z0-9._/-]*$ ]] || die "REMOTE_DIR=$REMOTE_DIR: expected letters, digits and . _ / -" "REMOTE_DIR=kakeya-drafter"
+  [[ $PORT =~ ^[1-9][0-9]{0,4}$ && $PORT -le 65535 ]] || die "PORT=$PORT: expected 1 to 65535" "PORT=50551"
+  [[ $EXTRAS =~ ^[a-z0-9,-]+$ ]] || die "--extras $EXTRAS: expected names separated by commas" "--extras torch,distributed"
+  [[ $TARGET_MS =~ ^[0-9]{1,6}(\.[0-9]+)?$ ]] || die "--target-ms $TARGET_MS: expected a number of milliseconds" "--target-ms 40"
+  if [ "$VERB" = serve ]; then
+    [ -d "$(dirname "$SOCKET")" ] || die "there is no folder for $SOCKET" "mkdir -p $(dirname "$SOCKET")"
+    [[ $SOCKET != *:* ]] || die "$SOCKET: ssh -L reads a colon as its own" "a path without colons"
+    [ ! -e "$SOCKET" ] || die "$SOCKET is there already" "rm $SOCKET, if nothing uses it"
+    return
+  fi
+  command -v perl >/dev/null || die "perl is not installed here" "install perl: it reads the clock in milliseconds"
+  command -v "$ENGINE" >/dev/null || die "$ENGINE is not installed here" "make demo in the clone, then . .venv/bin/activate"
+}
+
+is_installed() { remote "test -x $REMOTE_DIR/.venv/bin/kakeya-engine"; }
+
 reach() {
   remote true || die "$HOST cannot be reached by ssh without a question" "ssh $HOST true, and a key in your agent"
 }
@@ -71,9 +90,15 @@ check() {
   local ours theirs
   ours=$("$ENGINE" distributed agree ${TARGET[@]+"${TARGET[@]}"})
   printf 'agreement %s\n' "$ours"
-  if theirs=$(remote "$REMOTE_DIR/.venv/bin/kakeya-engine distributed agree$(quoted ${TARGET[@]+"${TARGET[@]}"})" 2>/dev/null); then
-    [ "$ours" = "$theirs" ] || die "$HOST would serve another drafter: it agrees on $theirs" "install the same commit and models on both machines"
-    printf 'there     the same\n'
+  if is_installed; then
+    theirs=$(remote "$REMOTE_DIR/.venv/bin/kakeya-engine distributed agree$(quoted ${TARGET[@]+"${TARGET[@]}"})") || theirs="nothing: it cannot serve this drafter"
+    if [ "$ours" = "$theirs" ]; then
+      printf 'there     the same\n'
+    elif [ "$VERB" = install ]; then
+      printf 'there     another drafter, replaced by this clone: it agrees on %s\n' "$theirs"
+    else
+      die "$HOST would serve another drafter: it agrees on $theirs" "$(basename "$0") install $HOST, with the same models on both machines"
+    fi
   else
     printf 'there     nothing is installed yet\n'
   fi
@@ -91,7 +116,7 @@ install() {
 
 serve() {
   reach
-  [ ! -e "$SOCKET" ] || die "$SOCKET is there already" "rm $SOCKET, if nothing uses it"
+  is_installed || die "nothing is installed on $HOST" "$(basename "$0") install $HOST"
   local folder
   folder=$(cd "$(dirname "$SOCKET")" && pwd)
   printf 'policy    [sandbox] endpoints = ["unix:%s/%s"]\n' "$folder" "$(basename "$SOCKET")"
@@ -129,6 +154,7 @@ while [ $# -gt 0 ]; do
 done
 WORK=$(mktemp -d)
 trap 'rm -rf "$WORK"' EXIT
+preflight
 # One connection for all calls: opening one each time would be measured instead of the link.
 CONTROL=(-o ControlMaster=auto -o "ControlPath=$WORK/ssh" -o ControlPersist=60)
 "$VERB"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -36,6 +37,15 @@ def installed(tools: dict[str, str], says: str) -> None:
     program.chmod(0o755)
 
 
+def fewer_tools(tools: dict[str, str]) -> Path:
+    """Return a folder of the programs that the script needs for a check, without git."""
+    folder = Path(tools["HOME"]).parent / "bin"
+    folder.mkdir()
+    for name in ("basename", "bash", "cat", "dirname", "head", "mktemp", "perl", "rm", "sed", "sh", "sort"):
+        (folder / name).symlink_to(shutil.which(name) or "")
+    return folder
+
+
 def test_the_planner_is_asked_with_the_measured_link_before_anything_is_installed(tools: dict[str, str]) -> None:
     done = asked(tools, "check", "there", "--target", "a name", "--target-ms", "40")
     assert done.returncode == 0, done.stderr
@@ -65,12 +75,49 @@ def test_a_host_that_would_serve_another_drafter_is_found(tools: dict[str, str],
         (("check", "-oProxyCommand=x"), "no HOST"),
         (("check", "there", "--target"), "--target lacks its value"),
         (("check", "there", "--port", "0.0.0.0"), "unknown option --port"),
+        (("check", "there", "--target-ms", "forty"), "--target-ms forty: expected a number"),
+        (("install", "there", "--extras", "torch]'; touch owned; '"), "expected names separated by commas"),
+        (("serve", "there", "--socket", "/no/such/folder/s"), "no folder for /no/such/folder/s"),
+        (("serve", "there", "--socket", "./a:b"), "ssh -L reads a colon as its own"),
+        (("serve", "there", "--socket", "./s"), "nothing is installed on there"),
     ],
 )
 def test_a_wrong_call_does_nothing(tools: dict[str, str], words: tuple[str, ...], said: str) -> None:
     done = asked(tools, *words)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("ENGINE", "/no/such/engine", "/no/such/engine is not installed here"),
+        ("SSH", "/no/such/ssh", "/no/such/ssh is not installed here"),
+        ("REMOTE_DIR", "a b", "REMOTE_DIR=a b: expected letters"),
+        ("PORT", "70000", "PORT=70000: expected 1 to 65535"),
+    ],
+)
+def test_what_is_missing_here_is_found_before_the_link_is_measured(
+    tools: dict[str, str], name: str, value: str, said: str
+) -> None:
+    done = asked(tools | {name: value}, "check", "there")
+    assert (done.returncode, done.stdout) == (2, "")
+    first, remedy = done.stderr.splitlines()
+    assert said in first
+    assert remedy.startswith("  ")
+
+
+def test_an_installation_that_cannot_serve_is_not_called_missing_and_is_replaced(tools: dict[str, str]) -> None:
+    installed(tools, HASH)
+    Path(tools["HOME"], "kakeya-drafter/.venv/bin/kakeya-engine").write_text("#!/bin/sh\necho no models >&2; exit 3\n")
+    done = asked(tools, "check", "there")
+    assert done.returncode == 2
+    assert "no models" in done.stderr
+    assert "it agrees on nothing: it cannot serve this drafter" in done.stderr
+    # What follows the check needs git and an environment; that it is not refused by it is what is shown.
+    replaced = asked(tools | {"PATH": str(fewer_tools(tools))}, "install", "there")
+    assert "another drafter, replaced by this clone" in replaced.stdout
+    assert "git is not installed here" in replaced.stderr
 
 
 def test_a_socket_that_is_there_is_not_taken(tools: dict[str, str], tmp_path: Path) -> None:
