@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.show import own_tests
 from benchmarks.show.line import Line
 from benchmarks.show.proofs import proved
-from benchmarks.studies import remote_faults
+from benchmarks.studies import lagged_features, remote_faults
 from benchmarks.studies.remote_identity import NAMESPACES
 from benchmarks.studies.remote_link import HEALTH, ROWS, SMALL
 from benchmarks.studies.remote_sweep import AGAIN, FORCED, PLAIN, PLANNED, TARGETS_MS, TRIPS_MS
@@ -44,6 +44,22 @@ def identity(folder: Path = FOLDER) -> str | None:
         same = [one for rows in halved.values() for one in rows.values()]
         said.append(f"rows in fewer bits: output {sum(same)} of {len(same)}")
     return "; ".join(said) or None
+
+
+def lagging(folder: Path = FOLDER) -> str | None:
+    """Return the tokens a step commits at each depth, by drafter, with features in time and a block late."""
+    found = {}
+    for entry in report_of("distributed", "lagged-features", folder).entries():
+        for row in entry["rows"]:
+            found[row["drafter"], row["depth"], row["lag_blocks"]] = row["tokens_per_step"]
+    said = []
+    for drafter, depth in sorted({(drafter, depth) for drafter, depth, _ in found}, key=lambda key: key[::-1]):
+        ways = [found.get((drafter, depth, lag)) for lag in lagged_features.LAGS]
+        told = " → ".join("?" if way is None else f"{way:.2f}" for way in ways)
+        said.append(f"{drafter}, depth {depth}: {told}")
+    count = len(lagged_features.cases())
+    done = f"{len(found)} of {count} cases, tokens a step with features in time → a block late: "
+    return f"{done}{'; '.join(said)}" if said else None
 
 
 def fewer_bits(folder: Path = FOLDER) -> str | None:
@@ -275,6 +291,10 @@ LINES = (
     Line("faults, each ≤ 1 deadline and output unchanged", STUDIES, faults),
     Line("64 sessions bounded; 10,000 leak nothing", STUDIES, sessions),
     Line("the five presets through a runner", STUDIES, presets),
-    Line("branches drafted ahead, only if they win in the sweep; a drafter trained without newest features", STUDIES),
+    Line(
+        "branches drafted ahead, only if they win in the sweep; a drafter trained without newest features",
+        f"{STUDIES} STUDY=lagged-features",
+        lagging,
+    ),
     own_tests.adds("distributed"),
 )

@@ -16,6 +16,9 @@ from engine.options import out_folder, positive, whole
 from engine.restoration.settings import KL, LOSSES
 from engine.training.recipe import FAMILIES, SIZES
 
+MOST_LAG = 64
+"""Each is a row more in every block that is trained on."""
+
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the training commands."""
@@ -47,6 +50,14 @@ def build_parser() -> argparse.ArgumentParser:
     dflash.add_argument("--steps", type=positive, required=True)
     dflash.add_argument("--rows", type=positive, default=4096, help="regenerated rows to train on")
     dflash.add_argument("--evaluate-every", type=positive, default=300)
+    dflash.add_argument(
+        "--lag",
+        type=lag,
+        default=0,
+        help=f"newest positions that may lack their features, at most {MOST_LAG}: for a drafter that drafts before the "
+        "last block was verified (default: none)",
+    )
+    dflash.add_argument("--start", type=Path, help="folder of a drafter whose weights to begin with (default: none)")
     ftheta = verbs.add_parser("ftheta", parents=[common], help="fit what makes evicted rows of a target again")
     ftheta.add_argument("--target", type=Path, required=True, help="folder of the trained target")
     ftheta.add_argument("--drafter", type=Path, required=True, help="folder of the DFlash drafter that it reads")
@@ -67,6 +78,17 @@ def build_parser() -> argparse.ArgumentParser:
     ftheta.add_argument("--episodes", type=positive, default=64, help="contexts to fit on (default: %(default)s)")
     ftheta.add_argument("--length", type=positive, default=1024, help="tokens of a context (default: %(default)s)")
     return parser
+
+
+def lag(text: str) -> int:
+    """Return how many of the newest positions may lack their features, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If the text is no such number.
+    """
+    if whole(text) > MOST_LAG:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected at most {MOST_LAG}")
+    return int(text)
 
 
 class TrainingProgress:
@@ -152,7 +174,14 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     torch.set_num_threads(arguments.threads)
     work = work_folder(arguments)
     run = DrafterRun(
-        arguments.seed, arguments.steps, arguments.rows, work, arguments.preset_size, arguments.evaluate_every
+        seed=arguments.seed,
+        steps=arguments.steps,
+        rows=arguments.rows,
+        work=work,
+        size=arguments.preset_size,
+        evaluate_every=arguments.evaluate_every,
+        lag=arguments.lag,
+        start=arguments.start,
     )
     progress = TrainingProgress(arguments.out.name, arguments.quiet)
     trainer = train_drafter(arguments.target, arguments.out, run, progress, arguments.device)

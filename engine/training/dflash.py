@@ -12,8 +12,10 @@ import numpy as np
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
-from engine.errors import UsageError
-from engine.huggingface import open_causal
+from engine.checkpoint import read_config, weight_files
+from engine.drafters.dflash import check_tensors, parse
+from engine.errors import ModelMismatchError, UsageError
+from engine.huggingface import check_finite, open_causal
 from engine.tokenizer import read_tokenizer
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import read_corpus, word_pool
@@ -33,7 +35,11 @@ HELD_BACK = 96
 
 @dataclass(frozen=True)
 class DrafterRun:
-    """One drafter training: seed, steps, regenerated rows, size, and where its state lives."""
+    """One drafter training: seed, steps, regenerated rows, size, and where its state lives.
+
+    ``lag`` is how many of the newest positions may lack their features: for each block as many are drawn, and their
+    tokens stand before the bonus instead. ``start`` is the folder of a drafter whose weights training begins with.
+    """
 
     seed: int
     steps: int
@@ -43,6 +49,8 @@ class DrafterRun:
     evaluate_every: int = 300
     matrix_lr: float = 0.02
     vector_lr: float = 2e-3
+    lag: int = 0
+    start: Path | None = None
 
 
 class DrafterTrainer(Resumable):
@@ -54,6 +62,7 @@ class DrafterTrainer(Resumable):
         """Build the drafter for `target` and restore the last checkpoint when there is one.
 
         Raises:
+            ModelError: If the drafter that it begins with is missing, unusable or another one's shape.
             UsageError: If too few responses are long enough.
         """
         self.run, self.target = run, target
@@ -62,6 +71,8 @@ class DrafterTrainer(Resumable):
         self.config = drafter_config(target_values, run.size, BLOCK_SIZE, MASK_ID)
         self.device = target.device
         self.drafter = DFlashNetwork(self.config).to(self.device)
+        if run.start is not None:
+            self.drafter.load_state_dict(weights_of(run.start, self.config))
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr)
         self.schedule = Schedule(run.steps, min(40, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
@@ -103,7 +114,7 @@ class DrafterTrainer(Resumable):
         for index, row in enumerate(rows):
             ids[index, : len(row.ids)] = torch.tensor(row.ids, device=self.device)
         anchors = torch.stack([self._anchors(row, rng) for row in rows]).to(self.device)
-        logits, labels, valid = self._forward(rows, ids, anchors)
+        logits, labels, valid = self._forward(rows, ids, anchors, self._lags(anchors, rng))
         weights = torch.exp(-torch.arange(BLOCK_SIZE - 1, device=self.device) / GAMMA[BLOCK_SIZE]) * valid
         losses = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), reduction="none").view_as(labels)
         right = ((logits.argmax(-1) == labels) & valid).long().cumprod(-1).sum(-1)
@@ -116,20 +127,31 @@ class DrafterTrainer(Resumable):
             chosen[0] = row.prompt_tokens
         return torch.from_numpy(np.sort(chosen))
 
+    def _lags(self, anchors: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """Return how many positions before each anchor lack their features, [rows, anchors]; one always has them."""
+        if not self.run.lag:
+            return torch.zeros_like(anchors)
+        drawn = torch.from_numpy(rng.integers(0, self.run.lag + 1, size=tuple(anchors.shape))).to(anchors.device)
+        return drawn.minimum(anchors - 1)
+
     def _forward(
-        self, responses: list[Response], ids: torch.Tensor, anchors: torch.Tensor
+        self, responses: list[Response], ids: torch.Tensor, anchors: torch.Tensor, lags: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return logits [rows, anchors, BLOCK_SIZE - 1, vocabulary], the labels of these rows, and which count."""
         rows, length = ids.shape
-        count = anchors.shape[1]
-        offsets = torch.arange(BLOCK_SIZE, device=self.device)
-        positions = anchors[:, :, None] + offsets
-        block_ids = torch.full((rows, count, BLOCK_SIZE), MASK_ID, device=self.device)
-        block_ids[:, :, 0] = ids.gather(1, anchors)
+        count, known = anchors.shape[1], self.run.lag + 1
+        size = self.run.lag + BLOCK_SIZE
+        offsets = torch.arange(1 - known, BLOCK_SIZE, device=self.device)
+        positions = (anchors[:, :, None] + offsets).clamp(min=0)
+        block_ids = torch.full((rows, count, size), MASK_ID, device=self.device)
+        block_ids[:, :, :known] = ids.gather(1, positions[:, :, :known].flatten(1)).view(rows, count, known)
         flat = positions.flatten(1)
         context = torch.arange(length, device=self.device).expand(rows, length)
-        owner = torch.arange(count, device=self.device).repeat_interleave(BLOCK_SIZE)
-        sees_context = context[:, None, :] < anchors.repeat_interleave(BLOCK_SIZE, dim=1)[:, :, None]
-        sees_block = (owner[:, None] == owner[None, :]).expand(rows, -1, -1)
+        owner = torch.arange(count, device=self.device).repeat_interleave(size)
+        sees_context = context[:, None, :] < (anchors - lags).repeat_interleave(size, dim=1)[:, :, None]
+        # A token before the bonus stands in the block only where its features are missing.
+        stands = (offsets >= -lags[:, :, None]).flatten(1)
+        sees_block = (owner[:, None] == owner[None, :]) & stands[:, None, :]
         mask = torch.cat([sees_context, sees_block], dim=-1)[:, None]
         features = self.features(responses, ids)
         table = self.target.model.embed_tokens.weight.detach()
@@ -137,12 +159,12 @@ class DrafterTrainer(Resumable):
         embedded = F.embedding(block_ids.flatten(1), table) * scale
         with torch.autocast(self.device.type, torch.bfloat16):
             hidden = self.drafter(embedded, features, context, flat, mask)
-            hidden = hidden.view(rows, count, BLOCK_SIZE, -1)[:, :, 1:]
+            hidden = hidden.view(rows, count, size, -1)[:, :, known:]
             logits = F.linear(hidden, table).float()
         cap = self.config["dflash_config"].get("final_logit_softcapping")
         if cap:
             logits = torch.tanh(logits / cap) * cap
-        wanted = positions[:, :, 1:]
+        wanted = positions[:, :, known:]
         valid = wanted < torch.tensor([len(row.ids) for row in responses], device=self.device)[:, None, None]
         labels = ids.gather(1, wanted.clamp(max=length - 1).flatten(1)).view_as(wanted)
         return logits, labels, valid
@@ -205,6 +227,27 @@ def cached_responses(
     rows = [{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]
     path.write_text(json.dumps({"made_by": made_by, "responses": rows}))
     return responses
+
+
+def weights_of(folder: Path, config: dict[str, Any]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a drafter that a training of ``config`` may go on with.
+
+    Raises:
+        ModelError: If it is missing, unusable or of another configuration.
+    """
+    from safetensors.torch import load_file
+
+    found = read_config(folder)
+    other = sorted(name for name in found.keys() | config.keys() if found.get(name) != config.get(name))
+    if other:
+        raise ModelMismatchError(
+            f"{folder} is no drafter to begin with: {', '.join(other)} differ. Name one trained for this target with "
+            "the same --preset-size"
+        )
+    tensors = load_file(weight_files(folder)[0])
+    check_tensors(parse(found), {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    check_finite(tensors, folder)
+    return tensors
 
 
 def export_drafter(drafter: DFlashNetwork, folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("grpc", reason="remote drafters are asked over gRPC")
 
 from benchmarks.show import distributed as show
-from benchmarks.studies import namespaces, remote_faults, remote_identity, remote_presets, remote_sweep
+from benchmarks.studies import lagged_features, namespaces, remote_faults, remote_identity, remote_presets, remote_sweep
 from benchmarks.studies.report import ROOT, report_of
 from engine.types import Draft
 
@@ -144,3 +144,18 @@ def test_outputs_are_computed_again_with_the_drafter_that_was_measured(preset: s
     ]
     assert len(named) == 2
     assert len(set(named)) == 1
+
+
+def test_acceptance_with_features_in_time_stands_beside_that_a_block_late(tmp_path: Path) -> None:
+    assert show.lagging(tmp_path) is None
+    assert len(set(lagged_features.cases())) == 12
+    kept = report_of("distributed", "lagged-features", tmp_path)
+    for lag, mean in ((0, 3.74), (1, 2.95)):
+        row = {"drafter": "shipped", "lag_blocks": lag, "depth": 7, "tokens_per_step": mean}
+        kept.append({"case": lagged_features.case("shipped", lag, 7), "rows": [row]})
+    row = {"drafter": "trained with a lag", "lag_blocks": 1, "depth": 3, "tokens_per_step": 2.8}
+    kept.append({"case": lagged_features.case("trained with a lag", 1, 3), "rows": [row]})
+    said = show.lagging(tmp_path)
+    assert said is not None
+    assert said.startswith("3 of 12 cases, ")
+    assert "trained with a lag, depth 3: ? → 2.80; shipped, depth 7: 3.74 → 2.95" in said

@@ -1,0 +1,127 @@
+"""A drafter trained with its newest features missing: what it reads then, and what it begins with."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="drafters are trained with torch")
+
+import torch
+
+from engine.errors import ModelConfigError, ModelMismatchError
+from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, export_drafter
+from engine.training.responses import Response
+
+VOCABULARY, PROMPT, LENGTH, LAG = 256, 6, 40, 5
+ANCHOR = 20
+
+
+@pytest.fixture(scope="module")
+def target():
+    import transformers
+
+    from engine.training.recipe import target_config
+
+    torch.manual_seed(5)
+    return transformers.Qwen3ForCausalLM(transformers.Qwen3Config(**target_config("qwen3", "small", VOCABULARY)))
+
+
+@pytest.fixture(scope="module")
+def responses():
+    rng = np.random.default_rng(3)
+    return [Response(tuple(int(one) for one in rng.integers(8, VOCABULARY, LENGTH)), PROMPT) for _ in range(12)]
+
+
+def trainer_of(tmp_path, target, responses, lag=0, **options):
+    return DrafterTrainer(DrafterRun(4, 3, 12, tmp_path / f"lag{lag}", lag=lag, **options), target, responses)
+
+
+def logits_of(trainer, ids, features, lag):
+    """Return what a drafter says behind the bonus at ``ANCHOR`` where so many features before it are missing."""
+    response = Response(tuple(ids), PROMPT)
+    trainer.known = {response.ids: features}
+    anchors, lags = torch.tensor([[ANCHOR]]), torch.tensor([[lag]])
+    with torch.no_grad():
+        found, labels, valid = trainer._forward([response], torch.tensor([ids]), anchors, lags)
+    assert labels[0, 0].tolist() == list(ids[ANCHOR + 1 : ANCHOR + BLOCK_SIZE])
+    assert bool(valid.all())
+    return found[0, 0]
+
+
+def test_features_that_lag_are_not_read_and_their_tokens_are(tmp_path, target, responses):
+    late, usual = (trainer_of(tmp_path, target, responses, lag) for lag in (LAG, 0))
+    late.drafter.load_state_dict(usual.drafter.state_dict())
+    ids = responses[0].ids
+    usual.features([responses[0]], torch.tensor([ids]))
+    features = usual.known[ids]
+    other = features.clone()
+    other[ANCHOR - LAG : ANCHOR] = torch.randn(LAG, features.shape[1]).to(features.dtype)
+    others = (*ids[: ANCHOR - 2], (ids[ANCHOR - 2] + 1) % VOCABULARY, *ids[ANCHOR - 1 :])
+
+    assert torch.equal(logits_of(late, ids, features, LAG), logits_of(late, ids, other, LAG))
+    assert not torch.equal(logits_of(late, ids, features, LAG - 1), logits_of(late, ids, other, LAG - 1))
+    assert not torch.equal(logits_of(late, ids, features, LAG), logits_of(late, others, features, LAG))
+    # Where nothing is missing a token before the bonus is not in the block: it is the usual drafter's.
+    assert torch.equal(logits_of(late, ids, features, 0), logits_of(late, others, features, 0))
+    assert torch.allclose(logits_of(late, ids, features, 0), logits_of(usual, ids, features, 0), atol=0.05)
+
+
+def test_as_many_features_lag_as_were_drawn_and_one_position_always_has_its_own(tmp_path, target, responses):
+    trainer = trainer_of(tmp_path, target, responses, LAG)
+    anchors = torch.arange(1, 201)[None]
+    lags = trainer._lags(anchors, np.random.default_rng(1))
+    assert set(lags[0, LAG:].tolist()) == set(range(LAG + 1))
+    assert bool((lags < anchors).all())
+    rng = np.random.default_rng(1)
+    assert not trainer_of(tmp_path, target, responses)._lags(anchors, rng).any()
+    assert rng.random() == np.random.default_rng(1).random(), (
+        "without a lag nothing is drawn: rows stay those of before"
+    )
+    loss, _ = trainer.loss(responses[:2], np.random.default_rng(2))
+    assert bool(loss.isfinite())
+
+
+def test_training_begins_with_a_drafter_of_the_same_target_only(tmp_path, target, responses):
+    first = trainer_of(tmp_path, target, responses)
+    first.train_step()
+    export_drafter(first.drafter, tmp_path / "first")
+    started = trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "first")
+    for name, value in first.drafter.state_dict().items():
+        assert torch.equal(value, started.drafter.state_dict()[name]), name
+    config = json.loads((tmp_path / "first" / "config.json").read_text())
+    (tmp_path / "first" / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 4}))
+    with pytest.raises(ModelMismatchError, match="no drafter to begin with: num_hidden_layers differ"):
+        trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "first")
+    with pytest.raises(ModelConfigError, match="cannot read"):
+        trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "nowhere")
+
+
+def test_a_replay_without_a_lag_is_that_of_the_model_cards_and_one_with_it_reads_less(tmp_path, target, responses):
+    from benchmarks.studies.lagged_features import _proposer, lagged_walk
+    from engine.cards.acceptance import dflash_walk
+    from engine.cards.loading import EvaluatedTarget
+
+    named, drafter = EvaluatedTarget("t", target, None), trainer_of(tmp_path, target, responses).drafter
+    # Random weights are never right: the text is what the drafter itself would say, with errors in it.
+    tokens = list(responses[0].ids[:PROMPT])
+    while len(tokens) < LENGTH:
+        tokens += _proposer(named, drafter, [*tokens, 9], 3)(len(tokens) - 1, len(tokens) - 1)
+        tokens[-1] = (tokens[-1] + len(tokens) % 2) % VOCABULARY
+    in_time = lagged_walk(named, drafter, tokens, PROMPT, 3, 0)
+    assert in_time == dflash_walk(named, drafter, tokens, PROMPT, 4)
+    assert max(in_time.accepted_per_step) > 0
+    late = lagged_walk(named, drafter, tokens, PROMPT, 3, 1)
+    assert late.accepted_per_step[0] == in_time.accepted_per_step[0], "nothing lags at the first step"
+    assert late.committed == in_time.committed
+
+
+def test_a_lag_beyond_any_block_is_refused(capsys):
+    from engine.cli.train import main
+
+    with pytest.raises(SystemExit) as ended:
+        main(["dflash", "--out", "x", "--target", "y", "--steps", "1", "--lag", "65"])
+    assert ended.value.code == 2
+    assert "'65'; expected at most 64" in capsys.readouterr().err
