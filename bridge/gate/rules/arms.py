@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import re
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 from bridge.gate.declared.row_views import StatedRpc
 from bridge.gate.facts.launch_series import Series, series_of
@@ -23,6 +26,12 @@ from bridge.gate.report_kinds import (
     SAMPLED,
 )
 from bridge.gate.rule import report_rule
+
+_NAMED_TRIP: Final = re.compile(r"rtt-([0-9]{1,6})ms")
+_NAMED_SHARE: Final = 0.95  # of the round trip that an arm is named after: what a clock's ticks may take off it
+_JITTER_S: Final = (
+    0.002  # below it a call that nothing is computed for may take longer than an answer on an open stream
+)
 
 
 @report_rule(
@@ -254,7 +263,8 @@ def require_distinct_calls(report: Report, evidence: Evidence) -> Iterator[Viola
     """Calls are listed once per arm and method, of arms that exist: one for each draft, none longer than the run.
 
     A distributed arm without calls decoded locally, and one with fewer answers than drafts did so at times. What the
-    server computed for a draft is a part of what it took to come.
+    server computed for a draft is a part of what it took to come. Every answer moved bytes, none is quicker than the
+    link, and a link that an arm is named after has that round trip.
     """
     rows, arms = report.body["rows"]["rpcs"], arms_of(report, evidence)
     candidates = {arm.name for arm in arms.all if arm.role == "candidate"}
@@ -286,7 +296,20 @@ def _calls_of(arm: Arm, rows: Sequence[StatedRpc]) -> Iterator[str]:
             yield f"{len(row['seconds'])} answers of {arm.name!r}, {len(row['drafting_s'])} of them were computed"
         elif any(took < computed for took, computed in zip(row["seconds"], row["drafting_s"], strict=True)):
             yield f"a draft of {arm.name!r} was computed for longer than it took to come"
+        yield from _link_of(arm.name, row)
     spent_s = sum(sum(row["seconds"]) for row in rows)
     total_s = sum(sample["stages"]["total_s"] for sample in arm.samples)
     if spent_s > 4 * total_s + 0.1:  # calls may overlap: one drafts ahead while another restores
         yield f"{spent_s:.3f} s of calls in {total_s:.3f} s of samples of {arm.name!r}"
+
+
+def _link_of(name: str, row: StatedRpc) -> Iterator[str]:
+    """Yield what the calls of an arm say against the link that they went over."""
+    if not (row["bytes_sent"] and row["bytes_received"]):
+        yield f"{len(row['seconds'])} answers of {name!r} for {row['bytes_sent']} bytes, in {row['bytes_received']}"
+    quickest_s, shortest_s = min(row["seconds"]), min(row["round_trips_s"])
+    if shortest_s > _JITTER_S and quickest_s < shortest_s / 2:
+        yield f"a draft of {name!r} came in {quickest_s:.4f} s, a round trip takes at least {shortest_s:.4f} s"
+    named, usual_s = _NAMED_TRIP.fullmatch(name), statistics.median(row["round_trips_s"])
+    if named is not None and usual_s < _NAMED_SHARE * int(named[1]) / 1e3:
+        yield f"{name!r} asks over a link whose round trip takes {usual_s * 1e3:.2f} ms"

@@ -196,17 +196,18 @@ def kv_quantisation() -> Case:
 
 
 def _rpc(case: Case, name: str, seed: int) -> dict[str, Any]:
-    """Return calls as many as an arm drafted, some for a draft that came too late."""
+    """Return calls as many as an arm drafted, some for a draft that came too late, over the link it is named after."""
     rng = random.Random(seed)
+    link_s = int(name.removeprefix("rtt-").removesuffix("ms")) / 1e3 if name.startswith("rtt-") else 0.0
     arm = next(one for one in case.report["arms"] if one["name"] == name)
     drafts = sum(1 for sample in arm["samples"] for count in sample["drafted_per_step"] if count) + 5
     drafting = [rng.uniform(0.001, 0.003) for _ in range(drafts)]
     return {
         "arm": name,
         "method": "Draft",
-        "seconds": [computed + rng.uniform(0.0002, 0.0004) for computed in drafting],
+        "seconds": [computed + link_s + rng.uniform(0.0002, 0.0004) for computed in drafting],
         "drafting_s": drafting,
-        "round_trips_s": [rng.uniform(0.0002, 0.0004) for _ in range(40)],
+        "round_trips_s": [link_s + rng.uniform(0.0002, 0.0004) for _ in range(40)],
         "bytes_sent": 5000,
         "bytes_received": 9000,
     }

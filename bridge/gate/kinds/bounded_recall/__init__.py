@@ -26,6 +26,7 @@ from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
 from bridge.records import CacheShape
 
 _IDENTITY: Final = "+identity"
+_EXACT_ROWS: Final = "+ftheta1"  # the layout of an arm whose rows are made again of the layers' own inputs
 _STREAM_ROWS: Final = 128  # more evicted rows than that have filled a page, whatever still waits
 _NATIVE_LEAST: Final = 0.9  # of what the native cache finds: below it there is little to preserve
 _CONTEXT_LEAST: Final = 64  # positions that a drafter remembers at least where nothing bounds it further
@@ -150,6 +151,11 @@ def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violati
     names = [one["arm"] for one in candidates]
     if len(set(names)) < len(names) or [one["role"] for one in candidates].count("baseline") != 1:
         yield Violation(f"arms {names}: expected distinct ones and one baseline", "/rows/candidates")
+    for one in candidates:
+        # What is claimed is claimed of an arm's name.
+        said = one["arm"].removesuffix(_IDENTITY) + (_EXACT_ROWS if one["arm"].endswith(_IDENTITY) else "")
+        if one["layout"] != said:
+            yield Violation(f"arm {one['arm']!r} ran the layout {one['layout']!r}", "/rows/candidates")
     for message in _otherwise_asked(report, evidence):
         yield Violation(message, "/config")
     by_arm = _by_arm(report)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bridge.gate.claims import ClaimDraft, generation
@@ -96,6 +97,9 @@ def compare_rungs(report: Report, evidence: Evidence) -> Iterator[Violation]:
     either way. The same drafter elsewhere is the same computation, so nothing excuses a difference there.
     """
     here, elsewhere = rungs(arms_of(report, evidence))
+    for (arm, sample), count in Counter((row["arm"], row["sample"]) for row in report.body["rows"]["drafts"]).items():
+        if count > 1:
+            yield Violation(f"{count} digests of what {sample!r} proposed", "/rows/drafts", arms=(arm,))
     if here is None:
         if elsewhere:
             yield Violation(f"no arm is called {IN_PROCESS!r}: there is nothing to compare the rungs with", "/arms")

@@ -57,3 +57,11 @@ def _(case: Case) -> Case:
 @cheat("an answer that lists what every prompt asks for", "G4-BOUNDED", base="bounded_recall", at_best="valid")
 def _(case: Case) -> Case:
     return _of_arms(case, "x10", text=" ".join(str(4000 + number) for number in range(60)))
+
+
+@cheat("pages that another policy chose", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    for one in case.report["rows"]["candidates"]:
+        if one["arm"].endswith("x10"):
+            one["layout"] += "/recent"
+    return state_claims(case)

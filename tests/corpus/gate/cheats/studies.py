@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.corpus.gate.breaks import samples
-from tests.corpus.gate.builders import Case, state_claims
+from tests.corpus.gate.builders import Case, sha, state_claims
 from tests.corpus.gate.cheats.registry import cheat
 from tests.corpus.gate.generations import ROW_BYTES
 
@@ -17,6 +19,38 @@ def _(case: Case) -> Case:
     for row in rows["drafts"]:
         row["arm"] = new if row["arm"] == old else row["arm"]
     rows["rpcs"] = []
+    return state_claims(case)
+
+
+def _calls(case: Case, arm: str) -> Any:
+    return next(row for row in case.report["rows"]["rpcs"] if row["arm"] == arm)
+
+
+@cheat("a second link that is shorter than its name", "G4-RPCS", "distributed_bench")
+def _(case: Case) -> Case:
+    row = _calls(case, "rtt-50ms")
+    row["round_trips_s"] = [0.0003] * len(row["round_trips_s"])
+    return state_claims(case)
+
+
+@cheat("drafts that come sooner than their link", "G4-RPCS", "distributed_bench")
+def _(case: Case) -> Case:
+    row = _calls(case, "rtt-50ms")
+    row.update(seconds=[0.0031] * len(row["seconds"]))
+    return state_claims(case)
+
+
+@cheat("answers that move no byte", "G4-RPCS", "distributed_e2e")
+def _(case: Case) -> Case:
+    _calls(case, "loopback").update(bytes_sent=0, bytes_received=0)
+    return state_claims(case)
+
+
+@cheat("two digests of one draft, the agreed one last", "G6-RUNGS", "distributed_e2e", at_best="valid")
+def _(case: Case) -> Case:
+    drafts = case.report["rows"]["drafts"]
+    other = next(row for row in drafts if row["arm"] == "loopback")
+    drafts.insert(0, other | {"digest": sha("other ids")})
     return state_claims(case)
 
 
