@@ -138,7 +138,13 @@ class PageFile(PageStore):
             self._buffer = bytearray(self.page_bytes)
 
     def _get(self, number: int) -> bytearray | None:
-        count = os.preadv(self._file.fileno(), [self._buffer], number * self.page_bytes)
+        try:
+            count = os.preadv(self._file.fileno(), [self._buffer], number * self.page_bytes)
+        except OSError as error:
+            raise PageError(
+                f"cannot read evicted rows: {error.strerror}; let TMPDIR name a sound disk, and decode again from the "
+                "prompt"
+            ) from error
         return self._buffer if count == self.page_bytes else None
 
     def _forget(self) -> None:

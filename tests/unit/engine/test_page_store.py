@@ -92,6 +92,17 @@ def test_a_page_that_is_not_what_was_written_is_an_error() -> None:
         list(pages.read())
 
 
+def test_a_disk_that_reads_no_more_is_one_error_with_a_remedy() -> None:
+    pages = PageFile()
+    pages.write(b"12345678")
+    reader, writer = os.pipe()
+    os.dup2(reader, pages._file.fileno())  # what takes no position, as a disk that is gone reads nothing
+    with pytest.raises(PageError, match=r"cannot read evicted rows: .*; let TMPDIR name a sound disk"):
+        pages.page(0)
+    for end in (reader, writer):
+        os.close(end)
+
+
 def test_a_store_has_one_owner(store: PageStore) -> None:
     store.claim()
     with pytest.raises(PageError, match="belongs to another session; open a store for each"):
