@@ -135,6 +135,8 @@ class _Stream:
             for task in done:
                 task.result()
         except SessionError as error:
+            # What was refused is never gone on with: kept for its lease it would take a place from others.
+            self._closed = True
             await context.abort(grpc.StatusCode[error.status], str(error))
         except EngineError as error:
             await context.abort(grpc.StatusCode.INTERNAL, str(error))

@@ -128,6 +128,19 @@ def test_sessions_are_bounded_and_room_is_made_by_closing(pair: Pair, ngram: Ngr
     channel.close()
 
 
+def test_a_session_that_was_refused_keeps_no_place(ngram: Ngram) -> None:
+    with grpc.insecure_channel(ngram.address) as channel:
+        stream = channel.stream_stream(
+            NGRAM.path(NGRAM.stream), NGRAM.request.SerializeToString, NGRAM.response.FromString
+        )
+        for _ in range(70):  # more than there are places
+            call = stream(iter([NGRAM.wrapped(ngram.opening()), NGRAM.wrapped(ngram.opening())]), timeout=PATIENT_S)
+            with pytest.raises(grpc.RpcError) as refused:
+                list(call)
+            assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    until(lambda: ngram.sessions == 0, "none is kept")
+
+
 def test_a_server_with_leases_of_a_millisecond_is_not_told_more_often_than_a_thread_is_worth() -> None:
     served = serve_ngram(NgramModel(), 0.001)
     with serving(DrafterServer({NGRAM: served})) as address:
