@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.distributed.compatibility import FORMATS, DrafterOffer
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.distributed.tensors import INVALID, Assembly
+from engine.distributed.tensors import INVALID, Assembly, RowBudget
 from engine.errors import CacheCropError, ObservationError, SessionError, UsageError
 from engine.protocols import Drafter
 from engine.types import Features, Proposal, Rows
@@ -126,13 +126,21 @@ class Served:
 class DraftSession:
     """One session of a served drafter; messages come in order, one block at a time."""
 
-    def __init__(self, served: Served, identity: str, row_format: str, shaping: Sampling | None = None) -> None:
+    def __init__(
+        self,
+        served: Served,
+        identity: str,
+        row_format: str,
+        shaping: Sampling | None = None,
+        budget: RowBudget | None = None,
+    ) -> None:
         self.identity = identity
         self.newest_ask = 0
         """The sequence number of the newest ask that has come: an older one is not worth computing any more."""
         self._served = served
         self._row_format = FORMATS[row_format]
         self._shaping = shaping
+        self._budget = budget
         self._drafter: Drafter | None = None
         self._seen = 0
         self._hash = TokenHash()
@@ -168,7 +176,8 @@ class DraftSession:
             if block.HasField("rows"):
                 raise SessionError(INVALID, "rows where none belong: this drafter reads none, or there are no tokens")
             return None
-        return Assembly(block.rows, self._row_format, tokens, self._served.offer.width, self._served.most_bytes)
+        width, most_bytes = self._served.offer.width, self._served.most_bytes
+        return Assembly(block.rows, self._row_format, tokens, width, most_bytes, budget=self._budget)
 
     def work(self, block: pb.Block, rows: Assembly | None) -> pb.BlockDraft | None:
         """Observe what a block brings and draft what it asks for; None where it asks for nothing.

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.session import DraftSession, Served
+from engine.distributed.tensors import RowBudget
 from engine.errors import SessionError
 
 LEASE_S = 30.0
 MOST_SESSIONS = 64
 ID_BYTES = 16
+MOST_WAITING_BYTES = 1 << 30
+"""Of rows over all sessions, and at least those of two blocks: each session alone may have several blocks waiting."""
 
 
 @dataclass(slots=True)
@@ -37,6 +40,7 @@ class SessionTable:
         self._now_s = now_s
         self._most = most
         self._leases: dict[str, _Lease] = {}
+        self._budget = RowBudget(max(MOST_WAITING_BYTES, 2 * served.most_bytes))
 
     def __len__(self) -> int:
         """Return how many sessions are held."""
@@ -58,7 +62,7 @@ class SessionTable:
             raise SessionError(
                 "RESOURCE_EXHAUSTED", f"{len(self._leases)} sessions are open; at most {self._most} are kept"
             )
-        session = DraftSession(self.served, secrets.token_hex(ID_BYTES), row_format, shaping)
+        session = DraftSession(self.served, secrets.token_hex(ID_BYTES), row_format, shaping, self._budget)
         self._leases[session.identity] = _Lease(session, self._now_s() + self.lease_s, attached=True)
         return session
 

@@ -6,6 +6,8 @@ would have expected.
 
 from __future__ import annotations
 
+import threading
+import weakref
 import zlib
 from collections.abc import Iterator
 
@@ -36,15 +38,53 @@ def chunks(data: bytes, sequence: int) -> Iterator[pb.Chunk]:
         yield pb.Chunk(sequence=sequence, offset=offset, data=data[offset : offset + CHUNK_BYTES])
 
 
+class RowBudget:
+    """Bytes of rows that may be put together or wait at once, all sessions of a server together."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.taken_bytes = 0
+        self._changing = threading.Lock()
+
+    def take(self, size: int, holder: object) -> None:
+        """Take ``size`` bytes for as long as ``holder`` lives.
+
+        Raises:
+            SessionError: RESOURCE_EXHAUSTED if there are not as many left.
+        """
+        with self._changing:
+            if self.taken_bytes + size > self.most_bytes:
+                raise SessionError(
+                    "RESOURCE_EXHAUSTED",
+                    f"{size} bytes of rows beside {self.taken_bytes} that wait; at most {self.most_bytes} do. Try "
+                    "again later",
+                )
+            self.taken_bytes += size
+        weakref.finalize(holder, self._give, size)
+
+    def _give(self, size: int) -> None:
+        with self._changing:
+            self.taken_bytes -= size
+
+
 class Assembly:
     """The rows of one block, put together in a buffer of the size declared; ``tokens`` of them, ``width`` numbers each.
 
     Raises:
         SessionError: INVALID_ARGUMENT if they are not the rows this session exchanges, RESOURCE_EXHAUSTED if they are
-            more than ``most_bytes``.
+            more than ``most_bytes``, or than ``budget`` has left.
     """
 
-    def __init__(self, head: pb.Rows, row_format: pb.RowFormat, tokens: int, width: int, most_bytes: int) -> None:
+    def __init__(
+        self,
+        head: pb.Rows,
+        row_format: pb.RowFormat,
+        tokens: int,
+        width: int,
+        most_bytes: int,
+        *,
+        budget: RowBudget | None = None,
+    ) -> None:
         names = pb.RowFormat.Name(row_format)
         if head.format != row_format:
             raise SessionError(INVALID, f"rows of format {head.format}; expected {names}, as the session was opened")
@@ -59,6 +99,8 @@ class Assembly:
             raise SessionError(
                 "RESOURCE_EXHAUSTED", f"{size} bytes of rows in one block; at most {most_bytes} are taken. Send fewer."
             )
+        if budget is not None:
+            budget.take(size, self)
         self.rows, self.width = tokens, width
         self._crc32 = head.crc32
         self.buffer = bytearray(size)

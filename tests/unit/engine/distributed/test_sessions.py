@@ -10,7 +10,7 @@ from engine.distributed.compatibility import DrafterOffer
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.session import DraftSession, Served, TokenHash
 from engine.distributed.sessions import SessionTable
-from engine.distributed.tensors import CHUNK_BYTES, Assembly, chunks, described
+from engine.distributed.tensors import CHUNK_BYTES, Assembly, RowBudget, chunks, described
 from engine.drafters.local import LocalDrafter
 from engine.errors import ModelMismatchError, ObservationError, SessionError
 from engine.types import Draft, DrafterInfo
@@ -106,6 +106,23 @@ def test_rows_that_are_not_what_was_agreed_are_refused(change: dict, status: str
     with pytest.raises(SessionError, match=said) as refused:
         Assembly(head, FLOAT32, 4, 8, 1 << 20)
     assert refused.value.status == status
+
+
+def test_rows_that_wait_are_bounded_over_all_sessions_and_make_room_when_they_are_gone() -> None:
+    budget = RowBudget(3 * 128)
+
+    def waiting() -> Assembly:
+        return Assembly(described(bytes(128), FLOAT32, 4, WIDTH), FLOAT32, 4, WIDTH, 1 << 20, budget=budget)
+
+    held = [waiting() for _ in range(3)]
+    with pytest.raises(SessionError, match="128 bytes of rows beside 384 that wait; at most 384 do") as refused:
+        waiting()
+    assert refused.value.status == "RESOURCE_EXHAUSTED"
+    del refused
+    held.pop()
+    held.append(waiting())
+    held.clear()
+    assert budget.taken_bytes == 0
 
 
 def test_more_rows_than_a_block_may_carry_are_refused_before_memory_is_reserved() -> None:
