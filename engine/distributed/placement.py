@@ -6,12 +6,19 @@ takes on its way: the round trip and the bytes of its rows. Knows neither how a 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 MARGIN = 1.10
 """How much better than plain decoding a drafter must be."""
 STAYING = 1.05
 """How much better than the one in use another must be, so that noise does not move it."""
+
+
+MOMENT_S = 1e-9
+"""What a forward takes at least."""
+LINK_NOISE_S = 1e-3
+"""How far below nothing a link may come out: it is what an answer took without what its server says it computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +42,23 @@ class DrafterTerms:
         """Seconds of a step with its draft."""
         return self.verify_s + max(0.0, self.draft_s + self.link_s - self.overlap_s)
 
+    def unmeasured(self, plain_s: float) -> str:
+        """Return which term is no measurement, empty where all are: a time that is none would win or lose by itself."""
+        terms = {
+            "committed": (self.committed, 1.0),
+            "plain": (plain_s, MOMENT_S),
+            "verify": (self.verify_s, MOMENT_S),
+            "draft": (self.draft_s, 0.0),
+            "link": (self.link_s, -LINK_NOISE_S),
+            "overlap": (self.overlap_s, 0.0),
+        }
+        return ", ".join(name for name, (value, least) in terms.items() if not least <= value < math.inf)
+
     def gain(self, plain_s: float) -> float:
-        """Return the speed with it against plain decoding, 0 where it cannot draft."""
-        return 0.0 if self.misfit else self.committed * plain_s / self.step_s
+        """Return the speed with it against plain decoding, 0 where it cannot draft or a term was not measured."""
+        if self.misfit or self.unmeasured(plain_s):
+            return 0.0
+        return self.committed * plain_s / self.step_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +97,9 @@ def _reason(terms: DrafterTerms, plain_s: float) -> str:
     """Return the inequality of one drafter with every term."""
     if terms.misfit:
         return f"{terms.node}: {terms.misfit}"
+    unmeasured = terms.unmeasured(plain_s)
+    if unmeasured:
+        return f"{terms.node}: {unmeasured} not measured"
     left, gain = terms.committed * plain_s, terms.gain(plain_s)
     verdict = "worth it" if gain >= MARGIN else f"below the margin of {MARGIN:.2f}"
     return (

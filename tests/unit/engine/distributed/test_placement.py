@@ -43,6 +43,23 @@ def test_every_term_of_the_inequality_is_said() -> None:
         assert part in said
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"verify_s": float("nan")}, "near: verify not measured"),
+        ({"verify_s": 0.0, "draft_s": 0.0, "link_s": 0.0}, "near: verify not measured"),
+        ({"committed": float("inf")}, "near: committed not measured"),
+        ({"draft_s": float("nan"), "link_s": -0.2}, "near: draft, link not measured"),
+        ({"draft_s": 0.5, "link_s": -0.499}, "near: link not measured"),
+        ({"overlap_s": -1.0}, "near: overlap not measured"),
+    ],
+)
+def test_a_term_that_is_no_measurement_is_never_asked_by_and_is_said(changes: dict[str, float], said: str) -> None:
+    placement = plan(PlacementSnapshot(0.040, (FAR, replace(NEAR, **changes))))
+    assert (placement.node, placement.reasons[1]) == (None, said)
+    assert plan(PlacementSnapshot(float("nan"), (NEAR,))).reasons == ("near: plain not measured",)
+
+
 def test_noise_does_not_move_the_drafter_in_use() -> None:
     other = replace(NEAR, node="other", committed=NEAR.committed * 1.03)
     assert plan(PlacementSnapshot(0.040, (NEAR, other), in_use="near")).node == "near"
