@@ -267,9 +267,11 @@ def train_drafter(
     """Regenerate data with the target of `target_folder`, train its drafter, write it to `out`, return the trainer.
 
     Raises:
-        ModelError: If the target's folder is missing or unusable.
+        ModelError: If the folder of the target, or of the drafter to begin with, is missing or unusable.
     """
     target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
+    if run.start is not None:  # before minutes of regenerating
+        weights_of(run.start, drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, MASK_ID))
     files = read_corpus()
     source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
     responses = cached_responses(target_folder, target, source, run, report)

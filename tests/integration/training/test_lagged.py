@@ -99,6 +99,16 @@ def test_training_begins_with_a_drafter_of_the_same_target_only(tmp_path, target
         trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "nowhere")
 
 
+def test_a_start_that_is_none_is_found_before_data_is_made(tmp_path, capsys):
+    from engine.checkpoint import ASSETS
+    from engine.cli.train import main
+
+    words = ["dflash", "--target", str(ASSETS / "kakeya-tiny-gemma4"), "--steps", "1", "--out", str(tmp_path / "out")]
+    assert main([*words, "--start", str(ASSETS / "kakeya-tiny-qwen3-dflash")]) == 3
+    assert "is no drafter to begin with: dflash_config" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("responses.json"))
+
+
 def test_a_replay_without_a_lag_is_that_of_the_model_cards_and_one_with_it_reads_less(tmp_path, target, responses):
     from benchmarks.studies.lagged_features import _proposer, lagged_walk
     from engine.cards.acceptance import dflash_walk
