@@ -155,7 +155,7 @@ def run_distributed(
     return {
         "arms": tuple(_arm(engine, name, samples) for name in plan.names),
         "fallbacks": tuple(fallbacks(finished)),
-        "rows": {"rpcs": [arm.calls() for arm in plan.drafting if arm.seconds]},
+        "rows": {"rpcs": [arm.calls() for arm in plan.drafting if arm.bytes_sent]},
     }
 
 

@@ -230,24 +230,27 @@ def answers(arm: Arm) -> dict[str, bool]:
 
 
 def call_times(report: Report) -> Iterator[ClaimDraft]:
-    """Yield mean and median seconds of every method an arm called, its bytes, and the round trips of its link."""
+    """Yield mean and median seconds of every method an arm called, its bytes, and the round trips of its link.
+
+    An arm of which nothing was answered before its samples were over has round trips alone.
+    """
     for row in report.body["rows"]["rpcs"]:
-        name = f"rpc_{row['arm']}_{row['method']}".lower()
         seconds, trips = row["seconds"], sorted(row["round_trips_s"])
-        sent, received = (row[side] / len(seconds) for side in ("bytes_sent", "bytes_received"))
-        yield ClaimDraft(
-            id=name,
-            role="secondary",
-            value=statistics.fmean(seconds),
-            unit="s",
-            n=len(seconds),
-            arms=(row["arm"],),
-            wording=(
-                f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, "
-                f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls, "
-                f"{sent:.0f} bytes sent and {received:.0f} received a call"
-            ),
-        )
+        if seconds:
+            sent, received = (row[side] / len(seconds) for side in ("bytes_sent", "bytes_received"))
+            yield ClaimDraft(
+                id=f"rpc_{row['arm']}_{row['method']}".lower(),
+                role="secondary",
+                value=statistics.fmean(seconds),
+                unit="s",
+                n=len(seconds),
+                arms=(row["arm"],),
+                wording=(
+                    f"{row['arm']} {row['method']}: mean {statistics.fmean(seconds) * 1e3:.3f} ms, "
+                    f"median {statistics.median(seconds) * 1e3:.3f} ms, {len(seconds)} calls, "
+                    f"{sent:.0f} bytes sent and {received:.0f} received a call"
+                ),
+            )
         yield ClaimDraft(
             id=f"round_trip_{row['arm']}".lower(),
             role="secondary",

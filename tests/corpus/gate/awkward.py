@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import STOP_ID, Plan, code_throughput
+from tests.corpus.gate.studies import distributed_bench
 
 SMALL = {"profile": "smoke", "launches": 1, "per_launch": 6, "warmups": 1, "tokens": 96}
 
@@ -73,6 +74,7 @@ AWKWARD: dict[str, Callable[[], Case]] = {
     "bfloat16": _plan(dtype="bfloat16"),
     "4-bit": _plan(dtype="4bit"),
     "forced budget": _plan(stop="budget", answer=lambda rng, count: [rng.randrange(6, 2048) for _ in range(count)]),
+    "links longer than a sample takes": lambda: distributed_bench(skip=1.0),
     "a native baseline alone": _plan(arms=("autoregressive",)),
     "others on the machine": _busy,
     "odd words in facts": _odd_words,
