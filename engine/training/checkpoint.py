@@ -6,11 +6,13 @@ import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from engine.errors import UsageError
 
 EVERY_S = 90.0
 """Seconds of training that an interruption may cost."""
@@ -59,11 +61,31 @@ class Resumable(ABC):
     shown: tuple[str, ...]
     """The counts that are reported beside the loss."""
 
-    def resume(self, work: Path, model: Any, optimisers: Any) -> None:
-        """Restore model, optimisers and counts from the checkpoint in `work`, when there is one."""
-        self.path, self._kept = work / "checkpoint.pt", (model, optimisers)
+    def resume(self, work: Path, model: Any, optimisers: Any, made_by: Mapping[str, Any] | None = None) -> None:
+        """Restore model, optimisers and counts from the checkpoint in `work`, when there is one.
+
+        Args:
+            work: Folder of checkpoint and curve.
+            model: What is trained.
+            optimisers: What trains it.
+            made_by: What makes this training another than the next; plain values.
+
+        Raises:
+            UsageError: If the checkpoint is of another training: its record would say what did not happen.
+        """
+        self.path, self._kept, self._made_by = work / "checkpoint.pt", (model, optimisers), dict(made_by or {})
         state = load(self.path) or {}
         if state:
+            known = state.get("made_by", {})
+            other = sorted(
+                f"{name} {known.get(name)} instead of {self._made_by.get(name)}"
+                for name in known.keys() | self._made_by.keys()
+                if known.get(name) != self._made_by.get(name)
+            )
+            if other:
+                raise UsageError(
+                    f"{work} holds the state of another training: {', '.join(other)}. Give another --work, or remove it"
+                )
             model.load_state_dict(state["model"])
             optimisers.restore(state["optimisers"])
         self.step, self.tokens = int(state.get("step", 0)), int(state.get("tokens", 0))
@@ -82,7 +104,8 @@ class Resumable(ABC):
         """Write model, optimisers and counts to the checkpoint."""
         model, optimisers = self._kept
         state = {"model": model.state_dict(), "optimisers": optimisers.state()}
-        save(self.path, state | {"step": self.step, "tokens": self.tokens, "trained_s": self.trained_s})
+        counts = {"step": self.step, "tokens": self.tokens, "trained_s": self.trained_s}
+        save(self.path, state | counts | {"made_by": self._made_by})
 
     def advance(self, total: int, evaluate_every: int, report: Progress | None, stop_after: int | None) -> None:
         """Train to `total` steps (or `stop_after`), evaluating and saving on the way; `report` hears of each step."""

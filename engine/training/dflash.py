@@ -63,7 +63,7 @@ class DrafterTrainer(Resumable):
 
         Raises:
             ModelError: If the drafter that it begins with is missing, unusable or another one's shape.
-            UsageError: If too few responses are long enough.
+            UsageError: If too few responses are long enough, or the checkpoint is of another training.
         """
         self.run, self.target = run, target
         torch.manual_seed(run.seed)
@@ -84,7 +84,9 @@ class DrafterTrainer(Resumable):
             )
         self.known: dict[tuple[int, ...], torch.Tensor] = {}
         self.order = sorted(range(len(self.responses)), key=lambda i: len(self.responses[i].ids))
-        self.resume(run.work, self.drafter, self.optimisers)
+        begun_with = "" if run.start is None else run.start.name
+        made_by = {"seed": run.seed, "rows": run.rows, "size": run.size, "lag": run.lag, "start": begun_with}
+        self.resume(run.work, self.drafter, self.optimisers, made_by)
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:
         """Return the target's features [rows, length, K * D] of `ids`, computed once and kept in bfloat16."""

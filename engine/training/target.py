@@ -43,7 +43,11 @@ class Trainer(Resumable):
     def __init__(
         self, run: TargetRun, tokenizer: Any, files: tuple[SourceFile, ...], words: WordPool, documents: int = 12_000
     ) -> None:
-        """Build model, optimisers and rows, and restore the last checkpoint when there is one."""
+        """Build model, optimisers and rows, and restore the last checkpoint when there is one.
+
+        Raises:
+            UsageError: If the checkpoint is of another training.
+        """
         self.run, self.words, self.tokenizer = run, words, tokenizer
         recipe = run.recipe
         self.source = RowSource(tokenizer, files, words, run.seed, documents)
@@ -52,7 +56,8 @@ class Trainer(Resumable):
         self.optimisers = Optimisers(self.model, recipe.matrix_lr, recipe.vector_lr)
         self.total = recipe.warmup_copy_steps + recipe.steps
         self.schedule = Schedule(recipe.steps, recipe.warmup_steps, recipe.constant_until, recipe.final_lr_share)
-        self.resume(run.work, self.model, self.optimisers)
+        made_by = {"seed": run.seed, "family": recipe.family, "size": recipe.size}
+        self.resume(run.work, self.model, self.optimisers, made_by)
         self.held_out_code = self._held_out_code(files)
 
     def _held_out_code(self, files: tuple[SourceFile, ...]) -> np.ndarray:

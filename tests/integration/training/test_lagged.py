@@ -11,7 +11,7 @@ pytest.importorskip("torch", reason="drafters are trained with torch")
 
 import torch
 
-from engine.errors import ModelConfigError, ModelMismatchError
+from engine.errors import ModelConfigError, ModelMismatchError, UsageError
 from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, export_drafter
 from engine.training.responses import Response
 
@@ -97,6 +97,21 @@ def test_training_begins_with_a_drafter_of_the_same_target_only(tmp_path, target
         trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "first")
     with pytest.raises(ModelConfigError, match="cannot read"):
         trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "nowhere")
+
+
+def test_state_of_another_training_is_not_gone_on_with(tmp_path, target, responses):
+    first = DrafterTrainer(DrafterRun(4, 3, 12, tmp_path), target, responses)
+    first.train_step()
+    first.save()
+    assert DrafterTrainer(DrafterRun(4, 9, 12, tmp_path), target, responses).step == 1
+    for changes, said in (
+        ({"lag": LAG}, "lag 0 instead of 5"),
+        ({"seed": 5}, "seed 4 instead of 5"),
+        ({"rows": 13}, "rows 12 instead of 13"),
+    ):
+        settings = {"seed": 4, "steps": 3, "rows": 12, "work": tmp_path} | changes
+        with pytest.raises(UsageError, match=f"another training: {said}. Give another --work"):
+            DrafterTrainer(DrafterRun(**settings), target, responses)
 
 
 def test_a_start_that_is_none_is_found_before_data_is_made(tmp_path, capsys):
