@@ -29,6 +29,8 @@ MOST_PARTS = 1 << 16
 """Blocks that one ask may be sent in: sequence numbers leave room for them."""
 MOST_MARKS = 64
 """Ends of blocks at which a session that lost its stream can be gone on with."""
+MOST_IDENTITY_CHARS = 128
+"""Of a session's id, which every block repeats."""
 UNREACHED = "no connection to the remote drafter"
 LOST = "the remote drafter's stream ended"
 SILENT = "the remote drafter was silent"
@@ -293,7 +295,8 @@ class RemoteDrafter(LocalDrafter):
         resumes, marks = self._resumable is not None, self._resumable[1] if self._resumable is not None else {}
         self._resumable = None
         known = opened.context_length
-        if session.identity or not opened.session or (known and not resumes):
+        named = 0 < len(opened.session) <= MOST_IDENTITY_CHARS
+        if session.identity or not named or (known and not resumes):
             self._drop(UNASKED)
             return
         if known and not (known in marks and self._history.reaches(known)):

@@ -126,10 +126,17 @@ def blocks(stream) -> list[pb.Block]:
     [
         [pb.Opened(session="s", context_length=7)],
         [pb.Opened(session="", context_length=0)],
+        [pb.Opened(session="s" * (1 << 20))],
         [pb.Opened(session=f"s{number}") for number in range(20)],
         [pb.BlockDraft(sequence=1, tokens=[9])],
     ],
-    ids=["knows what nobody showed it", "without a name", "opens twenty times", "answers before it opened"],
+    ids=[
+        "knows what nobody showed it",
+        "without a name",
+        "with a name of a megabyte",
+        "opens twenty times",
+        "answers before it opened",
+    ],
 )
 def test_a_server_that_says_what_no_server_says_is_given_up_for_a_pause(opened):
     drafter, pending, (stream, *_) = opened_drafter()
