@@ -17,7 +17,8 @@ from bridge.records import RunRecord, Severity
 def compare_clocks(evidence: Evidence) -> Iterator[Violation] | Skip:
     """The runner's times are in order and agree with each other.
 
-    A wall clock and a steady clock saw the same run; where they differ, one of the numbers was changed.
+    A wall clock and a steady clock saw the same run; where two steady ones differ, one of the numbers was changed. A
+    wall clock that was set back meanwhile takes `times`: when something happened is not known, what happened is.
     """
     if evidence.record is None or evidence.record.started is None:
         return Skip("no RunRecord, or the run never started")
@@ -34,11 +35,11 @@ def _record_times(record: RunRecord, slack_s: float) -> Iterator[Violation]:
             f"queue_s is {record.queue_s:.3f}, created and claimed are {claimed - created:.3f} s apart", "queue_s"
         )
     if started < claimed - slack_s or ended < started:
-        yield Violation(
+        yield _set_back(
             f"claimed {record.claimed}, started {record.started}, ended {record.ended}: not in order", "started"
         )
     if ended - started < record.wall_s - slack_s:
-        yield Violation(
+        yield _set_back(
             f"{record.wall_s:.3f} s of running do not fit between {record.started} and {record.ended}", "wall_s"
         )
     last_s = max((command.ended_s for command in record.commands), default=record.wall_s)
@@ -55,6 +56,18 @@ def _record_times(record: RunRecord, slack_s: float) -> Iterator[Violation]:
         yield Violation(f"a sample was marked at {last:.3f} s, after the last command ended", "sample_marks")
 
 
+def _set_back(said: str, where: str) -> Violation:
+    return Violation(f"{said}; was the clock set back?", where, severity="violation", premise="times")
+
+
+def _set_back_s(record: RunRecord | None, slack_s: float) -> float:
+    """Return by how much the runner's wall clock was set back while it ran, 0 where it kept step."""
+    if record is None or record.started is None:
+        return 0.0
+    lost_s = record.wall_s - (epoch_seconds(record.ended) - epoch_seconds(record.started))
+    return lost_s if lost_s > slack_s else 0.0
+
+
 @report_rule(
     "G4-WINDOW",
     "times",
@@ -64,7 +77,7 @@ def compare_report_times(report: Report, evidence: Evidence) -> Iterator[Violati
     """The report's times lie inside the runner's, and its own times agree with each other.
 
     A report that began before its run, or lasted longer, measured something else. Two clocks that are apart by as much
-    as the runner saw the machine sleep contradict nobody, and time nothing.
+    as the runner saw the machine sleep, or its own wall clock set back, contradict nobody, and time nothing.
     """
     value = report.body
     slack_s = float(evidence.profile["clock_tolerance_s"])
@@ -73,11 +86,16 @@ def compare_report_times(report: Report, evidence: Evidence) -> Iterator[Violati
     except ValueError as error:
         yield Violation(f"not a time: {error}", "/started_at")
         return
+    back_s = _set_back_s(evidence.record, slack_s)
     if ended < started:
-        yield Violation(f"ended {value['ended_at']} before it started {value['started_at']}", "/ended_at")
-    span_s, wall_s = ended - started, value["wall_s"]
+        yield Violation(
+            f"ended {value['ended_at']} before it started {value['started_at']}",
+            "/ended_at",
+            severity=_severity(started - ended > back_s),
+        )
+    span_s, wall_s = max(0.0, ended - started), value["wall_s"]
     launches = {sample["launch"] for arm in value["arms"] for sample in arm["samples"]}
-    slept_s = _slept_s(evidence.record)
+    slept_s = _slept_s(evidence.record) + back_s
     launches |= {point["process"] for point in (value.get("rows") or {}).get("points", ())}
     # Between launches nothing is measured: the parts' times are summed, the whole is longer by the gaps.
     apart = max(0.0, wall_s - span_s) if len(launches) > 1 else abs(span_s - wall_s)
@@ -90,10 +108,12 @@ def compare_report_times(report: Report, evidence: Evidence) -> Iterator[Violati
     record = evidence.record
     if record is None or record.started is None:
         return
-    if started < epoch_seconds(record.started) - slack_s or ended > epoch_seconds(record.ended) + slack_s:
+    outside_s = max(epoch_seconds(record.started) - started, ended - epoch_seconds(record.ended))
+    if outside_s > slack_s:
         yield Violation(
             f"{value['started_at']} … {value['ended_at']} is not inside the run {record.started} … {record.ended}",
             "/started_at",
+            severity=_severity(outside_s > slack_s + back_s),
         )
     commands_s = sum(command.ended_s - command.started_s for command in record.commands)
     if wall_s > min(record.wall_s, commands_s) + 0.05:
@@ -116,9 +136,13 @@ def _slept_s(record: RunRecord | None) -> float:
     return 0.0 if telemetry is None else telemetry.slept_s or 0.0
 
 
+def _severity(contradicts: bool) -> Severity:
+    return "reject" if contradicts else "violation"
+
+
 def _clock_severity(apart_s: float, span_s: float) -> Severity:
     """Return what a difference of two clocks means: a busy machine separates two readings, by no more than a second."""
-    return "reject" if apart_s > 1.0 + 0.02 * span_s else "violation"
+    return _severity(apart_s > 1.0 + 0.02 * span_s)
 
 
 @report_rule("G4-STAGES", "times", kinds=SAMPLED, remedy="Take all stages of a sample from the same clock marks.")

@@ -106,6 +106,35 @@ def test_a_report_of_a_machine_that_slept_loses_its_times_and_contradicts_nobody
     assert "reject" in {found.severity for found in verdict.findings if found.code == "G4-WINDOW"}
 
 
+def set_back(name: str, seconds: float) -> Case:
+    """Return an honest run in whose middle the machine's wall clock was set back."""
+    case = honest(name)
+    for value, field in ((case.report, "ended_at"), (case.record, "ended")):
+        ended = dt.datetime.fromisoformat(value[field]) - dt.timedelta(seconds=seconds)
+        value[field] = ended.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+    return case.seal()
+
+
+@pytest.mark.parametrize("seconds", [5.0, 7200.0])
+@pytest.mark.parametrize("name", ["probe", "smoke", "turned"])
+def test_a_wall_clock_that_was_set_back_takes_times_and_contradicts_nobody(name, seconds):
+    verdict = judged(set_back(name, seconds))
+    said = [(f.code, f.severity, f.premise) for f in verdict.findings if f.code in {"G2-TIMES", "G4-WINDOW"}]
+    assert ("G2-TIMES", "violation", "times") in said
+    assert verdict.decision != "rejected", verdict.why
+    claims = {claim.id: claim for claim in verdict.claims}
+    if name == "turned":
+        assert claims["identical_prompts"].decision == claims["acceptance_length"].decision == "evidence"
+        assert claims["decode_speedup"].missing == ("times",)
+
+
+def test_a_report_whose_times_a_clock_that_was_set_back_does_not_explain_is_refused():
+    case = set_back("turned", 5.0)
+    began = dt.datetime.fromisoformat(case.record["started"]) - dt.timedelta(seconds=60.0)
+    case.report["started_at"] = began.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
+    assert "reject" in {f.severity for f in judged(case.seal()).findings if f.code == "G4-WINDOW"}
+
+
 def hot() -> Case:
     case = honest("claim")
     case.record["telemetry"]["thermal"] = ["hottest sensor 99 C", "hottest sensor 99 C"]
