@@ -68,6 +68,14 @@ class Series:
         """Whether a launch did not come to its end."""
         return any(record.cut is not None for record in self.records)
 
+    def cut_short(self) -> str:
+        """Return how many launches that count did not come to their end, in words; empty where all did."""
+        short = [record for record in self.counted if record.cut is not None]
+        if not short:
+            return ""
+        said = f"{len(short)} of {len(self.counted)} launches that count were cut before their end"
+        return f"{said}, e.g. launch {short[0].number}: {short[0].cut}"
+
 
 @dataclass(frozen=True)
 class SeriesRatio:

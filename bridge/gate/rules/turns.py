@@ -39,7 +39,9 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
     Marks that a program sends tell when it sent them. Only who says which arm goes next, and stamps order and answer,
     knows how long an arm took. The program's own clock is a cross-check: it cannot have spent more time than the runner
     saw. A turn ends at the first step that reaches its tokens, so the steps of a sample say how many each of its turns
-    had: a list of steps that were not taken gives other turns, and samples of a launch that never was have none.
+    had: a list of steps that were not taken gives other turns, and samples of a launch that never was have none. A run
+    that was cancelled is over with the launch it cut; in one that went on a launch was cut by its own program, which
+    had seen how it went.
     """
     if evidence.record is None or made_by_runner(evidence):
         return
@@ -51,6 +53,8 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
         said = f"{few if short else none}: the program itself says how long its arms took"
         yield Violation(said, "sample_marks", claims=told)
     if series is not None:
+        if said := series.cut_short():
+            yield Violation(said, "launches")
         arms = arms_of(report, evidence).all
         yield from _unstamped(series, arms)
         for launch in series.counted:

@@ -257,7 +257,7 @@ def require_work(_report: Report, evidence: Evidence) -> Iterator[Violation]:
 
     wait4 says to the microsecond how long each process was on a processor; of a program that holds both sides the
     runner reads it while each side works alone, and what they take alone has to agree with their turns. A baseline that
-    sleeps makes any candidate fast.
+    sleeps makes any candidate fast. A launch that its own program cut counts what the program had seen of it.
     """
     for name, record in _ratios(evidence):
         series = series_named(name, evidence, record)
@@ -281,6 +281,8 @@ def require_work(_report: Report, evidence: Evidence) -> Iterator[Violation]:
                 yield Violation(f"times of {arm} repeat each other", "launches", claims=(name,))
         if any(one.slept_s > SLEPT_MOST_S for one in series.records):
             yield Violation("the machine slept meanwhile", "launches", claims=(name,))
+        if said := series.cut_short():
+            yield Violation(said, "launches", claims=(name,))
 
 
 def _ratios(evidence: Evidence) -> list[tuple[str, RunRecord]]:

@@ -137,6 +137,16 @@ def test_too_few_launches_of_two_commits_carry_no_claim():
     assert not claim(verdict).citable
 
 
+def test_launches_that_their_own_program_cut_before_an_arm_ran_alone_time_nothing():
+    """With no stretch alone left there is nothing that disagrees with the turns, and nobody who slept."""
+    case = commits_in_turns(1.2)
+    for launch in case.record["launches"][1:]:
+        launch.update(cut="turn 90 was answered by {}", solos=[])
+    found = claim(judged(case.seal()))
+    assert found.missing == ("times",)
+    assert "10 of 10 launches that count were cut before their end, e.g. launch 1: turn 90" in found.why[0]
+
+
 def other_base(case):
     case.spec["base"] = "ee" * 20
 

@@ -150,6 +150,19 @@ def test_prompts_in_another_order_or_block_were_not_drawn(honest):
     assert verdict.decision == "rejected"
 
 
+def test_a_launch_that_its_program_cut_once_it_had_seen_how_it_went_times_nothing(honest):
+    case = honest.copy()
+    launch = case.record["launches"][4]
+    begun = max(turn["sample"] for turn in launch["turns"])
+    launch["turns"] = [turn for turn in launch["turns"] if turn["sample"] < begun]
+    launch.update(cut="done was expected, not b''", solos=[], reference=None)
+    met = [row["prompt_id"] for row in case.report["arms"][0]["samples"] if row["launch"] == 3]
+    for arm in case.report["arms"]:
+        arm["samples"] = [row for row in arm["samples"] if (row["launch"], row["prompt_id"]) != (3, met[-1])]
+    said = found(judged(case))["G4-TURNS"]
+    assert said == "1 of 10 launches that count were cut before their end, e.g. launch 4: done was expected, not b''"
+
+
 def test_an_earlier_attempt_of_the_same_code_is_pooled(honest):
     earlier, case = in_turns(seed=5), honest.copy()
     earlier.report["run"]["id"] = EARLIER

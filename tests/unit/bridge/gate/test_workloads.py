@@ -272,6 +272,15 @@ def test_a_program_that_takes_turns_itself_is_seen_while_each_side_works_alone()
     assert "in 1 of 8 launches a side put out nothing alone" in claim(silent).why[0]
 
 
+def test_launches_that_a_program_cut_itself_are_no_sample_of_its_launches():
+    case = taking_turns(shares=(0.02, 0.98))
+    for launch in case.record["launches"][1:]:
+        launch.update(cut="ready was expected, not b''", solos=[])
+    found = claim(case.seal())
+    assert found.missing == ("times",)
+    assert any("8 of 8 launches that count were cut before their end" in why for why in found.why)
+
+
 def test_what_a_program_says_of_its_own_processor_time_is_no_timer():
     case = taking_turns()
     case.spec["commands"][0]["launches"]["solo_s"] = 0.0
