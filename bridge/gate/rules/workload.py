@@ -15,7 +15,7 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.reports.workload import found_at, number_at
 from bridge.gate.rule import report_rule
 from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST
-from bridge.launches.checks import is_clock, solo_disagrees
+from bridge.launches.checks import is_clock, solo_disagrees, solo_unknown
 from bridge.launches.stopping import decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
 from bridge.records import ConfirmedMetric, JobSpec, MetricDefinition, RunRecord, WorkloadDefinition, seed_of
@@ -276,6 +276,8 @@ def require_work(_report: Report, evidence: Evidence) -> Iterator[Violation]:
         solo, turns = solo_ratios(series)
         if solo and solo_disagrees(solo, turns):
             yield Violation("what each side takes alone disagrees with its turns", "launches", claims=(name,))
+        elif len(solo) >= series.rule.least and solo_unknown(solo, turns):
+            yield Violation("what each side takes alone scatters too much to agree", "launches", claims=(name,))
         for arm in series.plan.arms:
             if not is_clock([t.done_s - t.go_s for one in series.counted for t in one.turns if t.arm == arm]):
                 yield Violation(f"times of {arm} repeat each other", "launches", claims=(name,))

@@ -132,6 +132,34 @@ def test_a_slowed_baseline_is_no_baseline_and_a_missing_reference_is_said(honest
     assert "1 of 10 launches have no reference" in " ".join(f.message for f in judged(case).findings)
 
 
+def scatter_alone(case, arm, spread, slower=1.0):
+    """Let one arm, or the host's own loop, name tokens of its stretches alone that scatter from launch to launch."""
+    for place, launch in enumerate(case.record["launches"][1:]):
+        for stretch in (*launch["solos"], launch["reference"]):
+            if stretch["arm"] == arm:
+                factor = math.exp(spread if place % 2 else -spread) / slower
+                stretch["tokens"] = max(1, round(stretch["tokens"] * factor))
+
+
+@pytest.mark.parametrize(
+    ("arm", "slower", "code"), [("speculative", 2.0, "G5-SOLO"), ("reference", 0.6, "G5-REFERENCE")]
+)
+def test_stretches_alone_that_scatter_do_not_hide_what_turns_do(honest, arm, slower, code):
+    """Each is far off in the middle, and so wide that the interval includes agreement."""
+    case = honest.copy()
+    scatter_alone(case, arm, 1.0, slower)
+    verdict = judged(case)
+    assert code in found(verdict)
+    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
+@pytest.mark.parametrize("arm", ["speculative", "autoregressive", "reference"])
+def test_stretches_alone_of_an_honest_run_may_scatter_as_on_a_machine_that_others_use(honest, arm):
+    case = honest.copy()
+    scatter_alone(case, arm, 0.25)
+    assert not {"G5-SOLO", "G5-REFERENCE"} & set(found(judged(case)))
+
+
 def test_arms_that_sleep_while_each_runs_alone_are_said_to_whatever_else_used_the_processor(honest):
     case = honest.copy()
     for launch in case.record["launches"][1:]:

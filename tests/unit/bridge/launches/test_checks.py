@@ -9,7 +9,16 @@ import pytest
 import scipy
 
 from bridge.launches.attempts import ShownInterval, count_looks, too_many_unseen, weaker
-from bridge.launches.checks import HANDICAP_MOST, handicap, is_clock, mean_interval, solo_disagrees
+from bridge.launches.checks import (
+    HANDICAP_MOST,
+    HANDICAP_UNKNOWN,
+    handicap,
+    handicap_at_most,
+    is_clock,
+    mean_interval,
+    solo_disagrees,
+    solo_unknown,
+)
 from bridge.launches.estimate import Estimate, Launch, over_launches
 from bridge.launches.sittings import agree, pool
 from bridge.launches.wording import effect, shown, sittings, too_few, wide
@@ -35,6 +44,18 @@ def test_the_interval_of_a_mean_equals_scipys():
     low, high = scipy.stats.t.interval(0.95, 3, loc=np.mean(values), scale=scipy.stats.sem(values))
     found = mean_interval(values)
     assert (found.low, found.high) == pytest.approx((low, high))
+
+
+def test_stretches_that_scatter_until_they_agree_with_anything_are_no_agreement():
+    turns, scatter = [0.5] * 8, [1.2, -0.9, 0.8, -1.1, 1.0, -0.7, 0.9, -1.2]
+    lied = [turn - 0.6 + noise for turn, noise in zip(turns, scatter, strict=True)]
+    assert not solo_disagrees(lied, turns)
+    assert solo_unknown(lied, turns)
+    assert not solo_unknown([turn + noise / 5 for turn, noise in zip(turns, scatter, strict=True)], turns)
+    slow = [math.exp(0.5 + noise) for noise in scatter]
+    assert handicap(slow, [1.0] * 8) <= HANDICAP_MOST
+    assert handicap_at_most(slow, [1.0] * 8) > HANDICAP_UNKNOWN
+    assert handicap_at_most([math.exp(noise / 5) for noise in scatter], [1.0] * 8) < HANDICAP_UNKNOWN
 
 
 def test_a_handicapped_baseline_is_found_and_an_honest_one_is_not():
