@@ -18,9 +18,10 @@ from pathlib import Path
 from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.launches.attempts import LOOK_DAYS, count_looks
-from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_MAX_BYTES
+from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Attempt, JobSpec, RunRecord
 from bridge.records.base import Moment, Record, RunId, Sha256
+from bridge.records.jobspec import ATTACHMENTS
 from bridge.runner.state.journal import append_line
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
@@ -113,11 +114,16 @@ def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
     """Store the reports of a result tree, and its record where it holds what is pooled: pairs, or confirmed numbers.
 
     Beside the reports of an owner's own program lie its record and job spec: which repeats were asked for, with which
-    seeds, and which of them ended.
+    seeds, and which of them ended. Of the engine's own kinds a report that was declared and is whole is kept: parts
+    of one, or its first half, are what a run leaves that was cancelled in the middle.
     """
-    reports = {path.removeprefix(_PREFIX): data.hex() for path, data in files.items() if path.startswith(_PREFIX)}
+    left = {path.removeprefix(_PREFIX): data for path, data in files.items() if path.startswith(_PREFIX)}
     record, spec = files.get("run.json"), files.get("spec.json")
-    own = spec is not None and JobSpec.parse(spec, max_bytes=REPORT_MAX_BYTES).workload is not None
+    asked = None if spec is None else JobSpec.parse(spec, max_bytes=REPORT_MAX_BYTES)
+    own = asked is not None and asked.workload is not None
+    if asked is not None and not own:
+        left = _readable(left, asked)
+    reports = {path: data.hex() for path, data in left.items()}
     kept = bool(own and reports) or (
         record is not None and _is_pooled(RunRecord.parse(record, max_bytes=REPORT_MAX_BYTES))
     )
@@ -127,6 +133,20 @@ def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
         reports[SPEC_NAME] = spec.hex()
     if reports:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
+
+
+def _readable(left: Mapping[str, bytes], asked: JobSpec) -> dict[str, bytes]:
+    """Return what was written to its end of the declared files; whether a gate lets it pass is the gate's business."""
+    declared = {output.path for output in asked.outputs if output.kind not in ATTACHMENTS}
+    return {path: data for path, data in left.items() if path in declared and _is_json(data)}
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        strictjson.decode(data, max_bytes=REPORT_MAX_BYTES, max_depth=REPORT_JSON_MAX_DEPTH)
+    except strictjson.StrictJsonError:
+        return False
+    return True
 
 
 def _is_pooled(record: RunRecord) -> bool:

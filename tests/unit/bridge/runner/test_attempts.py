@@ -8,6 +8,8 @@ import pytest
 
 from bridge.limits import ATTEMPTS_LISTED_COUNT
 from bridge.runner.state.attempts import Attempts, load_reports, save_reports, unreported
+from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.turned import in_turns
 from tests.corpus.gate.workloads import trained
 
 NOW = dt.datetime(2026, 11, 22, 12, 0, tzinfo=dt.UTC)
@@ -54,6 +56,31 @@ def test_an_owners_own_attempt_keeps_what_it_was_asked_and_what_ended_beside_its
     assert set(load_reports(tmp_path, ["a"])["a"]) == {"/run.json", "/spec.json", "repeat-0/report.json"}
     save_reports(tmp_path, "b", files)
     assert unreported(tmp_path, ["b"]) == ("b",)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {"reports/parts/calibration.json": b'{"depth": 7, "prompts_per_sample": 1}'},
+        {"reports/report.json": b'{"kind": "code_thro'},
+    ],
+)
+def test_what_a_run_left_that_was_cancelled_in_the_middle_is_no_report(tmp_path, left):
+    """Nothing of it can be pooled, so it would bar its question for thirty days."""
+    case = honest("smoke")
+    spec, record = case.spec_value().canonical(), case.record_value().canonical()
+    save_reports(tmp_path, IDS[0], {"run.json": record, "spec.json": spec, **left})
+    assert unreported(tmp_path, [IDS[0]]) == (IDS[0],)
+    whole = {f"reports/{path}": data for path, data in case.files().items()}
+    save_reports(tmp_path, IDS[1], {"run.json": record, "spec.json": spec, **whole, **left, "reports/x": b""} | whole)
+    assert set(load_reports(tmp_path, [IDS[1]])[IDS[1]]) == {"report.json"}
+
+
+def test_a_run_whose_pairs_were_stamped_is_pooled_whatever_became_of_its_report(tmp_path):
+    case = in_turns()
+    files = {"run.json": case.record_value().canonical(), "spec.json": case.spec_value().canonical()}
+    save_reports(tmp_path, IDS[0], {**files, "reports/report.json": b"{"})
+    assert set(load_reports(tmp_path, [IDS[0]])[IDS[0]]) == {"/run.json"}
 
 
 @pytest.fixture
