@@ -56,10 +56,10 @@ def prepare(  # noqa: PLR0917 - one caller
         _check_out(rules, state, bus, ref, spec, directory.work, clock)
     ran = _identified(code, state, spec, request)
     described = machine.executor.host()
-    key = attempt_key(spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}")
-    attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
     names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
     models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, code.engine)
+    key = attempt_key(spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
+    attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
     return PreparedRun(
         id=ref.id,
         request_oid=ref.oid,
@@ -93,8 +93,8 @@ def _count(  # noqa: PLR0917 - one caller
     """
     if confirms is not None and not state.attempts.counted(key, confirms):
         raise RequestRejectedError(
-            f"it is to confirm {confirms}, which this host did not run with the same preset, parameters, profile "
-            "and code",
+            f"it is to confirm {confirms}, which this host did not run with the same preset, parameters, profile, "
+            "code and models",
             remedy="confirm a run of the same question on the same host, or leave --confirms out",
         )
     if confirms is not None and unreported(state.folder.reports, [confirms]):

@@ -19,7 +19,7 @@ from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.launches.attempts import LOOK_DAYS, count_looks
 from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records import Attempt, JobSpec, RunRecord
+from bridge.records import Attempt, JobSpec, ModelDigest, RunRecord
 from bridge.records.base import Moment, Record, RunId, Sha256
 from bridge.records.jobspec import ATTACHMENTS
 from bridge.runner.state.journal import append_line
@@ -40,9 +40,9 @@ class _Line(Record):
     confirms: RunId | None
 
 
-def attempt_key(spec: JobSpec, code_identity: str, host: str) -> str:
-    """Return sha256 over (preset, params, profile, code, host)."""
-    value = [spec.preset, spec.params, spec.profile, code_identity, host]
+def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> str:
+    """Return sha256 over (preset, params, profile, code, host, models): another model is another question."""
+    value = [spec.preset, spec.params, spec.profile, code_identity, host, [model.sha256 for model in models]]
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 

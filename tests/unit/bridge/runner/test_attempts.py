@@ -7,7 +7,7 @@ import datetime as dt
 import pytest
 
 from bridge.limits import ATTEMPTS_LISTED_COUNT
-from bridge.runner.state.attempts import Attempts, load_reports, save_reports, unreported
+from bridge.runner.state.attempts import Attempts, attempt_key, load_reports, save_reports, unreported
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.turned import in_turns
 from tests.corpus.gate.workloads import trained
@@ -40,6 +40,15 @@ def test_another_profile_or_parameter_is_another_thing(world):
     for _ in range(2):
         w.serve_once(runner)
     assert [w.record(ref.id).attempt.number for ref in (smoke, claim)] == [1, 1]
+
+
+def test_another_model_in_the_owners_policy_is_another_question():
+    case = honest("claim")
+    spec, models = case.spec_value(), case.record_value().models
+    other = tuple(model.evolve(sha256="ab" * 32) for model in models)
+    assert models
+    assert attempt_key(spec, "code", "host", models) == attempt_key(spec, "code", "host", models)
+    assert attempt_key(spec, "code", "host", models) != attempt_key(spec, "code", "host", other)
 
 
 def test_a_run_that_left_no_report_is_absent(tmp_path):
