@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from engine.turns import TurnOrder, TurnsOfLaunch
-from tests.integration.gate.in_turns import burn
+from tests.integration.gate.in_turns import SET, InTurns, burn
 from tests.integration.gate.lies import registry
 from tests.integration.gate.workload import ARMS, Report
 
@@ -90,6 +90,16 @@ def ends_itself(order: TurnOrder, launch: TurnsOfLaunch) -> int | None:
     return None
 
 
+def decodes_it_all(_written: int) -> None:
+    """Decode every prompt of the set plainly, before anything is measured."""
+    honest = InTurns()
+    burn(BASELINE, False, len(SET) * honest.tokens * honest.token_s)
+
+
+def breaks_off(_order: TurnOrder, launch: TurnsOfLaunch) -> int | None:
+    return -1 if launch.number else None
+
+
 turned("both-arms-sleep", "G3-PROCESSOR", fell="times", **sleeping(*ARMS))
 turned("a-candidate-that-sleeps", "G5-SOLO", fell="times", **sleeping(CANDIDATE))
 turned("a-baseline-that-sleeps", "G5-SOLO", fell="times", **sleeping(BASELINE))
@@ -127,6 +137,20 @@ turned(
     "answers-listed-and-the-processor-kept-busy",
     unseen="a program that knows the pinned prompts may put out their answers at any pace that its drafts allow",
     **everywhere(candidate=0.6),
+)
+turned(
+    "everything-decoded-before-it-is-ready",
+    unseen="the pinned prompts are known before any process begins: what is decoded before it says that it is ready, "
+    "or in the launch that calibrates, could as well have come with the program, so no bound on that time would tell",
+    begin_launch=decodes_it_all,
+    **everywhere(candidate=0.6),
+)
+turned(
+    "launches-broken-off-where-an-arm-runs-alone",
+    "G4-TURNS",
+    fell="times",
+    answer_solo=breaks_off,
+    ends_quietly=True,
 )
 turned("its-own-clock-says-more", "G4-TURNS", fell="times", **scaled(1.6, *ARMS))
 turned(
