@@ -194,10 +194,13 @@ def _differs(result: Result, stored: StoredVerdict) -> str | None:
     """Return that the gate here would have said something else on the host, None where it would not."""
     files = result.tree.files
     reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
-    again = judge(result.id, reports, result.record, result.spec, authority="host")
+    record, gate = result.record, identity()
+    if record is not None and record.gate_digest == stored.gate.digest:  # on that host it would have been this one
+        record = record.evolve(gate_digest=gate.digest, runner_version=gate.version)
+    again = judge(result.id, reports, record, result.spec, authority="host")
     host = result.verdict
     # By their bytes: a pair in the detail of a claim is a tuple where it was judged, and a list where it was read.
-    if stored.gate.digest == identity().digest and (host is None or again.canonical() != host.canonical()):
+    if stored.gate.digest == gate.digest and (host is None or again.canonical() != host.canonical()):
         return f"says {stored.decision}, but the same gate gives {again.decision}, or other findings"
     return said_otherwise(result, again)
 

@@ -18,6 +18,7 @@ from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
 from bridge.trust.judgement import KeyAuthority, NamedKey
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.launches import launched, scattered
+from tests.corpus.gate.turned import in_turns
 from tests.drift import ROOT
 
 PUBLISHED = ROOT / "docs" / "evidence" / "bounded-presets" / "k3-bounded-kv-smoke"
@@ -42,6 +43,29 @@ def test_a_result_is_judged_as_on_its_host(name):
     found = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
     stored = [check.text for check in found.checks if check.name == "stored verdict" and check.level == "fail"]
     assert (stored, found.differs) == ([], False)
+
+
+@pytest.mark.parametrize(("then", "differs"), [("evidence", False), ("valid", True)])
+def test_a_host_with_an_older_gate_that_said_the_same_is_not_judged_differently(then, differs):
+    case = in_turns()
+    case.record["gate_digest"] = "ab" * 32
+    record, spec, reports = case.record_value(), case.spec_value(), case.files()
+    here = record.evolve(gate_digest=identity().digest)
+    said = judge(case.run_id, reports, here, spec)
+    assert said.decision == "evidence"
+    said = said.evolve(gate=said.gate.evolve(digest=record.gate_digest), decision=then)
+    files = build_tree(
+        request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
+        verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+    )  # fmt: skip
+    found = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
+    assert found.differs is differs, found.checks
+    # A record that names another gate than its verdict was changed, as on its host.
+    files = build_tree(
+        request_bytes=None, signature=None, claims=(), log=b"", record=record.evolve(gate_digest="cd" * 32), spec=spec,
+        reports=reports, verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+    )  # fmt: skip
+    assert verify(Tree(files), Pins(), source="here", run_id=case.run_id).differs
 
 
 def attempted_again(folder, unseen):
