@@ -254,6 +254,7 @@ def _worded(draft: ClaimDraft, metric: Metric, evidence: Evidence, fallen: Mappi
         return f"{wording}, {_whose(draft, metric, evidence.spec.workload, fallen)}"
     if evidence.spec is None:
         return f"{wording}, reported by its program"
-    if "outputs" not in fallen and any(command.confirms for command in evidence.spec.commands):
+    # A command that computes tokens again says nothing of what else a report states: such a metric needs no outputs.
+    if "outputs" in metric.needs and "outputs" not in fallen:
         return f"{wording}, recomputed"
     return f"{wording}, reported by {'the host' if evidence.spec.code == 'host' else 'the request'}'s program"

@@ -38,6 +38,13 @@ def test_what_is_recomputed_is_declared_with_its_unit():
             assert {one.premise for one in claim.premises} == set(kinds()[kind].metric(claim.id).needs)
 
 
+def test_a_number_that_no_command_computes_again_is_not_called_recomputed():
+    """Where tokens are computed again, what quantising loses is the program's word still."""
+    found = claims(honest("kv_quantisation"))["error_affine8"]
+    assert found.wording.endswith("bits per value, reported by the host's program")
+    assert claims(honest("bounded_recall"))["canary_noise"].wording.endswith(", recomputed")
+
+
 def test_outputs_fall_for_the_arm_alone_whose_tokens_are_not_the_targets():
     case = honest("claim")
     sample = samples(case, 2)[0]
