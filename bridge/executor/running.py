@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from bridge.errors import InfrastructureError
 from bridge.executor.capture.logs import LogKeeper, last_line
 from bridge.executor.capture.marks import MarkReader
-from bridge.executor.capture.outputs import import_outputs, start_stamp
+from bridge.executor.capture.outputs import Stamp, import_outputs, start_stamp
 from bridge.executor.capture.progress import ProgressMeter
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.accelerators.find import find_meter, given_devices
@@ -41,7 +41,7 @@ from bridge.records import (
     SampleMark,
 )
 from bridge.run.outcomes import one_line
-from bridge.system.clock import Clock, rfc3339
+from bridge.system.clock import Clock, ClockReading, rfc3339
 
 
 class RunExecution:
@@ -96,6 +96,7 @@ class RunExecution:
         self._sampler = Sampler(find_meter(self._given))
         self.marker = f"{spec.id}-{randomness.token_hex(8)}"
         self.stamp = start_stamp(directory.out)
+        self._began = ClockReading.of(clock)
         self._nonce = randomness.token_hex(32)
         self._hooks = hooks
         self._imported: ImportedModule | None = None
@@ -119,7 +120,7 @@ class RunExecution:
         wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
         declared = [output.path for output in self._spec.outputs]
-        imported = import_outputs(self._directory.out, stamp=self.stamp, declared=declared, secrets=self._secrets)
+        imported = import_outputs(self._directory.out, stamp=self._since(), declared=declared, secrets=self._secrets)
         for line in imported.refused:
             self._log.note(f"left behind: {line}")
         log = self._log.end()
@@ -150,6 +151,10 @@ class RunExecution:
             ended=rfc3339(self._clock.now()),
             nonce=self._nonce,
         )
+
+    def _since(self) -> Stamp:
+        """Return since when files are the run's own, by the wall clock as it goes now."""
+        return self.stamp.set_back(self._began.set_back_s(self._clock))
 
     def _program_exit(self) -> int | None:
         """Return the exit code of the last command that ran, as shells count."""
@@ -274,7 +279,7 @@ class RunExecution:
     def _left_so_far(self) -> tuple[OutputRecord, ...]:
         """Return what lies in the report directory; nobody writes there between two commands."""
         declared = [output.path for output in self._spec.outputs]
-        return tuple(import_outputs(self._directory.out, stamp=self.stamp, declared=declared).outputs)
+        return tuple(import_outputs(self._directory.out, stamp=self._since(), declared=declared).outputs)
 
     def _fail(self, message: str, *, began: bool = False) -> None:
         """Note that the executor could not do its own work."""

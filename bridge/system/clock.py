@@ -8,7 +8,10 @@ from __future__ import annotations
 import datetime as dt
 import sys
 import time
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+_STEP_LEAST_S: Final = 1.0  # less is what a time service takes back unnoticed
 
 
 class Clock(Protocol):
@@ -47,6 +50,25 @@ class SystemClock:
     def sleep(self, seconds: float) -> None:
         """Wait; a negative time is none."""
         time.sleep(max(0.0, seconds))
+
+
+@dataclass(frozen=True)
+class ClockReading:
+    """Both clocks at one moment."""
+
+    now: dt.datetime
+    steady_s: float
+
+    @classmethod
+    def of(cls, clock: Clock) -> ClockReading:
+        """Read both."""
+        return cls(clock.now(), clock.steady_s())
+
+    def set_back_s(self, clock: Clock) -> float:
+        """Return by how many seconds the wall clock was set back since; 0 where it kept step to a second."""
+        then = ClockReading.of(clock)
+        lost_s = then.steady_s - self.steady_s - (then.now - self.now).total_seconds()
+        return lost_s if lost_s > _STEP_LEAST_S else 0.0
 
 
 def rfc3339(moment: dt.datetime) -> str:

@@ -12,7 +12,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -59,6 +59,10 @@ class Stamp:
     device: int
     inode: int
     since_ns: int
+
+    def set_back(self, seconds: float) -> Stamp:
+        """Return what a clock that was set back by so much since would have written down at the start."""
+        return replace(self, since_ns=self.since_ns - round(seconds * 1e9))
 
 
 def start_stamp(out: Path) -> Stamp:

@@ -1,12 +1,28 @@
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import os
+from dataclasses import replace
 
 import pytest
 
 from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
+from bridge.system.clock import ClockReading
+
+
+class HandClock:
+    """A clock whose two hands a test moves."""
+
+    def __init__(self) -> None:
+        self.wall, self.steady = dt.datetime(2026, 11, 20, 12, 0, tzinfo=dt.UTC), 100.0
+
+    def now(self) -> dt.datetime:
+        return self.wall
+
+    def steady_s(self) -> float:
+        return self.steady
 
 
 @pytest.fixture
@@ -48,6 +64,21 @@ def test_a_file_that_was_there_before_or_claims_to_be_is_marked(out):
         "backdated.json": False,
         "new.json": True,
     }
+
+
+def test_what_came_after_the_wall_clock_was_set_back_is_the_runs_own(out):
+    clock = HandClock()
+    began, stamp = ClockReading.of(clock), start_stamp(out)
+    stamp = replace(stamp, since_ns=stamp.since_ns + 3_600_000_000_000)  # the clock that goes now is an hour behind
+    (out / "report.json").write_text("{}")
+    (out / "backdated.json").write_text("{}")
+    os.utime(out / "backdated.json", (1, 1))
+    clock.steady += 20.0
+    clock.wall += dt.timedelta(seconds=20)
+    assert began.set_back_s(clock) == 0.0
+    clock.wall -= dt.timedelta(hours=1)
+    found = import_outputs(out, stamp=stamp.set_back(began.set_back_s(clock)), declared=())
+    assert {one.path: one.after_start for one in found.outputs} == {"report.json": True, "backdated.json": False}
 
 
 def test_only_regular_files_of_their_own_come_in(out, tmp_path):
