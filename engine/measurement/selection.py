@@ -22,6 +22,10 @@ from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
 
 PACKAGED: Final = ASSETS / "prompts"
+SPREAD: Final = frozenset({"needle_recall", "kv_quantisation"})
+"""Kinds of report whose prompts are spread over the set."""
+WHOLE: Final = frozenset({"acceptance", "distributed_e2e"})
+"""Kinds that take a set from its beginning, however long its answers are; all others take those that last."""
 SUFFIX: Final = ".json.gz"
 
 
@@ -83,6 +87,13 @@ class PromptSet:
         if len({prompt.digest for prompt in used}) < needed:
             raise UsageError(f"prompt set {self.name!r} repeats a prompt; expected distinct token digests")
         return used[launch * per_launch : (launch + 1) * per_launch], used[per_launch * launches :]
+
+
+def chosen_of(prompts: PromptSet, kind: str, budget_tokens: int, measured: int, warmups: int) -> PromptSet:
+    """Return what a study of this kind chooses of a set for so many prompts: measured ones first, warm-ups last."""
+    if kind in SPREAD:
+        return prompts.spread(measured + warmups)
+    return prompts if kind in WHOLE else prompts.lasting(budget_tokens)
 
 
 def packaged_sets() -> list[str]:

@@ -16,7 +16,7 @@ from engine.measurement.in_turns import be_reference, part_in_turns, read_calibr
 from engine.measurement.launch import LaunchTurn, LaunchWorkload, run_part
 from engine.measurement.proposal import TrialSettings, described, proposed, try_depths
 from engine.measurement.schedule import PROFILES, Profile, in_turns
-from engine.measurement.selection import PromptSet, answered, load_prompts
+from engine.measurement.selection import PromptSet, answered, chosen_of, load_prompts
 from engine.options import (
     add_decoding_options,
     add_launch_options,
@@ -170,10 +170,9 @@ def _profile(preset: ArmsCompared, profile: Profile, options: argparse.Namespace
 
 def _prompts(preset: ArmsCompared, profile: Profile, options: argparse.Namespace, prompts: PromptSet) -> PromptSet:
     """Apply the workload's rule: lasting answers for throughput, an even spread over lengths for needles."""
-    if preset.kind == "needle_recall":
-        launches = profile.blocks if profile.in_turns else options.launches
-        return prompts.spread(profile.prompts_per_launch * launches + profile.warmups)
-    return prompts.lasting(profile.max_new_tokens)
+    launches = profile.blocks if profile.in_turns else options.launches
+    count = profile.prompts_per_launch * launches
+    return chosen_of(prompts, preset.kind, profile.max_new_tokens, count, profile.warmups)
 
 
 def assemble_options(parser: argparse.ArgumentParser) -> None:

@@ -24,7 +24,7 @@ from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.launch import agreement
 from engine.measurement.schedule import drawn
-from engine.measurement.selection import load_hosts_own
+from engine.measurement.selection import PromptSet, chosen_of, load_hosts_own
 from engine.options import add_model_options, add_out_option, open_selected
 from engine.reports import RunContext
 from engine.stopping import Stopping
@@ -225,7 +225,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 def _samples_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     engine = open_selected(argparse.Namespace(**(vars(options) | {"drafter": "none"})))
     tokenizer = Tokenizer(engine.folder)
-    found = recompute(engine, tokenizer, report, nonce) | {"strange": strange(engine, tokenizer, report, options.set)}
+    prompts = (engine, tokenizer, report, options.set)
+    found = recompute(engine, tokenizer, report, nonce)
+    found |= {"strange": strange(*prompts), "unchosen": unchosen(*prompts)}
     return found | (drafts(options, report) if report.get("kind") == DRAFTED else {})
 
 
@@ -240,13 +242,39 @@ def strange(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], ask
         report: what the study wrote.
         asked: the set that the host names, by name or file; None for the packaged one that the report names.
     """
+    prompts = _hosts_set(engine, tokenizer, report, asked)
+    if prompts is None:
+        return None
+    met = {(row["prompt_digest"], row.get("expected")) for row in _rows_of(report)}
+    return len({digest for digest, _ in met - {(prompt.digest, prompt.expected) for prompt in prompts.prompts}})
+
+
+def unchosen(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], asked: str | None) -> int | None:
+    """Return how many prompts of a report its study would not have chosen of the set; None where there is no such set.
+
+    Who may choose sixty prompts of two hundred may choose those that suit a drafter. Arguments as of `strange`.
+    """
+    prompts = _hosts_set(engine, tokenizer, report, asked)
+    if prompts is None:
+        return None
+    rows = _rows_of(report)
+    measured, warm = ({row["prompt_digest"] for row in rows if row["is_warmup"] is which} for which in (False, True))
+    budget = int(report["config"]["max_new_tokens"])
+    chosen = chosen_of(prompts, str(report["kind"]), budget, len(measured), len(warm)).prompts
+    first, last = chosen[: len(measured)], chosen[len(chosen) - len(warm) :]
+    return len((measured - {prompt.digest for prompt in first}) | (warm - {prompt.digest for prompt in last}))
+
+
+def _hosts_set(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], asked: str | None) -> PromptSet | None:
     named = str(report.get("config", {}).get("prompt_set", ""))
     try:
-        prompts = load_hosts_own(asked, named, tokenizer, engine.target.info.name).prompts
+        return load_hosts_own(asked, named, tokenizer, engine.target.info.name)
     except UsageError:
         return None
-    met = {(row["prompt_digest"], row.get("expected")) for arm in report["arms"] for row in arm["samples"]}
-    return len({digest for digest, _ in met - {(prompt.digest, prompt.expected) for prompt in prompts}})
+
+
+def _rows_of(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [row for arm in report["arms"] for row in arm["samples"]]
 
 
 def report(found: Mapping[str, Any]) -> None:

@@ -98,12 +98,15 @@ def _model(found: Mapping[str, Any], report: Report, record: RunRecord) -> Itera
 
 
 def _prompts(found: Mapping[str, Any], report: Report) -> Iterator[Violation]:
-    """Yield prompts that are none of the set's that the report names, as the host has it."""
+    """Yield prompts that are none of the set's that the report names, as the host has it, or chosen from it."""
     named, strange = report.body["config"].get("prompt_set"), found.get("strange", 0)
     if strange is None:
         yield Violation(f"the host has no prompt set {named!r} to compare the prompts with", premise="inputs")
     elif strange:
         yield Violation(f"{strange} prompts are none of the set {named!r} as the host has it", premise="inputs")
+    if others := found.get("unchosen", 0):
+        said = f"{others} prompts are others of the set {named!r} than those that its rule chooses"
+        yield Violation(said, premise="inputs")
 
 
 def _confirmed(found: Mapping[str, Any], kind: Kind, report: Report, evidence: Evidence) -> Iterator[Violation]:

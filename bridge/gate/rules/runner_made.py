@@ -64,8 +64,9 @@ def compare_recomputation(report: Report, evidence: Evidence) -> Iterator[Violat
     A program that sleeps and makes its tokens up can write a report that agrees with itself in every row. Whoever wants
     to be believed is computed again: teacher-forced over every sample, free-running over some, the text decoded from
     the tokens. `exact` and `near` differ in how far a token may be from the target's best, `drawn` asks how surprising
-    sampled tokens are, `numeric` compares a number. Prompts that are not in the host's own set were chosen by the
-    program, and are no inputs. What a lossy cache put out is decoded again on the same layout.
+    sampled tokens are, `numeric` compares a number. Prompts that are not in the host's own set, or others of it than
+    its rule chooses, were chosen by the program, and are no inputs. What a lossy cache put out is decoded again on the
+    same layout.
     Rows without tokens are measured again: bytes and decisions repeat, times do not. What a drafter proposed is asked
     of the drafter here, prompt by prompt: two rungs that agree may have been written by one hand.
     """

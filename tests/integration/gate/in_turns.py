@@ -68,6 +68,7 @@ class InTurns(Behaviour):
         said: how many tokens an answer names, given the arm and how many there were.
         answer_solo: answers a stretch alone instead of the honest way, where it returns a number.
         named: what the prompts are called; those of the set are prompts.
+        first: the first prompt of the set that is met; the set's rule begins with 0.
         part: what becomes of a launch's rows, given those of the launches before it.
         kind: of the report; a prompt of needle recall asks for the second word of what follows it.
         ends_quietly: whether a launch that the runner cut writes its part and ends as if it were whole.
@@ -84,6 +85,7 @@ class InTurns(Behaviour):
     told: Callable[[str, str, Decoding], None] = lambda arm, prompt, state: None
     answer_solo: Callable[[TurnOrder, TurnsOfLaunch], int | None] = lambda order, launch: None
     named: str = "prompt"
+    first: int = 0
     part: Callable[[dict[str, list[Report]], list[Any]], None] = lambda rows, earlier: None
     kind: str = "code_throughput"
     ends_quietly: bool = False
@@ -180,7 +182,7 @@ def launch(behaviour: InTurns) -> None:
                 pass
     size = behaviour.prompts * LARGER[profile]
     told = turns.ready(size)
-    every = [f"{behaviour.named}-{index}" for index in range(size * BLOCKS[profile])]
+    every = [f"{behaviour.named}-{behaviour.first + index}" for index in range(size * BLOCKS[profile])]
     block = drawn(every, os.environ["KAKEYA_NONCE"], "blocks")[told.block * size :][:size]
     prompts = behaviour.met(drawn(block, told.nonce, told.number), told)
     with contextlib.suppress(*((TurnsError,) if behaviour.ends_quietly else ())):
@@ -289,9 +291,12 @@ def recompute() -> None:
     asks = report["kind"] == NEEDLE
     known = {(digest_of(prompt_ids(name)), answer_of(name) if asks else None) for name in (*SET, "warm-0", "warm-1")}
     met = {(row["prompt_digest"], row["expected"]) for arm in report["arms"] for row in arm["samples"]}
+    rows_of_arms = [row for arm in report["arms"] for row in arm["samples"]]
+    measured = {row["prompt_digest"] for row in rows_of_arms if not row["is_warmup"]}
     found = {
         "target": report["config"]["target"]["digest"], "delta": 0.0, "rows": list(rows.values()),
         "strange": len({digest for digest, _ in met - known}),
+        "unchosen": len(measured - {digest_of(prompt_ids(name)) for name in SET[: len(measured)]}),
     }  # fmt: skip
     with (out / "recompute.json").open("x") as file:
         json.dump({"schema_version": 1, "reports": {"report.json": found}}, file)

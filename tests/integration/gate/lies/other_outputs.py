@@ -237,6 +237,7 @@ turned(
 )
 turned("the-quickest-prompt-again-and-again", "G4-ORDER", fell="inputs", rejected=True, **met(lambda p, _: [p[0]] * 3))
 turned("prompts-of-its-own", "G2-RECOMPUTED", fell="inputs", named="easy")
+turned("prompts-of-the-set-that-suit-it", "G2-RECOMPUTED", fell="inputs", first=17)
 turned("arms-that-met-other-prompts", "G4-ROWS", fell="inputs", rejected=True, **changed(renamed))
 turned("warm-ups-counted-in-turns", "G5-WARMUP", fell="inputs", rejected=True, **changed(counted_warmups))
 turned("a-target-of-other-weights", "G2-MODELS", fell="inputs", rejected=True, **of("config/target/digest", "cd" * 32))

@@ -133,6 +133,17 @@ def test_prompts_that_the_host_does_not_know_are_no_inputs(strange, words):
     assert words in "".join(primary.why)
 
 
+def test_prompts_of_the_set_that_its_rule_does_not_choose_are_no_inputs():
+    """Sixty of two hundred that suit a drafter are in the set, and met in the order that the nonce draws."""
+    case = honest("turned")
+    answer = json.loads(case.raw["recompute.json"])
+    answer["reports"]["report.json"]["unchosen"] = 41
+    case.raw["recompute.json"] = json.dumps(answer).encode()
+    found = claims(case)
+    assert found["decode_speedup"].missing == found["acceptance_length"].missing == ("inputs",)
+    assert "41 prompts are others of the set" in "".join(found["decode_speedup"].why)
+
+
 def test_nobody_vouches_for_a_record_that_anybody_may_have_written():
     verdict = judged(honest("acceptance"), "unattested")
     assert verdict.decision == "recorded"

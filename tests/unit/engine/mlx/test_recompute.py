@@ -10,7 +10,7 @@ from engine.errors import UsageError
 from engine.loading import load_backend, open_engine
 from engine.measurement.selection import load_prompts
 from engine.reports.tokens import packed_tokens, token_digest
-from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding, strange
+from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding, strange, unchosen
 from engine.tokenizer import Tokenizer
 
 PROMPT = (2, 17, 99, 31, 5, 44)
@@ -98,6 +98,32 @@ def test_a_question_made_from_its_answer_is_none_of_the_sets(engine, tokens):
         value["arms"][0]["samples"][0]["expected"] = expected
         said.append(strange(engine, tokenizer, value, "needle"))
     assert said == [0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "set_", "measured", "warm"),
+    [
+        ("code_throughput", "code-structured", lambda known: known.lasting(64).prompts[:6], -2),
+        ("acceptance", "code-structured", lambda known: known.prompts[:6], -2),
+        ("needle_recall", "needle", lambda known: known.spread(8).prompts[:6], None),
+    ],
+)
+def test_prompts_of_the_set_that_its_study_does_not_choose_are_counted(engine, tokens, kind, set_, measured, warm):
+    tokenizer = Tokenizer(engine.folder)
+    known = load_prompts(set_, tokenizer, engine.target.info.name)
+    last = known.spread(8).prompts[6:] if warm is None else known.prompts[warm:]
+
+    def said(prompts, warmups):
+        value = report(*[tokens] * (len(prompts) + len(warmups))) | {"kind": kind, "config": {"max_new_tokens": 64}}
+        for place, (row, prompt) in enumerate(zip(value["arms"][0]["samples"], (*prompts, *warmups), strict=True)):
+            row |= {"prompt_digest": prompt.digest, "is_warmup": place >= len(prompts)}
+        return unchosen(engine, tokenizer, value, set_)
+
+    chosen = measured(known)
+    assert said(chosen, last) == 0
+    assert said(chosen[::-1], last) == 0  # in which order the nonce says
+    assert said((*chosen[:4], *known.prompts[30:32]), last) == 2
+    assert said(chosen, known.prompts[30:32]) == 2
 
 
 def test_a_set_that_a_program_brought_is_none_of_the_hosts(engine, tokens, tmp_path):
