@@ -171,17 +171,22 @@ def redraw_arm_order(report: Report, evidence: Evidence) -> Iterator[Violation]:
 
 
 def _drawn_blocks(series: Series, arms: tuple[Arm, ...], evidence: Evidence) -> Iterator[Violation]:
-    """Yield prompts that are not in the block, or not in the order within it, that the nonces draw."""
+    """Yield prompts that are not in the block, or not in the order within it, that the nonces draw.
+
+    Blocks lie one behind the other in the drawn order of the set, so those that time left no launch for are not missed.
+    """
     nonce = None if evidence.record is None else evidence.record.nonce
     if nonce is None:
         return  # G2-DRAWN says so
     every = drawn_names({sample["prompt_id"] for arm in arms for sample in arm.measured}, nonce, "blocks")
-    size, rest = divmod(len(every), series.rule.blocks)
+    met = sorted({launch.block for launch in series.counted})
+    size, rest = divmod(len(every), len(met) or 1)
     if rest:
-        yield Violation(f"{len(every)} prompts are no {series.rule.blocks} blocks of equal length", "/arms")
+        yield Violation(f"{len(every)} prompts are no {len(met)} blocks of equal length", "/arms")
         return
     for launch in series.counted:
-        block = every[launch.block * size : (launch.block + 1) * size]
+        place = met.index(launch.block)
+        block = every[place * size : (place + 1) * size]
         wanted = drawn_names(block, launch.nonce, launch.number)
         for arm in arms:
             got = [sample["prompt_id"] for sample in arm.measured if sample["launch"] == launch.number - 1]

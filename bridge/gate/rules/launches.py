@@ -19,6 +19,7 @@ from bridge.launches.checks import (
     solo_disagrees,
     solo_unknown,
 )
+from bridge.launches.estimate import rotations
 from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
 
@@ -49,7 +50,8 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     decision = decide(series.rule, series.launches)
     if decision.launches < series.rule.least:
         spent = [record.ended_s - record.started_s for record in series.counted]
-        yield Violation(too_few(decision.launches, series.rule.least, seconds_needed(series.rule, spent)), "launches")
+        whole, _ = rotations(series.launches, series.rule.blocks)
+        yield Violation(too_few(len(whole), series.rule.least, seconds_needed(series.rule, spent)), "launches")
     end = stopping_point(series.rule, series.launches)
     if end is not None and end < len(series.launches):
         yield Violation(

@@ -191,6 +191,35 @@ def test_a_launch_that_its_program_cut_once_it_had_seen_how_it_went_times_nothin
     assert said == "1 of 10 launches that count were cut before their end, e.g. launch 4: done was expected, not b''"
 
 
+@pytest.mark.parametrize(("ran", "whole"), [(1, 0), (3, 0), (4, 0), (7, 5)])
+def test_a_machine_that_had_time_for_few_launches_has_valid_numbers(honest, ran, whole):
+    """It never met all blocks of the set, and drew those that it met."""
+    case = honest.copy()
+    case.record["launches"] = case.record["launches"][: ran + 1]
+    for arm in case.report["arms"]:
+        arm["samples"] = [row for row in arm["samples"] if row["launch"] < ran]
+    met = {row["prompt_digest"] for arm in case.report["arms"] for row in arm["samples"]}
+    case.report["prompts"] = {digest: ids for digest, ids in case.report["prompts"].items() if digest in met}
+    names = {row["id"] for arm in case.report["arms"] for row in arm["samples"]}
+    case.report["fallbacks"] = [row for row in case.report["fallbacks"] if row["sample"] in names]
+    case.report["wall_s"] += 30.0
+    verdict = judged(case)
+    assert verdict.decision == "valid", found(verdict)
+    assert f"{whole} launches, a claim needs 10" in found(verdict)["G5-LAUNCHES"]
+    last = case.record["launches"][-1]
+    last["nonce"] = "cd" * 32
+    assert "did not meet the prompts of block" in found(judged(case))["G4-ORDER"]
+
+
+def test_few_launches_whose_blocks_were_exchanged_are_found(honest):
+    case = honest.copy()
+    case.record["launches"] = case.record["launches"][:3]
+    case.record["launches"][1]["block"], case.record["launches"][2]["block"] = 1, 0
+    for arm in case.report["arms"]:
+        arm["samples"] = [row for row in arm["samples"] if row["launch"] < 2]
+    assert "did not meet the prompts of block" in found(judged(case))["G4-ORDER"]
+
+
 def test_an_earlier_attempt_of_the_same_code_is_pooled(honest):
     earlier, case = in_turns(seed=5), honest.copy()
     earlier.report["run"]["id"] = EARLIER
