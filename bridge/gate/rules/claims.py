@@ -20,6 +20,7 @@ from bridge.limits import ATTEMPTS_LISTED_COUNT
 from bridge.records import Attempt, RunRecord, WorkloadDefinition
 
 _BY_ITSELF: Final = ("G3", "G4", "G5")
+_TRIED: Final = frozenset({"depth", "block_size"})
 
 
 @report_rule(
@@ -219,7 +220,9 @@ def _question(report: Report) -> dict[str, Any]:
     asked = {part: run[part] for part in ("preset", "params", "profile")}
     arms = [(arm["name"], arm["role"], arm["code_path"]) for arm in body["arms"]]
     where = {part: body["environment"][part] for part in ("backend", "device")}
-    return {**asked, "kind": body["kind"], "config": body["config"], "arms": arms, "environment": where}
+    # Of one code and one parameter: where that leaves the depth to a trial, each attempt has the one it found.
+    config = {part: value for part, value in body["config"].items() if part not in _TRIED}
+    return {**asked, "kind": body["kind"], "config": config, "arms": arms, "environment": where}
 
 
 def _stage_rows(report: Report) -> list[Any]:

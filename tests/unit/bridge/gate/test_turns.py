@@ -232,6 +232,19 @@ def test_an_earlier_attempt_of_the_same_code_is_pooled(honest):
     assert (speed.citable, speed.n) == (True, 20), found(verdict)
 
 
+@pytest.mark.parametrize(("changes", "pooled"), [({"depth", "block_size"}, True), ({"prompt_set"}, False)])
+def test_an_earlier_attempt_whose_trial_proposed_another_depth_is_the_same_question(honest, changes, pooled):
+    earlier, case = in_turns(seed=5), honest.copy()
+    other = {"depth": {"policy": "controller", "longest": 7}, "block_size": 8, "prompt_set": "code-raw"}
+    earlier.report["config"] |= {name: other[name] for name in changes}
+    earlier.report["run"]["id"] = earlier.record["id"] = EARLIER
+    earlier.seal()
+    case.record["attempt"].update(number=2, earlier=[EARLIER])
+    verdict = judged(case, {EARLIER: {**earlier.files(), RECORD_NAME: earlier.record_value().canonical()}})
+    speed = next(claim for claim in verdict.claims if claim.id == "decode_speedup")
+    assert ("attempts" not in speed.missing) is pooled, found(verdict)
+
+
 def test_decode_prefill_and_the_whole_are_ratios_of_their_own_turns(honest):
     claims = {claim.id: claim for claim in judged(honest.copy()).claims}
     logs = []
