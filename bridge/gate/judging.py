@@ -206,7 +206,8 @@ def _verdict(evidence: Evidence) -> Verdict:
         signer=None if evidence.record is None else evidence.record.signer,
         trust_class=None if evidence.spec is None else evidence.spec.trust_class,
     )
-    verdict = _decide(draft, tuple(findings), results)
+    wanted = None if evidence.spec is None else evidence.spec.primary_claim
+    verdict = _decide(draft, tuple(findings), results, wanted)
     record = evidence.record
     if record is None or not evidence.nothing_ran or verdict.decision != "rejected":
         return verdict
@@ -257,7 +258,9 @@ def _text(text: str, most: int = 200) -> str:
     return clean if len(clean) <= most else clean[: most - 1] + "…"
 
 
-def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimResult, ...]) -> Verdict:
+def _decide(
+    draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimResult, ...], wanted: str | None = None
+) -> Verdict:
     refuting = [f for f in findings if f.severity == "reject" or f.premise == "bound"]
     primary = [claim for claim in results if claim.role == "primary"]
     if refuting:
@@ -268,7 +271,9 @@ def _decide(draft: Verdict, findings: tuple[Finding, ...], results: tuple[ClaimR
         decision = _class(primary)
         why = list(dict.fromkeys(reason for claim in primary for reason in claim.why)) if decision != "evidence" else []
         if decision == "recorded" and not primary:
-            why = [f"{f.premise}: {f.code}: {f.message}" for f in findings if f.premise] or ["no claim is made"]
+            unmade = [f"{wanted}, the primary claim of its preset, is not made"] if results and wanted else []
+            fell = [f"{f.premise}: {f.code}: {f.message}" for f in findings if f.premise]
+            why = [*unmade, *(fell or ([] if unmade else ["no claim is made"]))]
     return draft.evolve(
         decision=decision,
         findings=tuple(sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f.code))),

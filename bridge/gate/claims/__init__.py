@@ -158,6 +158,7 @@ def results(evidence: Evidence, found: Sequence[Held], looked: Sequence[Register
     """
     wanted = evidence.spec.primary_claim if evidence.spec is not None else None
     out: list[ClaimResult] = []
+    akin: set[str] = set()
     for report in evidence.reports:
         if report.value is None:
             continue
@@ -168,10 +169,21 @@ def results(evidence: Evidence, found: Sequence[Held], looked: Sequence[Register
         for draft in recomputed:
             fallen = _fallen(draft, report, found)
             out.append(_result(draft, report, evidence, fallen, looked))
-    named = any(claim.id == wanted for claim in out)
-    return tuple(
-        claim.evolve(role="primary" if claim.id == wanted else "secondary") if named else claim for claim in out
-    )
+        akin |= _akin(wanted, recomputed, kind_declared(report, evidence))
+    if wanted is None:
+        return tuple(out)
+    if any(claim.id == wanted for claim in out):
+        return tuple(claim.evolve(role="primary" if claim.id == wanted else "secondary") for claim in out)
+    return tuple(claim if claim.id in akin else claim.evolve(role="secondary") for claim in out)
+
+
+def _akin(wanted: str | None, drafts: Sequence[ClaimDraft], kind: Kind) -> set[str]:
+    """Return the claims of the metric that a preset fixed beforehand: a parameter may name other arms than its own."""
+    try:
+        pattern = None if wanted is None else kind.metric(wanted).pattern
+    except KeyError:
+        return set()
+    return {draft.id for draft in drafts if kind.metric(draft.id).pattern == pattern}
 
 
 def _fallen(draft: ClaimDraft, report: Report, found: Sequence[Held]) -> dict[Premise, list[str]]:

@@ -144,6 +144,25 @@ def test_prompts_of_the_set_that_its_rule_does_not_choose_are_no_inputs():
     assert "41 prompts are others of the set" in "".join(found["decode_speedup"].why)
 
 
+def test_a_report_without_its_presets_primary_claim_is_recorded_whatever_else_it_says():
+    """A candidate that came out badly can be left out: the baseline's tokens a second are another claim."""
+    case = honest("turned")
+    case.spec["primary_claim"] = "recall_preserved"
+    verdict = judged(case)
+    assert verdict.decision == "recorded"
+    assert verdict.why[0] == "recall_preserved, the primary claim of its preset, is not made"
+    assert verdict.headline.endswith(f"Not the primary claim: {verdict.why[0]}")
+    assert not [claim for claim in verdict.claims if claim.role == "primary"]
+
+
+def test_a_preset_whose_parameter_names_other_arms_has_its_primary_claim_of_those():
+    case = honest("kv_quantisation")
+    case.spec["primary_claim"] = "recall_affine4"
+    verdict = judged(case)
+    assert {claim.id for claim in verdict.claims if claim.role == "primary"} == {"recall_affine8"}
+    assert verdict.decision == "evidence"
+
+
 def test_nobody_vouches_for_a_record_that_anybody_may_have_written():
     verdict = judged(honest("acceptance"), "unattested")
     assert verdict.decision == "recorded"
