@@ -9,7 +9,7 @@ from bridge.gate.facts.accelerators import accelerator_of, seen_of
 from bridge.gate.facts.launch_series import incomparable, series_of, solo_ratios, worked
 from bridge.gate.facts.samples import StageName, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import PAIRED, UNSEEN
+from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, UNSEEN
 from bridge.gate.rule import report_rule
 from bridge.launches.checks import (
     EQUAL_TIMES_MOST,
@@ -72,6 +72,8 @@ def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Viola
     series = series_of(report, evidence)
     if series is None:
         return
+    if series.plan.solo_s <= 0.0 and report.kind in OWN_BASELINE:  # of others the missing reference is said
+        yield Violation("no arm was to run alone: nothing compares the turns, and nobody saw who worked", "launches")
     solo, turns = solo_ratios(series)
     if silent := incomparable(series):
         yield Violation(f"in {silent} of {len(series.counted)} launches an arm put out nothing alone", "launches")

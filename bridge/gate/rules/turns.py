@@ -14,7 +14,7 @@ from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, SAMPLED, STUDIES
 from bridge.gate.rule import record_rule, report_rule
-from bridge.launches.checks import HANDICAP_MOST, HANDICAP_UNKNOWN, handicap, handicap_at_most
+from bridge.launches.checks import HANDICAP_MOST, HANDICAP_UNKNOWN, QUICKER_MOST, handicap, handicap_at_most
 from bridge.launches.estimate import over_launches
 from bridge.records import LaunchRecord, RunRecord, SoloStretch, Turn
 
@@ -216,7 +216,7 @@ def compare_with_reference(report: Report, evidence: Evidence) -> Iterator[Viola
     Beside a slow baseline anything is fast. A process of the host's own, timed by the runner, says what plain decoding
     costs on this machine in this minute: the one-sided 95 % lower bound of how much slower the baseline is stays below
     5 %, and a handicap of 10 % is found in 99 of 100 runs of 8 launches. What scatters so that a baseline slower by a
-    third is not excluded either says nothing.
+    third is not excluded either says nothing. One that is quicker than the host's loop by a half does other work.
     """
     series = series_of(report, evidence)
     if series is None:
@@ -230,6 +230,12 @@ def compare_with_reference(report: Report, evidence: Evidence) -> Iterator[Viola
         yield Violation(
             f"the baseline takes at least {math.expm1(slower) * 100:.1f} % longer a token than the host's own loop, at "
             f"most {math.expm1(HANDICAP_MOST) * 100:.0f} % is noise",
+            "launches",
+        )
+    elif reference and (most := handicap_at_most(own, reference)) < -QUICKER_MOST:
+        yield Violation(
+            f"the baseline alone names at least {math.exp(-most):.1f} times as many tokens a second as the host's own "
+            f"loop, at most {math.exp(QUICKER_MOST):.1f} is noise",
             "launches",
         )
     elif len(reference) >= series.rule.least and (most := handicap_at_most(own, reference)) > HANDICAP_UNKNOWN:

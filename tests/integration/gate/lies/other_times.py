@@ -131,6 +131,12 @@ turned(
     answer_solo=stretches(baseline=1.0, candidate=1.5),
 )
 turned("stretches-counted-up", "G5-SOLO", fell="times", answer_solo=stretches(baseline=1.0, candidate=3.0))
+turned(
+    "stretches-of-both-arms-counted-up",
+    "G5-REFERENCE",
+    fell="times",
+    answer_solo=stretches(baseline=3.0, candidate=3.0),
+)
 turned("a-stretch-answered-at-once", "G2-ENDING", fell="bound", rejected=True, answer_solo=at_once)
 turned("faster-than-its-drafts", "G5-PLAUSIBLE", fell="times", rejected=True, **everywhere(candidate=0.15))
 turned(

@@ -147,6 +147,16 @@ def test_launches_that_their_own_program_cut_before_an_arm_ran_alone_time_nothin
     assert "10 of 10 launches that count were cut before their end, e.g. launch 1: turn 90" in found.why[0]
 
 
+def test_turns_beside_which_no_commit_was_to_run_alone_time_nothing():
+    case = commits_in_turns(1.2)
+    case.spec["commands"][0]["launches"]["solo_s"] = 0.0
+    for launch in case.record["launches"]:
+        launch["solos"] = []
+    found = claim(judged(case.seal()))
+    assert found.missing == ("times",)
+    assert "no arm was to run alone" in found.why[0]
+
+
 def other_base(case):
     case.spec["base"] = "ee" * 20
 

@@ -160,6 +160,17 @@ def test_stretches_alone_of_an_honest_run_may_scatter_as_on_a_machine_that_other
     assert not {"G5-SOLO", "G5-REFERENCE"} & set(found(judged(case)))
 
 
+def test_a_baseline_that_counts_its_tokens_alone_up_is_no_loop_of_the_library(honest):
+    """Counted up on both arms, the stretches alone agree with any turns."""
+    case = honest.copy()
+    for launch in case.record["launches"][1:]:
+        for stretch in launch["solos"]:
+            stretch["tokens"] *= 3
+    verdict = judged(case)
+    assert "names at least 3.0 times as many tokens a second" in found(verdict)["G5-REFERENCE"]
+    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
 def test_arms_that_sleep_while_each_runs_alone_are_said_to_whatever_else_used_the_processor(honest):
     case = honest.copy()
     for launch in case.record["launches"][1:]:
