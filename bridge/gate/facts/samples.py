@@ -9,6 +9,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, Final, Literal, cast
 
@@ -39,9 +40,14 @@ class Arm:
         """Samples that count."""
         return tuple(sample for sample in self.samples if not sample["is_warmup"])
 
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        """Each sample's place, by identity: a report may hold many thousands, and a rule may object to each."""
+        return {id(sample): place for place, sample in enumerate(self.samples)}
+
     def pointer(self, sample: Sample) -> str:
         """Return where a sample is in the report."""
-        return f"/arms/{self.index}/samples/{self.samples.index(sample)}"
+        return f"/arms/{self.index}/samples/{self._places[id(sample)]}"
 
 
 @dataclass(frozen=True)

@@ -233,10 +233,10 @@ def _warmup_differences(report: Report, evidence: Evidence) -> Iterator[Violatio
 def _length_differences(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Yield prompts whose arms emitted different numbers of tokens: their times are of different work."""
     arms = arms_of(report, evidence)
-    lengths = {
-        prompt: {s["output_tokens"] for arm in arms.all for s in by_prompt(arm.measured).get(prompt, ())}
-        for prompt in by_prompt(sample for arm in arms.all for sample in arm.measured)
-    }
+    lengths: dict[str, set[int]] = {}
+    for arm in arms.all:
+        for sample in arm.measured:
+            lengths.setdefault(sample["prompt_id"], set()).add(sample["output_tokens"])
     unequal = [prompt for prompt, found in lengths.items() if len(found) > 1]
     if unequal:
         yield Violation(

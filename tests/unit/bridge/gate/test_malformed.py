@@ -10,6 +10,7 @@ import pytest
 
 from bridge import strictjson
 from bridge.gate import judge, judge_bytes
+from bridge.gate.facts.samples import Arm
 from bridge.gate.judging import BARE_ID
 from bridge.limits import REPORT_MAX_BYTES
 from tests.corpus.gate.breaks import honest
@@ -40,6 +41,22 @@ def test_garbage_is_rejected_by_a_shape_rule(name):
     verdict = judge(BARE_ID, {"x.json": GARBAGE[name]}, None, None)
     assert verdict.decision == "rejected"
     assert {finding.code.split("-")[0] for finding in verdict.findings if finding.severity == "reject"} == {"G0"}
+
+
+class Incomparable(dict):
+    """A sample that nobody may compare with thousands of others to say where it is."""
+
+    def __eq__(self, other):
+        raise AssertionError("it was looked for")
+
+    __hash__ = None
+
+
+def test_where_a_sample_is_takes_no_search_and_equal_rows_have_places_of_their_own():
+    """A report of sixteen megabytes to each of whose rows a rule objects kept its judge busy for minutes."""
+    samples = tuple(Incomparable(output_tokens=1) for _ in range(3))
+    arm = Arm(1, "speculative", "candidate", "engine", samples)
+    assert [arm.pointer(sample) for sample in samples] == [f"/arms/1/samples/{place}" for place in range(3)]
 
 
 def test_a_hundred_megabytes_are_refused_without_being_read():
