@@ -81,7 +81,7 @@ def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Viola
     if solo and (unknown or solo_disagrees(solo, turns)):
         found = mean_interval([a - b for a, b in zip(solo, turns, strict=True)])
         apart = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
-        more = f": nothing beyond {SOLO_UNKNOWN:.3f} may be possible" if unknown else ""
+        more = f": too wide to agree, {SOLO_UNKNOWN:.3f} is not excluded" if unknown else ""
         yield Violation(f"alone the arms' log ratio differs from that of the turns by {apart}{more}", "launches")
     device = accelerator_of(report)
     shares = worked(series) if device is None else seen_of(evidence, series).alone
