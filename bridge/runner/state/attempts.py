@@ -41,8 +41,12 @@ class _Line(Record):
 
 
 def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> str:
-    """Return sha256 over (preset, params, profile, code, host, models): another model is another question."""
-    value = [spec.preset, spec.params, spec.profile, code_identity, host, [model.sha256 for model in models]]
+    """Return sha256 over (preset, params, profile, code, host, models).
+
+    Another model is another question, and so is a preset that its owner changed: launches of two plans are in no pool.
+    """
+    asked = [spec.preset, spec.preset_digest, spec.params, spec.profile]
+    value = [*asked, code_identity, host, [model.sha256 for model in models]]
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 

@@ -51,6 +51,14 @@ def test_another_model_in_the_owners_policy_is_another_question():
     assert attempt_key(spec, "code", "host", models) != attempt_key(spec, "code", "host", other)
 
 
+def test_a_preset_that_its_owner_changed_is_another_question():
+    """Launches of another plan are not pooled with those of this one, so that nothing would correct for them."""
+    case = honest("claim")
+    spec, models = case.spec_value(), case.record_value().models
+    changed = spec.evolve(preset_digest="cd" * 32)
+    assert attempt_key(spec, "code", "host", models) != attempt_key(changed, "code", "host", models)
+
+
 def test_a_run_that_left_no_report_is_absent(tmp_path):
     save_reports(tmp_path, "a", {"log.txt": b"x"})
     assert load_reports(tmp_path, ["a", "b"]) == {}
