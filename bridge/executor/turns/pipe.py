@@ -15,6 +15,7 @@ from typing import Any, Final
 PROTOCOL: Final = 1
 LINE_MAX_BYTES: Final = 4096
 _POLL_MS: Final = 100
+_UNASKED: Final = "it answered what nobody asked"
 
 
 class TurnPipeError(Exception):
@@ -26,7 +27,7 @@ class TurnPipe:
 
     Args:
         orders: descriptor that orders are written to; blocking.
-        answers: descriptor that answers are read from.
+        answers: descriptor that answers are read from; it does not block.
         over: asked while waiting; True ends the wait.
     """
 
@@ -38,8 +39,11 @@ class TurnPipe:
         """Write one order; return the stamp taken just before.
 
         Raises:
-            TurnPipeError: the program does not read any more.
+            TurnPipeError: the program does not read any more, or has answered before it was asked: its turn would be
+                over as it begins.
         """
+        if self._answered():
+            raise TurnPipeError(_UNASKED)
         line = json.dumps(fields, separators=(",", ":")).encode() + b"\n"
         stamp_s = time.monotonic()
         try:
@@ -84,5 +88,12 @@ class TurnPipe:
                 raise TurnPipeError(f"an answer is longer than {LINE_MAX_BYTES} bytes")
         line, _, self._pending = self._pending.partition(b"\n")
         if self._pending:
-            raise TurnPipeError("it answered what nobody asked")
+            raise TurnPipeError(_UNASKED)
         return line, stamp_s
+
+    def _answered(self) -> bool:
+        """Return whether anything was said; a pipe that ended is for whoever waits for an answer."""
+        try:
+            return bool(self._pending or os.read(self._answers, 1))
+        except BlockingIOError:
+            return False
