@@ -26,6 +26,8 @@ SPREAD: Final = frozenset({"needle_recall", "kv_quantisation"})
 """Kinds of report whose prompts are spread over the set."""
 WHOLE: Final = frozenset({"acceptance", "distributed_e2e"})
 """Kinds that take a set from its beginning, however long its answers are; all others take those that last."""
+BLOCKED: Final = frozenset({"code_throughput", "needle_recall"})
+"""Kinds whose prompts are drawn into blocks, of which a launch meets one."""
 SUFFIX: Final = ".json.gz"
 
 

@@ -23,8 +23,8 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.launch import agreement
-from engine.measurement.schedule import drawn
-from engine.measurement.selection import PromptSet, chosen_of, load_hosts_own
+from engine.measurement.schedule import PROFILES, drawn
+from engine.measurement.selection import BLOCKED, PromptSet, chosen_of, load_hosts_own
 from engine.options import add_model_options, add_out_option, open_selected
 from engine.reports import RunContext
 from engine.stopping import Stopping
@@ -259,10 +259,20 @@ def unchosen(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], as
         return None
     rows = _rows_of(report)
     measured, warm = ({row["prompt_digest"] for row in rows if row["is_warmup"] is which} for which in (False, True))
-    budget = int(report["config"]["max_new_tokens"])
-    chosen = chosen_of(prompts, str(report["kind"]), budget, len(measured), len(warm)).prompts
-    first, last = chosen[: len(measured)], chosen[len(chosen) - len(warm) :]
+    budget, count = int(report["config"]["max_new_tokens"]), _designed(report, len(measured))
+    chosen = chosen_of(prompts, str(report["kind"]), budget, count, len(warm)).prompts
+    first, last = chosen[:count], chosen[len(chosen) - len(warm) :]
     return len((measured - {prompt.digest for prompt in first}) | (warm - {prompt.digest for prompt in last}))
+
+
+def _designed(report: Mapping[str, Any], met: int) -> int:
+    """Return how many prompts the study chose: those that were met, and of blocks also those that time left out."""
+    if report["kind"] not in BLOCKED:
+        return met
+    launches: dict[int, set[str]] = {}
+    for row in _rows_of(report):
+        launches.setdefault(row["launch"], set()).update(() if row["is_warmup"] else (row["prompt_digest"],))
+    return max(met, PROFILES[report["run"]["profile"]].blocks * max(map(len, launches.values()), default=0))
 
 
 def _hosts_set(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], asked: str | None) -> PromptSet | None:

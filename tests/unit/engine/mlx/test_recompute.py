@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import UsageError
 from engine.loading import load_backend, open_engine
+from engine.measurement.schedule import drawn
 from engine.measurement.selection import load_prompts
 from engine.reports.tokens import packed_tokens, token_digest
 from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding, strange, unchosen
@@ -32,7 +33,10 @@ def report(*outputs, prompt=PROMPT):
         {"prompt_id": "p", "prompt_digest": token_digest(prompt), "token_digest": token_digest(out), "tokens": [*out]}
         for out in outputs
     ]
+    for row in rows:
+        row |= {"launch": 0, "is_warmup": False}
     return {
+        "run": {"profile": "smoke"},
         "kind": "code_throughput",
         "arms": [{"name": "speculative", "role": "candidate", "samples": rows}],
         "prompts": {token_digest(prompt): packed_tokens(prompt)},
@@ -124,6 +128,21 @@ def test_prompts_of_the_set_that_its_study_does_not_choose_are_counted(engine, t
     assert said(chosen[::-1], last) == 0  # in which order the nonce says
     assert said((*chosen[:4], *known.prompts[30:32]), last) == 2
     assert said(chosen, known.prompts[30:32]) == 2
+
+
+def test_prompts_of_blocks_that_time_left_out_are_missed_by_nobody(engine, tokens):
+    known = load_prompts("code-structured", Tokenizer(engine.folder), engine.target.info.name).lasting(64)
+    met = drawn({prompt.id: prompt for prompt in known.prompts[:30]}, "nonce", "blocks")[:12]
+
+    def said(prompts):
+        value = report(*[tokens] * 12) | {"config": {"max_new_tokens": 64}, "run": {"profile": "claim"}}
+        for place, (row, prompt) in enumerate(zip(value["arms"][0]["samples"], prompts, strict=True)):
+            row |= {"prompt_digest": prompt.digest, "launch": place // 6}
+        return unchosen(engine, Tokenizer(engine.folder), value, "code-structured")
+
+    assert {prompt.digest for prompt in met} - {prompt.digest for prompt in known.prompts[:12]}
+    assert said(met) == 0
+    assert said([*met[:11], known.prompts[30]]) == 1
 
 
 def test_a_set_that_a_program_brought_is_none_of_the_hosts(engine, tokens, tmp_path):
