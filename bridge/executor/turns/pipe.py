@@ -27,13 +27,14 @@ class TurnPipe:
 
     Args:
         orders: descriptor that orders are written to; blocking.
-        answers: descriptor that answers are read from; it does not block.
+        answers: descriptor that answers are read from; it does not block from here on.
         over: asked while waiting; True ends the wait.
     """
 
     def __init__(self, orders: int, answers: int, over: Callable[[], bool]) -> None:
         self._orders, self._answers, self._over = orders, answers, over
         self._pending = b""
+        os.set_blocking(answers, False)
 
     def order(self, **fields: object) -> float:
         """Write one order; return the stamp taken just before.
