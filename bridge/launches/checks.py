@@ -21,6 +21,10 @@ HANDICAP_UNKNOWN: Final = math.log(1.35)
 """The same for the host's own loop: below it in 99.7 % with 8 launches, in all of 4,000 with 10."""
 QUICKER_MOST: Final = math.log(1.50)
 """A baseline that is surely quicker than the host's own loop by more than this does not decode: somebody counts up."""
+PREFILL_MOST: Final = 1.5
+"""How many times as long as the baseline's a candidate's prefill may take: its drafter reads the prompt, too."""
+DECODING_MOST: Final = 0.1
+"""How much of its decoding a candidate's first turns may take beyond that; -.12 in six claim runs, +- .01."""
 EQUAL_TIMES_MOST: Final = 0.05
 
 
@@ -107,6 +111,14 @@ def _handicap(baseline_token_s: Sequence[float], reference_token_s: Sequence[flo
     mean = math.fsum(logs) / len(logs)
     half = math.inf if len(logs) < 2 else t_quantile(0.95, len(logs) - 1) * _error(logs, mean)
     return mean + side * half
+
+
+def at_least(values: Sequence[float]) -> float:
+    """Return the one-sided 95 % lower bound of the mean of one value a launch; minus infinity with fewer than two."""
+    if len(values) < 2:
+        return -math.inf
+    mean = math.fsum(values) / len(values)
+    return mean - t_quantile(0.95, len(values) - 1) * _error(values, mean)
 
 
 def is_clock(seconds: Sequence[float]) -> bool:

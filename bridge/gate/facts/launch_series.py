@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
@@ -19,6 +19,7 @@ from bridge.launches.stopping import LaunchRule
 from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch, Turn
 from bridge.run.stop_rule import Part, counting, finished, turns_of
 
+PARTS: Final[tuple[Part, Part]] = ("prefill", "decode")
 Stretch = TypeVar("Stretch", SoloStretch, Turn)
 
 
@@ -202,6 +203,25 @@ def incomparable(series: Series) -> int:
     """Return how many launches that came to their end say nothing of an arm alone, or of it in turns: no token came."""
     ended = [record for record in series.counted if record.cut is None] if series.plan.solo_s > 0.0 else []
     return sum(None in _rates(series, record) for record in ended)
+
+
+def decoded_early(series: Series, most: float) -> list[float]:
+    """Return, for each launch, what share of its decoding a candidate's first turns take beyond its prefill.
+
+    Args:
+        series: whose first turns are outside of the ratio of decoding; without such there is nothing to return.
+        most: how many times as long as the baseline's a candidate's prefill may take.
+    """
+    found = []
+    for record in series.counted if series.plan.prefill else ():
+        spent = [
+            [math.fsum(turn.done_s - turn.go_s for turn in turns_of(series.plan, record, arm, part)) for part in PARTS]
+            for arm in series.plan.arms
+        ]
+        (baseline_s, _), (candidate_s, decode_s) = spent
+        if decode_s > 0.0:
+            found.append((candidate_s - most * baseline_s) / decode_s)
+    return found
 
 
 def worked(series: Series) -> tuple[float, float] | None:

@@ -6,14 +6,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
-from bridge.gate.facts.launch_series import incomparable, series_of, solo_ratios, worked
+from bridge.gate.facts.launch_series import decoded_early, incomparable, series_of, solo_ratios, worked
 from bridge.gate.facts.samples import StageName, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, UNSEEN
 from bridge.gate.rule import report_rule
 from bridge.launches.checks import (
+    DECODING_MOST,
     EQUAL_TIMES_MOST,
+    PREFILL_MOST,
     SOLO_UNKNOWN,
+    at_least,
     is_clock,
     mean_interval,
     solo_disagrees,
@@ -90,6 +93,32 @@ def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Viola
         yield Violation(
             f"arm {lazy!r} alone kept {place} busy {min(shares):.2f} of the time, the other {max(shares):.2f}",
             "launches",
+        )
+
+
+@report_rule(
+    "G5-PREFILL",
+    "times",
+    severity="violation",
+    kinds=PAIRED,
+    remedy="Decode in the turns that are of decoding; quote the ratio end to end.",
+)
+def keep_decoding_in_its_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
+    """First turns, which no ratio of decoding holds, take as long as the prompt does and hold no decoding.
+
+    What is decoded before the first token is named takes no time afterwards, and end to end nothing has changed: the
+    stretches alone agree. Beyond one and a half times the baseline's prefill a tenth of the decoding may be hidden, by
+    the one-sided 95 % lower bound over launches. A baseline that puts its prefill off is found by the same measure.
+    """
+    series = series_of(report, evidence)
+    early = [] if series is None else decoded_early(series, PREFILL_MOST)
+    if series is not None and early and (share := at_least(early)) > DECODING_MOST:
+        yield Violation(
+            f"the first turns of arm {series.plan.arms[1]!r} take at least {share * 100:.0f} % of its decoding longer "
+            f"than {PREFILL_MOST:g} times the baseline's, at most {DECODING_MOST * 100:.0f} %: decoding in them is in "
+            "no ratio",
+            "launches",
+            claims=("decode_speedup",),
         )
 
 

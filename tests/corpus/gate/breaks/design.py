@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.corpus.gate.breaks.registry import PASSES, SMALL, breaks, honest, recomputed, retoken, samples
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import Plan, code_throughput
-from tests.corpus.gate.launches import launched, scattered
+from tests.corpus.gate.launches import decode_early, launched, scattered
 
 
 @breaks("G5-DESIGN", "claim")
@@ -93,6 +93,11 @@ def _(case: Case) -> None:
 def _(case: Case) -> None:
     for one in case.record["launches"][1:]:
         one["reference"] = None
+
+
+@breaks("G5-PREFILL", "turned")
+def _(case: Case) -> None:
+    decode_early(case.record["launches"], "speculative", 0.5)
 
 
 @breaks("G4-STAMPS", "turned")

@@ -9,11 +9,12 @@ from functools import partial
 from typing import Any
 
 from engine.turns import TurnOrder, TurnsOfLaunch
-from tests.integration.gate.in_turns import SET, InTurns, burn
+from tests.integration.gate.in_turns import PREFILL_S, SET, InTurns, burn
 from tests.integration.gate.lies import registry
 from tests.integration.gate.workload import ARMS, Report
 
 BASELINE, CANDIDATE = ARMS
+STEP_S = 0.011  # not as long as a prefill
 turned = partial(registry.turned, timed=True)
 Work = Callable[[str, bool, float], None]
 
@@ -56,6 +57,13 @@ def scaled(factor: float, *arms: str) -> dict[str, Any]:
         return report
 
     return {"finish": finish}
+
+
+def early(arm: str, apart: bool, seconds: float) -> None:
+    """Do most of the candidate's decoding of a sample before its first token is named; alone it decodes as it does."""
+    if arm == CANDIDATE and not apart:
+        seconds = PREFILL_S + 0.7 * 13 * STEP_S if seconds == PREFILL_S else 0.3 * seconds
+    burn(arm, apart, seconds)
 
 
 def stretches(**factor: float) -> Callable[[TurnOrder, TurnsOfLaunch], int | None]:
@@ -130,6 +138,7 @@ turned(
     **everywhere(baseline=1.5),
     answer_solo=stretches(baseline=1.0, candidate=1.5),
 )
+turned("decodes-in-its-first-turns", "G5-PREFILL", fell="times", work=early, step_s=STEP_S)
 turned("stretches-counted-up", "G5-SOLO", fell="times", answer_solo=stretches(baseline=1.0, candidate=3.0))
 turned(
     "stretches-of-both-arms-counted-up",

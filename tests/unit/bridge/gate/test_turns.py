@@ -11,6 +11,7 @@ from bridge.gate import judge
 from bridge.gate.declared.kind import kinds
 from bridge.gate.judging import RECORD_NAME
 from tests.corpus.gate.breaks import honest as honest_run
+from tests.corpus.gate.launches import decode_early, in_order
 from tests.corpus.gate.studies import BUILDERS
 from tests.corpus.gate.turned import in_turns
 
@@ -169,6 +170,36 @@ def test_a_baseline_that_counts_its_tokens_alone_up_is_no_loop_of_the_library(ho
     verdict = judged(case)
     assert "names at least 3.0 times as many tokens a second" in found(verdict)["G5-REFERENCE"]
     assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
+def test_decoding_in_first_turns_takes_the_times_of_the_ratio_of_decoding_alone(honest):
+    """Alone and end to end nothing has changed, so that no other rule sees it."""
+    case = honest.copy()
+    decode_early(case.record["launches"], "speculative", 0.13)
+    for arm in case.report["arms"]:  # its own clock agrees with the turns
+        for sample in arm["samples"] if arm["name"] == "speculative" else ():
+            stages = sample["stages"]
+            stages["prefill_s"] += 0.13 * stages["decode_s"]
+            for name in ("decode_s", "draft_s", "verify_s", "other_s"):
+                stages[name] = stages[name] and 0.87 * stages[name]
+    verdict = judged(case)
+    claims = {claim.id: claim for claim in verdict.claims}
+    assert claims["decode_speedup"].missing == ("times",)
+    assert "of its decoding longer than 1.5 times the baseline's" in found(verdict)["G5-PREFILL"]
+    assert claims["total_speedup"].decision == claims["prefill_speedup"].decision == "evidence", verdict.why
+
+
+@pytest.mark.parametrize("put_off", [0.0, 0.95])
+def test_a_baseline_that_puts_the_prefill_of_long_prompts_off_is_found_by_the_same_measure(honest, put_off):
+    case = honest.copy()
+    for launch in case.record["launches"]:
+        for key in {(turn["arm"], turn["sample"]) for turn in launch["turns"]}:
+            first, second, *_ = [turn for turn in launch["turns"] if (turn["arm"], turn["sample"]) == key]
+            late = put_off if key[0] == "autoregressive" else 0.0
+            first["done_s"] += 0.3 * (1.0 - late)
+            second["done_s"] += 0.3 * late
+    in_order(case.record["launches"])
+    assert ("G5-PREFILL" in found(judged(case))) is bool(put_off)
 
 
 def test_arms_that_sleep_while_each_runs_alone_are_said_to_whatever_else_used_the_processor(honest):
