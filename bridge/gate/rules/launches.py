@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 from typing import Final
 
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
-from bridge.gate.facts.launch_series import decoded_early, incomparable, series_of, solo_ratios, worked
+from bridge.gate.facts.launch_series import Series, decoded_early, incomparable, series_of, solo_ratios, worked
 from bridge.gate.facts.samples import StageName, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, UNSEEN
@@ -29,6 +30,8 @@ from bridge.launches.wording import too_few
 STUDIED: Final = (MODELS, BLOCKS, PROCESS_PAIRS)
 SLEPT_MOST_S: Final = 0.1
 WORKED_LEAST: Final = 0.5
+LONGEST_MOST: Final = 3.0
+"""How many times as long as the median of them a launch may last: at 50 % load it was seen at 1.4 times."""
 
 
 @report_rule(
@@ -42,8 +45,8 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Enough launches ran, and they ended when the rule over launches says so.
 
     A launch is a process and the unit of every ratio: what is timed inside one shares its memory layout and its minute.
-    Error rates were simulated for this rule; a run that ends when its author likes the number has others. How wide the
-    interval came out decides nothing.
+    Error rates were simulated for this rule; a run that ends when its author likes the number has others: a program may
+    spend the time of the launches to come in one. How wide the interval came out decides nothing.
     """
     series = series_of(report, evidence)
     if series is None:
@@ -55,6 +58,8 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
         spent = [record.ended_s - record.started_s for record in series.counted]
         whole, _ = rotations(series.launches, series.rule.blocks)
         yield Violation(too_few(len(whole), series.rule.least, seconds_needed(series.rule, spent)), "launches")
+    elif not decision.stop and (said := _time_spent(series)):
+        yield Violation(said, "launches")
     end = stopping_point(series.rule, series.launches)
     if end is not None and end < len(series.launches):
         yield Violation(
@@ -62,6 +67,18 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
             "launches",
             severity="reject",
         )
+
+
+def _time_spent(series: Series) -> str:
+    """Return that one launch took the time that others lacked, empty where none did; the clock stands while asleep."""
+    lasted = {record.number: record.ended_s - record.started_s for record in series.counted}
+    longest, usual_s = max(lasted, key=lambda number: lasted[number]), statistics.median(lasted.values())
+    if lasted[longest] <= LONGEST_MOST * usual_s:
+        return ""
+    return (
+        f"it ended as its time was over, of which launch {longest} alone took {lasted[longest]:.0f} s; the median is "
+        f"{usual_s:.0f} s, at most {LONGEST_MOST:g} times that is another load"
+    )
 
 
 @report_rule("G5-SOLO", "times", severity="violation", kinds=PAIRED, remedy="Measure whole samples instead of turns.")

@@ -77,6 +77,17 @@ def test_a_run_that_went_on_beyond_the_rule_is_refused():
     assert found == {"G5-LAUNCHES": "12 launches finished a pair, the rule stops after 8"}
 
 
+@pytest.mark.parametrize(("longer_s", "ended"), [(0.0, True), (600.0, False)])
+def test_a_run_that_spent_its_time_in_one_launch_did_not_end_by_the_rule(longer_s, ended):
+    """Whoever sees its own launches may let time run out as the number pleases."""
+    case = launched(honest("claim"), scattered(12, sd=0.12), allowed_s=780.0)
+    case.record["launches"][12]["ended_s"] += longer_s
+    found = said(judged(case))
+    assert ("G5-LAUNCHES" not in found) is ended
+    if not ended:
+        assert "it ended as its time was over, of which launch 12 alone took 6" in found["G5-LAUNCHES"]
+
+
 def test_a_rule_that_nobody_simulated_carries_no_claim():
     found = said(judged(launched(honest("claim"), scattered(3, sd=0.001), least=3)))
     words = "3 to 20 launches, until the half-width is 3 %"
