@@ -97,7 +97,7 @@ def compare_solo_stretches(report: Report, evidence: Evidence) -> Iterator[Viola
     solo, turns = solo_ratios(series)
     if silent := incomparable(series):
         yield Violation(f"in {silent} of {len(series.counted)} launches an arm put out nothing alone", "launches")
-    unknown = len(solo) >= series.rule.least and solo_unknown(solo, turns)
+    unknown = series.rule in STUDIED and len(solo) >= series.rule.least and solo_unknown(solo, turns)
     if solo and (unknown or solo_disagrees(solo, turns)):
         found = mean_interval([a - b for a, b in zip(solo, turns, strict=True)])
         apart = f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"

@@ -14,6 +14,7 @@ from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import OWN_BASELINE, PAIRED, SAMPLED, STUDIES
 from bridge.gate.rule import record_rule, report_rule
+from bridge.gate.rules.launches import STUDIED
 from bridge.launches.checks import HANDICAP_MOST, HANDICAP_UNKNOWN, QUICKER_MOST, handicap, handicap_at_most
 from bridge.launches.estimate import over_launches
 from bridge.records import LaunchRecord, RunRecord, SoloStretch, Turn
@@ -238,7 +239,11 @@ def compare_with_reference(report: Report, evidence: Evidence) -> Iterator[Viola
             f"loop, at most {math.exp(QUICKER_MOST):.1f} is noise",
             "launches",
         )
-    elif len(reference) >= series.rule.least and (most := handicap_at_most(own, reference)) > HANDICAP_UNKNOWN:
+    elif (
+        series.rule in STUDIED
+        and len(reference) >= series.rule.least
+        and (most := handicap_at_most(own, reference)) > HANDICAP_UNKNOWN
+    ):
         yield Violation(
             f"whether the baseline is slower a token than the host's own loop is not known: by up to "
             f"{math.expm1(most) * 100:.0f} %, expected at most {math.expm1(HANDICAP_UNKNOWN) * 100:.0f} %",

@@ -144,7 +144,7 @@ turned(
     "stretches-of-both-arms-counted-up",
     "G5-REFERENCE",
     fell="times",
-    answer_solo=stretches(baseline=3.0, candidate=3.0),
+    answer_solo=stretches(baseline=6.0, candidate=6.0),
 )
 turned("a-stretch-answered-at-once", "G2-ENDING", fell="bound", rejected=True, answer_solo=at_once)
 turned("faster-than-its-drafts", "G5-PLAUSIBLE", fell="times", rejected=True, **everywhere(candidate=0.15))
