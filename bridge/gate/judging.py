@@ -5,6 +5,7 @@ Knows no rule and no kind by name; a rule that fails to look is itself a finding
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -137,9 +138,16 @@ def _loaded(
 
 
 def _taken(before: Mapping[str, dict[str, bytes]], name: str, model: type[_Stored]) -> dict[str, _Stored]:
-    """Take what lies under a name out of the files of earlier attempts; return it by run id."""
+    """Take what lies under a name out of the files of earlier attempts; return it by run id.
+
+    One that this version cannot read, as another one wrote it, is not there: the rule on attempts misses it.
+    """
     found = {run_id: data for run_id, files in before.items() if (data := files.pop(name, None)) is not None}
-    return {run_id: model.parse(data, max_bytes=REPORT_MAX_BYTES) for run_id, data in found.items()}
+    read: dict[str, _Stored] = {}
+    for run_id, data in found.items():
+        with contextlib.suppress(ValueError):  # pydantic's ValidationError is one, too
+            read[run_id] = model.parse(data, max_bytes=REPORT_MAX_BYTES)
+    return read
 
 
 def _attempted(reports: Mapping[str, bytes], spec: JobSpec | None, then: JobSpec | None) -> tuple[Report, ...]:

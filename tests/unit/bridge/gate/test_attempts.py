@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate import judge
+from bridge.gate.judging import RECORD_NAME, SPEC_NAME
 from bridge.limits import ATTEMPTS_LISTED_COUNT
 from tests.corpus.gate.breaks import honest
 
@@ -40,3 +41,13 @@ def test_attempts_that_are_too_many_to_be_listed_are_counted_as_not_pooled():
     ]
     for few in (listed[:-1], [*listed, EARLIER[0]], [*listed[:-1], listed[0]], []):
         assert said(few, (), 300)[0] == f"attempt 300 with {len(few)} earlier ones"
+
+
+@pytest.mark.parametrize("record", [b"{}", b"nonsense", b'{"schema_version": 99}'])
+def test_an_earlier_attempt_whose_record_another_version_wrote_is_missing_and_stops_no_judge(record):
+    case = honest("turned")
+    case.record["attempt"].update(number=2, earlier=EARLIER[:1])
+    earlier = {EARLIER[0]: {RECORD_NAME: record, SPEC_NAME: record}}
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=earlier)
+    (message,) = [finding.message for finding in verdict.findings if finding.code == "G5-ATTEMPTS"]
+    assert message == f"attempt 2: 1 earlier attempts are not pooled, e.g. {EARLIER[0]}"
