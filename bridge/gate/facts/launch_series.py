@@ -209,11 +209,11 @@ def decoded_early(series: Series, most: float) -> list[float]:
     """Return, for each launch, what share of its decoding a candidate's first turns take beyond its prefill.
 
     Args:
-        series: whose first turns are outside of the ratio of decoding; without such there is nothing to return.
+        series: whose first turns are outside of the ratio of decoding.
         most: how many times as long as the baseline's a candidate's prefill may take.
     """
     found = []
-    for record in series.counted if series.plan.prefill else ():
+    for record in series.counted:
         spent = [
             [math.fsum(turn.done_s - turn.go_s for turn in turns_of(series.plan, record, arm, part)) for part in PARTS]
             for arm in series.plan.arms

@@ -189,6 +189,22 @@ def test_decoding_in_first_turns_takes_the_times_of_the_ratio_of_decoding_alone(
     assert claims["total_speedup"].decision == claims["prefill_speedup"].decision == "evidence", verdict.why
 
 
+def test_a_candidate_that_puts_its_prefill_off_has_no_ratio_of_prefill(honest):
+    case = honest.copy()
+    for launch in case.record["launches"]:
+        for sample in {turn["sample"] for turn in launch["turns"]}:
+            first, second, *_ = [t for t in launch["turns"] if (t["arm"], t["sample"]) == ("speculative", sample)]
+            moved = 0.8 * (first["done_s"] - first["go_s"])
+            first["done_s"] -= moved
+            second["done_s"] += moved
+    in_order(case.record["launches"])
+    verdict = judged(case)
+    claims = {claim.id: claim for claim in verdict.claims}
+    assert "times as quick as the baseline's" in found(verdict)["G5-PREFILL"]
+    assert claims["prefill_speedup"].missing == ("times",)
+    assert claims["decode_speedup"].decision == claims["total_speedup"].decision == "evidence"
+
+
 @pytest.mark.parametrize("put_off", [0.0, 0.95])
 def test_a_baseline_that_puts_the_prefill_of_long_prompts_off_is_found_by_the_same_measure(honest, put_off):
     case = honest.copy()
