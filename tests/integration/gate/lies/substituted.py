@@ -71,6 +71,31 @@ def _(report: Report) -> None:
     report["fallbacks"] = []
 
 
+@told(
+    "every-draft-accepted-where-nobody-hands-out-turns",
+    unseen="without turns nothing outside of the program sees its steps: acceptance rests on the identified code",
+    decision="valid",
+    reason="passed",
+)
+def _(report: Report) -> None:
+    depth = report["config"]["depth"]["tokens"]
+    report["fallbacks"] = []
+    for row in rows(report):
+        left, accepted = row["output_tokens"] - 1, []
+        while left > 0:
+            accepted.append(min(depth, left - 1))
+            left -= accepted[-1] + 1
+        row["accepted_per_step"] = row["drafted_per_step"] = accepted
+        row["counters"] |= {
+            "steps": len(accepted),
+            "target_forwards": len(accepted),
+            "host_syncs": len(accepted) + 1,
+            "drafter_forwards": sum(count > 0 for count in accepted),
+            "drafted_tokens": sum(accepted),
+            "accepted_tokens": sum(accepted),
+        }
+
+
 @lie("the-engine-then-a-program", "G2-CODE", fell="code", preset="aside", decision="valid", reason="passed")
 def _() -> Behaviour:
     return Behaviour()
