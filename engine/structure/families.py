@@ -81,7 +81,16 @@ class Family:
 
 _GEMMA3_SIZES = {"num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096}
 _GEMMA = Family(every_sixth_full, tied=True, activation="gelu_pytorch_tanh", scaled=True)
-_GEMMA4 = replace(_GEMMA, kinds=last_full)
+_GEMMA4_UNSAID = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "num_kv_shared_layers": 0,
+    "final_logit_softcapping": None,
+    "use_double_wide_mlp": False,
+    "sliding_window": 512,
+}
+_GEMMA4 = replace(_GEMMA, kinds=last_full, defaults=_GEMMA4_UNSAID)
+_UNIFIED = {"hidden_size_per_layer_input": 0, "sliding_window": 1024}
 _USUAL = {"rms_norm_eps": 1e-6, "rope_theta": 1e4}
 _EVERY_LAYER = {"decoder_sparse_step": 1, "mlp_only_layers": []}
 _GPT_OSS = {
@@ -105,7 +114,7 @@ _WINDOWED = Family(sliding_from_a_layer_on, defaults=_USUAL | {"num_key_value_he
 FAMILIES = {
     "gemma3_text": replace(_GEMMA, defaults=_GEMMA3_SIZES),
     "gemma4_text": _GEMMA4,
-    "gemma4_unified_text": _GEMMA4,
+    "gemma4_unified_text": replace(_GEMMA4, defaults=_GEMMA4_UNSAID | _UNIFIED),
     "gpt_oss": Family(alternating, sinks=True, defaults=_GPT_OSS),
     "llama": Family(all_full, listed=False, defaults=_USUAL),
     "mistral": Family(all_sliding, listed=False, defaults=_USUAL | {"num_key_value_heads": 8}),

@@ -11,6 +11,7 @@ from engine.loading import load_backend
 from tests.conformance.engine_families import stock
 from tests.conformance.engine_families.test_against_stock import prompt_of
 from tests.fakes.tiny_families import CONFIGS, write_config
+from tests.fakes.tiny_torch import GEMMA
 
 LEFT_OUT = [
     ("llama", "rms_norm_eps"),
@@ -20,6 +21,10 @@ LEFT_OUT = [
     ("qwen3", "max_position_embeddings"),
     ("qwen3_moe", "head_dim"),
     ("qwen3_moe", "norm_topk_prob"),
+    ("gemma4_text", "num_kv_shared_layers"),
+    ("gemma4_text", "final_logit_softcapping"),
+    ("gemma4_text", "layer_types"),
+    ("gemma4_unified_text", "hidden_size_per_layer_input"),
     ("gpt_oss", "sliding_window"),
     ("gpt_oss", "num_experts_per_tok"),
     ("qwen3_next", "norm_topk_prob"),
@@ -30,7 +35,8 @@ LEFT_OUT = [
 
 @pytest.mark.parametrize(("kind", "name"), LEFT_OUT)
 def test_an_entry_that_is_left_out_is_read_as_transformers_reads_it(tmp_path: Path, kind: str, name: str) -> None:
-    config = {key: value for key, value in CONFIGS[kind].items() if key != name} | {"model_type": kind}
+    whole = CONFIGS.get(kind, GEMMA)
+    config = {key: value for key, value in whole.items() if key != name} | {"model_type": kind}
     folder, ids = write_config(tmp_path, config), prompt_of(30, seed=8)
     torch, mlx = (load_backend(other, device="cpu" if other == "torch" else None) for other in ("torch", "mlx"))
     theirs = stock.logits(torch, torch.load_target(folder), ids)

@@ -18,12 +18,14 @@ from engine.errors import ModelConfigError
 from engine.structure.decoder import Structure, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
-MODULES = {"qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
-"""Model types that mlx-lm knows by the name of their wrapper alone."""
+MODULES = {"gemma4_unified_text": "gemma4_text", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
+"""Model types that mlx-lm knows by another name: that of their wrapper, or of the model that they are beside it."""
 UNWINDOWED = {"qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
+LISTED = {"gemma4_text", "gemma4_unified_text"}
+"""Model types for which mlx-lm takes other kinds of layers than transformers where none are listed."""
 SIZED = {"qwen3_moe"}
 """Model types whose heads mlx-lm does not size by itself."""
 PERIODS = {"gemma3_text": ("sliding_window_pattern", SLIDING), "qwen3_next": ("full_attention_interval", LINEAR)}
@@ -154,11 +156,13 @@ def _renamed(text: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _layers(structure: Structure) -> dict[str, Any]:
-    """Return the period of full layers where mlx-lm knows layers by it.
+    """Return the kinds of layers, as a list or as the period of full ones where mlx-lm knows layers by it.
 
     Raises:
         ModelConfigError: If the layers have none.
     """
+    if structure.model_type in LISTED:
+        return {"layer_types": list(structure.kinds)}
     if structure.model_type not in PERIODS:
         return {}
     name, other = PERIODS[structure.model_type]
