@@ -141,6 +141,8 @@ def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
         return ModelWeightsError(
             f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
         )
+    if not index.is_file() and isinstance(error, OSError) and len(list(folder.glob("model*.safetensors"))) > 1:
+        return ModelWeightsError(f"{folder} holds weights in several files and no {INDEX} that names them; fetch it")
     said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
     return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files")
 

@@ -19,7 +19,7 @@ from engine.structure.decoder import Structure, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
 MODULES = {"gemma4_unified_text": "gemma4_text", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
-"""Model types that mlx-lm knows by another name: that of their wrapper, or of the model that they are beside it."""
+"""Model types that mlx-lm knows by another name."""
 UNWINDOWED = {"qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
