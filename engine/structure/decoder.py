@@ -96,7 +96,7 @@ def read_structure(config: Config) -> Structure:
         if type(text.get(name)) is not int:
             raise ModelConfigError(f"{name} is {text.get(name)!r} for model type {kind!r}; expected a whole number")
     kinds = _kinds(text, family)
-    _check_rotary(text)
+    _check_rotary(text, family)
     _check_attention(text)
     if LINEAR in kinds:
         _check_state(text)
@@ -185,7 +185,7 @@ def _kinds(text: Config, family: Family) -> list[str]:
     return kinds
 
 
-def _check_rotary(text: Config) -> None:
+def _check_rotary(text: Config, family: Family) -> None:
     for place in ROTARY_PLACES:
         if text.get(place) is not None and not isinstance(text[place], dict):
             raise ModelConfigError(f"{place} is {text[place]!r}; expected an object. Fetch config.json again.")
@@ -201,6 +201,12 @@ def _check_rotary(text: Config) -> None:
             value = entry.get(name)
             if value is not None and (type(value) not in {int, float} or not 0 < value < math.inf):
                 raise ModelConfigError(f"{name} is {value!r}; expected a number above 0. Fetch config.json again.")
+        share = entry.get("partial_rotary_factor")
+        if share not in {None, 1} and not family.partial:
+            raise ModelConfigError(
+                f"partial_rotary_factor is {share!r}; model type {text['model_type']!r} rotates whole heads. Remove "
+                "it, or use the model type that was meant."
+            )
     lacking = [rope_type(entry) for entry in entries if rope_type(entry) in SCALED and entry.get("factor") is None]
     if lacking:
         raise ModelConfigError(f"rope type {lacking[0]!r} has no 'factor'; expected it beside the type")

@@ -65,6 +65,7 @@ class Family:
         activation: of the feed-forward layers, the only one that mlx-lm computes for it.
         scaled: whether embeddings are multiplied by the root of their size.
         hybrid: whether some layers are recurrent.
+        partial: whether layers may rotate a share of each head.
         sinks: whether heads may attend to nothing, which torch's fused attention does not compute.
         defaults: what a config that leaves it out means, where mlx-lm takes something else or nothing.
     """
@@ -75,6 +76,7 @@ class Family:
     activation: str = "silu"
     scaled: bool = False
     hybrid: bool = False
+    partial: bool = False
     sinks: bool = False
     defaults: Config = field(default_factory=dict)
 
@@ -89,7 +91,7 @@ _GEMMA4_UNSAID = {
     "use_double_wide_mlp": False,
     "sliding_window": 512,
 }
-_GEMMA4 = replace(_GEMMA, kinds=last_full, defaults=_GEMMA4_UNSAID)
+_GEMMA4 = replace(_GEMMA, kinds=last_full, partial=True, defaults=_GEMMA4_UNSAID)
 _UNIFIED = {"hidden_size_per_layer_input": 0, "sliding_window": 1024}
 _USUAL = {"rms_norm_eps": 1e-6, "rope_theta": 1e4}
 _EVERY_LAYER = {"decoder_sparse_step": 1, "mlp_only_layers": []}
@@ -107,7 +109,7 @@ _GPT_OSS = {
     },
 }
 _QWEN3_MOE = {"num_key_value_heads": 4, "norm_topk_prob": False, "num_experts_per_tok": 8}
-_HYBRID = Family(hybrid, hybrid=True, defaults={"num_key_value_heads": 4, "head_dim": 256})
+_HYBRID = Family(hybrid, hybrid=True, partial=True, defaults={"num_key_value_heads": 4, "head_dim": 256})
 _WITH_EXPERTS = {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
 _NEXT = {"partial_rotary_factor": 0.25, "norm_topk_prob": True, "num_experts_per_tok": 10}
 _WINDOWED = Family(sliding_from_a_layer_on, defaults=_USUAL | {"num_key_value_heads": 32})

@@ -24,6 +24,9 @@ UNWINDOWED = {"qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
+FIXED = {"qwen3_5_moe_text": {"norm_topk_prob": True}}
+"""What a model type computes whatever its config says, and mlx-lm reads from it."""
+SWIGLU_LIMIT = 7.0
 LISTED = {"gemma4_text", "gemma4_unified_text"}
 """Model types for which mlx-lm takes other kinds of layers than transformers where none are listed."""
 SIZED = {"qwen3_moe"}
@@ -39,9 +42,9 @@ def completed(config: Mapping[str, Any], structure: Structure) -> dict[str, Any]
     Raises:
         ModelConfigError: If mlx-lm does not compute what the config asks for.
     """
-    _check_computed(structure)
     text = text_config(config)
-    added: dict[str, Any] = {"tie_word_embeddings": structure.tied}
+    _check_computed(structure, text)
+    added: dict[str, Any] = {"tie_word_embeddings": structure.tied, **FIXED.get(structure.model_type, {})}
     if "num_local_experts" in text and "num_experts" not in text:
         # transformers writes the experts of every model under one name.
         added["num_experts"] = text["num_local_experts"]
@@ -91,7 +94,7 @@ def settle_positions(module: Any, structure: Structure) -> None:
         layer.self_attn.rope = scaled
 
 
-def _check_computed(structure: Structure) -> None:
+def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:
     kind, expected = structure.model_type, structure.family.activation
     if structure.activation != expected and not (kind == "llama" and structure.activation == "swish"):
         raise ModelConfigError(
@@ -106,6 +109,16 @@ def _check_computed(structure: Structure) -> None:
     if structure.soft_cap is not None and kind not in {"gemma4_text", "gemma4_unified_text"}:
         raise ModelConfigError(
             f"final_logit_softcapping is {structure.soft_cap}; mlx-lm leaves it out for model type {kind!r}. "
+            "Use --backend torch."
+        )
+    limit = text.get("swiglu_limit", SWIGLU_LIMIT)
+    if kind == "gpt_oss" and limit != SWIGLU_LIMIT:
+        raise ModelConfigError(f"swiglu_limit is {limit!r}; mlx-lm computes {SWIGLU_LIMIT}. Use --backend torch.")
+    rotary = text.get("rope_parameters")
+    local = rotary.get(SLIDING) if isinstance(rotary, Mapping) else None
+    if kind == "gemma3_text" and isinstance(local, Mapping) and rope_type(local) != "default":
+        raise ModelConfigError(
+            f"rope type of sliding layers is {rope_type(local)!r}; mlx-lm leaves it out for model type {kind!r}. "
             "Use --backend torch."
         )
 
@@ -134,6 +147,9 @@ def _scaling(entry: Mapping[str, Any], text: Mapping[str, Any]) -> dict[str, Any
 def _yarn_factor(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a given factor on cosines and sines as what mlx-lm multiplies the logarithm of the scaling by."""
     given, scaled = entry.get("attention_factor"), math.log(entry.get("factor") or 1.0)
+    if given is None and not (entry.get("mscale") and entry.get("mscale_all_dim")):
+        # One of the two alone counts for nothing.
+        return {"mscale": 1, "mscale_all_dim": 0}
     if given is None or scaled <= 0.0:
         return {}
     return {"mscale": (given - 1.0) / (0.1 * scaled), "mscale_all_dim": 0}

@@ -104,6 +104,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"model_type": "llama", "rope_scaling": "yarn"},
         "rope_scaling is 'yarn'; expected an obj",
     ),
+    "part of a head": (
+        {"model_type": "llama", "partial_rotary_factor": 0.5},
+        "partial_rotary_factor is 0.5; model type 'llama' rotates whole heads",
+    ),
     "both ways": ({"model_type": "gemma3_text", "use_bidirectional_attention": True}, "attends to later tokens"),
     "half a state": (
         HYBRID | {"model_type": "qwen3_5_text", "linear_conv_kernel_dim": None},

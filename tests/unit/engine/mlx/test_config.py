@@ -1,0 +1,54 @@
+"""What mlx-lm would leave out of a config without a word is an error, and what it would read into it is settled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlx_lm", reason="the MLX backend is not installed")
+
+from engine.backends.mlx.models.config import completed
+from engine.errors import ModelConfigError
+from engine.structure.decoder import read_structure
+from engine.structure.families import FULL, SLIDING
+from tests.fakes.tiny_families import CONFIGS, YARN
+
+LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
+    "another bound": ("gpt_oss", {"swiglu_limit": 5.0}, r"swiglu_limit is 5\.0; mlx-lm computes 7\.0"),
+    "another activation": ("qwen3", {"hidden_act": "gelu"}, "hidden_act is 'gelu'; mlx-lm computes 'silu'"),
+    "scaled sliding layers": (
+        "gemma3_text",
+        {"rope_parameters": {FULL: {"rope_theta": 1e6}, SLIDING: {"rope_type": "linear", "factor": 2.0}}},
+        "rope type of sliding layers is 'linear'; mlx-lm leaves it out",
+    ),
+    "a soft cap": (
+        "llama",
+        {"final_logit_softcapping": 30.0},
+        r"final_logit_softcapping is 30\.0; mlx-lm leaves it out",
+    ),
+}
+
+
+def config_of(kind: str, **changes: Any) -> dict[str, Any]:
+    return CONFIGS[kind] | {"model_type": kind} | changes
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_what_mlx_lm_leaves_out_is_an_error_that_names_the_other_backend(name: str) -> None:
+    kind, changes, message = LEFT_OUT[name]
+    config = config_of(kind, **changes)
+    with pytest.raises(ModelConfigError, match=message + ".*Use --backend torch"):
+        completed(config, read_structure(config))
+
+
+def test_one_of_yarn_s_two_scales_alone_counts_for_nothing() -> None:
+    alone = config_of("llama", rope_parameters=None, rope_theta=1e4, rope_scaling=YARN | {"mscale": 1.5})
+    both = alone | {"rope_scaling": YARN | {"mscale": 1.5, "mscale_all_dim": 0.5}}
+    scales = [completed(config, read_structure(config))["rope_scaling"] for config in (alone, both)]
+    assert [(scale["mscale"], scale["mscale_all_dim"]) for scale in scales] == [(1, 0), (1.5, 0.5)]
+
+
+def test_experts_of_qwen_3_5_are_normed_whatever_a_config_says() -> None:
+    config = config_of("qwen3_5_moe_text", norm_topk_prob=False)
+    assert completed(config, read_structure(config))["norm_topk_prob"] is True
