@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.added_tokens import CONFIG, named_tokens
-from engine.checkpoint import read_object
+from engine.checkpoint import TOKENIZER_CONFIG as CONFIG
+from engine.checkpoint import named_tokens, read_object, tokenizer_settings
 from engine.errors import ModelConfigError, UsageError
 
 DEFAULT = "default"
@@ -63,7 +63,7 @@ def render_chat(
 
     name, source = _chosen(folder, template)
     # A template that writes a token the folder does not name writes nothing.
-    values: dict[str, Any] = {"bos_token": "", "eos_token": "", **named_tokens(folder)}
+    values: dict[str, Any] = {"bos_token": "", "eos_token": "", **named_tokens(tokenizer_settings(folder))}
     if thinking is not None:
         if THINKING not in source:
             raise UsageError(f"the chat template of {folder} does not read {THINKING}; leave --thinking out")

@@ -1,4 +1,4 @@
-"""Checkpoint folders as files: finding them, reading their config, digesting them.
+"""Checkpoint folders as files: finding them, reading their config and the tokens they name, digesting them.
 
 Knows no array library and no network: a model that is not on this machine is an error, never a download.
 """
@@ -28,6 +28,10 @@ SCALES = frozenset({"final_logit_softcapping", "rms_norm_eps"})
 """What a config divides by; None stands for "there is none"."""
 INDEX = "model.safetensors.index.json"
 """Names the file of each tensor where there are several files."""
+TOKENIZER_CONFIG = "tokenizer_config.json"
+NAMES_FILE = "special_tokens_map.json"
+LISTED_TOKENS = "added_tokens_decoder"
+"""The entry of tokenizer_config.json that lists added tokens by id."""
 MESSAGE_CHARACTERS = 400
 """How much is shown of what a library says: one lists every tensor of a model, one a line."""
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
@@ -182,6 +186,36 @@ def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
     if not all(type(item) is int for item in ids):
         raise ModelConfigError(f"eos_token_id in {folder} is {value!r}; expected an id or a list of ids")
     return ids
+
+
+def tokenizer_settings(folder: Path) -> dict[str, Any]:
+    """Return tokenizer_config.json, nothing where there is none.
+
+    Older folders name tokens in a file of its own, which counts only where this one lists no added tokens, as in
+    transformers.
+
+    Raises:
+        ModelConfigError: If a file cannot be read.
+    """
+    said = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    if LISTED_TOKENS not in said and (folder / NAMES_FILE).is_file():
+        said |= read_object(folder / NAMES_FILE)
+    return said
+
+
+def named_tokens(said: Mapping[str, Any]) -> dict[str, str]:
+    """Return the special tokens of tokenizer settings that have a name, such as ``bos_token``, as text."""
+    extra = said.get("extra_special_tokens")
+    places = {name: value for name, value in said.items() if name.endswith("_token")}
+    places |= extra if isinstance(extra, Mapping) else {}
+    texts = {name: token_text(value) for name, value in places.items()}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def token_text(value: Any) -> str | None:
+    """Return a token's text, which stands alone or among its settings; None for something else."""
+    text = value.get("content") if isinstance(value, Mapping) else value
+    return text if isinstance(text, str) else None
 
 
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:

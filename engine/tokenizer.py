@@ -6,13 +6,24 @@ Uses the `tokenizers` library alone: no array library, and no code from the chec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from engine.added_tokens import added_tokens
 from engine.chat import Message, render_chat
+from engine.checkpoint import (
+    LISTED_TOKENS,
+    TOKENIZER_CONFIG,
+    named_tokens,
+    read_object,
+    token_text,
+    tokenizer_settings,
+)
 from engine.errors import ModelConfigError
+
+MORE_TOKENS = "added_tokens.json"
+UNNAMED = ("extra_special_tokens", "additional_special_tokens")
+FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
 
 def read_tokenizer(folder: Path) -> Any:
@@ -38,6 +49,44 @@ def read_tokenizer(folder: Path) -> Any:
     found.no_truncation()
     found.no_padding()
     return found
+
+
+def added_tokens(folder: Path) -> list[Any]:
+    """Return the tokens that a folder adds to its tokenizer.json, as ``tokenizers.AddedToken`` in order of their ids.
+
+    They are read where transformers reads them.
+
+    Raises:
+        ModelConfigError: If a file of the folder cannot be read, or lists something else than tokens.
+    """
+    from tokenizers import AddedToken
+
+    said, found = tokenizer_settings(folder), dict[str, Any]()
+    named = dict.fromkeys(named_tokens(said).values())
+    for place in UNNAMED:
+        listed = said.get(place)
+        texts = map(token_text, listed if isinstance(listed, list) else [])
+        named |= dict.fromkeys(text for text in texts if text is not None)
+    for text, entry in _listed(folder, said):
+        flags = {flag: entry[flag] for flag in FLAGS if type(entry.get(flag)) is bool}
+        found[text] = AddedToken(text, **({"special": text in named, "normalized": text not in named} | flags))
+    rest = [AddedToken(text, special=True, normalized=False) for text in named if text not in found]
+    return [*found.values(), *rest]
+
+
+def _listed(folder: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """Return text and settings of the added tokens that are listed with their ids, in order of these."""
+    listed, path = said.get(LISTED_TOKENS), folder / TOKENIZER_CONFIG
+    if listed is None and (folder / MORE_TOKENS).is_file():
+        path = folder / MORE_TOKENS
+        listed = {index: {"content": text} for text, index in read_object(path).items()}
+    try:
+        ordered = sorted(((int(index), dict(entry)) for index, entry in (listed or {}).items()), key=lambda one: one[0])
+        return [(str(entry["content"]), entry) for _, entry in ordered]
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ModelConfigError(
+            f"added tokens in {path} are no tokens by id: {error!r}; fetch the file again"
+        ) from error
 
 
 class Tokenizer:

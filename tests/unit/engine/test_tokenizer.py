@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.added_tokens import added_tokens, named_tokens
+from engine.checkpoint import named_tokens, tokenizer_settings
 from engine.errors import ModelConfigError
-from engine.tokenizer import Tokenizer
+from engine.tokenizer import Tokenizer, added_tokens
 
 TEMPLATE = "{{ bos_token }}{{ image_token }}{% for m in messages %}<|turn|>{{ m.content }}<|end|>{% endfor %}"
 TURN = [{"role": "user", "content": "hi"}]
@@ -97,5 +97,5 @@ def test_a_file_that_lists_no_tokens_is_one_line(folder: Path) -> None:
 
 
 def test_a_folder_with_a_tokenizer_alone_declares_nothing(folder: Path) -> None:
-    assert named_tokens(folder) == {}
+    assert named_tokens(tokenizer_settings(folder)) == {}
     assert added_tokens(folder) == []
