@@ -68,8 +68,9 @@ def _asking(queries: mx.array, held: mx.array) -> mx.array:
 def _shares(pages: mx.array, asking: mx.array, held: mx.array, scale: float) -> Sequence[float]:
     """Return by page the largest share of attention, of scores ``[1, G, R, P]`` summed over the rows of each."""
     scores = asking @ held.astype(mx.float32).swapaxes(2, 3) * scale
-    beside = mx.logsumexp(scores, axis=-1, keepdims=True)
-    total = mx.logaddexp(mx.logsumexp(pages, axis=-1, keepdims=True), beside)
+    total = mx.logsumexp(pages, axis=-1, keepdims=True)
+    if held.shape[2]:  # of no rows in memory MLX computes no sum; a window of 1 may have none
+        total = mx.logaddexp(total, mx.logsumexp(scores, axis=-1, keepdims=True))
     found: Any = mx.max(mx.exp(pages - total), axis=(0, 1, 2)).tolist()
     return list(found)
 

@@ -87,6 +87,17 @@ def test_rows_in_the_pool_are_those_that_left_bit_for_bit_whatever_is_cropped(he
         cache.rewind(3)
 
 
+@pytest.mark.parametrize("policy", POLICIES)
+def test_pages_are_chosen_where_no_row_is_left_in_memory(held: RowLibrary, policy: str) -> None:
+    name = "sink0+window1+pages1x17" + ("" if policy == POLICIES[0] else f"/{policy}")
+    cache, chooser = held.caches.make_cache(None, CacheLayout.parse(name), DIM), random.Random(7)
+    for _ in range(3):
+        keys, values = drawn(held, chooser, 8), drawn(held, chooser, 8)
+        cache.ask(drawn(held, chooser, 8, 2 * HEADS), HEADS, DIM**-0.5)
+        held.append(cache, keys, values)
+    assert (cache.page_count, len(cache.shown_pages)) == (16, 16)
+
+
 @pytest.mark.parametrize("policy", ["codes", "bounds", "recent"])
 def test_queries_find_the_page_that_holds_what_they_look_for(held: RowLibrary, policy: str) -> None:
     name = f"sink{SINK}+window{WINDOW}+pages{ROWS}x{COUNT}" + ("" if policy == "codes" else f"/{policy}")
