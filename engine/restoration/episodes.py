@@ -7,12 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from engine.errors import UsageError
 from engine.training.corpus import SourceFile, WordPool
 from engine.training.needles import hide, make_needles
 from engine.training.rows import encode
 from engine.training.tokenizer import BOS_ID, SPECIAL_TOKENS
 
 NEEDLES_MOST = 4
+LEAST_ROOM = 16
+"""Tokens of code that codes are hidden in, at least."""
 FILES_MOST = 80
 """Files that contexts are cut from: of more of them every so many."""
 
@@ -48,6 +51,9 @@ class Episodes:
             number: Which one.
             length: Tokens.
             needles: Codes that are hidden; None draws how many.
+
+        Raises:
+            UsageError: If nothing could be hidden in so few tokens, or there is not so much code.
         """
         rng = np.random.default_rng([seed, number, length])
         count = int(rng.integers(1, NEEDLES_MOST + 1)) if needles is None else needles
@@ -55,6 +61,12 @@ class Episodes:
         lines = [encode(self._tokenizer, needle.note) for needle in made]
         question = encode(self._tokenizer, made[0].question)
         room = length - 1 - len(question) - sum(map(len, lines))
+        if not LEAST_ROOM <= room < len(self._filler):
+            taken = length - room
+            raise UsageError(
+                f"contexts of {length} tokens, of which codes and question take {taken}; expected {taken + LEAST_ROOM} "
+                f"to {taken + len(self._filler) - 1} (--length)"
+            )
         start = int(rng.integers(0, len(self._filler) - room))
         depths = [float(depth) for depth in rng.random(len(lines))]
         body = hide(self._filler[start : start + room], lines, depths, self._newlines)

@@ -55,11 +55,17 @@ class RestorationFit:
         """Load target and drafter, and go on with the sums of an earlier start.
 
         Raises:
-            UsageError: If the rank is larger than the input, or the work folder holds the sums of another fit.
+            UsageError: If the rank is larger than the input, the contexts longer than the target's, or the work folder
+                holds the sums of another fit.
         """
         self.run = run
         backend: Any = load_backend("torch", run.device)
         self.target = backend.load_target(run.target)
+        if run.length > self.target.info.max_positions:
+            raise UsageError(
+                f"contexts of {run.length} tokens; {self.target.info.name!r} holds {self.target.info.max_positions} "
+                "positions (--length)"
+            )
         self.drafter = backend.load_dflash(run.drafter, self.target)
         size = input_size(self.drafter, run.input)
         infos = (self.target.info, self.drafter.info)
