@@ -17,6 +17,7 @@ Rows of the report::
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -52,6 +53,8 @@ CANARY, CANARY_TOKENS = "sink4+window64+ftheta1", 160
 """The layout of the canaries, whose rank does not matter, and how much of a prompt they read."""
 STEP1 = "sink4+window64+ftheta64,sink4+window64,sink4+window64+exact5,sink4+window64+exact5+ftheta64,"
 DEFAULT_ARMS = f"{STEP1}sink4+window64{IDENTITY}"
+DEFAULT_ARMS_TARGET = "kakeya-tiny-qwen3"
+"""The packaged target whose layer and f_theta the default arms name."""
 
 
 def canary_rows(engine: Engine, prompt: Prompt) -> tuple[KindCanary, ...]:
@@ -83,7 +86,7 @@ def options(parser: argparse.ArgumentParser) -> None:
         default=DEFAULT_ARMS,
         metavar="LAYOUT,...",
         help=f"cache layouts, separated by commas; {IDENTITY[1:]} behind a window makes evicted rows again of the "
-        "layers' own inputs (default: %(default)s)",
+        f"layers' own inputs (default, on {DEFAULT_ARMS_TARGET} unless another target is named: %(default)s)",
     )
     add_restoration_option(parser)
     parser.add_argument("--set", default="needle", help="prompt set or file with answers (default: %(default)s)")
@@ -95,6 +98,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     )
     add_chunk_option(parser)
     add_report_options(parser, "bounded-recall.json")
+
+
+def asked_target(options: argparse.Namespace) -> str | None:
+    """Return the target that is asked for; for the default arms the one they name layers of, None for the usual one."""
+    named = options.target or os.environ.get("KAKEYA_TARGET")
+    return named or (DEFAULT_ARMS_TARGET if options.arms == DEFAULT_ARMS else None)
 
 
 def opened(options: argparse.Namespace, candidates: Sequence[Candidate], depth: int) -> Engine:
@@ -128,6 +137,7 @@ def measure(options: argparse.Namespace) -> Sequence[BoundedAnswer]:
     context = RunContext.current(out=options.out, profile=options.profile)
     named = [text.strip() for text in options.arms.split(",") if text.strip()]
     candidates = tuple(Candidate.parse(text, drafts=options.depth > 0) for text in named)
+    options = argparse.Namespace(**(vars(options) | {"target": asked_target(options)}))
     engine = opened(options, candidates, options.depth)
     tokenizer = Tokenizer(engine.folder)
     prompts = load_prompts(options.set, tokenizer, engine.target.info.name)
