@@ -23,8 +23,8 @@ TARGET, SET, KIND = "kakeya-tiny-gemma4", "code-structured", "structured-long"
 PROMPTS, TOKENS = 24, 160
 SHIPPED, LAGGED, CONTROL = "shipped", "trained with a lag", "trained without"
 LAGS, DEPTHS = (0, 1), (3, 7)
-STEPS, ROWS, LAG, SEED = 200, 400, 8, 1
-"""Of the further training: as many tokens may lag as the largest block commits."""
+STEPS, WARMUP_STEPS, ROWS, LAG, SEED = 48, 8, 160, 8, 1
+"""Of the further training, a few minutes on one core: as many tokens may lag as the largest block commits."""
 MATRIX_LR, VECTOR_LR = 0.005, 5e-4
 """A quarter of what drafters are trained with from nothing."""
 
@@ -146,7 +146,7 @@ def _drafter(name: str) -> Any:
             shutil.copy(other / "responses.json", work / "responses.json")
     run = DrafterRun(
         seed=SEED, steps=STEPS, rows=ROWS, work=work, matrix_lr=MATRIX_LR, vector_lr=VECTOR_LR,
-        lag=_lags()[name], start=shipped,
+        warmup_steps=WARMUP_STEPS, lag=_lags()[name], start=shipped,
     )  # fmt: skip
     train_drafter(ASSETS / TARGET, out, run)
     return load_drafter(out)

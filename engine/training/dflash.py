@@ -49,6 +49,7 @@ class DrafterRun:
     evaluate_every: int = 300
     matrix_lr: float = 0.02
     vector_lr: float = 2e-3
+    warmup_steps: int = 40
     lag: int = 0
     start: Path | None = None
 
@@ -74,7 +75,7 @@ class DrafterTrainer(Resumable):
         if run.start is not None:
             self.drafter.load_state_dict(weights_of(run.start, self.config))
         self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr)
-        self.schedule = Schedule(run.steps, min(40, run.steps), 0.5, 0.04)
+        self.schedule = Schedule(run.steps, min(run.warmup_steps, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
         self.held_back, self.responses = usable[::40][:HELD_BACK], [r for i, r in enumerate(usable) if i % 40]
         if not self.responses:
