@@ -67,11 +67,13 @@ class MemoryPlan:
         """Check the plan against the target, before any work.
 
         Raises:
-            UsageError: If it asks for nothing, or for a layout the target cannot have.
+            UsageError: If it asks for nothing, for a context twice, or for a layout the target cannot have.
             PromptError: If the longest context does not fit the ids or the target.
         """
         if not self.contexts or min((*self.contexts, self.decode_tokens)) < 1:
             raise UsageError(f"contexts {self.contexts}, {self.decode_tokens} tokens; expected at least one of each")
+        if len(set(self.contexts)) < len(self.contexts):
+            raise UsageError(f"contexts {self.contexts}; expected each once: growth is measured over different lengths")
         longest = max(self.contexts)
         if longest > len(self.ids) or longest + self.decode_tokens >= engine.target.info.max_positions:
             raise PromptError(
