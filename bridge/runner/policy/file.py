@@ -27,6 +27,13 @@ WORKLOADS_FILE = "workloads"
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
+_EMBEDDED_NAMES = {
+    "sandbox": "KAKEYA_ENDPOINT",
+    "target": "KAKEYA_TARGET",
+    "drafter": "KAKEYA_DRAFTER",
+    "model_roots": "KAKEYA_MODEL_ROOTS",
+}
+
 
 def read_policy(data: bytes, *, source: str = "policy.toml") -> Policy:
     """Return the policy of TOML bytes.
@@ -115,6 +122,9 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
     Args:
         environment: of the requester; only model choices, thread settings and an endpoint are taken over.
         interpreter: absolute path of the Python that runs the engine.
+
+    Raises:
+        UsageError: a variable holds what no policy may.
     """
     own = {name: environment[name] for name in EMBEDDED_VARIABLES if environment.get(name)}
     roots = [root for root in environment.get("KAKEYA_MODEL_ROOTS", "").split(os.pathsep) if root.startswith("/")]
@@ -131,4 +141,11 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
         "env": own,
         "workloads": str(platformdirs.user_config_path("kakeya").absolute() / WORKLOADS_FILE),
     }
-    return Policy.model_validate_json(json.dumps(value))
+    try:
+        return Policy.model_validate_json(json.dumps(value))
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        part = str(first["loc"][0])
+        name = _EMBEDDED_NAMES.get(part) or str(first["loc"][-1])
+        remedy = "unset it, or name a socket: unix:/PATH" if part == "sandbox" else f"unset {name}, or name another"
+        raise UsageError(f"{name}={environment.get(name, '')!r}: {first['msg']}", remedy=remedy) from error

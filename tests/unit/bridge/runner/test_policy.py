@@ -174,3 +174,18 @@ def test_every_file_of_secrets_that_a_policy_names_is_hidden_from_runs(tmp_path)
         changed = getattr(policy, section).model_copy(update={name: "/etc/kakeya/secret"})
         policy = policy.model_copy(update={section: changed})
         assert "/etc/kakeya/secret" in host_paths(policy, tmp_path).private, key
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KAKEYA_ENDPOINT", "127.0.0.1:50551"),
+        ("KAKEYA_ENDPOINT", "unix:relative"),
+        ("KAKEYA_TARGET", "a\nb"),
+        ("KAKEYA_DRAFTER", "a\nb"),
+    ],
+)
+def test_a_variable_that_no_policy_may_hold_is_named_with_what_helps(name, value):
+    with pytest.raises(UsageError, match=f"^{name}=") as refused:
+        builtin_policy({name: value})
+    assert refused.value.remedy.startswith("unset")
