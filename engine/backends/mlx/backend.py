@@ -21,6 +21,7 @@ from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.models.config import completed, settle_positions, settle_windows
+from engine.backends.mlx.models.experts import check_expert_products
 from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.mlx.target import MlxTarget
@@ -72,10 +73,12 @@ class MlxBackend:
         """Load a Hugging Face or mlx-lm folder, quantised or not.
 
         Raises:
+            BackendMissingError: If the device does not multiply experts in their dtype.
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
         config, structure, module = self._opened(folder)
+        check_expert_products(module, self.device)
         _check_finite(dict(tree_flatten(module.parameters())), folder)
         settle_windows(module, structure)
         settle_positions(module, structure)

@@ -152,6 +152,22 @@ def test_a_drafter_with_a_vocabulary_of_its_own_size_is_refused(backend: MlxBack
         draft_model.check_fits(other, target.info)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_experts_in_a_dtype_that_the_device_does_not_multiply_are_one_line(
+    backend: MlxBackend, tmp_path: Path, dtype: str
+) -> None:
+    if backend.device != "cpu":
+        pytest.skip("a GPU multiplies experts in 16 bits")
+    folder = tiny_mlx.write_target(tmp_path / "plain", "gemma4-moe")
+    message = rf"^mlx on cpu does not multiply experts in {dtype}: .*\. Use --dtype float32, or --backend torch\.$"
+    with pytest.raises(BackendMissingError, match=message):
+        MlxBackend(dtype).load_target(folder)
+    assert MlxBackend("float32").load_target(folder).info.dtype == "float32"
+    # Codes of quantised experts are multiplied by another kernel.
+    quantised = MlxBackend(dtype).load_target(tiny_mlx.write_target(tmp_path / "4bit", "gemma4-moe", bits=4))
+    assert len(list(quantised.open((), CacheLayout.NATIVE).prefill((5, 6, 7), 2))) == 2
+
+
 def test_a_config_that_is_no_object_is_refused(backend: MlxBackend, tmp_path: Path) -> None:
     folder = tiny_mlx.write_target(tmp_path, "qwen3")
     for text, message in (("[]", "holds a list"), ("{", "cannot read")):
