@@ -108,6 +108,7 @@ def breaks_off(_order: TurnOrder, launch: TurnsOfLaunch) -> int | None:
     return -1 if launch.number else None
 
 
+QUICK_FIRST_TURNS = "found here, since the stand-in's prompts are as much quicker; one that forwards them is not"
 turned("both-arms-sleep", "G3-PROCESSOR", fell="times", **sleeping(*ARMS))
 turned("a-candidate-that-sleeps", "G5-SOLO", fell="times", **sleeping(CANDIDATE))
 turned("a-baseline-that-sleeps", "G5-SOLO", fell="times", **sleeping(BASELINE))
@@ -130,11 +131,13 @@ turned(
 turned(
     "a-baseline-slowed-in-turns-beside-a-candidate-quick-alone",
     unseen="what an arm puts out in a stretch alone is counted, not computed again: two lies there can agree",
+    missed="found here, since the stand-in slows the first turns, too; one that keeps those is seen by no rule",
     **paced(in_turns={BASELINE: 2.0}, alone={CANDIDATE: 0.5}),
 )
 turned(
     "a-slowed-baseline-whose-stretches-are-counted-up",
     unseen="what an arm puts out in a stretch alone is counted, not computed again: two lies there can agree",
+    missed="found here by G5-SOLO and G5-REFERENCE; one that counts in step with both is seen by no rule",
     **everywhere(baseline=1.5),
     answer_solo=stretches(baseline=1.0, candidate=1.5),
 )
@@ -151,12 +154,14 @@ turned("faster-than-its-drafts", "G5-PLAUSIBLE", fell="times", rejected=True, **
 turned(
     "answers-listed-and-the-processor-kept-busy",
     unseen="a program that knows the pinned prompts may put out their answers at any pace that its drafts allow",
+    missed=QUICK_FIRST_TURNS,
     **everywhere(candidate=0.6),
 )
 turned(
     "everything-decoded-before-it-is-ready",
     unseen="the pinned prompts are known before any process begins: what is decoded before it says that it is ready, "
     "or in the launch that calibrates, could as well have come with the program, so no bound on that time would tell",
+    missed=QUICK_FIRST_TURNS,
     begin_launch=decodes_it_all,
     **everywhere(candidate=0.6),
 )
@@ -179,6 +184,13 @@ turned(
     **scaled(0.5, CANDIDATE),
 )
 turned("one-launch-told-as-three", "G5-CLOCK", fell="times", part=repeated)
-turned("ends-a-launch-itself", "G2-ENDING", fell="bound", rejected=True, answer_solo=ends_itself)
+turned(
+    "ends-a-launch-itself",
+    "G2-ENDING",
+    fell="bound",
+    rejected=True,
+    missed="a launch that ends itself as if all were well is cut and the run goes on: its ratio loses times instead",
+    answer_solo=ends_itself,
+)
 turned("honest-with-a-slow-candidate", **everywhere(candidate=2.5))
 turned("honest-without-a-difference", **everywhere(candidate=1.4))

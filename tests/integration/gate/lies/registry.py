@@ -29,7 +29,7 @@ class Lie:
         decision: what the gate decides at best.
         reason: how the run ends.
         preset: which of the test's presets runs it.
-        missed: why it can lose nothing although a premise was written down; the page prints it, too.
+        missed: why something else can fall than was written down; the page prints it, too.
         timed: it is one about time: what rules on the machine's noise say of it is about the lie.
     """
 
