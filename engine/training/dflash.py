@@ -20,7 +20,7 @@ from engine.tokenizer import read_tokenizer
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import read_corpus, word_pool
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config
-from engine.training.network.models import attention_masks
+from engine.training.network.models import attention_masks, mixed_precision
 from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.responses import Response, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
@@ -100,7 +100,7 @@ class DrafterTrainer(Resumable):
         return torch.nn.utils.rnn.pad_sequence(kept, batch_first=True)
 
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:
-        with torch.no_grad(), torch.autocast(self.device.type, torch.bfloat16):
+        with torch.no_grad(), mixed_precision(self.device.type):
             output = self.target.model(
                 input_ids=ids,
                 attention_mask=attention_masks(self.target, ids.shape[1], ids.device),
@@ -160,7 +160,7 @@ class DrafterTrainer(Resumable):
         table = self.target.model.embed_tokens.weight.detach()
         scale = self.config["dflash_config"]["input_embedding_scale"]
         embedded = F.embedding(block_ids.flatten(1), table) * scale
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with mixed_precision(self.device.type):
             hidden = self.drafter(embedded, features, context, flat, mask)
             hidden = hidden.view(rows, count, size, -1)[:, :, known:]
             logits = F.linear(hidden, table).float()

@@ -12,7 +12,7 @@ import torch
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import SourceFile, WordPool
 from engine.training.needles import hide, make_needles
-from engine.training.network.models import build_target, logits_of, neutralise_mask_row
+from engine.training.network.models import build_target, logits_of, mixed_precision, neutralise_mask_row
 from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.network.windowed import use_windowed
 from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
@@ -90,9 +90,10 @@ class Trainer(Resumable):
                 ids[row, place:] += int(rng.integers(0, (2048 - length) // 2))
         return torch.from_numpy(ids).to(self.run.device)
 
-    def autocast(self) -> torch.autocast:
-        """Return the bfloat16 region forwards run in."""
-        return torch.autocast(self.run.device.split(":")[0], torch.bfloat16)
+    @property
+    def device_kind(self) -> str:
+        """The device's name without an index."""
+        return self.run.device.split(":")[0]
 
     def train_step(self) -> float:
         """Take one optimiser step and return its weighted loss."""
@@ -101,7 +102,7 @@ class Trainer(Resumable):
         ids = torch.from_numpy(batch.ids).to(self.run.device)
         weights = torch.from_numpy(batch.weights).to(self.run.device)
         positions = self.positions(stage.rows, stage.length, self.step)
-        with self.autocast():
+        with mixed_precision(self.device_kind):
             logits = logits_of(self.model, ids[:, :-1], positions)
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten(), reduction="none")
         loss = (losses * weights.flatten()).sum() / weights.sum().clamp(min=1.0)
@@ -114,7 +115,7 @@ class Trainer(Resumable):
     def evaluate(self) -> dict[str, float]:
         """Return held-out code loss and accuracy, structured accuracy and needle recall at 150, 300 and 480 tokens."""
         self.model.eval()
-        with torch.no_grad(), self.autocast():
+        with torch.no_grad(), mixed_precision(self.device_kind):
             result = self._held_out_language()
             result["structured_accuracy"] = self._structured_accuracy()
             for length in (150, 300, 480, 1000):
