@@ -61,7 +61,7 @@ class ClockReading:
 
     @classmethod
     def of(cls, clock: Clock) -> ClockReading:
-        """Read both."""
+        """Return what both clocks say now."""
         return cls(clock.now(), clock.steady_s())
 
     def set_back_s(self, clock: Clock) -> float:
