@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from benchmarks.areas import AREAS
 from benchmarks.show import (
+    bounds,
     bus,
     claim_runs,
     clusters,
@@ -29,7 +30,7 @@ LINES: dict[str, tuple[Line, ...]] = dict.fromkeys(AREAS, ()) | {
     "bus": bus.LINES,
     "executor": (*escapes.LINES, *supervisor.LINES),
     "identity": identity.LINES,
-    "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES),
+    "evidence": (*claim_runs.LINES, *statistics.LINES, *premises.LINES, *bounds.LINES),
     "workloads": workloads.LINES,
     "front-door": front_door.LINES,
     "distributed": distributed.LINES,

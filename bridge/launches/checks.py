@@ -14,17 +14,17 @@ from bridge.launches.distributions import t_quantile
 
 SOLO_MOST: Final = math.log(1.10)
 SOLO_UNKNOWN: Final = math.log(1.50)
-"""Stretches alone that scatter so that they do not exclude this agree with anything. Launches resampled from six claim
-runs of a machine at 0 to 50 % load stay below it in 98.9 % with 10 of them, in all of 4,000 with 15."""
+"""Stretches alone that scatter so that they do not exclude this agree with anything. How many runs drawn from the
+launches of committed claim runs keep it, and the bounds below: `make show AREA=evidence`."""
 HANDICAP_MOST: Final = 0.05
 HANDICAP_UNKNOWN: Final = math.log(1.35)
-"""The same for the host's own loop: below it in 99.7 % with 8 launches, in all of 4,000 with 10."""
+"""The same for the host's own loop."""
 QUICKER_MOST: Final = math.log(1.50)
 """A baseline that is surely quicker than the host's own loop by more than this does not decode: somebody counts up."""
 PREFILL_MOST: Final = 1.5
 """How many times as long as the baseline's a candidate's prefill may take: its drafter reads the prompt, too."""
 DECODING_MOST: Final = 0.1
-"""How much of its decoding a candidate's first turns may take beyond that; -.12 in six claim runs, +- .01."""
+"""How much of its decoding a candidate's first turns may take beyond that."""
 EQUAL_TIMES_MOST: Final = 0.05
 
 
