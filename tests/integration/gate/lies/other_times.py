@@ -25,6 +25,16 @@ def paced(*, in_turns: dict[str, float] | None = None, alone: dict[str, float] |
     return {"work": lambda arm, apart, seconds: burn(arm, apart, seconds * shares[apart].get(arm, 1.0))}
 
 
+def paced_decoding(*, in_turns: dict[str, float], alone: dict[str, float]) -> dict[str, Any]:
+    """Return work that takes so many times as long on an arm, but for prompts, which take what they take."""
+    shares = {False: in_turns, True: alone}
+
+    def work(arm: str, apart: bool, seconds: float) -> None:
+        burn(arm, apart, seconds if seconds == PREFILL_S else seconds * shares[apart].get(arm, 1.0))
+
+    return {"work": work, "step_s": STEP_S}
+
+
 def everywhere(**share: float) -> dict[str, Any]:
     arms = {"baseline": BASELINE, "candidate": CANDIDATE}
     shares = {arms[name]: value for name, value in share.items()}
@@ -108,7 +118,6 @@ def breaks_off(_order: TurnOrder, launch: TurnsOfLaunch) -> int | None:
     return -1 if launch.number else None
 
 
-QUICK_FIRST_TURNS = "found here, since the stand-in's prompts are as much quicker; one that forwards them is not"
 turned("both-arms-sleep", "G3-PROCESSOR", fell="times", **sleeping(*ARMS))
 turned("a-candidate-that-sleeps", "G5-SOLO", fell="times", **sleeping(CANDIDATE))
 turned("a-baseline-that-sleeps", "G5-SOLO", fell="times", **sleeping(BASELINE))
@@ -131,15 +140,13 @@ turned(
 turned(
     "a-baseline-slowed-in-turns-beside-a-candidate-quick-alone",
     unseen="what an arm puts out in a stretch alone is counted, not computed again: two lies there can agree",
-    missed="found here, since the stand-in slows the first turns, too; one that keeps those is seen by no rule",
-    **paced(in_turns={BASELINE: 2.0}, alone={CANDIDATE: 0.5}),
+    **paced_decoding(in_turns={BASELINE: 1.4}, alone={CANDIDATE: 1 / 1.4}),
 )
 turned(
     "a-slowed-baseline-whose-stretches-are-counted-up",
     unseen="what an arm puts out in a stretch alone is counted, not computed again: two lies there can agree",
-    missed="found here by G5-SOLO and G5-REFERENCE; one that counts in step with both is seen by no rule",
-    **everywhere(baseline=1.5),
-    answer_solo=stretches(baseline=1.0, candidate=1.5),
+    **paced_decoding(in_turns={BASELINE: 1.4}, alone={}),
+    answer_solo=stretches(baseline=1.0, candidate=1.4),
 )
 turned("decodes-in-its-first-turns", "G5-PREFILL", fell="times", work=early, step_s=STEP_S)
 turned("stretches-counted-up", "G5-SOLO", fell="times", answer_solo=stretches(baseline=1.0, candidate=3.0))
@@ -154,16 +161,14 @@ turned("faster-than-its-drafts", "G5-PLAUSIBLE", fell="times", rejected=True, **
 turned(
     "answers-listed-and-the-processor-kept-busy",
     unseen="a program that knows the pinned prompts may put out their answers at any pace that its drafts allow",
-    missed=QUICK_FIRST_TURNS,
-    **everywhere(candidate=0.6),
+    **paced_decoding(in_turns={CANDIDATE: 0.7}, alone={CANDIDATE: 0.7}),
 )
 turned(
     "everything-decoded-before-it-is-ready",
     unseen="the pinned prompts are known before any process begins: what is decoded before it says that it is ready, "
     "or in the launch that calibrates, could as well have come with the program, so no bound on that time would tell",
-    missed=QUICK_FIRST_TURNS,
     begin_launch=decodes_it_all,
-    **everywhere(candidate=0.6),
+    **paced_decoding(in_turns={CANDIDATE: 0.7}, alone={CANDIDATE: 0.7}),
 )
 turned(
     "launches-broken-off-where-an-arm-runs-alone",
