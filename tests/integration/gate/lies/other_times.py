@@ -82,9 +82,10 @@ def stretches(**factor: float) -> Callable[[TurnOrder, TurnsOfLaunch], int | Non
 
     def answer(order: TurnOrder, _launch: TurnsOfLaunch) -> int | None:
         assert order.seconds is not None
-        burn(order.arm, True, order.seconds * 1.05)
+        spent_s = order.seconds * 1.05
+        burn(order.arm, True, spent_s)
         pace = {BASELINE: 1 / 0.0062, CANDIDATE: 2.4 / 0.0105}[order.arm]
-        return round(order.seconds * pace * factors[order.arm])
+        return round(spent_s * pace * factors[order.arm])
 
     return answer
 
@@ -146,7 +147,7 @@ turned(
     "a-slowed-baseline-whose-stretches-are-counted-up",
     unseen="what an arm puts out in a stretch alone is counted, not computed again: two lies there can agree",
     **paced_decoding(in_turns={BASELINE: 1.4}, alone={}),
-    answer_solo=stretches(baseline=1.0, candidate=1.4),
+    answer_solo=stretches(baseline=1.0, candidate=1.4 * 0.0105 / STEP_S),
 )
 turned("decodes-in-its-first-turns", "G5-PREFILL", fell="times", work=early, step_s=STEP_S)
 turned("stretches-counted-up", "G5-SOLO", fell="times", answer_solo=stretches(baseline=1.0, candidate=3.0))
