@@ -147,7 +147,7 @@ turned(
     "a-slowed-baseline-whose-stretches-are-counted-up",
     unseen="what an arm puts out in a stretch alone is counted, not computed again: two lies there can agree",
     **paced_decoding(in_turns={BASELINE: 1.4}, alone={}),
-    answer_solo=stretches(baseline=1.0, candidate=1.4 * 0.0105 / STEP_S),
+    answer_solo=stretches(baseline=1.0, candidate=1.76),
 )
 turned("decodes-in-its-first-turns", "G5-PREFILL", fell="times", work=early, step_s=STEP_S)
 turned("stretches-counted-up", "G5-SOLO", fell="times", answer_solo=stretches(baseline=1.0, candidate=3.0))
