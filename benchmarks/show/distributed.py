@@ -98,9 +98,8 @@ def curve(way: str = FORCED, folder: Path = FOLDER) -> dict[tuple[int, int], Pai
         found = {(row["number"], row["way"], row["trip_ms"]): row for row in entry["rows"]}
         for (number, kind, trip_ms), row in found.items():
             if kind == FORCED:
-                plain, again = (found[number, name, None]["decode_s"] for name in (PLAIN, AGAIN))
-                ours = row["decode_s"] if way == FORCED or row["asked"] else again
-                times[target_ms, trip_ms].append((plain, ours))
+                ours = row if way == FORCED or row["asked"] else found[number, AGAIN, None]
+                times[target_ms, trip_ms].append((found[number, PLAIN, None]["decode_s"], ours["decode_s"]))
     return {
         key: paired_ratio([plain for plain, _ in pairs], [ours for _, ours in pairs])
         for key, pairs in times.items()

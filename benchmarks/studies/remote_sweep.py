@@ -1,10 +1,11 @@
 """Speed with a drafter behind links of several round-trip times against plain decoding, prompt by prompt in one run.
 
 The target is the packaged one, and the same slowed by sleeping to 40 ms a token: an emulation, labelled so. Of each
-prompt the arms are whole decodes in a drawn order: plain decoding twice, the drafter here, and one arm a round-trip
-time with the remote drafter forced. Where the planner, by terms measured on other prompts, would leave it out, plain
-decoding's second time stands for what it had chosen. The controller of each decode begins cold. The first cases are
-four pairs of every point, so that a curve is soon there.
+prompt the arms are whole decodes in a drawn order: plain decoding, the drafter here beside near links, and one arm a
+round-trip time with the remote drafter forced. Where the planner, by terms measured on other prompts, would leave it
+out of one of them, plain decoding has a second time, which stands for what it had chosen. The controller of each decode
+begins cold. The first cases are four pairs of every point that is in question, so that a curve is soon there; near
+links of the slowed target, where a drafter gains most, come last.
 """
 
 from __future__ import annotations
@@ -31,14 +32,31 @@ from engine.tokenizer import Tokenizer
 
 PAIR, PROMPTS, PART, TOKENS = "kakeya-tiny-gemma4", 60, 4, 512
 TRIPS_MS = (0, 5, 20, 50, 100, 150)
+NEAR_MS, FAR_MS = TRIPS_MS[:3], TRIPS_MS[3:]
 TARGETS_MS = (40, 0)
 PLAIN, AGAIN, HERE, FORCED, PLANNED = "plain", "plain again", "here", "elsewhere", "planned"
 TERMS_PROMPTS, TERMS_TOKENS, TERMS_DEPTH = 2, 64, 3
 
 
 def cases() -> Sequence[str]:
-    """Return each target in parts of ``PART`` prompts, parts outermost."""
-    return [f"{target} ms a token, part {part}" for part in range(PROMPTS // PART) for target in TARGETS_MS]
+    """Return the links of each target in parts of ``PART`` prompts, parts outermost, near links of a slow one last."""
+    return list(_cases())
+
+
+def points(case: str) -> tuple[int, tuple[int, ...], int]:
+    """Return the milliseconds a token of a case, its round-trip times and its part."""
+    return _cases()[case]
+
+
+@cache
+def _cases() -> dict[str, tuple[int, tuple[int, ...], int]]:
+    parts = range(PROMPTS // PART)
+    ordered = [(target, trips, part) for part in parts for target, trips in ((40, FAR_MS), (0, TRIPS_MS))]
+    ordered += [(40, NEAR_MS, part) for part in parts]
+    return {
+        f"{target} ms a token, links of {trips[0]} to {trips[-1]} ms, part {part}": (target, trips, part)
+        for target, trips, part in ordered
+    }
 
 
 @cache
@@ -86,13 +104,16 @@ def run(case: str) -> list[Row]:
     Raises:
         RuntimeError: two arms gave different tokens.
     """
-    target, part = case.split(", ")
-    engine, target_ms, first = _engine(), int(target.split()[0]), int(part.split()[1]) * PART
-    planned = _planned(target_ms)
+    target_ms, trips, part = points(case)
+    engine, first, planned = _engine(), part * PART, _planned(target_ms)
     prompts = load_prompts("code-structured", Tokenizer(engine.folder), PAIR).prompts
     trial, rows = RemoteTrial(engine, TOKENS, target_ms / 1e3), []
-    arms: dict[tuple[str, int | None], Any] = {(PLAIN, None): None, (AGAIN, None): None, (HERE, None): engine.drafter}
-    arms |= {(FORCED, trip): _remote(trip) for trip in TRIPS_MS}
+    arms: dict[tuple[str, int | None], Any] = {(PLAIN, None): None}
+    if 0 in trips:
+        arms[HERE, None] = engine.drafter
+    if not planned.issuperset(trips):
+        arms[AGAIN, None] = None
+    arms |= {(FORCED, trip): _remote(trip) for trip in trips}
     for number in range(first, first + PART):
         prompt = prompts[number % len(prompts)]
         order = list(arms)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -63,7 +65,11 @@ def test_a_point_of_the_sweep_is_paired_prompt_by_prompt_and_a_link_not_asked_ov
     assert {key: (round(at.value, 3), at.n) for key, at in forced.items()} == {(40, 5): (2.0, 3), (40, 150): (0.5, 3)}
     assert {key: round(at.value, 3) for key, at in planned.items()} == {(40, 5): 2.0, (40, 150): 1.0}
     assert show.speeds(0, (5,), folder=tmp_path) is None
-    assert len(remote_sweep.cases()) * remote_sweep.PART == remote_sweep.PROMPTS * len(remote_sweep.TARGETS_MS)
+    points = Counter(
+        (target, trip) for target, trips, _ in map(remote_sweep.points, remote_sweep.cases()) for trip in trips
+    )
+    asked = set(product(remote_sweep.TARGETS_MS, remote_sweep.TRIPS_MS))
+    assert points == dict.fromkeys(asked, remote_sweep.PROMPTS // remote_sweep.PART)
 
 
 def test_what_was_compared_by_id_is_counted_by_length_and_way(tmp_path: Path) -> None:
