@@ -89,21 +89,26 @@ def curve(way: str = FORCED, folder: Path = FOLDER) -> dict[tuple[int, int], Pai
     """Return by target and round-trip time the speed against plain decoding of the same prompts.
 
     Args:
-        way: the remote drafter forced, or as planned: plain decoding's second time where it would not be asked.
+        way: the remote drafter forced, or as planned: plain decoding's second time where it would not be asked, no
+            point where that was not taken.
         folder: of the reports.
     """
     times: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    lacking: set[tuple[int, int]] = set()
     for entry in report_of("distributed", "remote-sweep", folder).entries():
         target_ms = int(entry["case"].split()[0])
         found = {(row["number"], row["way"], row["trip_ms"]): row for row in entry["rows"]}
         for (number, kind, trip_ms), row in found.items():
             if kind == FORCED:
-                ours = row if way == FORCED or row["asked"] else found[number, AGAIN, None]
-                times[target_ms, trip_ms].append((found[number, PLAIN, None]["decode_s"], ours["decode_s"]))
+                ours = row if way == FORCED or row["asked"] else found.get((number, AGAIN, None))
+                if ours is None:
+                    lacking.add((target_ms, trip_ms))
+                else:
+                    times[target_ms, trip_ms].append((found[number, PLAIN, None]["decode_s"], ours["decode_s"]))
     return {
         key: paired_ratio([plain for plain, _ in pairs], [ours for _, ours in pairs])
         for key, pairs in times.items()
-        if len(pairs) > 1
+        if len(pairs) > 1 and key not in lacking
     }
 
 
