@@ -235,7 +235,10 @@ class Depth(Protocol):
         """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
     def waited(self, waited_s: float, came_s: float | None) -> None:
-        """Take how long a draft from elsewhere was waited for, and after how long it came; None for not yet."""
+        """Take how long a draft from elsewhere was waited for, and after how long it came.
+
+        None for one that is under way still: the plain steps that follow may take longer beside it.
+        """
 
     def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
         """Take a draft of ``drafted`` tokens that came when ``passed`` were committed already, ``right`` as it says.

@@ -74,9 +74,7 @@ class Source:
         if self.latency.seconds is None or not costs.plain_s:
             return None
         timed, untimed_s = costs.of(name), UNTIMED_VERIFY * costs.plain_s
-        return best_way(
-            self.acceptance, depth, self.latency.seconds, costs.plain_s, lambda count: timed.of(count) or untimed_s
-        )
+        return best_way(self.acceptance, depth, self.latency, costs.plain_s, lambda count: timed.of(count) or untimed_s)
 
     @property
     def promised(self) -> float:
@@ -106,6 +104,10 @@ class Bucket:
     def plain_known(self) -> bool:
         """Whether a plain step was timed often enough to compare with: here, or where these estimates come from."""
         return self.neighbours or self.plain.seen.get(0, 0) >= PLAIN_STEPS_TO_LEARN
+
+    def forget_plain(self) -> None:
+        """Have plain steps timed anew."""
+        self.plain, self.neighbours = Costs(), False
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
         """Take the time of one step."""

@@ -18,13 +18,21 @@ PATIENCE = 2.0
 """In mean latencies: how long a draft that is worth waiting for is waited for."""
 UNTIMED_VERIFY = 1.3
 """In plain steps: what verifying a draft is taken to cost until one was timed."""
+LARGEST_SLOWING = 8.0
+"""How many times longer a plain step may take beside a draft under way; a longer one is taken for a disturbance."""
 
 
 @dataclass(slots=True)
 class Latency:
-    """Seconds from asks to their drafts on average; None for a drafter whose drafts were all there at once."""
+    """Seconds from asks to their drafts on average; None for a drafter whose drafts were all there at once.
+
+    ``slows`` is how many times longer a plain step takes while a draft is under way: sending rows needs this machine,
+    and a drafter may run on it too. ``late`` is whether a draft was ever not there when it was looked for.
+    """
 
     seconds: float | None = None
+    slows: float = 1.0
+    late: bool = False
 
     def learn(self, came_s: float) -> None:
         """Take one draft that came."""
@@ -34,6 +42,15 @@ class Latency:
     def at_least(self, passed_s: float) -> None:
         """Take one that had not come after so long."""
         self.seconds = max(self.seconds or 0.0, passed_s)
+
+    def slowed(self, elapsed_s: float, plain_s: float) -> None:
+        """Take a plain step beside a draft under way."""
+        self.slows += COST_WEIGHT * (min(elapsed_s / plain_s, LARGEST_SLOWING) - self.slows)
+
+    @property
+    def lost_s(self) -> float:
+        """Seconds that a draft which comes to nothing is expected to cost, though nobody waits for it."""
+        return (self.seconds or 0.0) * max(0.0, 1.0 - 1.0 / self.slows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +62,12 @@ class Way:
 
 
 def best_way(
-    acceptance: Acceptance, depth: int, latency_s: float, plain_s: float, verify_s: Callable[[int], float]
+    acceptance: Acceptance, depth: int, latency: Latency, plain_s: float, verify_s: Callable[[int], float]
 ) -> Way:
     """Return the better of waiting for ``depth`` tokens and going on; ``verify_s`` is what verifying so many takes."""
-    committed = acceptance.committed
+    committed, latency_s = acceptance.committed, latency.seconds or 0.0
     waiting = committed(depth) / (latency_s + verify_s(depth))
+    plain_s *= max(1.0, latency.slows)
     passed, going_on = max(1, math.ceil(latency_s / plain_s)), 1.0 / plain_s
     if passed < depth:
         reached = committed(passed) - committed(passed - 1)

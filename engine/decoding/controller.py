@@ -22,7 +22,8 @@ Five rules bound what learning may cost:
 5. An ask that comes to nothing books all its time, and what such asks cost on average is part of what a draft costs: a
    drafter that answers late is asked only as often as the account can bear.
 6. A draft from elsewhere is waited for only where that was measured to be faster than to go on plainly until it comes
-   (``engine.decoding.awaiting``); every wait is booked, and a draft that was not waited for costs nothing to ask for.
+   (``engine.decoding.awaiting``); every wait is booked, and so is what plain steps take longer beside a draft under
+   way, which say nothing of what a plain step costs.
 
 Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented and on recorded costs.
 """
@@ -31,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.decoding.arms import FIRST_DEPTH, PLAIN, PLAIN_STEPS_TO_LEARN, Arm, Bucket, bucket_at, sources_of
+from engine.decoding.arms import FIRST_DEPTH, PLAIN, PLAIN_STEPS_TO_LEARN, Arm, Bucket, Source, bucket_at, sources_of
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
 from engine.decoding.rates import MARGIN, PROBE_STEPS, Rates
@@ -81,6 +82,7 @@ class ControlledDepth:
         self._awaited = 0
         self._unanswered = 0
         self._asked_source = ""
+        self._under_way: Source | None = None
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
 
@@ -91,7 +93,7 @@ class ControlledDepth:
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
-        self._chosen, self._match, self._awaited, self._passed = PLAIN, None, 0, 0
+        self._chosen, self._match, self._awaited, self._passed, self._under_way = PLAIN, None, 0, 0, None
         if limit <= 0:
             return Choice(0)
         costs, self._match = bucket_at(self.buckets, position), lookup()
@@ -121,8 +123,8 @@ class ControlledDepth:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
         costs = bucket_at(self.buckets, position)
         if not costs.plain_known:
-            # The first of them only fills the pipeline and is not used.
-            unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
+            # The first of them only fills the pipeline and is not used, and none of them beside a draft under way.
+            unknown = not any(source.acceptance.reached[0] or source.latency.late for source in self.sources.values())
             return self._paused(PLAIN_STEPS_TO_LEARN + 1, shadow=unknown)
         if self._selected.depth > 0:
             # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
@@ -131,7 +133,7 @@ class ControlledDepth:
         look, self._look = self._look, False
         if self.lookups.recent_tokens > 0 and not look:
             return Pause(1)
-        loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s
+        loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self._rates.slowing_s()
         return self._paused(max(1, self._until_probe), shadow=look and self._affordable(costs, loss_s))
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
@@ -149,17 +151,20 @@ class ControlledDepth:
         """Book a wait, and learn how long drafts take to come."""
         self.account_s += waited_s
         source = self.sources.get(self._asked_source)
+        self._under_way = source if came_s is None else None
+        if source is not None and came_s is None:
+            source.latency.late = True
         if source is not None and came_s is not None:
-            source.latency.learn(came_s)
+            self._came(source, came_s)
         elif source is not None and waited_s:
             source.latency.at_least(waited_s)
 
     def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
         """Learn from a draft that plain decoding overtook; what is left of one that was right so far is verified."""
-        source = self.sources.get(self._asked_source)
+        source, self._under_way = self.sources.get(self._asked_source), None
         if source is None:
             return
-        source.latency.learn(came_s)
+        self._came(source, came_s)
         if right == passed < drafted:
             self._passed = passed
         else:
@@ -167,13 +172,14 @@ class ControlledDepth:
 
     def silent(self, passed_s: float) -> None:
         """Learn that drafts take longer than anybody looked for one."""
-        source = self.sources.get(self._asked_source)
+        source, self._under_way = self.sources.get(self._asked_source), None
         if source is not None:
             source.latency.at_least(passed_s)
 
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
         source = self._chosen.source if self._chosen.depth else self._shadowed_source
+        self._under_way = None
         if source in self.sources:
             self.sources[source].waits.learn(answered=False, lost_s=elapsed_s)
         self.account_s += elapsed_s
@@ -186,8 +192,8 @@ class ControlledDepth:
         costs = bucket_at(self.buckets, position)
         arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
-        known = costs.seconds_of(arm)
-        if not shadowing and (arm == self._previous or arm in self._tried):
+        known, under_way = costs.seconds_of(arm), self._under_way if arm == PLAIN else None
+        if not shadowing and under_way is None and (arm == self._previous or arm in self._tried):
             costs.learn(arm, elapsed_s)
         self._previous = arm
         if arm.depth:
@@ -207,6 +213,9 @@ class ControlledDepth:
             extra = min(max(elapsed_s / plain_s - 1.0, 0.0), LARGEST_SHADOW_COST)
             self._shadow_cost += COST_WEIGHT * (extra - self._shadow_cost)
             self.account_s += extra * plain_s
+        elif under_way is not None:
+            under_way.latency.slowed(elapsed_s, plain_s)
+            self._slowed(costs, elapsed_s)
         time_s = min(elapsed_s, costs.longest_s(known)) if drafted else plain_s
         self.decoded_s += min(time_s, committed * plain_s)
         if drafted:
@@ -216,6 +225,18 @@ class ControlledDepth:
                 self.lookups.account_s = max(self.lookups.account_s + loss_s, credit_s)
             else:
                 self.account_s = max(self.account_s + loss_s, credit_s)
+
+    def _came(self, source: Source, came_s: float) -> None:
+        """Learn how long a draft took; before the first that was late, every plain step may have been beside it."""
+        if source.latency.late and source.latency.seconds is None:
+            for costs in self.buckets.values():
+                costs.forget_plain()
+        source.latency.learn(came_s)
+
+    def _slowed(self, costs: Bucket, elapsed_s: float) -> None:
+        """Book a plain step beside a draft under way; one that was quicker than others is no gain of drafting."""
+        extra_s = min(elapsed_s, costs.longest_s(None)) - costs.plain_s
+        self.account_s += extra_s if extra_s > 0 else max(extra_s, min(0.0, -self.account_s))
 
     def _learn(self, arm: Arm, outcome: Decision) -> None:
         """Learn how far the drafter was right, and how far a match was or would have been."""

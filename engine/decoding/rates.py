@@ -117,13 +117,17 @@ class Rates:
         """Say whether verified drafts might pay, by what is known of acceptance."""
         return any(source.promised >= PROMISING_COMMITTED for source in self.sources.values())
 
+    def slowing_s(self) -> float:
+        """Return the seconds that a draft under way which comes to nothing costs, of the drafter that costs most."""
+        return max((source.latency.lost_s for source in self.sources.values()), default=0.0)
+
     def loss_s(self, costs: Bucket, arm: Arm) -> float:
         """Return the seconds a probe of ``arm`` is expected to lose against plain decoding."""
         if arm.depth == 0 or arm.source not in self.sources or not costs.plain.seconds:
             return 0.0
         way = self.way(costs, arm)
         if way is not None and not way.wait_s:
-            return 0.0
+            return PROBE_STEPS * self.sources[arm.source].latency.lost_s
         # A single measurement of drafting may have been a bad moment.
         known_s = costs.of(arm.source).of(arm.depth) if costs.drafted_steps > 1 else None
         cost_s = PROBE_COST_PRIOR * costs.plain_s if known_s is None else known_s

@@ -242,6 +242,8 @@ class _Shadow:
         draft = self._pending.take(0.0)
         # One that is under way is taken for what was asked until it is looked at.
         self.proposed = count if draft.skipped == LATE else draft.count
+        if draft.skipped == LATE:
+            run.depth.waited(0.0, None)
         if count > 0 and self.proposed == 0:
             run.depth.unanswered(run.sequence.length, count)
         self._depth = run.depth

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import pytest
@@ -33,6 +34,8 @@ def token_at(position: int) -> int:
 class VirtualClock:
     eager: bool = True
     ns: int = 0
+    busy_until_ns: int = 0
+    """Until when a draft is under way."""
 
     def spend(self, milliseconds: float) -> None:
         self.ns += int(milliseconds * 1e6)
@@ -47,6 +50,8 @@ class VirtualClock:
 @dataclass
 class TableSequence:
     clock: VirtualClock
+    slows: float = 1.0
+    """How many times longer a plain forward takes beside a draft that is under way: both need the same processor."""
     length: int = 0
     max_positions: int = 1 << 20
 
@@ -62,7 +67,7 @@ class TableSequence:
 
     def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
-            self.clock.spend(TARGET_MS)
+            self.clock.spend(TARGET_MS * (self.slows if self.clock.ns < self.clock.busy_until_ns else 1.0))
             self.length += 1
             yield Decision((token_at(self.length),), 0), Forward(None, None, self.length - 1, 1)
 
@@ -94,7 +99,7 @@ class Answer:
     wait_ms: float
 
     def __post_init__(self) -> None:
-        self.due_ns = self.clock.ns + int(self.wait_ms * 1e6)
+        self.due_ns = self.clock.busy_until_ns = self.clock.ns + int(self.wait_ms * 1e6)
 
     def take(self, deadline_s: float | None = None) -> Draft:
         left_ms = max(0.0, (self.due_ns - self.clock.ns) / 1e6)
@@ -133,15 +138,15 @@ class RemoteDrafter(LocalDrafter):
         return 0
 
 
-def decoded_ms(make: Callable[[VirtualClock], Drafter], depth: Depth, tokens: int) -> float:
+def decoded_ms(make: Callable[[VirtualClock], Drafter], depth: Depth, tokens: int, slows: float = 1.0) -> float:
     clock = VirtualClock()
-    parts = Parts(TableSequence(clock), make(clock), TableAccept(), depth, clock)  # type: ignore[arg-type]
+    parts = Parts(TableSequence(clock, slows), make(clock), TableAccept(), depth, clock)  # type: ignore[arg-type]
     emitted = [token for step in speculative(parts, PROMPT, Stopping(tokens)) for token in step.tokens]
     assert emitted == [token_at(len(PROMPT) + index) for index in range(tokens)]
     return clock.ns / 1e6
 
 
-def speed(tokens: int, depth: Depth | None = None, **drafter: Any) -> tuple[float, RemoteDrafter]:
+def speed(tokens: int, depth: Depth | None = None, slows: float = 1.0, **drafter: Any) -> tuple[float, RemoteDrafter]:
     """Return the speed against plain decoding, 1 is equal, and the drafter."""
     made: list[RemoteDrafter] = []
 
@@ -150,7 +155,7 @@ def speed(tokens: int, depth: Depth | None = None, **drafter: Any) -> tuple[floa
         return made[0]
 
     plain_ms = decoded_ms(lambda _: NoDrafter(), FixedDepth(0), tokens)
-    return plain_ms / decoded_ms(make, depth or ControlledDepth(7), tokens), made[0]
+    return plain_ms / decoded_ms(make, depth or ControlledDepth(7), tokens, slows), made[0]
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["waited for", "waits inside ask"])
@@ -168,6 +173,19 @@ def test_a_drafter_that_never_answers_in_time_costs_next_to_nothing(
 def test_a_draft_that_is_late_is_shortened_and_never_costs(depth: Depth | None, wait_ms: float, tokens: int) -> None:
     for right in (lambda _: True, lambda position: position % 3 != 0, lambda _: False):
         assert speed(tokens, depth, wait_ms=wait_ms, right=right, answers=lambda _: True)[0] >= 0.98
+
+
+@pytest.mark.parametrize(
+    ("wait_ms", "slows", "share"),
+    # One draft that slows the target fourfold for 400 ms costs as much as 30 tokens, and one has to be asked for.
+    [*product((5.0, 25.0, 50.0, 150.0), (1.3, 4.0), (0.97,)), (400.0, 1.3, 0.97), (400.0, 4.0, 0.9)],
+)
+def test_drafts_under_way_that_slow_the_target_down_are_asked_for_no_more_than_that_pays(
+    wait_ms: float, slows: float, share: float
+) -> None:
+    for right in (lambda _: True, lambda position: position % 3 != 0, lambda _: False):
+        found, _ = speed(1024, slows=slows, wait_ms=wait_ms, right=right, answers=lambda _: True)
+        assert found >= share
 
 
 @pytest.mark.parametrize(("wait_ms", "least"), [(5.0, 3.0), (25.0, 1.9), (50.0, 1.2)])
