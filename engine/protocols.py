@@ -119,6 +119,12 @@ class Pending(Protocol):
 class Drafter(Protocol):
     """A proposer's state for one sequence. It is shown committed tokens only, so it never has anything to forget."""
 
+    def round_trip_s(self, source: str) -> float | None:
+        """Return the seconds that an ask is on its way at least; None for a drafter of this process.
+
+        Of several drafters ``source`` names the one that is meant.
+        """
+
     def lookup(self, bonus: int) -> Match | None:
         """Return what an earlier place like this one says comes after ``bonus``; None where there is none."""
 
@@ -219,8 +225,8 @@ class Accept(Protocol):
 class Depth(Protocol):
     """How many tokens to draft next and by whom, learnt from what earlier steps cost and brought."""
 
-    def begin(self) -> None:
-        """Take that another sequence begins, whose text may be of another kind."""
+    def begin(self, round_trip_s: Callable[[str], float | None]) -> None:
+        """Take that another sequence begins, whose text may be of another kind, and how far away its drafters are."""
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:
         """Return the draft of the next step, at most ``limit`` tokens; ``lookup`` finds a match for it."""

@@ -35,7 +35,7 @@ PAIR, PROMPTS, PART, TOKENS = "kakeya-tiny-gemma4", 60, 4, 512
 TRIPS_MS = (0, 5, 20, 50, 100, 150)
 NEAR_MS, FAR_MS = TRIPS_MS[:3], TRIPS_MS[3:]
 TARGETS_MS = (40, 0)
-FIRST = 6
+FIRST = 4
 """Parts of both targets that come before the rest of the packaged one."""
 PLAIN, AGAIN, HERE, FORCED, PLANNED = "plain", "plain again", "here", "elsewhere", "planned"
 TERMS_PROMPTS, TERMS_TOKENS, TERMS_DEPTH = 2, 64, 3

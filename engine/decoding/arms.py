@@ -52,7 +52,7 @@ class Source:
 
         Of a draft from elsewhere only what is still to come is worth anything, so all of it is asked for.
         """
-        if self.latency.seconds is not None:
+        if self.latency.elsewhere:
             return self.longest
         reached = sum(1 for count in self.acceptance.reached if count)
         return min(self.longest, max(reached + 1, FIRST_DEPTH))
@@ -60,7 +60,7 @@ class Source:
     @property
     def first_depth(self) -> int:
         """How many tokens to ask for while nothing is known of its steps."""
-        return self.longest if self.latency.seconds is not None else min(FIRST_DEPTH, self.longest)
+        return self.longest if self.latency.elsewhere else min(FIRST_DEPTH, self.longest)
 
     def hoped_rate(self, costs: Bucket, name: str) -> float:
         """Return the rate if its drafts came nearer to being always right: the less is known of them, the nearer."""
@@ -73,8 +73,17 @@ class Source:
         """Return whether to wait for a draft from elsewhere, None for a drafter whose drafts are there at once."""
         if self.latency.seconds is None or not costs.plain_s:
             return None
+        return self._way(self.acceptance, costs, name, depth)
+
+    def too_far(self, costs: Bucket, name: str) -> bool:
+        """Say whether drafts come too late to be worth anything here, were they all right."""
+        if not self.latency.elsewhere or not costs.plain_s:
+            return False
+        return self._way(Acceptance.perfect(self.longest), costs, name, self.longest).rate * costs.plain_s <= 1.0
+
+    def _way(self, acceptance: Acceptance, costs: Bucket, name: str, depth: int) -> Way:
         timed, untimed_s = costs.of(name), UNTIMED_VERIFY * costs.plain_s
-        return best_way(self.acceptance, depth, self.latency, costs.plain_s, lambda count: timed.of(count) or untimed_s)
+        return best_way(acceptance, depth, self.latency, costs.plain_s, lambda count: timed.of(count) or untimed_s)
 
     @property
     def promised(self) -> float:
@@ -104,10 +113,6 @@ class Bucket:
     def plain_known(self) -> bool:
         """Whether a plain step was timed often enough to compare with: here, or where these estimates come from."""
         return self.neighbours or self.plain.seen.get(0, 0) >= PLAIN_STEPS_TO_LEARN
-
-    def forget_plain(self) -> None:
-        """Have plain steps timed anew."""
-        self.plain, self.neighbours = Costs(), False
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
         """Take the time of one step."""

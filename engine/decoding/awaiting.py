@@ -27,12 +27,22 @@ class Latency:
     """Seconds from asks to their drafts on average; None for a drafter whose drafts were all there at once.
 
     ``slows`` is how many times longer a plain step takes while a draft is under way: sending rows needs this machine,
-    and a drafter may run on it too. ``late`` is whether a draft was ever not there when it was looked for.
+    and a drafter may run on it too. ``round_trip_s`` is what an ask takes at least, None for a drafter of this process.
     """
 
     seconds: float | None = None
     slows: float = 1.0
-    late: bool = False
+    round_trip_s: float | None = None
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether drafts may be late at all."""
+        return self.round_trip_s is not None or self.seconds is not None
+
+    @property
+    def least_s(self) -> float:
+        """Seconds that a draft is expected to take: before one came, what its way takes."""
+        return self.seconds if self.seconds is not None else self.round_trip_s or 0.0
 
     def learn(self, came_s: float) -> None:
         """Take one draft that came."""
@@ -50,7 +60,7 @@ class Latency:
     @property
     def lost_s(self) -> float:
         """Seconds that a draft which comes to nothing is expected to cost, though nobody waits for it."""
-        return (self.seconds or 0.0) * max(0.0, 1.0 - 1.0 / self.slows)
+        return self.least_s * max(0.0, 1.0 - 1.0 / self.slows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +75,7 @@ def best_way(
     acceptance: Acceptance, depth: int, latency: Latency, plain_s: float, verify_s: Callable[[int], float]
 ) -> Way:
     """Return the better of waiting for ``depth`` tokens and going on; ``verify_s`` is what verifying so many takes."""
-    committed, latency_s = acceptance.committed, latency.seconds or 0.0
+    committed, latency_s = acceptance.committed, latency.least_s
     waiting = committed(depth) / (latency_s + verify_s(depth))
     plain_s *= max(1.0, latency.slows)
     passed, going_on = max(1, math.ceil(latency_s / plain_s)), 1.0 / plain_s

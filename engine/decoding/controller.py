@@ -23,7 +23,8 @@ Five rules bound what learning may cost:
    drafter that answers late is asked only as often as the account can bear.
 6. A draft from elsewhere is waited for only where that was measured to be faster than to go on plainly until it comes
    (``engine.decoding.awaiting``); every wait is booked, and so is what plain steps take longer beside a draft under
-   way, which say nothing of what a plain step costs.
+   way, which say nothing of what a plain step costs. One so far away that its drafts came too late were they all right
+   is next to never asked.
 
 Knows neither clocks nor models; ``tests.fakes.replay`` runs it on invented and on recorded costs.
 """
@@ -86,8 +87,10 @@ class ControlledDepth:
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
 
-    def begin(self) -> None:
+    def begin(self, round_trip_s: Callable[[str], float | None] = lambda _: None) -> None:
         """Look early whether a drafter that was of no use for another text is of use for this one."""
+        for name, source in self.sources.items():
+            source.latency.round_trip_s = round_trip_s(name)
         if self.buckets and self._selected.depth == 0:
             self._probe, self._pause, self._until_probe = (PLAIN, 0), SHADOW_PAUSE_STEPS, FIRST_LOOK_STEPS
 
@@ -123,9 +126,9 @@ class ControlledDepth:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
         costs = bucket_at(self.buckets, position)
         if not costs.plain_known:
-            # The first of them only fills the pipeline and is not used, and none of them beside a draft under way.
-            unknown = not any(source.acceptance.reached[0] or source.latency.late for source in self.sources.values())
-            return self._paused(PLAIN_STEPS_TO_LEARN + 1, shadow=unknown)
+            # The first of them only fills the pipeline and is not used; a draft under way would lengthen the others.
+            unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
+            return self._paused(PLAIN_STEPS_TO_LEARN + 1, shadow=unknown, asked=self._at_hand())
         if self._selected.depth > 0:
             # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
             self._probe = (PLAIN, 0)
@@ -134,7 +137,8 @@ class ControlledDepth:
         if self.lookups.recent_tokens > 0 and not look:
             return Pause(1)
         loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self._rates.slowing_s()
-        return self._paused(max(1, self._until_probe), shadow=look and self._affordable(costs, loss_s))
+        asked = self._rates.within_reach(costs) or list(self.sources)
+        return self._paused(max(1, self._until_probe), shadow=look and self._affordable(costs, loss_s), asked=asked)
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Learn from a draft that plain decoding confirmed or not; end the pause when it might pay to draft."""
@@ -152,10 +156,8 @@ class ControlledDepth:
         self.account_s += waited_s
         source = self.sources.get(self._asked_source)
         self._under_way = source if came_s is None else None
-        if source is not None and came_s is None:
-            source.latency.late = True
         if source is not None and came_s is not None:
-            self._came(source, came_s)
+            source.latency.learn(came_s)
         elif source is not None and waited_s:
             source.latency.at_least(waited_s)
 
@@ -164,7 +166,7 @@ class ControlledDepth:
         source, self._under_way = self.sources.get(self._asked_source), None
         if source is None:
             return
-        self._came(source, came_s)
+        source.latency.learn(came_s)
         if right == passed < drafted:
             self._passed = passed
         else:
@@ -226,13 +228,6 @@ class ControlledDepth:
             else:
                 self.account_s = max(self.account_s + loss_s, credit_s)
 
-    def _came(self, source: Source, came_s: float) -> None:
-        """Learn how long a draft took; before the first that was late, every plain step may have been beside it."""
-        if source.latency.late and source.latency.seconds is None:
-            for costs in self.buckets.values():
-                costs.forget_plain()
-        source.latency.learn(came_s)
-
     def _slowed(self, costs: Bucket, elapsed_s: float) -> None:
         """Book a plain step beside a draft under way; one that was quicker than others is no gain of drafting."""
         extra_s = min(elapsed_s, costs.longest_s(None)) - costs.plain_s
@@ -262,12 +257,16 @@ class ControlledDepth:
         self._asked_source = arm.source
         return Choice(self._chosen.depth, arm.source, extended, self._rates.wait_s(costs, self._chosen))
 
-    def _paused(self, tokens: int, shadow: bool) -> Pause:
+    def _at_hand(self) -> list[str]:
+        """Return the drafters of this process."""
+        return [name for name, source in self.sources.items() if not source.latency.elsewhere]
+
+    def _paused(self, tokens: int, shadow: bool, asked: list[str]) -> Pause:
         """Return a pause, with a shadow draft that it is long enough to compare: of the drafter least is known of."""
-        if not shadow or not self._shadows:
+        if not shadow or not self._shadows or not asked:
             return Pause(tokens)
         self._shadowing = True
-        self._shadowed_source = min(self.sources, key=lambda name: self.sources[name].acceptance.reached[0])
+        self._shadowed_source = min(asked, key=lambda name: self.sources[name].acceptance.reached[0])
         self._asked_source = self._shadowed_source
         self._awaited = min(self.sources[self._shadowed_source].longest, tokens, LONGEST_SHADOW)
         return Pause(tokens, self._awaited, self._shadowed_source)
@@ -291,7 +290,7 @@ class ControlledDepth:
     def _next(self, costs: Bucket, matched: bool) -> Arm:
         """Return the probe in progress, a due probe, or the best known arm; a match rules out a look at shadows."""
         arm, left = self._probe
-        if left > 0:
+        if left > 0 and self._goes_on(costs, arm):
             self._probe = (arm, left - 1)
             return arm
         best = self._rates.best(costs, self._selected)
@@ -301,6 +300,10 @@ class ControlledDepth:
             self._pause = FIRST_PAUSE_STEPS if news else max(self._pause // 2, FIRST_PAUSE_STEPS)
             self._selected, self._until_probe = best, self._pause
         if self._until_probe > 0 or not self.sources:
+            return best
+        if best.depth == 0 and self._pause < LONGEST_PAUSE_STEPS and not self._rates.within_reach(costs):
+            # A link may get better: it is looked at as rarely as that.
+            self._until_probe = self._pause = LONGEST_PAUSE_STEPS
             return best
         candidate = self._rates.candidate(costs, best)
         self._look = best.depth == 0 and self._shadows and not matched and not self._rates.promising()
@@ -313,6 +316,13 @@ class ControlledDepth:
             self._probe = (candidate, PROBE_STEPS - 1)
             return candidate
         return best
+
+    def _goes_on(self, costs: Bucket, arm: Arm) -> bool:
+        """Say whether a probe is to be ended as begun: one ask of a drafter elsewhere may cost all that there is."""
+        source = self.sources.get(arm.source) if arm.depth else None
+        if source is None or not source.latency.elsewhere:
+            return True
+        return self._affordable(costs, self._rates.loss_s(costs, arm))
 
     def _affordable(self, costs: Bucket, loss_s: float) -> bool:
         """Say whether the account can bear losing ``loss_s``."""

@@ -26,6 +26,11 @@ class Acceptance:
         """Start every position at the prior, worth one observation."""
         return cls([PRIOR_ACCEPTANCE] * positions, [0] * positions)
 
+    @classmethod
+    def perfect(cls, positions: int) -> Acceptance:
+        """Take every position for right."""
+        return cls([1.0] * positions, [1] * positions)
+
     def learn(self, drafted: int, accepted: int) -> None:
         """Take one block: positions up to the first rejection were reached."""
         for position in range(min(accepted + 1, drafted)):

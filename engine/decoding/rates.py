@@ -92,22 +92,27 @@ class Rates:
 
     def candidate(self, costs: Bucket, best: Arm) -> Arm:
         """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""
-        untried = [Arm(name, source.first_depth) for name, source in self.sources.items()]
+        near = self.within_reach(costs) or list(self.sources)
+        untried = [Arm(name, self.sources[name].first_depth) for name in near]
         if best.depth == 0:
-            known = [arm for arm in self.arms() if self.cost_s(costs, arm) is not None]
+            known = [arm for arm in self.arms() if arm.source in near and self.cost_s(costs, arm) is not None]
             return max(known or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)))
         if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
             return PLAIN
         longest = self.sources[best.source].longest
-        near = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
+        beside = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
         others = [
             arm for arm in untried if self.sources[arm.source].hoped_rate(costs, arm.source) > self.rate(costs, best)
         ]
-        return min(near + [arm for arm in others if arm.source != best.source], key=costs.seen)
+        return min(beside + [arm for arm in others if arm.source != best.source], key=costs.seen)
+
+    def within_reach(self, costs: Bucket) -> list[str]:
+        """Return the drafters whose drafts do not all come too late."""
+        return [name for name, source in self.sources.items() if not source.too_far(costs, name)]
 
     def hopeful(self, costs: Bucket, rate: float) -> bool:
         """Say whether a drafter might plausibly beat a rate."""
-        return any(source.hoped_rate(costs, name) > rate for name, source in self.sources.items())
+        return any(self.sources[name].hoped_rate(costs, name) > rate for name in self.within_reach(costs))
 
     def answering(self) -> bool:
         """Say whether something came of enough asks for gains to be spent on more of them."""

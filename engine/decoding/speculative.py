@@ -67,7 +67,7 @@ def speculative(
     )
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
     try:
-        run.depth.begin()
+        run.depth.begin(parts.drafter.round_trip_s)
         with parts.resident():
             for step in _decode(run, prompt, chunk, held):
                 yield times.filled(step)

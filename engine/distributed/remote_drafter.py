@@ -51,6 +51,7 @@ class RemoteModel:
         now_s: Monotonic seconds.
         draw: Draws from proposals, in the array library of the target.
         shaping: How the proposals are shaped that tokens are drawn from, None for the likeliest tokens.
+        round_trip_s: Seconds that a call takes which nothing is computed for, 0 where nobody measured it.
     """
 
     offer: DrafterOffer
@@ -62,6 +63,7 @@ class RemoteModel:
     now_s: Callable[[], float] = time.monotonic
     draw: Draw | None = None
     shaping: Sampling | None = None
+    round_trip_s: float = 0.0
 
     @property
     def info(self) -> DrafterInfo:
@@ -142,6 +144,11 @@ class RemoteDrafter(LocalDrafter):
     def forwards(self) -> int:
         """Forwards that the server says its drafter ran for this sequence's newest session."""
         return self._forwards
+
+    def round_trip_s(self, source: str) -> float | None:
+        """Return what a call took when the connection was made."""
+        del source
+        return self._model.round_trip_s
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Keep committed tokens and their rows until an ask takes them along.

@@ -13,6 +13,11 @@ class LocalDrafter:
     def close(self) -> None:
         """Do nothing: there is no connection and no thread to end."""
 
+    def round_trip_s(self, source: str) -> float | None:
+        """Return None: it is asked here."""
+        del source
+        return None
+
     def lookup(self, bonus: int) -> Match | None:
         """Find nothing: what it would propose is known once it is asked."""
         del bonus

@@ -88,6 +88,11 @@ class SeveralDrafters:
         """Forwards of all of them."""
         return sum(drafter.forwards for drafter in self.named.values())
 
+    def round_trip_s(self, source: str) -> float | None:
+        """Return how far away a drafter is; a lookup is asked here."""
+        named = self.named.get(source)
+        return None if named is None else named.round_trip_s(source)
+
     def lookup(self, bonus: int) -> Match | None:
         """Return what an earlier place like this one says."""
         return self.looking.lookup(bonus)

@@ -81,7 +81,7 @@ class Spent:
 def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_UP) -> Spent:
     """Let ``policy`` decode ``tokens`` tokens of the answer, the first of them known."""
     position, last, time_s = 0, tokens - 1, 0.0
-    policy.begin()
+    policy.begin(lambda _: None)
     steps: Counter[str] = Counter()
 
     def step(choice: Choice, extra_s: float = 0.0) -> None:

@@ -69,4 +69,5 @@ def remote_model(
         pack=pack,
         patience_s=patience_s,
         draw=lambda proposals, uniforms: backend.drawn(proposals, vocab_size, uniforms),
+        round_trip_s=channel.round_trip_s(),  # the connection is there now: making it took longer than a call does
     )
