@@ -20,7 +20,7 @@ from engine.tokenizer import read_tokenizer
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import read_corpus, word_pool
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config
-from engine.training.network.models import attention_masks, mixed_precision
+from engine.training.network.models import attention_masks, emulates_bfloat16, mixed_precision
 from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.responses import Response, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
@@ -74,7 +74,7 @@ class DrafterTrainer(Resumable):
         self.drafter = DFlashNetwork(self.config).to(self.device)
         if run.start is not None:
             self.drafter.load_state_dict(weights_of(run.start, self.config))
-        self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr)
+        self.optimisers = Optimisers(self.drafter, run.matrix_lr, run.vector_lr, emulates_bfloat16(self.device.type))
         self.schedule = Schedule(run.steps, min(run.warmup_steps, run.steps), 0.5, 0.04)
         usable = [item for item in responses if len(item.ids) - item.prompt_tokens >= 2]
         self.held_back, self.responses = usable[::40][:HELD_BACK], [r for i, r in enumerate(usable) if i % 40]

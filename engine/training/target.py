@@ -12,7 +12,13 @@ import torch
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import SourceFile, WordPool
 from engine.training.needles import hide, make_needles
-from engine.training.network.models import build_target, logits_of, mixed_precision, neutralise_mask_row
+from engine.training.network.models import (
+    build_target,
+    emulates_bfloat16,
+    logits_of,
+    mixed_precision,
+    neutralise_mask_row,
+)
 from engine.training.network.optimiser import Optimisers, Schedule
 from engine.training.network.windowed import use_windowed
 from engine.training.recipe import COPY_STAGE, Stage, TargetRecipe
@@ -53,7 +59,9 @@ class Trainer(Resumable):
         self.source = RowSource(tokenizer, files, words, run.seed, documents)
         self.model = build_target(recipe.family, recipe.size, tokenizer.get_vocab_size(), run.seed).to(run.device)
         use_windowed(self.model)
-        self.optimisers = Optimisers(self.model, recipe.matrix_lr, recipe.vector_lr)
+        self.optimisers = Optimisers(
+            self.model, recipe.matrix_lr, recipe.vector_lr, emulates_bfloat16(self.device_kind)
+        )
         self.total = recipe.warmup_copy_steps + recipe.steps
         self.schedule = Schedule(recipe.steps, recipe.warmup_steps, recipe.constant_until, recipe.final_lr_share)
         made_by = {"seed": run.seed, "family": recipe.family, "size": recipe.size}

@@ -80,5 +80,13 @@ def mixed_precision(device: str) -> torch.autocast:
     Args:
         device: torch's name of the device's kind, without an index.
     """
-    emulated = device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return torch.autocast(device, torch.bfloat16, enabled=not emulated)
+    return torch.autocast(device, torch.bfloat16, enabled=not emulates_bfloat16(device))
+
+
+def emulates_bfloat16(device: str) -> bool:
+    """Say whether products in bfloat16 are emulated: on a processor without instructions for them.
+
+    Args:
+        device: torch's name of the device's kind, without an index.
+    """
+    return device == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
