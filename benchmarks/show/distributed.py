@@ -86,7 +86,7 @@ def fewer_bits(folder: Path = FOLDER) -> str | None:
 
 
 def curve(way: str = FORCED, folder: Path = FOLDER) -> dict[tuple[int, int], PairedRatio]:
-    """Return by target and round-trip time the speed against plain decoding of the same prompts.
+    """Return by target and round-trip time the speed against plain decoding of the same prompts, nearest in time.
 
     Args:
         way: the remote drafter forced, or as planned: plain decoding's second time where it would not be asked, no
@@ -104,7 +104,8 @@ def curve(way: str = FORCED, folder: Path = FOLDER) -> dict[tuple[int, int], Pai
                 if ours is None:
                     lacking.add((target_ms, trip_ms))
                 else:
-                    times[target_ms, trip_ms].append((found[number, PLAIN, None]["decode_s"], ours["decode_s"]))
+                    plain_s = ours["plain_s"] if "plain_s" in ours else found[number, PLAIN, None]["decode_s"]
+                    times[target_ms, trip_ms].append((plain_s, ours["decode_s"]))
     return {
         key: paired_ratio([plain for plain, _ in pairs], [ours for _, ours in pairs])
         for key, pairs in times.items()

@@ -1,10 +1,12 @@
 """Speed with a drafter behind links of several round-trip times against plain decoding, prompt by prompt in one run.
 
 The target is the packaged one, and the same slowed by sleeping to 40 ms a token: an emulation, labelled so. Of each
-prompt the arms are whole decodes in a drawn order: plain decoding, the drafter here beside near links, and one arm a
-round-trip time with the remote drafter forced. Where the planner, by terms measured on other prompts, would leave it
-out, a second time of the packaged target's plain decoding stands for what it had chosen; beside the slowed one, where
-it takes half a minute, such points have no planned arm. The controller of each decode begins cold. The first cases are
+prompt the arms are whole decodes in a drawn order: the drafter here beside near links, and one arm a round-trip time
+with the remote drafter forced. The slowed target decodes each prompt plainly once, at a drawn place among them. The
+packaged one takes two or three seconds, in which a shared machine may become slower by a quarter: it decodes plainly
+before and after every arm, and the two nearest are what an arm is compared with. There plain decoding is an arm itself,
+which stands for what the planner had chosen where, by terms measured on other prompts, it would leave the drafter out;
+beside the slowed target such points have no planned arm. The controller of each decode begins cold. The first cases are
 a few pairs of every point that is in question, so that a curve is soon there; near links of the slowed target, where a
 drafter gains most, come last.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import cache
+from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.studies.study import Row, Study
@@ -37,6 +40,7 @@ NEAR_MS, FAR_MS = TRIPS_MS[:3], TRIPS_MS[3:]
 TARGETS_MS = (40, 0)
 FIRST = 4
 """Parts of both targets that come before the rest of the packaged one."""
+Arm = tuple[str, int | None]
 PLAIN, AGAIN, HERE, FORCED, PLANNED = "plain", "plain again", "here", "elsewhere", "planned"
 TERMS_PROMPTS, TERMS_TOKENS, TERMS_DEPTH = 2, 64, 3
 
@@ -112,27 +116,39 @@ def run(case: str) -> list[Row]:
     engine, first, planned = _engine(), part * PART, _planned(target_ms)
     prompts = load_prompts("code-structured", Tokenizer(engine.folder), PAIR).prompts
     trial, rows = RemoteTrial(engine, TOKENS, target_ms / 1e3), []
-    arms: dict[tuple[str, int | None], Any] = {(PLAIN, None): None}
+    arms: dict[Arm, Any] = {(FORCED, trip): _remote(trip) for trip in trips}
     if 0 in trips:
         arms[HERE, None] = engine.drafter
     if not target_ms:
         arms[AGAIN, None] = None
-    arms |= {(FORCED, trip): _remote(trip) for trip in trips}
     for number in range(first, first + PART):
-        prompt = prompts[number % len(prompts)]
+        prompt, chooser = prompts[number % len(prompts)], random.Random(f"{case}/{number}")
         order = list(arms)
-        random.Random(f"{case}/{number}").shuffle(order)
-        decodes = {}
+        chooser.shuffle(order)
+        order = _with_plain(order, chooser, between=not target_ms)
+        decodes: list[RemoteDecode] = []
         for arm in order:
-            drafter = arms[arm]
+            drafter = arms.get(arm)
             depth = FixedDepth(0) if drafter is None else ControlledDepth(longest_draft(drafter))
-            decodes[arm] = trial.decode(prompt.ids, drafter, depth)
-        if len({decode.tokens for decode in decodes.values()}) > 1:
+            decodes.append(trial.decode(prompt.ids, drafter, depth))
+        if len({decode.tokens for decode in decodes}) > 1:
             raise RuntimeError(f"{case}, {prompt.id}: the arms gave different tokens")
-        for (way, trip), decode in decodes.items():
+        for place, ((way, trip), decode) in enumerate(zip(order, decodes, strict=True)):
             row = {"prompt": prompt.id, "number": number, "way": way, "trip_ms": trip, "asked": trip in planned}
+            if not target_ms and way != PLAIN:
+                nearest = (decodes[place - 1].decode_s, decodes[place + 1].decode_s)
+                row["plain_s"] = geometric_mean(nearest)
             rows.append(row | decode.row())
     return rows
+
+
+def _with_plain(order: list[Arm], chooser: random.Random, *, between: bool) -> list[Arm]:
+    """Return an order of arms with plain decoding before and after each, or at one drawn place among them."""
+    plain: Arm = (PLAIN, None)
+    if between:
+        return [plain, *(each for arm in order for each in (arm, plain))]
+    place = chooser.randrange(len(order) + 1)
+    return [*order[:place], plain, *order[place:]]
 
 
 STUDY = Study("remote-sweep", "What is a remote drafter worth at which round-trip time?", cases, run)

@@ -65,9 +65,13 @@ def test_a_point_of_the_sweep_is_paired_prompt_by_prompt_and_a_link_not_asked_ov
     assert {key: (round(at.value, 3), at.n) for key, at in forced.items()} == {(40, 5): (2.0, 3), (40, 150): (0.5, 3)}
     assert {key: round(at.value, 3) for key, at in planned.items()} == {(40, 5): 2.0, (40, 150): 1.0}
     assert show.speeds(0, (5,), folder=tmp_path) is None
+    short = [row | {"plain_s": 3.0} if row["way"] != "plain" else row for row in rows]
+    report_of("distributed", "remote-sweep", tmp_path).append({"case": "0 ms a token, part 0", "rows": short})
+    assert round(show.curve(folder=tmp_path)[0, 5].value, 3) == 3.0
+    assert round(show.curve(remote_sweep.PLANNED, tmp_path)[0, 150].value, 3) == 1.5
     rows = [row | {"number": row["number"] + 3} for row in rows if row["way"] != "plain again"]
     report_of("distributed", "remote-sweep", tmp_path).append({"case": "40 ms a token, part 1", "rows": rows})
-    assert set(show.curve(remote_sweep.PLANNED, tmp_path)) == {(40, 5)}
+    assert {key for key in show.curve(remote_sweep.PLANNED, tmp_path) if key[0]} == {(40, 5)}
     points = Counter(
         (target, trip) for target, trips, _ in map(remote_sweep.points, remote_sweep.cases()) for trip in trips
     )
