@@ -34,12 +34,16 @@ PLAIN = Arm("", 0)
 
 @dataclass(slots=True)
 class Source:
-    """One drafter: the most it drafts, how far its drafts are right, what asks that come to nothing cost."""
+    """One drafter: the most it drafts, how far its drafts are right, what asks that come to nothing cost.
+
+    ``unasked`` is for how many steps it was not asked.
+    """
 
     longest: int
     acceptance: Acceptance
     waits: Waits = field(default_factory=Waits)
     latency: Latency = field(default_factory=Latency)
+    unasked: int = 0
 
     @classmethod
     def unknown(cls, longest: int) -> Source:
@@ -73,17 +77,27 @@ class Source:
         """Return whether to wait for a draft from elsewhere, None for a drafter whose drafts are there at once."""
         if self.latency.seconds is None or not costs.plain_s:
             return None
-        return self._way(self.acceptance, costs, name, depth)
+        return self._way(self.acceptance, costs, name, depth, self.latency.seconds)
+
+    def stands(self, round_trip_s: float | None) -> None:
+        """Take how far away it is; of another link than before nothing is known."""
+        if round_trip_s != self.latency.round_trip_s:
+            self.latency = Latency(round_trip_s=round_trip_s)
 
     def too_far(self, costs: Bucket, name: str) -> bool:
         """Say whether drafts come too late to be worth anything here, were they all right."""
         if not self.latency.elsewhere or not costs.plain_s:
             return False
-        return self._way(Acceptance.perfect(self.longest), costs, name, self.longest).rate * costs.plain_s <= 1.0
+        right, latency_s = Acceptance.perfect(self.longest), self.latency.soonest_s
+        return self._way(right, costs, name, self.longest, latency_s).rate * costs.plain_s <= 1.0
 
-    def _way(self, acceptance: Acceptance, costs: Bucket, name: str, depth: int) -> Way:
+    def _way(self, acceptance: Acceptance, costs: Bucket, name: str, depth: int, latency_s: float) -> Way:
         timed, untimed_s = costs.of(name), UNTIMED_VERIFY * costs.plain_s
-        return best_way(acceptance, depth, self.latency, costs.plain_s, lambda count: timed.of(count) or untimed_s)
+
+        def verify_s(count: int) -> float:
+            return timed.of(count) or untimed_s
+
+        return best_way(acceptance, depth, latency_s, costs.plain_s, verify_s, slows=self.latency.slows)
 
     @property
     def promised(self) -> float:
@@ -99,6 +113,8 @@ class Bucket:
     drafted: dict[str, Costs] = field(default_factory=dict)
     neighbours: bool = False
     """Whether its estimates began as those of a bucket that was known."""
+    since_plain: int = 0
+    """Steps since a plain one was timed here that no draft was under way beside."""
 
     def of(self, source: str) -> Costs:
         """Return the costs of steps with a drafter."""
@@ -117,6 +133,7 @@ class Bucket:
     def learn(self, arm: Arm, elapsed_s: float) -> None:
         """Take the time of one step."""
         (self.of(arm.source) if arm.depth else self.plain).learn(arm.depth, elapsed_s)
+        self.since_plain *= arm.depth > 0
 
     def seconds_of(self, arm: Arm) -> float | None:
         """Return what a step is known to take, None if unknown."""

@@ -7,18 +7,21 @@ of it is verified. A draft that was overtaken, or whose head was another, costs 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from engine.decoding.estimates import COST_WEIGHT, Acceptance
+from engine.decoding.estimates import COST_WEIGHT, EARLY_STEPS, Acceptance
 
 WAITING_MARGIN = 1.05
-"""How much better waiting must promise to be: a wait can be lost, going on cannot."""
+"""How much better waiting must promise to be: a wait can be lost whole, going on is slowed at most."""
 PATIENCE = 2.0
 """In mean latencies: how long a draft that is worth waiting for is waited for."""
+NEWEST = 4
+"""Of how many drafts the soonest says how far away a drafter is."""
 UNTIMED_VERIFY = 1.3
 """In plain steps: what verifying a draft is taken to cost until one was timed."""
-LARGEST_SLOWING = 8.0
+LARGEST_SLOWING = 4.0
 """How many times longer a plain step may take beside a draft under way; a longer one is taken for a disturbance."""
 
 
@@ -27,12 +30,14 @@ class Latency:
     """Seconds from asks to their drafts on average; None for a drafter whose drafts were all there at once.
 
     ``slows`` is how many times longer a plain step takes while a draft is under way: sending rows needs this machine,
-    and a drafter may run on it too. ``round_trip_s`` is what an ask takes at least, None for a drafter of this process.
+    and a drafter may run on it too. ``round_trip_s`` is what an ask took that nothing was computed for, None for a
+    drafter of this process. ``newest`` are the seconds of the last drafts that came.
     """
 
     seconds: float | None = None
     slows: float = 1.0
     round_trip_s: float | None = None
+    newest: deque[float] = field(default_factory=lambda: deque(maxlen=NEWEST))
 
     @property
     def elsewhere(self) -> bool:
@@ -44,14 +49,22 @@ class Latency:
         """Seconds that a draft is expected to take: before one came, what its way takes."""
         return self.seconds if self.seconds is not None else self.round_trip_s or 0.0
 
+    @property
+    def soonest_s(self) -> float:
+        """Seconds that a draft takes when all goes well: one that was slow, or the only one, is no verdict."""
+        return min(self.newest) if len(self.newest) > 1 else self.round_trip_s or 0.0
+
     def learn(self, came_s: float) -> None:
-        """Take one draft that came."""
-        known = came_s if self.seconds is None else self.seconds
-        self.seconds = known + COST_WEIGHT * (came_s - known)
+        """Take one draft that came; of the first the shortest counts, since one of them takes a whole prompt along."""
+        self.newest.append(came_s)
+        if self.seconds is None or (came_s < self.seconds and len(self.newest) <= EARLY_STEPS):
+            self.seconds = came_s
+        else:
+            self.seconds += COST_WEIGHT * (came_s - self.seconds)
 
     def at_least(self, passed_s: float) -> None:
         """Take one that had not come after so long."""
-        self.seconds = max(self.seconds or 0.0, passed_s)
+        self.seconds = max(self.least_s, passed_s)
 
     def slowed(self, elapsed_s: float, plain_s: float) -> None:
         """Take a plain step beside a draft under way."""
@@ -72,17 +85,25 @@ class Way:
 
 
 def best_way(
-    acceptance: Acceptance, depth: int, latency: Latency, plain_s: float, verify_s: Callable[[int], float]
+    acceptance: Acceptance,
+    depth: int,
+    latency_s: float,
+    plain_s: float,
+    verify_s: Callable[[int], float],
+    *,
+    slows: float = 1.0,
 ) -> Way:
-    """Return the better of waiting for ``depth`` tokens and going on; ``verify_s`` is what verifying so many takes."""
-    committed, latency_s = acceptance.committed, latency.least_s
+    """Return the better of waiting for ``depth`` tokens and going on, ``slows`` times slower until the draft is there.
+
+    ``verify_s`` is what verifying so many tokens takes.
+    """
+    committed, beside_s = acceptance.committed, plain_s * max(1.0, slows)
     waiting = committed(depth) / (latency_s + verify_s(depth))
-    plain_s *= max(1.0, latency.slows)
-    passed, going_on = max(1, math.ceil(latency_s / plain_s)), 1.0 / plain_s
+    passed, going_on = max(1, math.ceil(latency_s / beside_s)), 1.0 / beside_s
     if passed < depth:
         reached = committed(passed) - committed(passed - 1)
         tokens = passed + reached + committed(depth) - committed(passed)
-        going_on = tokens / (passed * plain_s + reached * verify_s(depth - passed))
-    if waiting > WAITING_MARGIN * going_on:
+        going_on = tokens / (passed * beside_s + reached * verify_s(depth - passed))
+    if waiting > WAITING_MARGIN * max(going_on, 1.0 / plain_s):
         return Way(waiting, PATIENCE * latency_s)
     return Way(going_on, 0.0)

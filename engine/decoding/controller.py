@@ -8,7 +8,7 @@ A drafter that looks tokens up says what it would propose before it is asked. Wh
 committed token, drafted or not, so that it is never tried only to find out; ``engine.decoding.lookups`` says
 what it is expected to bring here, and it is taken where its rate is above the others'.
 
-Five rules bound what learning may cost:
+Six rules bound what learning may cost:
 1. A step time moves its estimate by at most a quarter, and the first step at a new depth is not used at all.
 2. Every drafted step is booked against plain decoding: ``loss = time - committed * plain time``. A probe (a step that
    is not expected to pay) is made only while the account stays below ``START_ALLOWANCE`` plain steps plus
@@ -34,16 +34,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.decoding.arms import FIRST_DEPTH, PLAIN, PLAIN_STEPS_TO_LEARN, Arm, Bucket, Source, bucket_at, sources_of
+from engine.decoding.awaiting import LARGEST_SLOWING
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
-from engine.decoding.rates import MARGIN, PROBE_STEPS, Rates
+from engine.decoding.rates import LONGEST_PAUSE_STEPS, MARGIN, PROBE_STEPS, PROMISING_COMMITTED, Rates
 from engine.types import Choice, Decision, Match, Pause
 
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
 FIRST_LOOK_STEPS = 8
 """After how many steps of another sequence a drafter that was of no use is looked at: before, a match may have come."""
-LONGEST_PAUSE_STEPS = 512
 SHADOW_PAUSE_STEPS = 128
 CREDIT_PAUSE_STEPS = 32
 SURE_MARGIN = 1.5
@@ -84,13 +84,14 @@ class ControlledDepth:
         self._unanswered = 0
         self._asked_source = ""
         self._under_way: Source | None = None
+        self._slowed_s = 0.0
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
 
     def begin(self, round_trip_s: Callable[[str], float | None] = lambda _: None) -> None:
-        """Look early whether a drafter that was of no use for another text is of use for this one."""
+        """Take how far away each drafter is; look early whether one of no use for another text is of use for this."""
         for name, source in self.sources.items():
-            source.latency.round_trip_s = round_trip_s(name)
+            source.stands(round_trip_s(name))
         if self.buckets and self._selected.depth == 0:
             self._probe, self._pause, self._until_probe = (PLAIN, 0), SHADOW_PAUSE_STEPS, FIRST_LOOK_STEPS
 
@@ -128,7 +129,8 @@ class ControlledDepth:
         if not costs.plain_known:
             # The first of them only fills the pipeline and is not used; a draft under way would lengthen the others.
             unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
-            return self._paused(PLAIN_STEPS_TO_LEARN + 1, shadow=unknown, asked=self._at_hand())
+            here = [name for name, source in self.sources.items() if not source.latency.elsewhere]
+            return self._paused(PLAIN_STEPS_TO_LEARN + 1, self._rates.least_known(here) if unknown else None)
         if self._selected.depth > 0:
             # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
             self._probe = (PLAIN, 0)
@@ -136,17 +138,19 @@ class ControlledDepth:
         look, self._look = self._look, False
         if self.lookups.recent_tokens > 0 and not look:
             return Pause(1)
-        loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self._rates.slowing_s()
-        asked = self._rates.within_reach(costs) or list(self.sources)
-        return self._paused(max(1, self._until_probe), shadow=look and self._affordable(costs, loss_s), asked=asked)
+        asked = self._rates.least_known(self._rates.within_reach(costs)) if look else None
+        if asked is not None:
+            loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self.sources[asked].latency.lost_s
+            asked = asked if self._affordable(costs, loss_s) else None
+        return self._paused(max(1, self._until_probe), asked)
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Learn from a draft that plain decoding confirmed or not; end the pause when it might pay to draft."""
         self._awaited = self._unanswered = 0
-        acceptance = self.sources[self._shadowed_source].acceptance
-        surprising = accepted > 0 and acceptance.rates[0] < SURPRISING_BELOW
-        acceptance.learn(drafted, accepted)
-        if not surprising and not self._rates.promising():
+        source = self.sources[self._shadowed_source]
+        surprising = accepted > 0 and source.acceptance.rates[0] < SURPRISING_BELOW
+        source.acceptance.learn(drafted, accepted)
+        if not surprising and source.promised < PROMISING_COMMITTED:
             return False
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
         return True
@@ -155,7 +159,7 @@ class ControlledDepth:
         """Book a wait, and learn how long drafts take to come."""
         self.account_s += waited_s
         source = self.sources.get(self._asked_source)
-        self._under_way = source if came_s is None else None
+        self._under_way, self._slowed_s = source if came_s is None else None, 0.0
         if source is not None and came_s is not None:
             source.latency.learn(came_s)
         elif source is not None and waited_s:
@@ -195,9 +199,12 @@ class ControlledDepth:
         arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
         known, under_way = costs.seconds_of(arm), self._under_way if arm == PLAIN else None
-        if not shadowing and under_way is None and (arm == self._previous or arm in self._tried):
+        costs.since_plain += 1
+        if not shadowing and under_way is None and (arm == self._previous or self._warm(arm)):
             costs.learn(arm, elapsed_s)
         self._previous = arm
+        for source in self.sources.values():
+            source.unasked += 1
         if arm.depth:
             # The first step at a depth may warm it up; a plain one after a drafted one may fill the pipeline.
             self._tried.add(arm)
@@ -228,10 +235,18 @@ class ControlledDepth:
             else:
                 self.account_s = max(self.account_s + loss_s, credit_s)
 
+    def _warm(self, arm: Arm) -> bool:
+        """Say whether a step like this was taken before; what is left of a late draft is of any length."""
+        source = self.sources.get(arm.source) if arm.depth else None
+        if source is not None and source.latency.elsewhere:
+            return any(tried.source == arm.source for tried in self._tried)
+        return arm in self._tried
+
     def _slowed(self, costs: Bucket, elapsed_s: float) -> None:
-        """Book a plain step beside a draft under way; one that was quicker than others is no gain of drafting."""
-        extra_s = min(elapsed_s, costs.longest_s(None)) - costs.plain_s
-        self.account_s += extra_s if extra_s > 0 else max(extra_s, min(0.0, -self.account_s))
+        """Book a plain step beside a draft under way: never less than nothing in all for one draft."""
+        before_s = max(0.0, self._slowed_s)
+        self._slowed_s += min(elapsed_s, LARGEST_SLOWING * costs.plain_s) - costs.plain_s
+        self.account_s += max(0.0, self._slowed_s) - before_s
 
     def _learn(self, arm: Arm, outcome: Decision) -> None:
         """Learn how far the drafter was right, and how far a match was or would have been."""
@@ -254,22 +269,24 @@ class ControlledDepth:
 
     def _taken(self, costs: Bucket, arm: Arm, limit: int, extended: int = 0) -> Choice:
         self._chosen = Arm(arm.source, min(arm.depth, limit))
-        self._asked_source = arm.source
+        if self._chosen.depth:
+            self._asks(arm.source)
         return Choice(self._chosen.depth, arm.source, extended, self._rates.wait_s(costs, self._chosen))
 
-    def _at_hand(self) -> list[str]:
-        """Return the drafters of this process."""
-        return [name for name, source in self.sources.items() if not source.latency.elsewhere]
+    def _asks(self, source: str) -> None:
+        """Take who is asked."""
+        self._asked_source = source
+        if source in self.sources:
+            self.sources[source].unasked = 0
 
-    def _paused(self, tokens: int, shadow: bool, asked: list[str]) -> Pause:
-        """Return a pause, with a shadow draft that it is long enough to compare: of the drafter least is known of."""
-        if not shadow or not self._shadows or not asked:
+    def _paused(self, tokens: int, asked: str | None) -> Pause:
+        """Return a pause, with a shadow draft that it is long enough to compare, of the named drafter if any."""
+        if asked is None or not self._shadows:
             return Pause(tokens)
-        self._shadowing = True
-        self._shadowed_source = min(asked, key=lambda name: self.sources[name].acceptance.reached[0])
-        self._asked_source = self._shadowed_source
-        self._awaited = min(self.sources[self._shadowed_source].longest, tokens, LONGEST_SHADOW)
-        return Pause(tokens, self._awaited, self._shadowed_source)
+        self._shadowing, self._shadowed_source = True, asked
+        self._asks(asked)
+        self._awaited = min(self.sources[asked].longest, tokens, LONGEST_SHADOW)
+        return Pause(tokens, self._awaited, asked)
 
     @property
     def _shadows(self) -> bool:
@@ -293,6 +310,7 @@ class ControlledDepth:
         if left > 0 and self._goes_on(costs, arm):
             self._probe = (arm, left - 1)
             return arm
+        self._probe = (PLAIN, 0)
         best = self._rates.best(costs, self._selected)
         if best != self._selected:
             # Starting or ending to draft is news; a neighbouring depth is a refinement.
@@ -301,14 +319,14 @@ class ControlledDepth:
             self._selected, self._until_probe = best, self._pause
         if self._until_probe > 0 or not self.sources:
             return best
-        if best.depth == 0 and self._pause < LONGEST_PAUSE_STEPS and not self._rates.within_reach(costs):
+        if best.depth == 0 and not self._rates.within_reach(costs):
             # A link may get better: it is looked at as rarely as that.
-            self._until_probe = self._pause = LONGEST_PAUSE_STEPS
+            self._until_probe = LONGEST_PAUSE_STEPS - max(source.unasked for source in self.sources.values())
             return best
         candidate = self._rates.candidate(costs, best)
-        self._look = best.depth == 0 and self._shadows and not matched and not self._rates.promising()
+        self._look = best.depth == 0 and self._shadows and not matched and not self._rates.promising(costs)
         longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
-        if best.depth == 0 and self.account_s < 0 and self._rates.answering():
+        if best.depth == 0 and self.account_s < 0 and self._rates.answering(costs):
             # Earlier gains may be spent on looking more often, but not at a drafter that has fallen silent.
             longest = CREDIT_PAUSE_STEPS
         self._until_probe, self._pause = min(self._pause, longest), min(self._pause * 2, longest)

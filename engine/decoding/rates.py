@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.decoding.arms import PLAIN, PROBE_COST_PRIOR, Arm, Bucket, Source
@@ -10,6 +11,7 @@ from engine.decoding.lookups import Expected, Lookups
 from engine.types import Match
 
 PLAIN_CHECK_SHARE = 32
+LONGEST_PAUSE_STEPS = 512
 PROBE_STEPS = 2
 MARGIN = 1.02
 LEAST_ANSWERING = 0.5
@@ -66,7 +68,7 @@ class Rates:
         """Return the expected tokens a second, 0 where the cost is unknown."""
         cost_s, way = self.cost_s(costs, arm), self.way(costs, arm)
         if cost_s is not None and way is not None:
-            # Where nothing comes of an ask, plain decoding has gone on.
+            # Where nothing comes of an ask, plain decoding has gone on; what that was slowed by is booked apart.
             answered = self.sources[arm.source].waits.answered
             return answered * way.rate + (1.0 - answered) / costs.plain_s
         return 0.0 if cost_s is None else self.committed(arm) / cost_s
@@ -99,6 +101,8 @@ class Rates:
             return max(known or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)))
         if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
             return PLAIN
+        if self.sources[best.source].latency.elsewhere and costs.since_plain >= PLAIN_CHECK_SHARE:
+            return PLAIN  # every plain step may be beside a draft under way
         longest = self.sources[best.source].longest
         beside = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
         others = [
@@ -107,24 +111,28 @@ class Rates:
         return min(beside + [arm for arm in others if arm.source != best.source], key=costs.seen)
 
     def within_reach(self, costs: Bucket) -> list[str]:
-        """Return the drafters whose drafts do not all come too late."""
-        return [name for name, source in self.sources.items() if not source.too_far(costs, name)]
+        """Return the drafters whose drafts do not all come too late, and one that was not asked for very long."""
+        return [
+            name
+            for name, source in self.sources.items()
+            if source.unasked >= LONGEST_PAUSE_STEPS or not source.too_far(costs, name)
+        ]
 
     def hopeful(self, costs: Bucket, rate: float) -> bool:
         """Say whether a drafter might plausibly beat a rate."""
         return any(self.sources[name].hoped_rate(costs, name) > rate for name in self.within_reach(costs))
 
-    def answering(self) -> bool:
+    def answering(self, costs: Bucket) -> bool:
         """Say whether something came of enough asks for gains to be spent on more of them."""
-        return any(source.waits.answered > LEAST_ANSWERING for source in self.sources.values())
+        return any(self.sources[name].waits.answered > LEAST_ANSWERING for name in self.within_reach(costs))
 
-    def promising(self) -> bool:
+    def promising(self, costs: Bucket) -> bool:
         """Say whether verified drafts might pay, by what is known of acceptance."""
-        return any(source.promised >= PROMISING_COMMITTED for source in self.sources.values())
+        return any(self.sources[name].promised >= PROMISING_COMMITTED for name in self.within_reach(costs))
 
-    def slowing_s(self) -> float:
-        """Return the seconds that a draft under way which comes to nothing costs, of the drafter that costs most."""
-        return max((source.latency.lost_s for source in self.sources.values()), default=0.0)
+    def least_known(self, names: Iterable[str]) -> str | None:
+        """Return the drafter that least is known of, None of none."""
+        return min(names, key=lambda name: self.sources[name].acceptance.reached[0], default=None)
 
     def loss_s(self, costs: Bucket, arm: Arm) -> float:
         """Return the seconds a probe of ``arm`` is expected to lose against plain decoding."""
@@ -136,5 +144,7 @@ class Rates:
         # A single measurement of drafting may have been a bad moment.
         known_s = costs.of(arm.source).of(arm.depth) if costs.drafted_steps > 1 else None
         cost_s = PROBE_COST_PRIOR * costs.plain_s if known_s is None else known_s
+        if way is not None:
+            cost_s += self.sources[arm.source].latency.least_s
         lost_s = self.sources[arm.source].waits.lost_s
         return PROBE_STEPS * max(0.0, cost_s + lost_s - self.committed(arm) * costs.plain_s)

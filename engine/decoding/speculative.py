@@ -242,11 +242,12 @@ class _Shadow:
         draft = self._pending.take(0.0)
         # One that is under way is taken for what was asked until it is looked at.
         self.proposed = count if draft.skipped == LATE else draft.count
-        if draft.skipped == LATE:
+        self._late = draft.skipped == LATE
+        if self._late:
             run.depth.waited(0.0, None)
         if count > 0 and self.proposed == 0:
             run.depth.unanswered(run.sequence.length, count)
-        self._depth = run.depth
+        self._run = run
         self._came: list[int] = []
         self._compared = False
 
@@ -254,24 +255,32 @@ class _Shadow:
         """Take the next plain token; return whether the draft was read from the device, and whether to end the pause.
 
         It is read once as many tokens have come as it proposed: by then the device has long had it. One from elsewhere
-        is looked for again at each later token.
+        is looked for at each token.
         """
         self._came.append(token)
+        if self._late:
+            self._look()
         return (False, False) if len(self._came) < self.proposed else self.end()
 
     def end(self) -> tuple[bool, bool]:
         """Compare with as many tokens as came; return as `compare` does."""
-        if self._compared or not self.proposed:
+        if self._compared or not self.proposed or self._late:
             return False, False
-        draft = self._pending.take(0.0)
-        self._compared = draft.skipped != LATE
+        draft, self._compared = self._pending.take(0.0), True
         if draft.count == 0:
             return False, False
-        if draft.came_s:
-            self._depth.waited(0.0, draft.came_s)
         compared = min(draft.count, len(self._came))
         accepted = accepted_length(draft.ids()[:compared], self._came)
-        return not isinstance(draft.tokens, tuple), self._depth.shadowed(compared, accepted)
+        return not isinstance(draft.tokens, tuple), self._run.depth.shadowed(compared, accepted)
+
+    def _look(self) -> None:
+        """See whether a draft from elsewhere is there, or is known not to come."""
+        draft = self._pending.take(0.0)
+        self._late = draft.skipped == LATE
+        if draft.count:
+            self._run.depth.waited(0.0, draft.came_s)
+        elif not self._late:
+            self._run.depth.unanswered(self._run.sequence.length, self.proposed)
 
 
 def _plain(

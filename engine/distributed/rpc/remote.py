@@ -13,6 +13,9 @@ from engine.distributed.rpc.methods import DFLASH, NGRAM
 from engine.errors import SessionError
 from engine.protocols import Backend
 
+ROUND_TRIPS = 3
+"""How many calls are timed, of which the shortest says how far away a server is."""
+
 
 def found_model(address: str, backend: Backend, target: Any, folder: Path) -> RemoteModel:
     """Return the drafter served at an address, of whichever service it is; the connection lasts as long as the process.
@@ -69,5 +72,6 @@ def remote_model(
         pack=pack,
         patience_s=patience_s,
         draw=lambda proposals, uniforms: backend.drawn(proposals, vocab_size, uniforms),
-        round_trip_s=channel.round_trip_s(),  # the connection is there now: making it took longer than a call does
+        # The connection is there now: making it took longer than a call does. One call may meet a bad moment.
+        round_trip_s=min(channel.round_trip_s() for _ in range(ROUND_TRIPS)),
     )

@@ -19,6 +19,7 @@ from engine.drafters.none import NoDrafter
 from engine.protocols import Depth, Drafter
 from engine.stopping import Stopping
 from engine.types import LATE, Decision, Draft, Features, Forward
+from tests.fakes.replay import World, replay
 
 TARGET_MS = 10.0
 ROW_SHARE = 0.02
@@ -196,6 +197,52 @@ def test_one_whose_drafts_come_too_late_were_they_right_is_next_to_never_asked(t
     found, drafter = speed(1024, wait_ms=100.0, trip_ms=trip_ms, slows=4.0, answers=lambda _: True)
     assert found >= (0.99 if trip_ms else 0.95)
     assert 0 < len(drafter.asked) <= asks
+
+
+def test_one_that_is_too_far_away_is_asked_again_in_time_over_short_answers_too() -> None:
+    policy, drafters = ControlledDepth(7), list[RemoteDrafter]()
+
+    def make(clock: VirtualClock) -> Drafter:
+        drafters.append(RemoteDrafter(clock, wait_ms=100.0, trip_ms=90.0, answers=lambda _: True))
+        return drafters[-1]
+
+    for _ in range(20):
+        decoded_ms(make, policy, 64)
+    assert 0 < sum(len(drafter.asked) for drafter in drafters) <= 4
+
+
+def test_one_slow_draft_in_ten_does_not_end_drafting() -> None:
+    class Jittery(RemoteDrafter):
+        def ask(self, bonus: int, position: int, count: int) -> Any:
+            self.wait_ms = 300.0 if len(self.asked) % 10 == 0 else 20.0
+            return super().ask(bonus, position, count)
+
+    plain_ms = decoded_ms(lambda _: NoDrafter(), FixedDepth(0), 2048)
+    jittery_ms = decoded_ms(lambda clock: Jittery(clock, 20.0, answers=lambda _: True), ControlledDepth(7), 2048)
+    assert plain_ms / jittery_ms >= 1.4
+
+
+def test_plain_steps_are_timed_again_where_nearly_all_are_beside_a_draft() -> None:
+    policy = ControlledDepth(7)
+    speed(4096, policy, wait_ms=25.0, answers=lambda _: True)
+    assert all(policy.buckets[number].plain.seen.get(0, 0) > 0 for number in (1, 2, 3))
+
+
+def test_a_shadow_that_is_given_up_tells_the_policy() -> None:
+    policy = ControlledDepth(7)
+    speed(512, policy, wait_ms=5.0, right=lambda _: False, answers=lambda position: position < 60)
+    assert policy.sources[""].waits.answered < 1.0
+
+
+def test_one_too_far_away_changes_nothing_for_one_that_is_here() -> None:
+    useless = World(lambda depth, _: 1.0 + 0.1 * depth, lambda _, __: 0.5, lambda _, __: False, 7)
+
+    def drafted(longest: dict[str, int]) -> tuple[int, ...]:
+        policy = ControlledDepth(longest)
+        policy.begin(lambda name: 90.0 if name == "far" else None)
+        return replay(policy, useless, 500).depths
+
+    assert drafted({"here": 7, "far": 7}) == drafted({"here": 7})
 
 
 def test_a_link_that_gets_better_is_found() -> None:
