@@ -160,8 +160,10 @@ def link(case: str) -> dict[str, dict]:
 
 def link_cost() -> str | None:
     """Return what a small ask takes above its draft, and the speed of many rows beside TCP."""
-    small, rows = link(SMALL).get("ask, above its draft"), link(ROWS)
-    said = [] if small is None else [f"ask {1e6 * small['p50_s']:.0f} µs p50, {1e6 * small['p99_s']:.0f} µs p99"]
+    small, rows = link(SMALL), link(ROWS)
+    said = [
+        f"{what} {1e6 * row['p50_s']:.0f} µs p50, {1e6 * row['p99_s']:.0f} µs p99" for what, row in small.items()
+    ]
     if rows:
         stream, plain = rows["rows over the stream"], rows["as many bytes over TCP"]
         share = plain["p50_s"] / stream["p50_s"]

@@ -1,18 +1,21 @@
 """What the link itself costs: a small ask, many rows beside raw TCP, and health beside a long draft, each in one run.
 
+The floor of a small ask is a message that comes back over a stream of the same library between two such processes.
+
 ``python -m benchmarks.studies.remote_link KIND`` is the server's side, a process of its own: ``busy`` drafts for 80 ms,
-``sink`` takes bytes over plain TCP.
+``sink`` takes bytes over plain TCP, ``echo`` sends every message back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import queue
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +36,7 @@ from engine.isolation.drafter_process import DrafterProcess
 from engine.loading import load_backend, open_engine, own_drafter, resolve_model
 
 ASKS, LOADS, PROBES, DRAFT_S, PROBE_EVERY_S = 2000, 40, 1000, 0.08, 0.01
+ASK, ECHO, ECHO_PATH = "ask, above its draft", "a message back over a bare stream", "/floor/Echo"
 SMALL, ROWS, HEALTH = "small ask", "many rows", "health"
 
 
@@ -80,19 +84,38 @@ def _model(address: str, service: Any, engine: Any) -> Any:
 
 
 def _small() -> list[Row]:
-    """Ask an open stream for three tokens again and again; what the draft itself took is taken off."""
-    process = DrafterProcess(["--drafter", "ngram"])
+    """Ask an open stream for three tokens in turn with the floor; what the draft itself took is taken off."""
+    process, echoed = DrafterProcess(["--drafter", "ngram"]), []
     try:
         drafter = _model(process.address, NGRAM, _engine()).open()
         drafter.observe(0, (5, 6, 7, 8) * 8, None)
-        for _ in range(ASKS + 50):
-            drafter.ask(5, 32, 3).take()
+        with _process("echo") as address, _echo(address) as echo:
+            for _ in range(ASKS + 50):
+                drafter.ask(5, 32, 3).take()
+                began_s = time.perf_counter()
+                echo()
+                echoed.append(time.perf_counter() - began_s)
         traffic = drafter.traffic
         above = [came - drafting for came, drafting in zip(traffic.seconds, traffic.drafting_s, strict=True)][50:]
         drafter.close()
     finally:
         process.close()
-    return [{"what": "ask, above its draft"} | quantiles(above)]
+    return [{"what": ASK} | quantiles(above), {"what": ECHO} | quantiles(echoed[50:])]
+
+
+@contextmanager
+def _echo(address: str) -> Iterator[Callable[[], None]]:
+    """Yield what sends a message of 32 bytes and waits until it is back."""
+    waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+    with grpc.insecure_channel(address) as channel:
+        coming = channel.stream_stream(ECHO_PATH)(iter(waiting.get, None))
+
+        def echo() -> None:
+            waiting.put(bytes(32))
+            next(coming)
+
+        yield echo
+        waiting.put(None)
 
 
 def _rows() -> list[Row]:
@@ -175,6 +198,27 @@ def _serve_busy() -> None:
     asyncio.run(serve())
 
 
+def _serve_echo() -> None:
+    """Send every message of a stream back."""
+
+    async def stream(requests: Any, context: Any) -> None:
+        async for message in requests:
+            await context.write(message)
+
+    async def serve() -> None:
+        server = grpc.aio.server()
+        _, service, method = ECHO_PATH.split("/")
+        handlers = {method: grpc.stream_stream_rpc_method_handler(stream)}
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
+        port = server.add_insecure_port("127.0.0.1:0")
+        await server.start()
+        print(f"127.0.0.1:{port}", flush=True)
+        await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+        await server.stop(None)
+
+    asyncio.run(serve())
+
+
 def _serve_sink() -> None:
     """Take a size and as many bytes, answer one, and begin again."""
     with socket.create_server(("127.0.0.1", 0)) as server:
@@ -192,4 +236,4 @@ def _serve_sink() -> None:
 STUDY = Study("remote-link", "What does the link cost by itself, and does a server answer while it drafts?", cases, run)
 
 if __name__ == "__main__":
-    {"busy": _serve_busy, "sink": _serve_sink}[sys.argv[1]]()
+    {"busy": _serve_busy, "sink": _serve_sink, "echo": _serve_echo}[sys.argv[1]]()
