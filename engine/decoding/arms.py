@@ -77,27 +77,27 @@ class Source:
         """Return whether to wait for a draft from elsewhere, None for a drafter whose drafts are there at once."""
         if self.latency.seconds is None or not costs.plain_s:
             return None
-        return self._way(self.acceptance, costs, name, depth, self.latency.seconds)
+        timed, untimed_s = costs.of(name), UNTIMED_VERIFY * costs.plain_s
+
+        def verify_s(count: int) -> float:
+            return timed.of(count) or untimed_s
+
+        return best_way(self.acceptance, depth, self.latency.seconds, costs.plain_s, verify_s, slows=self.latency.slows)
 
     def stands(self, round_trip_s: float | None) -> None:
         """Take how far away it is; of another link than before nothing is known."""
         if round_trip_s != self.latency.round_trip_s:
             self.latency = Latency(round_trip_s=round_trip_s)
 
-    def too_far(self, costs: Bucket, name: str) -> bool:
-        """Say whether drafts come too late to be worth anything here, were they all right."""
+    def too_far(self, costs: Bucket) -> bool:
+        """Say whether drafts come too late to be worth anything here, were they all right and cheap to verify."""
         if not self.latency.elsewhere or not costs.plain_s:
             return False
-        right, latency_s = Acceptance.perfect(self.longest), self.latency.soonest_s
-        return self._way(right, costs, name, self.longest, latency_s).rate * costs.plain_s <= 1.0
-
-    def _way(self, acceptance: Acceptance, costs: Bucket, name: str, depth: int, latency_s: float) -> Way:
-        timed, untimed_s = costs.of(name), UNTIMED_VERIFY * costs.plain_s
-
-        def verify_s(count: int) -> float:
-            return timed.of(count) or untimed_s
-
-        return best_way(acceptance, depth, latency_s, costs.plain_s, verify_s, slows=self.latency.slows)
+        right, verify_s = Acceptance.perfect(self.longest), UNTIMED_VERIFY * costs.plain_s
+        way = best_way(
+            right, self.longest, self.latency.soonest_s, costs.plain_s, lambda _: verify_s, slows=self.latency.slows
+        )
+        return way.rate * costs.plain_s <= 1.0
 
     @property
     def promised(self) -> float:

@@ -73,15 +73,19 @@ class Latency:
     @property
     def lost_s(self) -> float:
         """Seconds that a draft which comes to nothing is expected to cost, though nobody waits for it."""
-        return self.least_s * max(0.0, 1.0 - 1.0 / self.slows)
+        return min(self.least_s, self.soonest_s) * max(0.0, 1.0 - 1.0 / self.slows)
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """Expected tokens a second, and how long to wait for a draft to get them; 0 goes on without waiting."""
+    """Expected tokens a second, and how long to wait for a draft to get them; 0 goes on without waiting.
+
+    ``left`` is how many of its tokens are expected not to be overtaken.
+    """
 
     rate: float
     wait_s: float
+    left: int
 
 
 def best_way(
@@ -105,5 +109,5 @@ def best_way(
         tokens = passed + reached + committed(depth) - committed(passed)
         going_on = tokens / (passed * beside_s + reached * verify_s(depth - passed))
     if waiting > WAITING_MARGIN * max(going_on, 1.0 / plain_s):
-        return Way(waiting, PATIENCE * latency_s)
-    return Way(going_on, 0.0)
+        return Way(waiting, PATIENCE * latency_s, depth)
+    return Way(going_on, 0.0, max(0, depth - passed))

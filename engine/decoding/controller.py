@@ -317,12 +317,30 @@ class ControlledDepth:
             news = best.depth == 0 or self._selected.depth == 0
             self._pause = FIRST_PAUSE_STEPS if news else max(self._pause // 2, FIRST_PAUSE_STEPS)
             self._selected, self._until_probe = best, self._pause
+        overdue = self._overdue(costs, best)
+        if overdue is not None:
+            self._probe = (overdue, PROBE_STEPS - 1)
+            return overdue
         if self._until_probe > 0 or not self.sources:
             return best
         if best.depth == 0 and not self._rates.within_reach(costs):
-            # A link may get better: it is looked at as rarely as that.
-            self._until_probe = LONGEST_PAUSE_STEPS - max(source.unasked for source in self.sources.values())
+            passed = max(source.unasked for source in self.sources.values())
+            self._until_probe = max(LONGEST_PAUSE_STEPS - passed, SHADOW_PAUSE_STEPS)
             return best
+        return self._probed(costs, best, matched)
+
+    def _overdue(self, costs: Bucket, best: Arm) -> Arm | None:
+        """Return what was not looked at for long, None for nothing: plain decoding, or a drafter too far away."""
+        if best.depth > 0:
+            return PLAIN if self._rates.plain_is_stale(costs, best) else None
+        far = self._rates.overdue(costs)
+        if far is None or self._until_probe > 0 or not self._affordable(costs, self._rates.loss_s(costs, far)):
+            return None
+        self._until_probe = FIRST_PAUSE_STEPS
+        return far
+
+    def _probed(self, costs: Bucket, best: Arm, matched: bool) -> Arm:
+        """Return the candidate of a probe that is due where it can be borne, or have the next pause look at shadows."""
         candidate = self._rates.candidate(costs, best)
         self._look = best.depth == 0 and self._shadows and not matched and not self._rates.promising(costs)
         longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS

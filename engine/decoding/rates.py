@@ -12,6 +12,8 @@ from engine.types import Match
 
 PLAIN_CHECK_SHARE = 32
 LONGEST_PAUSE_STEPS = 512
+STALE_STEPS = 128
+"""After so many without a plain step that no draft was under way beside, one is timed."""
 PROBE_STEPS = 2
 MARGIN = 1.02
 LEAST_ANSWERING = 0.5
@@ -94,15 +96,13 @@ class Rates:
 
     def candidate(self, costs: Bucket, best: Arm) -> Arm:
         """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""
-        near = self.within_reach(costs) or list(self.sources)
+        near = self.within_reach(costs)
         untried = [Arm(name, self.sources[name].first_depth) for name in near]
         if best.depth == 0:
-            known = [arm for arm in self.arms() if arm.source in near and self.cost_s(costs, arm) is not None]
-            return max(known or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)))
+            known = [arm for arm in self.arms() if arm.source in near and self._may_be_verified(costs, arm)]
+            return max(known or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)), default=PLAIN)
         if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
             return PLAIN
-        if self.sources[best.source].latency.elsewhere and costs.since_plain >= PLAIN_CHECK_SHARE:
-            return PLAIN  # every plain step may be beside a draft under way
         longest = self.sources[best.source].longest
         beside = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
         others = [
@@ -110,13 +110,24 @@ class Rates:
         ]
         return min(beside + [arm for arm in others if arm.source != best.source], key=costs.seen)
 
+    def _may_be_verified(self, costs: Bucket, arm: Arm) -> bool:
+        """Say whether steps like this were timed and are not all overtaken."""
+        way = self.way(costs, arm)
+        return self.cost_s(costs, arm) is not None and (way is None or way.left > 0)
+
     def within_reach(self, costs: Bucket) -> list[str]:
-        """Return the drafters whose drafts do not all come too late, and one that was not asked for very long."""
-        return [
-            name
-            for name, source in self.sources.items()
-            if source.unasked >= LONGEST_PAUSE_STEPS or not source.too_far(costs, name)
-        ]
+        """Return the drafters whose drafts do not all come too late."""
+        return [name for name, source in self.sources.items() if not source.too_far(costs)]
+
+    def overdue(self, costs: Bucket) -> Arm | None:
+        """Return what to ask of one too far away that was not asked for very long: a link may get better."""
+        near = self.within_reach(costs)
+        far = (Arm(name, source.first_depth) for name, source in self.sources.items() if name not in near)
+        return next((arm for arm in far if self.sources[arm.source].unasked >= LONGEST_PAUSE_STEPS), None)
+
+    def plain_is_stale(self, costs: Bucket, best: Arm) -> bool:
+        """Say whether plain decoding was not timed for long, since nearly every step is beside a draft under way."""
+        return self.sources[best.source].latency.elsewhere and costs.since_plain >= STALE_STEPS
 
     def hopeful(self, costs: Bucket, rate: float) -> bool:
         """Say whether a drafter might plausibly beat a rate."""

@@ -145,9 +145,11 @@ class RemoteDrafter(LocalDrafter):
         return 0
 
 
-def decoded_ms(make: Callable[[VirtualClock], Drafter], depth: Depth, tokens: int, slows: float = 1.0) -> float:
+def decoded_ms(
+    make: Callable[[VirtualClock], Drafter], depth: Depth, tokens: int, slows: float = 1.0, kind: Any = TableSequence
+) -> float:
     clock = VirtualClock()
-    parts = Parts(TableSequence(clock, slows), make(clock), TableAccept(), depth, clock)  # type: ignore[arg-type]
+    parts = Parts(kind(clock, slows), make(clock), TableAccept(), depth, clock)  # type: ignore[arg-type]
     emitted = [token for step in speculative(parts, PROMPT, Stopping(tokens)) for token in step.tokens]
     assert emitted == [token_at(len(PROMPT) + index) for index in range(tokens)]
     return clock.ns / 1e6
@@ -188,7 +190,7 @@ def test_drafts_under_way_that_slow_the_target_down_are_asked_for_no_more_than_t
     wait_ms: float, slows: float
 ) -> None:
     for right in (lambda _: True, lambda position: position % 3 != 0, lambda _: False):
-        found, _ = speed(1024, slows=slows, wait_ms=wait_ms, right=right, answers=lambda _: True)
+        found, _ = speed(1024, slows=slows, wait_ms=wait_ms, trip_ms=wait_ms / 2, right=right, answers=lambda _: True)
         assert found >= 0.97
 
 
@@ -234,15 +236,41 @@ def test_a_shadow_that_is_given_up_tells_the_policy() -> None:
     assert policy.sources[""].waits.answered < 1.0
 
 
-def test_one_too_far_away_changes_nothing_for_one_that_is_here() -> None:
+@pytest.mark.parametrize("tokens", [500, 5000])
+def test_one_too_far_away_changes_little_for_one_that_is_here(tokens: int) -> None:
     useless = World(lambda depth, _: 1.0 + 0.1 * depth, lambda _, __: 0.5, lambda _, __: False, 7)
+    asked: dict[str, list[str]] = {"": [], "far": []}
 
-    def drafted(longest: dict[str, int]) -> tuple[int, ...]:
-        policy = ControlledDepth(longest)
+    def drafted(far: str) -> int:
+        class Noting(ControlledDepth):
+            def choose(self, *args: Any) -> Any:
+                choice = super().choose(*args)
+                asked[far].extend([choice.source] * (choice.count > 0))
+                return choice
+
+        policy = Noting({"here": 7, **({far: 7} if far else {})})
         policy.begin(lambda name: 90.0 if name == "far" else None)
-        return replay(policy, useless, 500).depths
+        return sum(depth > 0 for depth in replay(policy, useless, tokens).depths)
 
-    assert drafted({"here": 7, "far": 7}) == drafted({"here": 7})
+    alone, beside = drafted(""), drafted("far")
+    assert beside - alone <= asked["far"].count("far") <= 2 * (tokens // 512)
+    assert (tokens < 512) == (not asked["far"].count("far"))
+
+
+def test_a_slow_first_verification_does_not_make_a_near_drafter_a_far_one() -> None:
+    class Warming(TableSequence):
+        verified = 0
+
+        def forward_block(self, bonus: int, draft: Draft) -> Forward:
+            Warming.verified += 1
+            self.clock.spend(40.0 if Warming.verified == 2 else 0.0)
+            return super().forward_block(bonus, draft)
+
+    plain_ms = decoded_ms(lambda _: NoDrafter(), FixedDepth(0), 2048)
+    near_ms = decoded_ms(
+        lambda clock: RemoteDrafter(clock, 45.0, answers=lambda _: True), ControlledDepth(7), 2048, kind=Warming
+    )
+    assert plain_ms / near_ms >= 1.2
 
 
 def test_a_link_that_gets_better_is_found() -> None:
