@@ -161,9 +161,7 @@ def link(case: str) -> dict[str, dict]:
 def link_cost() -> str | None:
     """Return what a small ask takes above its draft, and the speed of many rows beside TCP."""
     small, rows = link(SMALL), link(ROWS)
-    said = [
-        f"{what} {1e6 * row['p50_s']:.0f} µs p50, {1e6 * row['p99_s']:.0f} µs p99" for what, row in small.items()
-    ]
+    said = [f"{what} {1e6 * row['p50_s']:.0f} µs p50, {1e6 * row['p99_s']:.0f} µs p99" for what, row in small.items()]
     if rows:
         stream, plain = rows["rows over the stream"], rows["as many bytes over TCP"]
         share = plain["p50_s"] / stream["p50_s"]
