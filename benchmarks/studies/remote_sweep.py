@@ -38,7 +38,7 @@ PAIR, PROMPTS, PART, TOKENS = "kakeya-tiny-gemma4", 60, 4, 512
 TRIPS_MS = (0, 5, 20, 50, 100, 150)
 NEAR_MS, FAR_MS = TRIPS_MS[:3], TRIPS_MS[3:]
 TARGETS_MS = (40, 0)
-FIRST = 3
+FIRST = 1
 """Parts of both targets that come before the rest of the packaged one."""
 Arm = tuple[str, int | None]
 PLAIN, AGAIN, HERE, FORCED, PLANNED = "plain", "plain again", "here", "elsewhere", "planned"
