@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from engine.decoding.controller import ControlledDepth
-from engine.decoding.depth import FixedDepth
+from engine.decoding.depth import FixedDepth, VerifiedOnly
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.local import LocalDrafter
 from engine.drafters.none import NoDrafter
 from engine.protocols import Depth, Drafter
 from engine.stopping import Stopping
-from engine.types import LATE, Decision, Draft, Features, Forward
+from engine.types import LATE, Choice, Decision, Draft, Features, Forward, Pause
 from tests.fakes.replay import World, replay
 
 TARGET_MS = 10.0
@@ -230,10 +230,37 @@ def test_plain_steps_are_timed_again_where_nearly_all_are_beside_a_draft() -> No
     assert all(policy.buckets[number].plain.seen.get(0, 0) > 0 for number in (1, 2, 3))
 
 
-def test_a_shadow_that_is_given_up_tells_the_policy() -> None:
-    policy = ControlledDepth(7)
-    speed(512, policy, wait_ms=5.0, right=lambda _: False, answers=lambda position: position < 60)
-    assert policy.sources[""].waits.answered < 1.0
+class Shadowing(VerifiedOnly):
+    """Decodes plainly with a shadow draft of three tokens in each pause, and keeps what it is told of that."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def choose(self, position: int, limit: int, lookup: Any = None) -> Choice:
+        return Choice(0)
+
+    def park(self, position: int) -> Pause:
+        return Pause(20, 3)
+
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
+        pass
+
+    def waited(self, waited_s: float, came_s: float | None) -> None:
+        self.told.append("under way" if came_s is None else came_s)
+
+    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
+        self.told.append("given up")
+
+    def shadowed(self, drafted: int, accepted: int) -> bool:
+        self.told.append((drafted, accepted))
+        return False
+
+
+@pytest.mark.parametrize(("answers", "told"), [(True, [0.015, (3, 3)]), (False, ["given up"])])
+def test_a_policy_is_told_when_a_late_shadow_comes_or_is_given_up(answers: bool, told: list[Any]) -> None:
+    policy = Shadowing()
+    speed(20, policy, wait_ms=15.0, answers=lambda _: answers)
+    assert policy.told == ["under way", *told]
 
 
 @pytest.mark.parametrize("tokens", [500, 5000])
