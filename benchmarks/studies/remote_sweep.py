@@ -40,7 +40,7 @@ NEAR_MS, FAR_MS = TRIPS_MS[:3], TRIPS_MS[3:]
 TARGETS_MS = (40, 0)
 FIRST = 1
 """Parts of both targets that come before the rest of the packaged one."""
-Arm = tuple[str, int | None]
+WayAndTrip = tuple[str, int | None]
 PLAIN, AGAIN, HERE, FORCED, PLANNED = "plain", "plain again", "here", "elsewhere", "planned"
 TERMS_PROMPTS, TERMS_TOKENS, TERMS_DEPTH = 2, 64, 3
 
@@ -116,7 +116,7 @@ def run(case: str) -> list[Row]:
     engine, first, planned = _engine(), part * PART, _planned(target_ms)
     prompts = load_prompts("code-structured", Tokenizer(engine.folder), PAIR).prompts
     trial, rows = RemoteTrial(engine, TOKENS, target_ms / 1e3), []
-    arms: dict[Arm, Any] = {(FORCED, trip): _remote(trip) for trip in trips}
+    arms: dict[WayAndTrip, Any] = {(FORCED, trip): _remote(trip) for trip in trips}
     if 0 in trips:
         arms[HERE, None] = engine.drafter
     if not target_ms:
@@ -142,9 +142,9 @@ def run(case: str) -> list[Row]:
     return rows
 
 
-def _with_plain(order: list[Arm], chooser: random.Random, *, between: bool) -> list[Arm]:
+def _with_plain(order: list[WayAndTrip], chooser: random.Random, *, between: bool) -> list[WayAndTrip]:
     """Return an order of arms with plain decoding before and after each, or at one drawn place among them."""
-    plain: Arm = (PLAIN, None)
+    plain: WayAndTrip = (PLAIN, None)
     if between:
         return [plain, *(each for arm in order for each in (arm, plain))]
     place = chooser.randrange(len(order) + 1)
