@@ -325,8 +325,8 @@ class Backend(Protocol):
     def row_dtype(self, target: Any) -> str:
         """Return the name of the dtype of a target's features."""
 
-    def packed(self, features: Features, dtype: str) -> bytes:
-        """Return the bits of features in a dtype, row by row, little-endian."""
+    def packed(self, features: list[Features], dtype: str) -> bytes:
+        """Return the bits of features in a dtype, row by row, little-endian; all of them are read at once."""
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits on the device."""

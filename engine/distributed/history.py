@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.drafters.dflash import FLUSH_ROWS
 from engine.errors import CacheCropError, ObservationError
 from engine.types import Features
 
 MOST_SEGMENT_TOKENS = 1 << 14
 """Tokens that are sent as committed together where all of them are kept."""
-Pack = Callable[[Features], bytes]
+UNPACKED_ROWS = 256
+"""Rows that may wait as arrays while nothing is asked: packing waits for the forward that is under way."""
+Pack = Callable[[list[Features]], bytes]
 
 
 @dataclass(slots=True)
@@ -35,7 +36,7 @@ class Observed:
 
 
 class ObservedRows:
-    """The committed positions of one sequence; ``pack`` makes bytes of features, None where rows are not read."""
+    """The committed positions of one sequence; ``pack`` makes bytes of arrays of rows, None where none are read."""
 
     def __init__(self, context_tokens: int | None, pack: Pack | None) -> None:
         self.length = 0
@@ -64,16 +65,20 @@ class ObservedRows:
         while most is not None and len(self._kept) > 1 and self._kept[1].start <= self.length - most:
             self._kept.popleft()
         self._unpacked_rows += len(tokens)
-        if self._unpacked_rows >= FLUSH_ROWS:
+        if self._unpacked_rows >= UNPACKED_ROWS:
             self.pack()
 
     def pack(self) -> None:
-        """Make bytes of all rows that are still arrays."""
+        """Make bytes of all rows that are still arrays, in one go: each array read by itself would be waited for."""
         self._unpacked_rows = 0
-        for observed in reversed(self._kept):
-            if observed.data is not None or self._pack is None:
-                break
-            observed.data, observed.features = self._pack(observed.features), None
+        arrays = [observed for observed in self._kept if observed.data is None]
+        if not arrays or self._pack is None:
+            return
+        data = self._pack([observed.features for observed in arrays])
+        row_bytes, begin = len(data) // sum(len(observed.tokens) for observed in arrays), 0
+        for observed in arrays:
+            end = begin + row_bytes * len(observed.tokens)
+            observed.data, observed.features, begin = data[begin:end], None, end
 
     def since(self, position: int, until: int) -> list[Observed]:
         """Return what was committed from ``position`` on, or as far back as is kept, and before ``until``."""

@@ -46,7 +46,7 @@ class RemoteModel:
         vocab_size: Ids that the target knows.
         connect: Opens a stream to it.
         row_format: The dtype rows are sent in.
-        pack: Makes bytes of the target's features in that dtype, None where the drafter reads none.
+        pack: Makes bytes of rows of the target's features in that dtype, None where the drafter reads none.
         patience_s: How long its server may be silent with an ask.
         now_s: Monotonic seconds.
         draw: Draws from proposals, in the array library of the target.

@@ -157,9 +157,10 @@ class MlxBackend:
         """Return the name of the dtype of a target's hidden states."""
         return str(target.dtype).removeprefix("mlx.core.")
 
-    def packed(self, features: Features, dtype: str) -> bytes:
+    def packed(self, features: list[Features], dtype: str) -> bytes:
         """Return the bits of features in a dtype."""
-        return packed_float8(features) if dtype == FLOAT8 else packed_features(features, _dtype(dtype))
+        rows = features[0] if len(features) == 1 else mx.concatenate(features)
+        return packed_float8(rows) if dtype == FLOAT8 else packed_features(rows, _dtype(dtype))
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits."""

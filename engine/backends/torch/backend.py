@@ -178,9 +178,10 @@ class TorchBackend:
         """Return the name of the dtype of a target's hidden states."""
         return str(target.dtype).removeprefix("torch.")
 
-    def packed(self, features: Features, dtype: str) -> bytes:
+    def packed(self, features: list[Features], dtype: str) -> bytes:
         """Return the bits of features in a dtype."""
-        return packed_float8(features) if dtype == FLOAT8 else packed_features(features, getattr(torch, dtype))
+        rows = features[0] if len(features) == 1 else torch.cat(features)
+        return packed_float8(rows) if dtype == FLOAT8 else packed_features(rows, getattr(torch, dtype))
 
     def unpacked(self, data: bytearray, shape: tuple[int, int], dtype: str) -> Features:
         """Return features of such bits on the device."""

@@ -128,7 +128,7 @@ def test_both_write_and_read_the_same_8_bit_rows(backends: dict[str, Any]) -> No
     written = {}
     for name, backend in backends.items():
         rows = backend.unpacked(bytearray(data), (len(scales), 64), "float32")
-        written[name] = backend.packed(rows, "float8_e4m3")
+        written[name] = backend.packed([rows], "float8_e4m3")
         assert len(written[name]) == len(scales) * (4 + 64)
     assert written["mlx"] == written["torch"]
     for backend in backends.values():

@@ -24,6 +24,11 @@ class Recorded:
         del message
 
 
+def packed(features: list[list[int]]) -> bytes:
+    """Return rows whose every byte is the number that stands for them."""
+    return b"".join(bytes([number]) * (4 * WIDTH) for rows in features for number in rows)
+
+
 def test_a_session_that_opens_late_is_shown_what_its_ask_is_behind_and_no_more():
     streams = []
 
@@ -31,7 +36,7 @@ def test_a_session_that_opens_late_is_shown_what_its_ask_is_behind_and_no_more()
         streams.append(Recorded(listener))
         return streams[-1]
 
-    drafter = RemoteModel(OFFER, 1000, connect, "float32", lambda rows: b"\1" * (4 * WIDTH * len(rows))).open()
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", packed).open()
     drafter.observe(0, (5, 6, 7), [0, 0, 0])
     assert drafter.ask(8, 3, 2).take(0.0).skipped == "late"
     drafter.observe(3, (8, 9), [0, 0])
@@ -45,7 +50,7 @@ def test_a_session_that_opens_late_is_shown_what_its_ask_is_behind_and_no_more()
 def test_the_bytes_held_are_those_of_every_row_observed_whenever_the_last_ask_was():
     def held(asked_after: int) -> int:
         """Return the bytes after ten rows, an ask having come after so many of them."""
-        drafter = RemoteModel(OFFER, 1000, Recorded, "float32", lambda rows: b"\1" * (4 * WIDTH * len(rows))).open()
+        drafter = RemoteModel(OFFER, 1000, Recorded, "float32", packed).open()
         for position in range(10):
             if position == asked_after:
                 drafter.ask(8, position, 2)
@@ -53,6 +58,30 @@ def test_the_bytes_held_are_those_of_every_row_observed_whenever_the_last_ask_wa
         return drafter.measured_bytes()
 
     assert [held(asked_after) for asked_after in (2, 9, 10)] == 3 * [10 * 4 * WIDTH]
+
+
+def test_rows_are_read_from_the_device_together_and_not_before_an_ask_takes_them_along():
+    reads, streams = [], []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    def pack(features):
+        reads.append(len(features))
+        return packed(features)
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", pack).open()
+    (stream,) = streams
+    stream.listener.heard(pb.Opened(session="s", context_length=0))
+    drafter.observe(0, (5, 6, 7), [1, 2, 3])
+    for position in range(3, 60):
+        drafter.observe(position, (8,), [position])
+    assert reads == []  # each read waits for the forward that is under way
+    drafter.ask(8, 60, 2)
+    assert reads == [58]
+    (block,) = (each for each in stream.sent if isinstance(each, pb.Block))
+    assert block.rows.data == packed([[1, 2, 3, *range(3, 60)]])
 
 
 def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
@@ -112,7 +141,7 @@ def opened_drafter():
         streams.append(Recorded(listener))
         return streams[-1]
 
-    drafter = RemoteModel(OFFER, 1000, connect, "float32", lambda rows: b"\1" * (4 * WIDTH * len(rows))).open()
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", packed).open()
     drafter.observe(0, (5, 6, 7), [0, 0, 0])
     return drafter, drafter.ask(8, 3, 2), streams
 
