@@ -13,7 +13,8 @@ _CODED = re.compile(r"(affine|(?P<lattice>d4|e8)x)(?P<bits>[48])(/(?P<group>[1-9
 _BLOCKS = {None: 1, "d4": 4, "e8": 8}
 _BOUNDED = re.compile(
     r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[1-9][0-9]{0,6})(?P<exact>(\+exact[0-9]{1,3})*)"
-    r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4})(/(?P<policy>[a-z]{1,9}))?)?"
+    r"(\+pages(?P<page_rows>[1-9][0-9]{0,3})x(?P<page_count>[1-9][0-9]{0,4})(/(?P<policy>[a-z]{1,9}))?"
+    r"(?P<paged>(\+layer[0-9]{1,3})*))?"
     r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[1-9][0-9]{0,4}))?"
 )
 POLICIES = ("codes", "bounds", "drafter", "recent")
@@ -29,7 +30,8 @@ class CacheLayout:
     Written as ``native``, ``full``, ``affine8``, ``affine4``, ``affine8/32`` (groups of 32), ``d4x4`` or ``e8x4``
     (points of a lattice, 4 bits a value), or ``sink4+window64``.
     Behind a window may follow, in this order, ``+exact5`` for each layer that keeps every row, ``+pages16x10`` (10
-    pages of 16 evicted rows) or ``+pages16x10/bounds``, ``+stream``, ``+host`` and ``+ftheta64``.
+    pages of 16 evicted rows) or ``+pages16x10/bounds``, ``+layer5`` for each layer that alone has them, ``+stream``,
+    ``+host`` and ``+ftheta64``.
 
     Attributes:
         every_row: sliding layers keep every row too, the window enforced by the mask: a labelled study. Otherwise they
@@ -42,6 +44,8 @@ class CacheLayout:
         window: full-attention layers attend to the newest this many positions; None to all.
         exact: full-attention layers that are not bounded, ascending.
         pages: rows of a page and how many pages of evicted rows each bounded layer holds; None for no pages.
+        paged: the layers that have pages where not every bounded one has, ascending; the others keep what their window
+            does.
         policy: what chooses those pages: one of ``POLICIES``, or ``attention``, which only a stream can measure.
         stream: evicted rows are read page by page for each block.
         host: evicted rows lie in the memory of the host instead of a file.
@@ -57,6 +61,7 @@ class CacheLayout:
     window: int | None = None
     exact: tuple[int, ...] = ()
     pages: tuple[int, int] | None = None
+    paged: tuple[int, ...] = ()
     policy: str = ""
     stream: bool = False
     host: bool = False
@@ -89,17 +94,20 @@ class CacheLayout:
         raise UsageError(
             f"cache layout {text!r}; expected native, full, affine8, affine4, d4x8, d4x4, e8x8 or e8x4, one of those "
             "with /GROUP behind it, or sinkROWS+windowROWS with a window of at least 1, and behind that +exactLAYER "
-            "for each layer, +pagesROWSxPAGES or +pagesROWSxPAGES/POLICY, +stream, +host and +fthetaRANK"
+            "for each layer, +pagesROWSxPAGES or +pagesROWSxPAGES/POLICY, +layerLAYER for each that alone has pages, "
+            "+stream, +host and +fthetaRANK"
         )
 
     @classmethod
     def _bounded(cls, parts: re.Match[str]) -> CacheLayout:
         exact = sorted({int(layer) for layer in parts["exact"].split("+exact")[1:]})
+        paged = sorted({int(layer) for layer in (parts["paged"] or "").split("+layer")[1:]})
         return cls(
             sink=int(parts["sink"]),
             window=int(parts["window"]),
             exact=tuple(exact),
             pages=(int(parts["page_rows"]), int(parts["page_count"])) if parts["page_rows"] else None,
+            paged=tuple(paged),
             policy=parts["policy"] or _usual_policy(parts["page_rows"] is not None, parts["stream"] is not None),
             stream=parts["stream"] is not None,
             host=parts["host"] is not None,
@@ -117,6 +125,7 @@ class CacheLayout:
         if self.pages is not None:
             named = "" if self.policy == _usual_policy(True, self.stream) else f"/{self.policy}"
             parts.append(f"pages{self.pages[0]}x{self.pages[1]}{named}")
+            parts += [f"layer{layer}" for layer in self.paged]
         parts += ["stream"] if self.stream else []
         parts += ["host"] if self.host else []
         return "+".join(parts + ([] if self.rank is None else [f"ftheta{self.rank}"]))
@@ -133,7 +142,11 @@ class CacheLayout:
 
     def of(self, layer: int) -> CacheLayout:
         """Return the layout of one layer: an exact one keeps every row that the model attends to."""
-        return CacheLayout.NATIVE if layer in self.exact else self
+        if layer in self.exact:
+            return CacheLayout.NATIVE
+        if self.paged and layer not in self.paged:
+            return CacheLayout(sink=self.sink, window=self.window)
+        return self
 
     def group_of(self, head_dim: int) -> int:
         """Return how many values of a head share a scale.
@@ -206,6 +219,11 @@ class CacheLayout:
             )
         if self.pages is None:
             return
+        if self.paged and (self.stream or self.rank is not None):
+            raise UsageError(
+                f"cache layout {self}: +layer{self.paged[0]} says which layers alone have pages, and with +stream or "
+                "+ftheta the others read what they evicted too; expected one of the two"
+            )
         known = ("attention",) if self.stream else POLICIES
         if self.policy not in known:
             why = "a stream" if self.stream else "pages that are not all read"
@@ -224,7 +242,8 @@ class CacheLayout:
         if positions is not None and kept >= positions:
             raise UsageError(
                 f"cache layout {self} keeps {kept} rows and the target holds {positions} positions, so nothing would "
-                "ever be left out; expected fewer pages, or native"
+                f"ever be left out{' where it has pages' if self.paged else ''}; expected fewer pages, or "
+                f"{'+exact for these layers' if self.paged else 'native'}"
             )
         odd = [size for size in head_dims if size % 4]
         if self.policy == "codes" and odd:
@@ -234,9 +253,18 @@ class CacheLayout:
         """Check that there are layers to bound among ``full``, and that every part can be decoded."""
         if not full:
             raise UsageError(f"cache layout {self} bounds full-attention layers and the target has none; use native")
-        unknown = [layer for layer in self.exact if layer not in full]
+        unknown = [layer for layer in (*self.exact, *self.paged) if layer not in full]
         if unknown:
             raise UsageError(f"cache layout {self}: layer {unknown[0]} is none of the full-attention layers {full}")
+        both = [layer for layer in self.paged if layer in self.exact]
+        if both:
+            raise UsageError(
+                f"cache layout {self}: layer {both[0]} keeps every row and has pages; expected one of the two"
+            )
+        if self.paged and len(self.exact) + len(self.paged) == len(full):
+            raise UsageError(
+                f"cache layout {self} names every bounded layer of {full} with +layer; leave these parts out"
+            )
         if list(self.exact) == full:
             raise UsageError(f"cache layout {self} leaves no full-attention layer of {full} to bound; use native")
 

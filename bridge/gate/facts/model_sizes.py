@@ -25,8 +25,9 @@ _CODES: Final = re.compile(r"(?P<codec>affine|d4x|e8x)(?P<bits>[48])(/(?P<group>
 _BLOCKS: Final = {"affine": 1, "d4x": 4, "e8x": 8}  # values that a group holds at least
 _GROUP_MOST: Final = 64  # of a name that says none
 _BOUNDED: Final = re.compile(
-    r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[0-9]{1,7})(?P<exact>(\+exact[0-9]{1,3})*)"
-    r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5})(/(?P<policy>[a-z]{1,9}))?)?"
+    r"sink(?P<sink>[0-9]{1,5})\+window(?P<window>[0-9]{1,7})(?P<exact>(\+exact(0|[1-9][0-9]{0,2}))*)"
+    r"(\+pages(?P<rows>[0-9]{1,4})x(?P<count>[0-9]{1,5})(/(?P<policy>[a-z]{1,9}))?"
+    r"(?P<paged>(\+layer(0|[1-9][0-9]{0,2}))*))?"
     r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[0-9]{1,5}))?"
 )
 _STREAM_ROWS: Final = 256  # a page on its way, and its copy
@@ -64,19 +65,19 @@ def native_bytes(caches: tuple[CacheShape, ...], report: Report, positions: int)
 def layout_bytes(
     layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int
 ) -> tuple[float, float] | None:
-    """Return the least and the most bytes of a cache layout, None for a name that says no layout."""
+    """Return the least and the most bytes of a cache layout, None for a name that says no layout of such caches."""
     low, high = value_bytes(report)
     codes, bounded = _CODES.fullmatch(layout), _BOUNDED.fullmatch(layout)
     if codes is not None:
         return _coded_bytes(codes, (low, high), caches, positions)
-    if bounded is None and layout not in {"native", "full"}:
+    if (bounded is None and layout not in {"native", "full"}) or (bounded is not None and not _fits(bounded, caches)):
         return None
     least = most = 0.0
     for layer, one in enumerate(caches):
         window = None if layout == "full" else one.window
         if bounded is not None and layer in bounded_layers(layout, caches):
-            rows = _bounded_rows(bounded, positions)
-            index = _index_bytes(bounded, one.keys, positions, (low, high))
+            rows = _bounded_rows(bounded, positions, layer)
+            index = _index_bytes(bounded, one.keys, positions, (low, high)) if _has_pages(bounded, layer) else (0.0, 0.0)
         else:
             rows, index = (_shown(window, positions), _most_shown(window, positions) + _SLACK_ROWS), (0.0, 0.0)
         least, most = least + low * _width(one) * rows[0] + index[0], most + high * _width(one) * rows[1] + index[1]
@@ -104,13 +105,31 @@ def _coded_bytes(
     )
 
 
-def _bounded_rows(parts: re.Match[str], positions: int) -> tuple[int, int]:
+def _named(parts: re.Match[str], what: str) -> set[int]:
+    """Return the layers that a layout names as ``exact`` or ``paged``."""
+    return {int(number) for number in re.findall("[0-9]+", parts[what] or "")}
+
+
+def _fits(parts: re.Match[str], caches: tuple[CacheShape, ...]) -> bool:
+    """Say whether the layers that a layout names are there, and whether it may name some that have pages."""
+    exact, paged = _named(parts, "exact"), _named(parts, "paged")
+    full = {layer for layer, one in enumerate(caches) if one.window is None}
+    return exact <= full and paged <= full - exact and not (paged and (parts["stream"] or parts["rank"]))
+
+
+def _has_pages(parts: re.Match[str], layer: int) -> bool:
+    """Say whether a bounded layer has a pool of pages."""
+    paged = _named(parts, "paged")
+    return bool(parts["rows"]) and (not paged or layer in paged)
+
+
+def _bounded_rows(parts: re.Match[str], positions: int, layer: int) -> tuple[int, int]:
     """Return the fewest and the most rows of a layer that keeps a sink, a window, and a pool of pages beside them."""
     kept = int(parts["sink"]) + int(parts["window"])
-    page = int(parts["rows"] or 0)
+    page = int(parts["rows"]) if _has_pages(parts, layer) else 0
     pool = page * int(parts["count"] or 0)
     least = min(positions, kept - 1 + pool)
-    beside = _SLACK_ROWS + (_STREAM_ROWS if parts["stream"] else 0) + (positions if parts["host"] else 0)
+    beside = _SLACK_ROWS + (_STREAM_ROWS if parts["stream"] else 0) + (positions if parts["host"] and (page or parts["stream"]) else 0)
     # Rows leave in whole pages: until one is full, as many rows as the sink has stay beside it. Beside the pool there
     # is room for one page more, and a page on its way.
     beside += int(parts["sink"]) + 3 * page if page or parts["stream"] else 0
@@ -129,7 +148,7 @@ def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[f
 
 
 def kept_rows(layout: str) -> int | None:
-    """Return how many rows a bounded layer keeps in memory: sink, window and pool; None where no layer is bounded."""
+    """Return how many rows a bounded layer keeps in memory at most: sink, window, pool; None where none is bounded."""
     bounded = _BOUNDED.fullmatch(layout)
     if bounded is None:
         return None
@@ -141,8 +160,8 @@ def bounded_layers(layout: str, caches: tuple[CacheShape, ...]) -> tuple[int, ..
     bounded = _BOUNDED.fullmatch(layout)
     if bounded is None:
         return ()
-    exact = bounded["exact"].split("+exact")
-    return tuple(layer for layer, one in enumerate(caches) if one.window is None and str(layer) not in exact)
+    exact = _named(bounded, "exact")
+    return tuple(layer for layer, one in enumerate(caches) if one.window is None and layer not in exact)
 
 
 def index_least(layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int) -> float:
@@ -150,7 +169,7 @@ def index_least(layout: str, caches: tuple[CacheShape, ...], report: Report, pos
     bounded = _BOUNDED.fullmatch(layout)
     if bounded is None:
         return 0.0
-    layers = bounded_layers(layout, caches)
+    layers = [layer for layer in bounded_layers(layout, caches) if _has_pages(bounded, layer)]
     return sum(_index_bytes(bounded, caches[layer].keys, positions, value_bytes(report))[0] for layer in layers)
 
 

@@ -13,9 +13,11 @@ from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
+from engine.drafters.none import NoDrafter
 from engine.errors import CacheCropError, UsageError
 from engine.loading import load_backend
 from engine.options import bounded
+from engine.restoration.restorers import full_layers
 from engine.stopping import Stopping
 from engine.structure.layout import POLICIES, CacheLayout
 from engine.types import Draft, Looked
@@ -158,6 +160,31 @@ def test_a_drafter_remembers_no_more_than_it_is_told_to(loaded: Any) -> None:
 def test_of_equal_pages_the_newer_are_chosen() -> None:
     assert highest([0.5, 0.1, 0.5, 0.5], 2) == [2, 3]
     assert highest([0.5, 0.1], 5) == [0, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_on_one_layer_alone_are_every_row_of_that_layer_where_the_pool_has_room(loaded: Any, kind: str) -> None:
+    backend, targets, _ = loaded
+    target, prompt = targets[kind], prompt_of(150)
+    layer = full_layers(target.family.structure)[-1]
+    emitted, counts = [], []
+    for parts in (f"+exact{layer}", f"+pages16x12+layer{layer}", "+pages16x12"):
+        sequence = target.open((), CacheLayout.parse(f"sink4+window16{parts}"))
+        steps = speculative(
+            Parts(sequence, NoDrafter(), backend.greedy(target), FixedDepth(0), backend.clock),
+            prompt,
+            Stopping(BUDGET),
+            33,
+        )
+        emitted.append([token for step in steps for token in step.tokens])
+        counts.append(sequence.page_counts())
+        sequence.close()
+    assert emitted[0] == emitted[1]
+    layers = len(full_layers(target.family.structure))
+    assert layers > 1
+    for name in ("pages_moved", "pool_bytes", "index_bytes", "rows_shown"):
+        alone, everywhere = getattr(counts[1], name), getattr(counts[2], name)
+        assert everywhere == layers * alone > 0, name
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -20,6 +20,7 @@ TEXTS = [
     "sink4+window64",
 ]
 PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+pages16x10/bounds", "+pages16x10/recent+host", "+stream"]
+PARTS += ["+pages16x10+layer5", "+exact2+pages16x10/recent+layer0+layer12+host"]
 PARTS += ["+stream+host", "+ftheta64", "+exact5+pages16x10+stream+ftheta64"]
 
 
@@ -37,6 +38,7 @@ def test_a_layout_reads_back_as_itself(text: str) -> None:
         ("sink4+window64+exact5+exact2", "sink4+window64+exact2+exact5"),
         ("sink4+window64+exact5+exact5", "sink4+window64+exact5"),
         ("sink04+window64", "sink4+window64"),
+        ("sink4+window64+pages16x10+layer5+layer2", "sink4+window64+pages16x10+layer2+layer5"),
         ("sink4+window64+pages16x10/codes", "sink4+window64+pages16x10"),
         ("sink4+window64+pages16x10/attention+stream", "sink4+window64+pages16x10+stream"),
     ],
@@ -50,6 +52,13 @@ def test_an_exact_layer_is_native_and_the_others_are_bounded() -> None:
     layout = CacheLayout.parse("sink4+window64+exact5")
     assert layout.of(5) == CacheLayout.NATIVE
     assert (layout.of(4).sink, layout.of(4).window) == (4, 64)
+
+
+def test_only_the_layers_that_are_named_have_pages() -> None:
+    layout = CacheLayout.parse("sink4+window64+exact1+pages16x10/bounds+layer5")
+    assert layout.of(1) == CacheLayout.NATIVE
+    assert layout.of(4) == CacheLayout.parse("sink4+window64")
+    assert (layout.of(5).pages, layout.of(5).policy, layout.of(5).evicts) == ((16, 10), "bounds", True)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +79,8 @@ def test_an_exact_layer_is_native_and_the_others_are_bounded() -> None:
         "native+exact1",
         "sink4+window64+stream+exact1",
         "sink4+window64+pages0x1",
+        "sink4+window64+layer5",
+        "sink4+window64+layer5+pages16x10",
     ],
 )
 def test_what_names_no_layout_is_refused_with_what_does(text: str) -> None:
@@ -88,6 +99,8 @@ def test_what_names_no_layout_is_refused_with_what_does(text: str) -> None:
         ("+pages16x10/best", "pages by 'best'; expected"),
         ("+pages16x1", "a pool of 16 rows is smaller than a block, which may have 17"),
         ("+host", "says where evicted rows lie; expected"),
+        ("+pages16x10+layer5+stream", r"\+layer5 says which layers alone have pages, and with \+stream"),
+        ("+pages16x10+layer5+ftheta64", r"\+layer5 says which layers alone have pages, and with \+stream"),
     ],
 )
 def test_parts_that_do_not_go_together_are_refused(parts: str, message: str) -> None:
@@ -114,6 +127,20 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
         ("sink4+window64+exact6", (None, 8), (32, 32), r"layer 6 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact0", (None, 8), (32, 32), "leaves no full-attention layer"),
+        ("sink4+window64+pages16x10+layer1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),
+        ("sink4+window64+pages16x10+layer0", (None, 8), (32, 32), r"names every bounded layer of \[0\] with \+layer"),
+        (
+            "sink4+window64+exact1+pages16x10+layer1",
+            (None, None),
+            (32, 32),
+            "layer 1 keeps every row and has pages; expected one of the two",
+        ),
+        (
+            "sink4+window64+exact1+pages16x10+layer0",
+            (None, None),
+            (32, 32),
+            r"names every bounded layer of \[0, 1\] with \+layer",
+        ),
         (
             "sink4+window64+pages16x10",
             (None, 8),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.gate import judge
-from bridge.gate.facts.model_sizes import latent_bytes, layout_bytes, native_bytes
+from bridge.gate.facts.model_sizes import index_least, latent_bytes, layout_bytes, native_bytes
 from bridge.records import CacheShape
 from tests.corpus.gate.breaks import honest
 
@@ -63,6 +63,35 @@ def test_a_layout_keeps_at_least_what_its_name_says(layout, least):
     bounds = layout_bytes(layout, (FULL, SLIDING), report(), 100)
     assert bounds[0] == least
     assert least < bounds[1] < (4 * 20 * 1500 if layout == "affine8" else least + 4 * 20 * 1400)
+
+
+def test_pages_on_one_layer_alone_are_counted_there():
+    caches, index = (FULL, FULL, SLIDING), 10 / 4 * (100 - 20 - 8 - 32)
+    layout = "sink4+window16+pages8x3+layer1"
+    least, most = layout_bytes(layout, caches, report(), 100)
+    assert least == 4 * 20 * (19 + 19 + 24 + 7) + index
+    assert most < layout_bytes("sink4+window16+pages8x3", caches, report(), 100)[1]
+    assert index_least(layout, caches, report(), 100) == index
+    hosted = [layout_bytes(f"{layout}+host", caches, report(), count)[1] for count in (1_000, 9_000)]
+    assert hosted[1] - hosted[0] == (4 * 20 + 10 / 4 + 4 * 10 / 8) * 8_000  # what layer 1 may have in memory
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "+exact9",
+        "+exact1",
+        "+exact00",
+        "+pages8x3+layer9",
+        "+pages8x3+layer1",
+        "+pages8x3+layer00",
+        "+exact0+pages8x3+layer0",
+        "+pages8x3+layer0+stream",
+        "+pages8x3+layer0+ftheta4",
+    ],
+)
+def test_a_layout_that_names_a_layer_it_cannot_bound_has_no_bytes(parts):
+    assert layout_bytes(f"sink4+window16{parts}", (FULL, SLIDING), report(), 100) is None
 
 
 @pytest.mark.parametrize(("layout", "bytes_a_value"), [("affine8/32", 1.25), ("d4x4/16", 0.75), ("e8x8/64", 1.0625)])
