@@ -91,7 +91,7 @@ def layer_rows(
     layout: CacheLayout,
     head_dim: int,
     library: Library,
-    sizes: tuple[Callable[[int], int], int],
+    sizes: tuple[Callable[[int], int], Callable[[int], int], int],
 ) -> LayerRows:
     """Return the cache of one layer.
 
@@ -100,9 +100,9 @@ def layer_rows(
         layout: What is kept, in how many bits.
         head_dim: Values of a head.
         library: Whose arrays.
-        sizes: Slack rows of a window, and how many rows a cache grows by.
+        sizes: Slack rows of a sliding layer's window, of a bounded layer's, and how many rows a cache grows by.
     """
-    slack, grow_rows = sizes
+    sliding_slack, slack, grow_rows = sizes
     store = RowStore(library, library.codec(layout, head_dim))
     if window is None and layout.window is not None and layout.evicts:
         kind = StreamedRows if layout.stream else PagedRows
@@ -111,5 +111,5 @@ def layer_rows(
         bounded = SinkWindowRows if layout.rank is None else RestoredRows
         return bounded(store, layout.sink, layout.window, slack(layout.window), grow_rows)
     if window is not None and not layout.every_row:
-        return WindowRows(store, window, slack(window), grow_rows)
+        return WindowRows(store, window, sliding_slack(window), grow_rows)
     return FullRows(store, window, grow_rows)

@@ -9,25 +9,30 @@ from engine.backends.layers import layer_rows
 from engine.backends.mlx.rows import LIBRARY
 from engine.backends.rows import RowStore
 from engine.backends.visibility import Visibility
-from engine.structure.layout import CacheLayout
+from engine.structure.layout import LONGEST_BLOCK, CacheLayout
 
 GROW_ROWS = 256
 """How many rows a cache grows by, as in mlx-lm."""
 
 
 def slack_of(window: int) -> int:
-    """Return how many spare rows a window gets."""
+    """Return how many spare rows a bounded layer's window gets."""
     return max(8, window // 16)
+
+
+def sliding_slack_of(window: int) -> int:
+    """Return how many spare rows a sliding layer's window gets: any block's, so that its buffer keeps one shape."""
+    return max(LONGEST_BLOCK, window // 16)
 
 
 def window_cache(window: int, slack_rows: int | None = None) -> WindowRows:
     """Return a cache that keeps a window, a block and a little slack."""
-    return WindowRows(RowStore(LIBRARY), window, slack_of(window) if slack_rows is None else slack_rows, GROW_ROWS)
+    return WindowRows(RowStore(LIBRARY), window, sliding_slack_of(window) if slack_rows is None else slack_rows, GROW_ROWS)
 
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
-    return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
+    return layer_rows(window, layout, head_dim, LIBRARY, (sliding_slack_of, slack_of, GROW_ROWS))
 
 
 def attention_mask(visible: Visibility) -> mx.array | str | None:

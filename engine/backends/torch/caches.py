@@ -125,7 +125,7 @@ def _movable(layer: LayerRows | RecurrentState) -> FullRows | WindowRows:
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:
     """Return the cache of one layer; ``window`` is None on a full-attention layer."""
-    return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, GROW_ROWS))
+    return layer_rows(window, layout, head_dim, LIBRARY, (slack_of, slack_of, GROW_ROWS))
 
 
 def attention_mask(visible: Visibility, device: torch.device) -> torch.Tensor | None:

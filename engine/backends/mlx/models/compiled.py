@@ -9,6 +9,7 @@ Shapes: S rows, C rows of a buffer, D hidden size, K captured layers, V vocabula
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,13 +37,12 @@ class Stepped(NamedTuple):
 
 
 class CompiledSteps:
-    """The compiled forwards of one decoder, kept by what they capture and by their shapes."""
+    """The compiled forwards of one decoder, by what they capture and by their shapes: those that were used last."""
 
     def __init__(self, family: Decoder) -> None:
         self._family = family
         self._groups = tuple(dict.fromkeys(family.windows))
-        self._functions: dict[tuple[int, ...], Callable[..., Any]] = {}
-        self._met: set[tuple[int, ...]] = set()
+        self._functions: OrderedDict[tuple[int, ...], Callable[..., Any] | None] = OrderedDict()
         self._unfused = Unfused()
 
     def forward(self, ids_S: mx.array, caches: Sequence[Any], capture: tuple[int, ...]) -> Stepped | None:
@@ -55,16 +55,16 @@ class CompiledSteps:
             return None
         bases, buffers = zip(*(cache.lend(rows) for cache in caches), strict=True)
         shape = (*capture, -rows, *(pair[0].shape[2] for pair in buffers))
-        if shape not in self._met:
-            if len(self._met) >= MOST_SHAPES:
-                self._met.clear()
-                self._functions.clear()
-            self._met.add(shape)
+        if shape not in self._functions:
+            if len(self._functions) >= MOST_SHAPES:
+                self._functions.popitem(last=False)
+            self._functions[shape] = None
             return None
-        function = self._functions.get(capture)
+        self._functions.move_to_end(shape)
+        function = self._functions[shape]
         if function is None:
-            function = mx.compile(_Step(self._family, self._groups, capture).run)
-            self._functions[capture] = function
+            # One for each shape, so that the graph which was not used for longest can be let go.
+            function = self._functions[shape] = mx.compile(_Step(self._family, self._groups, capture).run)
         first = [bases[self._family.windows.index(window)] for window in self._groups]
         places = mx.array([caches[0].length, *first], mx.int32)
         with self._unfused:
