@@ -59,10 +59,13 @@ class Sequence(Protocol):
             appended; the caller crops what is not committed. A row without a usable prediction gives any id.
         """
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         """Decode up to ``limit`` tokens greedily without drafting, each forward queued before the previous is read.
 
-        A consumer that stops early must ``crop`` to the committed length: one row may have been written ahead.
+        Once ``goes_on`` says no, no other forward is queued, and the token of one that is under way is the last. A
+        consumer that stops early must ``crop`` to the committed length: one row may have been written ahead.
         """
 
     def committed(self, forward: Forward, rows: int) -> Features:

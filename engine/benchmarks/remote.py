@@ -7,7 +7,7 @@ the link would cost nothing.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,9 +43,11 @@ class EmulatedSequence:
         time.sleep(self._forward_s * (1 + ROW_SHARE * draft.count))
         return forward
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         """Decode plainly at the pace of the larger target."""
-        for decided in self._sequence.decode_ahead(bonus, limit):
+        for decided in self._sequence.decode_ahead(bonus, limit, goes_on):
             time.sleep(self._forward_s)
             yield decided
 

@@ -118,7 +118,9 @@ class Bucket:
 
     def of(self, source: str) -> Costs:
         """Return the costs of steps with a drafter."""
-        return self.drafted.setdefault(source, Costs())
+        if source not in self.drafted:
+            self.drafted[source] = Costs()
+        return self.drafted[source]
 
     @property
     def plain_s(self) -> float:
@@ -160,6 +162,26 @@ class Bucket:
         """Return a bucket that starts from these estimates, none of them its own."""
         drafted = {source: Costs(dict(costs.seconds)) for source, costs in self.drafted.items()}
         return Bucket(Costs(dict(self.plain.seconds)), drafted, neighbours=self.plain_known)
+
+
+@dataclass(slots=True)
+class Ahead:
+    """Plain steps of a pause, each queued before the one before it is read.
+
+    Whoever waits for a full queue takes the first token once two forwards were run, and the last at once; of the others
+    each is known to be one once the next is there.
+    """
+
+    taken: int = 0
+    held: tuple[Bucket, float] | None = None
+
+    def take(self, costs: Bucket, elapsed_s: float | None) -> None:
+        """Take the time of a step, None of one that something else was beside, and learn that of the one before."""
+        if self.held is not None:
+            before, before_s = self.held
+            before.learn(PLAIN, before_s)
+        self.taken += 1
+        self.held = (costs, elapsed_s) if self.taken > 1 and elapsed_s is not None else None
 
 
 def bucket_at(buckets: dict[int, Bucket], position: int) -> Bucket:

@@ -33,7 +33,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.decoding.arms import FIRST_DEPTH, PLAIN, PLAIN_STEPS_TO_LEARN, Arm, Bucket, Source, bucket_at, sources_of
+from engine.decoding.arms import (
+    FIRST_DEPTH,
+    PLAIN,
+    PLAIN_STEPS_TO_LEARN,
+    Ahead,
+    Arm,
+    Bucket,
+    Source,
+    bucket_at,
+    sources_of,
+)
 from engine.decoding.awaiting import LARGEST_SLOWING
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
@@ -42,6 +52,8 @@ from engine.types import Choice, Decision, Match, Pause
 
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
+PLAIN_LOOK_STEPS = 3
+"""Of a look at plain decoding: of steps that are queued ahead, neither the first nor the last is timed."""
 FIRST_LOOK_STEPS = 8
 """After how many steps of another sequence a drafter that was of no use is looked at: before, a match may have come."""
 SHADOW_PAUSE_STEPS = 128
@@ -87,6 +99,7 @@ class ControlledDepth:
         self._slowed_s = 0.0
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
+        self._ahead: Ahead | None = None
 
     def begin(self, round_trip_s: Callable[[str], float | None] = lambda _: None) -> None:
         """Take how far away each drafter is; look early whether one of no use for another text is of use for this."""
@@ -98,6 +111,7 @@ class ControlledDepth:
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
         self._chosen, self._match, self._awaited, self._passed, self._under_way = PLAIN, None, 0, 0, None
+        self._ahead = None
         if limit <= 0:
             return Choice(0)
         costs, self._match = bucket_at(self.buckets, position), lookup()
@@ -112,32 +126,36 @@ class ControlledDepth:
         return self._taken(costs, arm, limit, self._rates.extended(costs, arm, self._match, limit))
 
     def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
-        """Say whether the match here is expected to gain more than the row written ahead, which a draft drops."""
+        """Say whether the match here is expected to gain more than plain steps that are queued ahead."""
         self._match = lookup()
         costs = bucket_at(self.buckets, position)
         if limit <= 0 or not costs.plain_known:
             return False
         found = self._expected(costs, limit)
-        if found is None or not found.interrupts(costs.plain_s):
-            return False
-        self.lookups.account_s += costs.plain_s
-        return True
+        return found is not None and found.interrupts(costs.plain_s)
 
     def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
+        pause = self._parked(position)
+        self._ahead = Ahead() if pause.tokens > 1 else None
+        return pause
+
+    def _parked(self, position: int) -> Pause:
         costs = bucket_at(self.buckets, position)
         if not costs.plain_known:
-            # The first of them only fills the pipeline and is not used; a draft under way would lengthen the others.
+            # The first and the last of them are not used; a draft under way would lengthen the others.
             unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
             here = [name for name, source in self.sources.items() if not source.latency.elsewhere]
-            return self._paused(PLAIN_STEPS_TO_LEARN + 1, self._rates.least_known(here) if unknown else None)
+            return self._paused(PLAIN_STEPS_TO_LEARN + 2, self._rates.least_known(here) if unknown else None)
         if self._selected.depth > 0:
             # A look at plain decoding from a drafting depth is a probe like any other, not a stay.
             self._probe = (PLAIN, 0)
-            return Pause(PROBE_STEPS)
+            return Pause(PLAIN_LOOK_STEPS)
         look, self._look = self._look, False
         if self.lookups.recent_tokens > 0 and not look:
             return Pause(1)
+        if not self.sources:
+            return Pause(LONGEST_PAUSE_STEPS)  # until a match is found
         asked = self._rates.least_known(self._rates.within_reach(costs)) if look else None
         if asked is not None:
             loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self.sources[asked].latency.lost_s
@@ -200,7 +218,10 @@ class ControlledDepth:
         shadowing, self._shadowing = self._shadowing, False
         known, under_way = costs.seconds_of(arm), self._under_way if arm == PLAIN else None
         costs.since_plain += 1
-        if not shadowing and under_way is None and (arm == self._previous or self._warm(arm)):
+        alone = not shadowing and under_way is None
+        if self._ahead is not None and arm == PLAIN:
+            self._ahead.take(costs, elapsed_s if alone else None)
+        elif alone and (arm == self._previous or self._warm(arm)):
             costs.learn(arm, elapsed_s)
         self._previous = arm
         for source in self.sources.values():

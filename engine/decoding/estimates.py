@@ -41,13 +41,16 @@ class Acceptance:
 
     def committed(self, depth: int) -> float:
         """Return the expected committed tokens of a step at ``depth``; unreached positions inherit the last known."""
-        expected = survival = 1.0
-        known = self.rates[0]
-        for position in range(depth):
+        return self.by_depth(depth)[depth]
+
+    def by_depth(self, deepest: int) -> list[float]:
+        """Return the expected committed tokens of a step at each depth from 0 to ``deepest``."""
+        expected, survival, known = [1.0], 1.0, self.rates[0]
+        for position in range(deepest):
             if self.reached[position]:
                 known = self.rates[position]
             survival *= known
-            expected += survival
+            expected.append(expected[-1] + survival)
         return expected
 
 

@@ -28,9 +28,8 @@ ROW_COST_PRIOR = 0.1
 """In plain steps: what verifying a looked-up token is taken to cost until a step with one was timed."""
 RECENT_TOKENS = 16
 """So long after a match that came true another one is looked for at each token, without a forward ahead."""
-INTERRUPTING_GAIN = 0.5
-"""In plain steps: what a match must promise to gain to end a pause. Ending it drops a row written ahead, a whole step;
-but where a match comes true, more of them follow."""
+INTERRUPTING_GAIN = 0.2
+"""In plain steps: what a match must promise to gain to end a pause, after which steps are not queued ahead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +86,8 @@ class Lookups:
         """Return the draft of at most ``limit`` tokens with the best expected rate, None where none may be drafted."""
         brought, most = self.committed(match), min(limit, len(match.tokens))
         # All that is left of an answer is one step more or less, whatever its size.
-        counts = {*(count for count in COUNTS if count <= most), most} - {0}
-        tried = (Expected(count, 1.0 + brought[count], looked_up_s(costs, count)) for count in counts)
+        counts, seconds = {*(count for count in COUNTS if count <= most), most} - {0}, looked_up_s(costs)
+        tried = (Expected(count, 1.0 + brought[count], seconds(count)) for count in counts)
         return max(tried, key=lambda draft: draft.rate, default=None)
 
     def extension(
@@ -123,18 +122,22 @@ class Lookups:
         return rates
 
 
-def looked_up_s(costs: Bucket, count: int) -> float:
-    """Return what a step with ``count`` looked-up tokens takes: a plain one is one with none.
+def looked_up_s(costs: Bucket) -> Callable[[int], float]:
+    """Return what a step takes by how many looked-up tokens it verifies: a plain one is one with none.
 
     A count that was timed only once or twice may have met a bad moment: the line through others timed more often
     counts where it is lower.
     """
-    own = costs.of(LOOKED_UP)
+    own, plain_s = costs.of(LOOKED_UP), costs.plain_s
     if not own.seconds:
-        return (1.0 + ROW_COST_PRIOR * count) * costs.plain_s
-    often = {known: seconds for known, seconds in own.seconds.items() if own.seen.get(known, 0) >= EARLY_STEPS}
-    known_s = line({0: costs.plain_s} | own.seconds, count)
-    return min(known_s, line({0: costs.plain_s} | often, count)) if often else known_s
+        return lambda count: (1.0 + ROW_COST_PRIOR * count) * plain_s
+    timed = {0: plain_s} | own.seconds
+    often = {0: plain_s} | {known: timed[known] for known in own.seconds if own.seen.get(known, 0) >= EARLY_STEPS}
+
+    def seconds(count: int) -> float:
+        return min(line(timed, count), line(often, count)) if len(often) > 1 else line(timed, count)
+
+    return seconds
 
 
 def _kind(length: int) -> int:

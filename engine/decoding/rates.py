@@ -32,8 +32,10 @@ class Rates:
     def matched(self, costs: Bucket, match: Match, limit: int, selected: Arm, margin: float) -> Expected | None:
         """Return what a match promises, None unless its rate is above every other's by the margin."""
         found = self.lookups.best(match, limit, costs)
+        if found is None:
+            return None
         others = max(self.rate(costs, self.best(costs, selected)), self.rate(costs, PLAIN))
-        return found if found is not None and found.rate > margin * others else None
+        return found if found.rate > margin * others else None
 
     def extended(self, costs: Bucket, arm: Arm, match: Match | None, limit: int) -> int:
         """Return up to how many tokens a match is to follow a whole draft that it agrees with, 0 for not at all."""
@@ -68,12 +70,15 @@ class Rates:
 
     def rate(self, costs: Bucket, arm: Arm) -> float:
         """Return the expected tokens a second, 0 where the cost is unknown."""
+        return self._rate(costs, arm, self.committed(arm))
+
+    def _rate(self, costs: Bucket, arm: Arm, committed: float) -> float:
         cost_s, way = self.cost_s(costs, arm), self.way(costs, arm)
         if cost_s is not None and way is not None:
             # Where nothing comes of an ask, plain decoding has gone on; what that was slowed by is booked apart.
             answered = self.sources[arm.source].waits.answered
             return answered * way.rate + (1.0 - answered) / costs.plain_s
-        return 0.0 if cost_s is None else self.committed(arm) / cost_s
+        return 0.0 if cost_s is None else committed / cost_s
 
     def committed(self, arm: Arm) -> float:
         """Return the expected committed tokens of a step."""
@@ -88,11 +93,16 @@ class Rates:
 
         The arm in use, ``selected``, keeps its place until another is better by the margin: noise does not move it.
         """
-        arms = self.arms()
-        best = max(arms, key=lambda arm: self.rate(costs, arm), default=PLAIN)
-        if selected in arms and self.rate(costs, best) < MARGIN * self.rate(costs, selected):
+        rates = {PLAIN: self.rate(costs, PLAIN)}
+        for name, source in self.sources.items():
+            committed = source.acceptance.by_depth(source.trusted)
+            for depth in range(1, source.trusted + 1):
+                arm = Arm(name, depth)
+                rates[arm] = self._rate(costs, arm, committed[depth])
+        best = max((arm for arm in rates if arm.depth), key=rates.__getitem__, default=PLAIN)
+        if selected.depth and selected in rates and rates[best] < MARGIN * rates[selected]:
             best = selected
-        return best if self.rate(costs, best) > MARGIN * self.rate(costs, PLAIN) else PLAIN
+        return best if rates[best] > MARGIN * rates[PLAIN] else PLAIN
 
     def candidate(self, costs: Bucket, best: Arm) -> Arm:
         """Return what to probe: the best drafting arm when parked, else a neighbour, the deeper one first."""

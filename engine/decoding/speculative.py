@@ -295,7 +295,12 @@ def _plain(
     tokens = min(pause.tokens, stopping.remaining_tokens)
     forwards, shadowed = beside.forwards, beside.proposed
     stop, ended = None, False
-    ahead = sequence.decode_ahead(bonus, tokens) if run.accept.greedy else _one_by_one(run, bonus, tokens)
+
+    def goes_on() -> bool:
+        return not ended
+
+    decode = sequence.decode_ahead if run.accept.greedy else partial(_one_by_one, run)
+    ahead = decode(bonus, tokens, goes_on)
     for came, (read, forward) in enumerate(ahead, 1):
         decision = _usable(read, forward.start)
         emitted, stop = stopping.cut(decision.tokens)
@@ -305,14 +310,15 @@ def _plain(
             drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
         run.depth.record(forward.start, 0, decision)
         before, bonus = bonus, decision.bonus
-        waited, ended = beside.compare(bonus) if stop is None else (False, False)
+        waited, ends = beside.compare(bonus) if stop is None else (False, False)
+        ended |= ends
         if stop is None and not ended and came < tokens and beside.interruptible:
             limit = stopping.remaining_tokens - 1
             ended = run.depth.interrupts(forward.start + 1, limit, partial(drafter.lookup, bonus))
             if ended:
                 # A draft that was paid for tells as much as there is to compare it with.
                 waited |= beside.end()[0]
-        if stop is not None or ended:
+        if stop is not None:
             # The forward written ahead of this token is dropped before anyone sees the length.
             sequence.crop(forward.start + 1)
         yield Step(
@@ -328,15 +334,18 @@ def _plain(
         )
         if stop is not None:
             drafter.observe(forward.start, (before,), sequence.committed(forward, 1))
-        if stop is not None or ended:
+        if stop is not None:
             break
+        # After a pause that is ended, the forward under way is read: its token is the last.
         shadowed, forwards = 0, drafter.forwards
     return None if stop is not None else bonus
 
 
-def _one_by_one(run: _Run, bonus: int, tokens: int) -> Iterator[tuple[Decision, Forward]]:
+def _one_by_one(run: _Run, bonus: int, tokens: int, goes_on: Callable[[], bool]) -> Iterator[tuple[Decision, Forward]]:
     """Decode without drafting under a rule that must draw each token before the next forward can be queued."""
     for _ in range(tokens):
+        if not goes_on():
+            return
         position = run.sequence.length
         forward = run.sequence.forward_block(bonus, Draft())
         run.sequence.crop(position + 1)

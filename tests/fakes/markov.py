@@ -33,7 +33,9 @@ class MarkovSequence:
         self.length += 1 + draft.count
         return Forward(self.array(self.table[[bonus, *draft.tokens]]), None, start, 1 + draft.count)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         raise AssertionError("a sampling rule must not be decoded greedily")
 
     def committed(self, forward: Forward, rows: int) -> Features:

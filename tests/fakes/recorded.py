@@ -109,14 +109,17 @@ def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_
         while position - begun < length:
             step(Choice(0), recorded.draft_s if shadow and position == begun else 0.0)
             came = position - begun
-            if shadow and came == shadow and policy.shadowed(shadow, right(begun, shadow)):
-                break
-            if position - begun < length and policy.interrupts(
-                position, last - position, lambda: recorded.lookup(position)
-            ):
-                if came < shadow:
+            if shadow and came == shadow:
+                ended = policy.shadowed(shadow, right(begun, shadow))
+            else:
+                ended = position - begun < length and policy.interrupts(
+                    position, last - position, lambda: recorded.lookup(position)
+                )
+                if ended and came < shadow:
                     policy.shadowed(came, right(begun, came))
-                # The row that was written ahead is dropped.
-                time_s += recorded.verify_s(0)
+            if ended:
+                # The forward that was queued ahead is read.
+                if position - begun < length:
+                    step(Choice(0))
                 break
     return Spent(tokens, time_s, dict(steps))

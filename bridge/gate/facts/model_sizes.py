@@ -77,7 +77,9 @@ def layout_bytes(
         window = None if layout == "full" else one.window
         if bounded is not None and layer in bounded_layers(layout, caches):
             rows = _bounded_rows(bounded, positions, layer)
-            index = _index_bytes(bounded, one.keys, positions, (low, high)) if _has_pages(bounded, layer) else (0.0, 0.0)
+            index = (
+                _index_bytes(bounded, one.keys, positions, (low, high)) if _has_pages(bounded, layer) else (0.0, 0.0)
+            )
         else:
             rows, index = (_shown(window, positions), _most_shown(window, positions) + _SLACK_ROWS), (0.0, 0.0)
         least, most = least + low * _width(one) * rows[0] + index[0], most + high * _width(one) * rows[1] + index[1]
@@ -129,7 +131,11 @@ def _bounded_rows(parts: re.Match[str], positions: int, layer: int) -> tuple[int
     page = int(parts["rows"]) if _has_pages(parts, layer) else 0
     pool = page * int(parts["count"] or 0)
     least = min(positions, kept - 1 + pool)
-    beside = _SLACK_ROWS + (_STREAM_ROWS if parts["stream"] else 0) + (positions if parts["host"] and (page or parts["stream"]) else 0)
+    beside = (
+        _SLACK_ROWS
+        + (_STREAM_ROWS if parts["stream"] else 0)
+        + (positions if parts["host"] and (page or parts["stream"]) else 0)
+    )
     # Rows leave in whole pages: until one is full, as many rows as the sink has stay beside it. Beside the pool there
     # is room for one page more, and a page on its way.
     beside += int(parts["sink"]) + 3 * page if page or parts["stream"] else 0

@@ -27,7 +27,8 @@ def sliding_slack_of(window: int) -> int:
 
 def window_cache(window: int, slack_rows: int | None = None) -> WindowRows:
     """Return a cache that keeps a window, a block and a little slack."""
-    return WindowRows(RowStore(LIBRARY), window, sliding_slack_of(window) if slack_rows is None else slack_rows, GROW_ROWS)
+    slack_rows = sliding_slack_of(window) if slack_rows is None else slack_rows
+    return WindowRows(RowStore(LIBRARY), window, slack_rows, GROW_ROWS)
 
 
 def make_cache(window: int | None, layout: CacheLayout, head_dim: int) -> LayerRows:

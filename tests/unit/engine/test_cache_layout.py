@@ -127,7 +127,12 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
         ("sink4+window64+exact6", (None, 8), (32, 32), r"layer 6 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),
         ("sink4+window64+exact0", (None, 8), (32, 32), "leaves no full-attention layer"),
-        ("sink4+window64+pages16x10+layer1", (None, 8), (32, 32), r"layer 1 is none of the full-attention layers \[0\]"),
+        (
+            "sink4+window64+pages16x10+layer1",
+            (None, 8),
+            (32, 32),
+            r"layer 1 is none of the full-attention layers \[0\]",
+        ),
         ("sink4+window64+pages16x10+layer0", (None, 8), (32, 32), r"names every bounded layer of \[0\] with \+layer"),
         (
             "sink4+window64+exact1+pages16x10+layer1",

@@ -9,6 +9,7 @@ Shapes: S rows, C rows of a buffer, D hidden size, K captured layers, V vocabula
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class CompiledSteps:
         self._family = family
         self._groups = tuple(dict.fromkeys(family.windows))
         self._functions: OrderedDict[tuple[int, ...], Callable[..., Any] | None] = OrderedDict()
+        self._changing = threading.Lock()
         self._unfused = Unfused()
 
     def forward(self, ids_S: mx.array, caches: Sequence[Any], capture: tuple[int, ...]) -> Stepped | None:
@@ -55,16 +57,9 @@ class CompiledSteps:
             return None
         bases, buffers = zip(*(cache.lend(rows) for cache in caches), strict=True)
         shape = (*capture, -rows, *(pair[0].shape[2] for pair in buffers))
-        if shape not in self._functions:
-            if len(self._functions) >= MOST_SHAPES:
-                self._functions.popitem(last=False)
-            self._functions[shape] = None
-            return None
-        self._functions.move_to_end(shape)
-        function = self._functions[shape]
+        function = self._function(shape, capture)
         if function is None:
-            # One for each shape, so that the graph which was not used for longest can be let go.
-            function = self._functions[shape] = mx.compile(_Step(self._family, self._groups, capture).run)
+            return None
         first = [bases[self._family.windows.index(window)] for window in self._groups]
         places = mx.array([caches[0].length, *first], mx.int32)
         with self._unfused:
@@ -74,6 +69,19 @@ class CompiledSteps:
         for cache, pair in zip(caches, written, strict=True):
             cache.take_back(pair, rows)
         return Stepped(logits, features[0] if features else None, sound)
+
+    def _function(self, shape: tuple[int, ...], capture: tuple[int, ...]) -> Callable[..., Any] | None:
+        """Return the compiled forward of a shape that was met before; one each, so that it can be let go alone."""
+        with self._changing:
+            if shape not in self._functions:
+                if len(self._functions) >= MOST_SHAPES:
+                    self._functions.popitem(last=False)
+                self._functions[shape] = None
+                return None
+            self._functions.move_to_end(shape)
+            if self._functions[shape] is None:
+                self._functions[shape] = mx.compile(_Step(self._family, self._groups, capture).run)
+            return self._functions[shape]
 
 
 def lending(caches: Caches) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mlx.core as mx
@@ -115,14 +115,17 @@ class MlxSequence:
             drafted.append(block)
         return mx.concatenate(drafted)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         """Decode greedily with one forward always queued behind the one being read."""
         forward, answer = self._queue(mx.array([bonus], mx.int32))
         for index in range(limit):
-            following = self._queue(answer[0]) if index + 1 < limit else None
+            following = self._queue(answer[0]) if index + 1 < limit and goes_on() else None
             yield greedy.settle(read(answer), 1, (), self.target.info.vocab_size), forward
-            if following is not None:
-                forward, answer = following
+            if following is None:
+                return
+            forward, answer = following
 
     def committed(self, forward: Forward, rows: int) -> mx.array | None:
         """Return the first ``rows`` rows of the captured states."""

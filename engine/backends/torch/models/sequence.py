@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -91,14 +91,17 @@ class TorchSequence:
             drafted.append(block)
         return torch.cat(drafted)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
         forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
         for left in range(limit - 1, -1, -1):
-            following = self._queue(packed[0].long()) if left and self.target.ahead else None
+            following = self._queue(packed[0].long()) if left and self.target.ahead and goes_on() else None
             yield self._accept.read(Draft(), packed), forward
-            if left:
-                forward, packed = following or self._queue(packed[0].long())
+            if following is None and not (left and goes_on()):
+                return
+            forward, packed = following or self._queue(packed[0].long())
 
     def committed(self, forward: Forward, rows: int) -> torch.Tensor | None:
         """Return the first ``rows`` rows of the captured states."""

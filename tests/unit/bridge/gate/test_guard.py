@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,8 +50,12 @@ class Target:
         bad = self.row if self.blocks % self.every == 0 else -1
         return Forward((told, [offset != bad for offset in range(draft.count + 1)]), None, start, draft.count + 1)
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
+            if not goes_on():
+                return
             forward = Forward(None, None, self.length, 1)
             self.length += 1
             yield Decision((_answer(forward.start),), 0), forward

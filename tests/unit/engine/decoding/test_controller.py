@@ -47,6 +47,26 @@ def world(
     return World(cost, lambda depth, position: factor(depth, position) * draft, right, longest)
 
 
+def test_of_plain_steps_that_are_queued_ahead_neither_the_first_nor_the_last_is_timed() -> None:
+    policy, position = ControlledDepth({}), 0
+
+    def pause(*times_s: float) -> None:
+        nonlocal position
+        assert policy.choose(position, 100).count == 0
+        assert policy.park(position).tokens > 1
+        for time_s in times_s:
+            policy.record(position, 0, Decision((1,), 0), time_s)
+            position += 1
+
+    pause(1.0, 2.0, 1.0, 1.0, 1.0, 0.1)
+    pause(2.0, 1.0, 1.0, 1.0, 0.1)
+    (bucket,) = policy.buckets.values()
+    assert (bucket.plain_s, bucket.plain.seen[0]) == (1.0, 7)
+    for _ in range(20):
+        pause(2.0, 0.1)
+    assert (bucket.plain_s, bucket.plain.seen[0]) == (1.0, 7)
+
+
 USELESS = {
     "cheap": world((1.2, 0.15, 0.4), right_with(lambda _: 0.0)),
     "dear": world((2.5, 0.4, 0.5), right_with(lambda _: 0.0)),

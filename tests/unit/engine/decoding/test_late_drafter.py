@@ -65,8 +65,12 @@ class TableSequence:
         self.length += draft.count + 1
         return forward
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
+            if not goes_on():
+                return
             self.clock.spend(TARGET_MS * (self.slows if self.clock.ns < self.clock.busy_until_ns else 1.0))
             self.length += 1
             yield Decision((token_at(self.length),), 0), Forward(None, None, self.length - 1, 1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -53,8 +53,12 @@ class ScriptedSequence:
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
         return self._block([bonus, *draft.tokens])
 
-    def decode_ahead(self, bonus: int, limit: int) -> Iterator[tuple[Decision, Forward]]:
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
         for _ in range(limit):
+            if not goes_on():
+                return
             forward = self._block([bonus])
             outcome = greedy.decide((), forward.logits[0], forward.logits[1], VOCAB)
             yield outcome, forward
@@ -87,6 +91,22 @@ class ScriptedSequence:
         self.blocks += 1
         self.rows.append(len(tokens))
         return Forward([predicted, usable], None, start, len(tokens))
+
+
+class QueuedSequence(ScriptedSequence):
+    """Queues each forward of plain decoding before it reads the one before."""
+
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
+        forward = self._block([bonus])
+        for index in range(limit):
+            decision = greedy.decide((), forward.logits[0], forward.logits[1], VOCAB)
+            following = self._block([decision.bonus]) if index + 1 < limit and goes_on() else None
+            yield decision, forward
+            if following is None:
+                return
+            forward = following
 
 
 class ScriptedAccept:
@@ -134,6 +154,28 @@ def test_behind_a_stop_sequence_and_drafter_hold_the_answer_but_its_newest_token
     # A token that was accepted is in the cache already, one that the target put in a draft's place is not.
     assert len(held) - len(PROMPT) in ({end - 1} if depth == 0 else {end - 1, end})
     assert sequence.length == len(held)
+
+
+def test_a_pause_that_a_match_ends_loses_no_forward() -> None:
+    class Found(FixedDepth):
+        """Drafts nothing, and finds a match at the third token of every pause."""
+
+        def park(self, position: int) -> Pause:
+            return Pause(10)
+
+        def interrupts(self, position: int, limit: int, lookup: Any) -> bool:
+            looked.append(position)
+            return len(looked) % 3 == 0
+
+    looked: list[int] = []
+    sequence = QueuedSequence()
+    state = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda step, index: False).open()
+    parts = Parts(sequence, state, ScriptedAccept(), Found(0), HostClock())  # type: ignore[arg-type]
+    steps = list(speculative(parts, PROMPT, Stopping(20)))
+    assert tokens_of(steps) == ANSWER[:20]
+    assert sequence.rows == [1] * 19
+    assert sequence.crops == [len(PROMPT) + 19]  # the end of the answer, where nothing was ahead
+    assert looked[:6] == [4, 5, 6, 8, 9, 10]  # the fourth token of a pause was under way
 
 
 def test_every_forward_is_cropped_once_to_what_was_kept() -> None:

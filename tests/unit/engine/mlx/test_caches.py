@@ -45,6 +45,17 @@ def test_a_window_cache_never_grows_beyond_its_window_and_slack(window, blocks) 
     assert cache.measured_bytes() == sum(buffer.nbytes for buffer in cache.buffers())
 
 
+def test_a_window_keeps_one_buffer_size_whatever_blocks_come() -> None:
+    held = set()
+    cache = window_cache(64)
+    cache.update_and_fetch(rows_of(0, 300, 0), rows_of(0, 300, 0))
+    for rows in (1, 9, 17, 4, 13, 1, 17, 2) * 12:
+        cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
+        cache.crop(cache.length - rows // 2)
+        held.add(cache.buffers()[0].shape[2])
+    assert len(held) == 1  # another size is another graph to build, and to trace
+
+
 def test_a_long_prefill_leaves_no_more_than_the_window_after_one_step() -> None:
     cache = window_cache(8)
     cache.update_and_fetch(rows_of(0, 500, 0), rows_of(0, 500, 0))

@@ -11,6 +11,7 @@ mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 pytest.importorskip("torch", reason="the checkpoints are written with torch")
 
 from engine.backends.mlx.fusing import Unfused  # noqa: E402
+from engine.backends.mlx.models import compiled  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.structure.layout import CacheLayout  # noqa: E402
 from engine.types import Draft  # noqa: E402
@@ -71,6 +72,20 @@ def test_a_replayed_block_is_the_one_built_anew(tmp_path: Path, kind: str, layou
             sequence.crop(position)
         assert built.measured_bytes() == replayed.measured_bytes()
     assert replayed.steps.ran >= len(BLOCKS)
+
+
+def test_the_graphs_that_were_used_last_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "MOST_SHAPES", 3)
+    target = load_backend("mlx").load_target(tiny_families.write_family(tmp_path, "qwen3"))
+    sequence = opened(target, 40, CacheLayout.NATIVE)
+    sequence.steps = counted = Counted(sequence.steps)
+    replays = []
+    for rows in (2, 2, 3, 2, 4, 2, 5, 2, 6, 2, 3):
+        before = counted.ran
+        sequence.forward_block(*block(40, rows))
+        sequence.crop(40)
+        replays.append(counted.ran > before)
+    assert replays == [False, True, False, True, False, True, False, True, False, True, False]
 
 
 def test_what_a_rejected_row_left_behind_is_never_seen(tmp_path: Path) -> None:
