@@ -235,7 +235,7 @@ class Depth(Protocol):
         """Return the draft of the next step, at most ``limit`` tokens; ``lookup`` finds a match for it."""
 
     def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
-        """Say in a pause whether what a match promises here is worth ending it, and with it the row written ahead."""
+        """Say in a pause whether what a match promises here is worth ending it behind the forward under way."""
 
     def park(self, position: int) -> Pause:
         """Return for how many tokens (>= 1) to decode without drafting once ``choose`` said 0."""

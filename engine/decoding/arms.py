@@ -82,7 +82,16 @@ class Source:
         def verify_s(count: int) -> float:
             return timed.of(count) or untimed_s
 
-        return best_way(self.acceptance, depth, self.latency.seconds, costs.plain_s, verify_s, slows=self.latency.slows)
+        latency = self.latency
+        return best_way(
+            self.acceptance,
+            depth,
+            self.latency.seconds,
+            costs.plain_s,
+            verify_s,
+            slows=latency.slows,
+            more=latency.more,
+        )
 
     def stands(self, round_trip_s: float | None) -> None:
         """Take how far away it is; of another link than before nothing is known."""
@@ -95,7 +104,13 @@ class Source:
             return False
         right, verify_s = Acceptance.perfect(self.longest), UNTIMED_VERIFY * costs.plain_s
         way = best_way(
-            right, self.longest, self.latency.soonest_s, costs.plain_s, lambda _: verify_s, slows=self.latency.slows
+            right,
+            self.longest,
+            self.latency.soonest_s,
+            costs.plain_s,
+            lambda _: verify_s,
+            slows=self.latency.slows,
+            more=self.latency.more,
         )
         return way.rate * costs.plain_s <= 1.0
 
@@ -173,15 +188,25 @@ class Ahead:
     """
 
     taken: int = 0
+    last_s: float = 0.0
+    shadow_s: float | None = None
+    """What the first step took, a shadow draft beside it; None without one."""
     held: tuple[Bucket, float] | None = None
 
-    def take(self, costs: Bucket, elapsed_s: float | None) -> None:
-        """Take the time of a step, None of one that something else was beside, and learn that of the one before."""
+    def take(self, costs: Bucket, elapsed_s: float, *, alone: bool, shadow: bool) -> None:
+        """Take a step's time, and learn that of the one before; ``alone`` if nothing was beside it."""
         if self.held is not None:
             before, before_s = self.held
             before.learn(PLAIN, before_s)
-        self.taken += 1
-        self.held = (costs, elapsed_s) if self.taken > 1 and elapsed_s is not None else None
+        self.taken, self.last_s = self.taken + 1, elapsed_s
+        self.held = (costs, elapsed_s) if self.taken > 1 and alone else None
+        self.shadow_s = elapsed_s if shadow else self.shadow_s
+
+    def shadow_cost(self, plain_s: float) -> float:
+        """Return what the shadow draft cost, in plain steps: the first and the last token are two."""
+        steps = min(2, self.taken)
+        both_s = (self.shadow_s or 0.0) + (self.last_s if self.taken > 1 else 0.0)
+        return max(0.0, both_s / plain_s - steps)
 
 
 def bucket_at(buckets: dict[int, Bucket], position: int) -> Bucket:

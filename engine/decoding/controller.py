@@ -40,11 +40,10 @@ from engine.decoding.arms import (
     Ahead,
     Arm,
     Bucket,
-    Source,
     bucket_at,
     sources_of,
 )
-from engine.decoding.awaiting import LARGEST_SLOWING
+from engine.decoding.awaiting import Beside
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
 from engine.decoding.rates import LONGEST_PAUSE_STEPS, MARGIN, PROBE_STEPS, PROMISING_COMMITTED, Rates
@@ -95,8 +94,8 @@ class ControlledDepth:
         self._awaited = 0
         self._unanswered = 0
         self._asked_source = ""
-        self._under_way: Source | None = None
-        self._slowed_s = 0.0
+        self._beside: Beside | None = None
+        self._plain_s = 0.0
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
         self._ahead: Ahead | None = None
@@ -110,8 +109,8 @@ class ControlledDepth:
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
-        self._chosen, self._match, self._awaited, self._passed, self._under_way = PLAIN, None, 0, 0, None
-        self._ahead = None
+        self._chosen, self._match, self._awaited, self._passed = PLAIN, None, 0, 0
+        self._end_pause()
         if limit <= 0:
             return Choice(0)
         costs, self._match = bucket_at(self.buckets, position), lookup()
@@ -176,8 +175,10 @@ class ControlledDepth:
     def waited(self, waited_s: float, came_s: float | None) -> None:
         """Book a wait, and learn how long drafts take to come."""
         self.account_s += waited_s
+        self._end_beside()
         source = self.sources.get(self._asked_source)
-        self._under_way, self._slowed_s = source if came_s is None else None, 0.0
+        if source is not None and came_s is None:
+            self._beside = Beside(source.latency)
         if source is not None and came_s is not None:
             source.latency.learn(came_s)
         elif source is not None and waited_s:
@@ -185,10 +186,13 @@ class ControlledDepth:
 
     def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
         """Learn from a draft that plain decoding overtook; what is left of one that was right so far is verified."""
-        source, self._under_way = self.sources.get(self._asked_source), None
+        self._end_beside()
+        source = self.sources.get(self._asked_source)
         if source is None:
             return
         source.latency.learn(came_s)
+        if self._plain_s:
+            source.latency.overtook(passed, came_s, self._plain_s)
         if right == passed < drafted:
             self._passed = passed
         else:
@@ -196,14 +200,15 @@ class ControlledDepth:
 
     def silent(self, passed_s: float) -> None:
         """Learn that drafts take longer than anybody looked for one."""
-        source, self._under_way = self.sources.get(self._asked_source), None
+        self._end_beside()
+        source = self.sources.get(self._asked_source)
         if source is not None:
             source.latency.at_least(passed_s)
 
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
         source = self._chosen.source if self._chosen.depth else self._shadowed_source
-        self._under_way = None
+        self._end_beside()
         if source in self.sources:
             self.sources[source].waits.learn(answered=False, lost_s=elapsed_s)
         self.account_s += elapsed_s
@@ -216,11 +221,11 @@ class ControlledDepth:
         costs = bucket_at(self.buckets, position)
         arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
-        known, under_way = costs.seconds_of(arm), self._under_way if arm == PLAIN else None
+        known, beside = costs.seconds_of(arm), self._beside if arm == PLAIN else None
         costs.since_plain += 1
-        alone = not shadowing and under_way is None
+        alone = not shadowing and beside is None
         if self._ahead is not None and arm == PLAIN:
-            self._ahead.take(costs, elapsed_s if alone else None)
+            self._ahead.take(costs, elapsed_s, alone=alone, shadow=shadowing and beside is None)
         elif alone and (arm == self._previous or self._warm(arm)):
             costs.learn(arm, elapsed_s)
         self._previous = arm
@@ -238,14 +243,11 @@ class ControlledDepth:
         if not costs.plain.seconds:
             return
         plain_s, committed = costs.plain_s, max(len(outcome.tokens), 1)
-        if shadowing:
-            # The first step of a pause waits for its shadow draft.
-            extra = min(max(elapsed_s / plain_s - 1.0, 0.0), LARGEST_SHADOW_COST)
-            self._shadow_cost += COST_WEIGHT * (extra - self._shadow_cost)
-            self.account_s += extra * plain_s
-        elif under_way is not None:
-            under_way.latency.slowed(elapsed_s, plain_s)
-            self._slowed(costs, elapsed_s)
+        self._plain_s = plain_s
+        if shadowing and self._ahead is None:
+            self._book_shadow(elapsed_s / plain_s - 1.0)
+        elif beside is not None:
+            self.account_s += beside.take(elapsed_s, plain_s)
         time_s = min(elapsed_s, costs.longest_s(known)) if drafted else plain_s
         self.decoded_s += min(time_s, committed * plain_s)
         if drafted:
@@ -263,11 +265,24 @@ class ControlledDepth:
             return any(tried.source == arm.source for tried in self._tried)
         return arm in self._tried
 
-    def _slowed(self, costs: Bucket, elapsed_s: float) -> None:
-        """Book a plain step beside a draft under way: never less than nothing in all for one draft."""
-        before_s = max(0.0, self._slowed_s)
-        self._slowed_s += min(elapsed_s, LARGEST_SLOWING * costs.plain_s) - costs.plain_s
-        self.account_s += max(0.0, self._slowed_s) - before_s
+    def _end_beside(self) -> None:
+        """Learn from the plain steps beside a draft that is no longer under way."""
+        if self._beside is not None:
+            self._beside.end()
+        self._beside = None
+
+    def _end_pause(self) -> None:
+        """Learn what the shadow draft of the last pause cost."""
+        self._end_beside()
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.shadow_s is not None and self._plain_s:
+            self._book_shadow(ahead.shadow_cost(self._plain_s))
+
+    def _book_shadow(self, cost: float) -> None:
+        """Book what a shadow draft cost, in plain steps."""
+        cost = min(max(cost, 0.0), LARGEST_SHADOW_COST)
+        self._shadow_cost += COST_WEIGHT * (cost - self._shadow_cost)
+        self.account_s += cost * self._plain_s
 
     def _learn(self, arm: Arm, outcome: Decision) -> None:
         """Learn how far the drafter was right, and how far a match was or would have been."""

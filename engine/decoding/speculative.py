@@ -334,7 +334,6 @@ def _plain(
         )
         if stop is not None:
             drafter.observe(forward.start, (before,), sequence.committed(forward, 1))
-        if stop is not None:
             break
         # After a pause that is ended, the forward under way is read: its token is the last.
         shadowed, forwards = 0, drafter.forwards

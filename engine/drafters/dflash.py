@@ -31,7 +31,7 @@ SUPPORTED = ("DFlashDraftModel", dflash2.ARCHITECTURE, "MuseGlimmerAssistantMode
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that decode by themselves."""
 DEFAULT_CONTEXT_TOKENS = 2048
-FLUSH_ROWS = 32
+FLUSH_ROWS = 128
 """Committed rows that may wait for their projection while no draft is wanted: the bound of what is held back."""
 _ALIASES = {"encoder.fc.": "fc.", "encoder.output_norm_enc.": "hidden_norm."}
 

@@ -109,12 +109,9 @@ def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_
         while position - begun < length:
             step(Choice(0), recorded.draft_s if shadow and position == begun else 0.0)
             came = position - begun
-            if shadow and came == shadow:
-                ended = policy.shadowed(shadow, right(begun, shadow))
-            else:
-                ended = position - begun < length and policy.interrupts(
-                    position, last - position, lambda: recorded.lookup(position)
-                )
+            ended = shadow > 0 and came == shadow and policy.shadowed(shadow, right(begun, shadow))
+            if not ended and position - begun < length:
+                ended = policy.interrupts(position, last - position, lambda: recorded.lookup(position))
                 if ended and came < shadow:
                     policy.shadowed(came, right(begun, came))
             if ended:

@@ -173,6 +173,27 @@ def test_decoding_ahead_may_stop_anywhere_and_go_on_exactly(
         assert sequence.length == len(prompt) + taken + 10
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_the_forward_that_is_under_way_is_the_last_once_decoding_ahead_is_to_end(
+    backend: Any, targets: Any, ahead: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, prompt = targets["gemma4"], prompt_of(WINDOW + 3)
+    answer = list(plain(backend, target, prompt))
+    monkeypatch.setattr(target, "ahead", ahead)
+    for taken in (1, 2, 5):
+        sequence = target.open((), CacheLayout.NATIVE)
+        *_, last = sequence.prefill(prompt, 512)
+        came, going = [backend.greedy(target).first(last).bonus], [True]  # empty: no more
+        for outcome, _ in sequence.decode_ahead(came[0], 20, going.__len__):
+            came.append(outcome.bonus)
+            if len(came) > taken:
+                going.clear()
+        assert came == answer[: taken + 1 + ahead]
+        assert sequence.length == len(prompt) + taken + ahead
+        rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(came[-1], 5)]
+        assert rest == answer[len(came) : len(came) + 5]
+
+
 def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders: Any, targets: Any) -> None:
     expected, found = {}, {}
 

@@ -45,6 +45,7 @@ class CompiledSteps:
         self._groups = tuple(dict.fromkeys(family.windows))
         self._functions: OrderedDict[tuple[int, ...], Callable[..., Any] | None] = OrderedDict()
         self._changing = threading.Lock()
+        self._runs: list[Callable[..., Any]] = []
         self._unfused = Unfused()
 
     def forward(self, ids_S: mx.array, caches: Sequence[Any], capture: tuple[int, ...]) -> Stepped | None:
@@ -80,7 +81,9 @@ class CompiledSteps:
                 return None
             self._functions.move_to_end(shape)
             if self._functions[shape] is None:
-                self._functions[shape] = mx.compile(_Step(self._family, self._groups, capture).run)
+                # MLX may know a graph by the address of what it was traced from, which must not come again.
+                self._runs.append(_Step(self._family, self._groups, capture).run)
+                self._functions[shape] = mx.compile(self._runs[-1])
             return self._functions[shape]
 
 

@@ -82,6 +82,26 @@ class TableSequence:
         self.length = length
 
 
+class QueuedSequence(TableSequence):
+    """Queues each forward before it reads the one before, and waits for a full queue: the first token takes two."""
+
+    def decode_ahead(
+        self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
+    ) -> Iterator[tuple[Decision, Forward]]:
+        def run() -> tuple[Decision, Forward]:
+            self.clock.spend(TARGET_MS * (self.slows if self.clock.ns < self.clock.busy_until_ns else 1.0))
+            self.length += 1
+            return Decision((token_at(self.length),), 0), Forward(None, None, self.length - 1, 1)
+
+        under_way = run()
+        for index in range(limit):
+            following = run() if index + 1 < limit and goes_on() else None
+            yield under_way
+            if following is None:
+                return
+            under_way = following
+
+
 class TableAccept:
     greedy = True
 
@@ -159,7 +179,9 @@ def decoded_ms(
     return clock.ns / 1e6
 
 
-def speed(tokens: int, depth: Depth | None = None, slows: float = 1.0, **drafter: Any) -> tuple[float, RemoteDrafter]:
+def speed(
+    tokens: int, depth: Depth | None = None, slows: float = 1.0, kind: Any = TableSequence, **drafter: Any
+) -> tuple[float, RemoteDrafter]:
     """Return the speed against plain decoding, 1 is equal, and the drafter."""
     made: list[RemoteDrafter] = []
 
@@ -168,7 +190,7 @@ def speed(tokens: int, depth: Depth | None = None, slows: float = 1.0, **drafter
         return made[0]
 
     plain_ms = decoded_ms(lambda _: NoDrafter(), FixedDepth(0), tokens)
-    return plain_ms / decoded_ms(make, depth or ControlledDepth(7), tokens, slows), made[0]
+    return plain_ms / decoded_ms(make, depth or ControlledDepth(7), tokens, slows, kind), made[0]
 
 
 @pytest.mark.parametrize("blocks", [False, True], ids=["waited for", "waits inside ask"])
@@ -188,14 +210,24 @@ def test_a_draft_that_is_late_is_shortened_and_never_costs(depth: Depth | None, 
         assert speed(tokens, depth, wait_ms=wait_ms, right=right, answers=lambda _: True)[0] >= 0.98
 
 
-@pytest.mark.parametrize("slows", [1.3, 4.0])
-@pytest.mark.parametrize("wait_ms", [5.0, 25.0, 50.0, 150.0, 400.0])
+@pytest.mark.parametrize("kind", [TableSequence, QueuedSequence])
+@pytest.mark.parametrize("slows", [1.0, 1.3, 4.0])
+@pytest.mark.parametrize("wait_ms", [5.0, 25.0, 50.0, 58.0, 150.0, 400.0])
 def test_drafts_under_way_that_slow_the_target_down_are_asked_for_no_more_than_that_pays(
-    wait_ms: float, slows: float
+    wait_ms: float, slows: float, kind: Any
 ) -> None:
     for right in (lambda _: True, lambda position: position % 3 != 0, lambda _: False):
-        found, _ = speed(1024, slows=slows, wait_ms=wait_ms, trip_ms=wait_ms / 2, right=right, answers=lambda _: True)
+        found, _ = speed(
+            1024, None, slows, kind, wait_ms=wait_ms, trip_ms=wait_ms / 2, right=right, answers=lambda _: True
+        )
         assert found >= 0.97
+
+
+@pytest.mark.parametrize(("slows", "kind"), [(1.3, TableSequence), (1.3, QueuedSequence)])
+def test_what_plain_steps_lose_beside_a_draft_is_seen_where_the_queue_is_waited_for(slows: float, kind: Any) -> None:
+    policy = ControlledDepth(7)
+    speed(1024, policy, slows, kind, wait_ms=25.0, trip_ms=12.0, answers=lambda _: True)
+    assert policy.sources[""].latency.slows == pytest.approx(slows, abs=0.12)
 
 
 @pytest.mark.parametrize(("trip_ms", "asks"), [(0.0, 5), (90.0, 2)])
