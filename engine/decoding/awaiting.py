@@ -86,7 +86,7 @@ class Latency:
 
 
 @dataclass(slots=True)
-class Beside:
+class BesideDraft:
     """Plain steps beside a draft that is under way: what they lost, and how many times longer all of them took.
 
     A single one says little: where a full queue is waited for, the first takes two forwards and the last none.
@@ -99,7 +99,7 @@ class Beside:
     def take(self, elapsed_s: float, plain_s: float) -> float:
         """Take a step; return what it adds to what they lost, in seconds: never less than nothing in all."""
         lost_before = self._lost
-        self.times += elapsed_s / plain_s
+        self.times += min(elapsed_s / plain_s, 2 * LARGEST_SLOWING)  # the first may be two forwards
         self.steps += 1
         return (self._lost - lost_before) * plain_s
 

@@ -43,7 +43,7 @@ from engine.decoding.arms import (
     bucket_at,
     sources_of,
 )
-from engine.decoding.awaiting import Beside
+from engine.decoding.awaiting import BesideDraft
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
 from engine.decoding.rates import LONGEST_PAUSE_STEPS, MARGIN, PROBE_STEPS, PROMISING_COMMITTED, Rates
@@ -62,7 +62,7 @@ SURE_MARGIN = 1.5
 without another loss that they come true now."""
 SHADOW_COST_PRIOR = 0.5
 LARGEST_SHADOW_COST = 2.0
-"""In plain steps, like the prior: a longer first step of a pause is taken for a disturbance."""
+"""In plain steps, like the prior: more is taken for a disturbance."""
 UNANSWERED_SHADOWS = 2
 LONGEST_SHADOW = 8
 SURPRISING_BELOW = 0.4
@@ -94,8 +94,9 @@ class ControlledDepth:
         self._awaited = 0
         self._unanswered = 0
         self._asked_source = ""
-        self._beside: Beside | None = None
-        self._plain_s = 0.0
+        self._beside: BesideDraft | None = None
+        self._arrived: BesideDraft | None = None
+        self._plain_s = self._waited_s = 0.0
         self._passed = 0
         self._shadow_cost = SHADOW_COST_PRIOR
         self._ahead: Ahead | None = None
@@ -104,12 +105,16 @@ class ControlledDepth:
         """Take how far away each drafter is; look early whether one of no use for another text is of use for this."""
         for name, source in self.sources.items():
             source.stands(round_trip_s(name))
+        if self._ahead is not None and self._ahead.shadow_s is not None:
+            # Of a pause that the end of an answer cut off, nobody knows what its last step took.
+            self.account_s += self._shadow_cost * self._plain_s
+        self._ahead = self._beside = self._arrived = None
         if self.buckets and self._selected.depth == 0:
             self._probe, self._pause, self._until_probe = (PLAIN, 0), SHADOW_PAUSE_STEPS, FIRST_LOOK_STEPS
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
-        self._chosen, self._match, self._awaited, self._passed = PLAIN, None, 0, 0
+        self._chosen, self._match, self._awaited, self._passed, self._waited_s = PLAIN, None, 0, 0, 0.0
         self._end_pause()
         if limit <= 0:
             return Choice(0)
@@ -175,10 +180,11 @@ class ControlledDepth:
     def waited(self, waited_s: float, came_s: float | None) -> None:
         """Book a wait, and learn how long drafts take to come."""
         self.account_s += waited_s
-        self._end_beside()
-        source = self.sources.get(self._asked_source)
+        source, self._waited_s = self.sources.get(self._asked_source), waited_s
+        # One that came in a pause is learnt from when that ends: its last step may have taken nothing.
+        self._arrived, self._beside = self._beside, None
         if source is not None and came_s is None:
-            self._beside = Beside(source.latency)
+            self._beside = BesideDraft(source.latency)
         if source is not None and came_s is not None:
             source.latency.learn(came_s)
         elif source is not None and waited_s:
@@ -192,7 +198,7 @@ class ControlledDepth:
             return
         source.latency.learn(came_s)
         if self._plain_s:
-            source.latency.overtook(passed, came_s, self._plain_s)
+            source.latency.overtook(passed, came_s - self._waited_s, self._plain_s)
         if right == passed < drafted:
             self._passed = passed
         else:
@@ -200,7 +206,7 @@ class ControlledDepth:
 
     def silent(self, passed_s: float) -> None:
         """Learn that drafts take longer than anybody looked for one."""
-        self._end_beside()
+        self._beside = None  # the end of an answer may have cut it off
         source = self.sources.get(self._asked_source)
         if source is not None:
             source.latency.at_least(passed_s)
@@ -272,9 +278,13 @@ class ControlledDepth:
         self._beside = None
 
     def _end_pause(self) -> None:
-        """Learn what the shadow draft of the last pause cost."""
+        """Learn what drafts beside the last pause cost."""
         self._end_beside()
         ahead, self._ahead = self._ahead, None
+        arrived, self._arrived = self._arrived, None
+        if ahead is not None and arrived is not None and self._plain_s:
+            arrived.times += ahead.last_s / self._plain_s - 1.0
+            arrived.end()
         if ahead is not None and ahead.shadow_s is not None and self._plain_s:
             self._book_shadow(ahead.shadow_cost(self._plain_s))
 

@@ -21,7 +21,7 @@ from engine.backends.mlx.dflash.convolution import convolution
 from engine.backends.mlx.dflash.rotary import rotation
 from engine.backends.mlx.dflash.selector import Selector
 from engine.backends.mlx.target import MlxTarget
-from engine.drafters.dflash import DFlashConfig, LayerRule
+from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
 from engine.types import Draft, DrafterInfo, Looked
 from engine.verification.rejection import Sampling
@@ -212,7 +212,14 @@ class MlxDFlashDrafter(DFlashDrafter):
 
     def _project(self, waiting: list[mx.array]) -> None:
         features = waiting[0] if len(waiting) == 1 else mx.concatenate(waiting)
-        keys, values = self.context.update_and_fetch(*self.model.project_context(features, self.context.length))
+        keys, values = self.model.project_context(features, self.context.length)
+        # In pieces that the context has room for, lest its buffer change its size; a prefill's chunk is as it is.
+        rows = keys.shape[-2]
+        piece = CONTEXT_SLACK_ROWS if rows <= FLUSH_ROWS else rows
+        for begin in range(0, rows, piece):
+            end = begin + piece
+            shown = self.context.update_and_fetch(keys[..., begin:end, :], values[..., begin:end, :])
+        keys, values = shown
         cap = self.model.config.context_tokens
         self._shown = (keys[..., -cap:, :], values[..., -cap:, :])
 

@@ -45,7 +45,7 @@ class CompiledSteps:
         self._groups = tuple(dict.fromkeys(family.windows))
         self._functions: OrderedDict[tuple[int, ...], Callable[..., Any] | None] = OrderedDict()
         self._changing = threading.Lock()
-        self._runs: list[Callable[..., Any]] = []
+        self._runs: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._unfused = Unfused()
 
     def forward(self, ids_S: mx.array, caches: Sequence[Any], capture: tuple[int, ...]) -> Stepped | None:
@@ -81,9 +81,9 @@ class CompiledSteps:
                 return None
             self._functions.move_to_end(shape)
             if self._functions[shape] is None:
-                # MLX may know a graph by the address of what it was traced from, which must not come again.
-                self._runs.append(_Step(self._family, self._groups, capture).run)
-                self._functions[shape] = mx.compile(self._runs[-1])
+                # MLX may know a graph by the address of what it was traced from, which must not be another's later.
+                run = self._runs.setdefault(shape, _Step(self._family, self._groups, capture).run)
+                self._functions[shape] = mx.compile(run)
             return self._functions[shape]
 
 

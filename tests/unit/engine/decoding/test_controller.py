@@ -9,7 +9,9 @@ from itertools import pairwise
 
 import pytest
 
-from engine.decoding.controller import SHADOW_PAUSE_STEPS, ControlledDepth
+from engine.decoding.arms import Ahead, Bucket
+from engine.decoding.awaiting import LARGEST_SLOWING, BesideDraft, Latency
+from engine.decoding.controller import SHADOW_COST_PRIOR, SHADOW_PAUSE_STEPS, ControlledDepth
 from engine.decoding.estimates import EARLY_STEPS, Acceptance, Costs
 from engine.decoding.gates import CommitGate, EntropyGate
 from engine.types import Decision, Pause
@@ -65,6 +67,45 @@ def test_of_plain_steps_that_are_queued_ahead_neither_the_first_nor_the_last_is_
     for _ in range(20):
         pause(2.0, 0.1)
     assert (bucket.plain_s, bucket.plain.seen[0]) == (1.0, 7)
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_a_shadow_draft_costs_what_the_pause_took_longer_by(queued: bool) -> None:
+    """Where a full queue is waited for, the first step of a pause takes two forwards and the last none."""
+    ahead, bucket = Ahead(), Bucket()
+    steps = (2.5, 1.0, 1.0, 0.0) if queued else (1.5, 1.0, 1.0, 1.0)
+    for number, elapsed_s in enumerate(steps):
+        ahead.take(bucket, elapsed_s, alone=number > 0, shadow=number == 0)
+    assert ahead.shadow_cost(1.0) == pytest.approx(0.5)
+    assert bucket.plain_s == 1.0
+
+
+@pytest.mark.parametrize("queued", [False, True])
+def test_plain_steps_beside_a_draft_are_slowed_by_what_all_of_them_took(queued: bool) -> None:
+    latency = Latency()
+    for _ in range(40):
+        beside = BesideDraft(latency)
+        lost_s = sum(beside.take(step_s, 1.0) for step_s in ((2.4, 1.2, 0.0) if queued else (1.2, 1.2, 1.2)))
+        beside.end()
+        assert lost_s == pytest.approx(0.6)
+    assert latency.slows == pytest.approx(1.2, abs=0.01)
+
+
+def test_a_step_that_stalls_beside_a_draft_is_booked_as_a_disturbance() -> None:
+    beside = BesideDraft(Latency())
+    assert sum(beside.take(100.0 if number == 30 else 1.0, 1.0) for number in range(64)) <= 2 * LARGEST_SLOWING
+
+
+def test_the_end_of_an_answer_says_nothing_of_what_its_last_pause_lost() -> None:
+    policy = ControlledDepth(7)
+    policy.begin()
+    for answer in range(30):
+        policy.choose(answer, 100)
+        pause = policy.park(answer)
+        for step in range(pause.tokens - 1):  # ends before the last
+            policy.record(answer + step, 0, Decision((1,), 0), 2.0 if step == 0 else 1.0)
+        policy.begin()
+    assert policy._shadow_cost == SHADOW_COST_PRIOR
 
 
 USELESS = {
