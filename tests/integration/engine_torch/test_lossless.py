@@ -18,6 +18,7 @@ from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.types import Step, StopReason
+from tests.fakes.decoding_ahead import until_told
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, GEMMA, MASK_ID, VOCAB, WINDOW, write_wrapped
 from tests.support.pairwise import matrix, star
@@ -183,11 +184,7 @@ def test_the_forward_that_is_under_way_is_the_last_once_decoding_ahead_is_to_end
     for taken in (1, 2, 5):
         sequence = target.open((), CacheLayout.NATIVE)
         *_, last = sequence.prefill(prompt, 512)
-        came, going = [backend.greedy(target).first(last).bonus], [True]  # empty: no more
-        for outcome, _ in sequence.decode_ahead(came[0], 20, going.__len__):
-            came.append(outcome.bonus)
-            if len(came) > taken:
-                going.clear()
+        came = until_told(sequence, backend.greedy(target).first(last).bonus, taken)
         assert came == answer[: taken + 1 + ahead]
         assert sequence.length == len(prompt) + taken + ahead
         rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(came[-1], 5)]
