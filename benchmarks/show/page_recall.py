@@ -22,7 +22,7 @@ def recall(entries: list[dict[str, Any]]) -> str:
             beside = [paired(arm, native, rows) for arm, rows in arms.items() if native.keys() & rows.keys()]
             if native:
                 found = f"native {sum(row['found'] for row in native.values())}/{len(native)}"
-                told.append(f"{target} {task}: {', '.join([found, *beside])}")
+                told.append(f"{target} {task}, {page_recall.LENGTHS[target]} tokens: {', '.join([found, *beside])}")
     return "; ".join(told)
 
 

@@ -1,11 +1,13 @@
-"""How many secret codes each way to bound a cache finds, beside the native cache, task by task: prompts of 1,900.
+"""How many secret codes each way to bound a cache finds, beside the native cache, task by task.
 
-The prompt goes through the bounded cache in chunks, question included, and the answer is decoded token by token. Which
-pages are shown is chosen for each chunk and token anew. Bytes are those of the buffers when the answer is there.
+Prompts are as long as a target was trained to read, or holds. The prompt goes through the bounded cache in chunks,
+question included, and the answer is decoded token by token. Which pages are shown is chosen for each chunk and token
+anew. Bytes are those of the buffers when the answer is there.
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -14,19 +16,23 @@ from functools import cache, partial
 from multiprocessing import get_context
 
 from benchmarks.studies.study import Row, Study
+from engine.checkpoint import ASSETS
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.none import NoDrafter
 from engine.loading import Engine, load_backend, open_engine, own_drafter, resolve_model
-from engine.measurement.selection import PromptSet, answered, load_prompts
+from engine.measurement.selection import Prompt, PromptSet, answered, load_prompts
+from engine.reports import token_digest
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 
 TARGETS = {"kakeya-tiny-qwen3": 5, "kakeya-tiny-gemma4": 2}
 """Each with the layer that finds needles alone."""
+LENGTHS = {"kakeya-tiny-qwen3": 1900, "kakeya-tiny-gemma4": 3950}
+"""Tokens of a prompt. The second target answers as well far beyond its training; it holds 4,096 with the answer."""
 TASKS = ("recall-one", "recall-four", "recall-chain", "recall-turns")
-PARTS, PROMPTS, TOKENS, CHUNK = 15, 10, 28, 128
+PARTS, PROMPTS, TOKENS, CHUNK, SEED = 15, 10, 28, 128, 5
 BESIDE_PARTS = 3
 """Parts of the arms that nothing is claimed of."""
 KEPT = "sink4+window64"
@@ -100,7 +106,22 @@ def _one_thread() -> None:
 
 @cache
 def _prompts(task: str, target: str) -> PromptSet:
-    return load_prompts(task, Tokenizer(resolve_model(target)), target)
+    """Return the packaged set, or one drawn by the same rule where its prompts are shorter than a target reads."""
+    from engine.cards import recall_sets  # noqa: PLC0415 - whoever shows the report needs no torch
+    from engine.cards.loading import load_target  # noqa: PLC0415
+    from engine.training.corpus import corpus_record, read_corpus, word_pool  # noqa: PLC0415
+
+    tokenizer = Tokenizer(resolve_model(target))
+    if LENGTHS[target] == recall_sets.LENGTH:
+        return load_prompts(task, tokenizer, target)
+    files, pinned = read_corpus(), json.loads((ASSETS / "corpus.json").read_text("utf-8"))
+    if corpus_record(files)["listing_sha256"] != pinned["listing_sha256"]:
+        raise RuntimeError("another Python's library is another text to hide codes in; run this with the pinned one")
+    words, texts = word_pool(files).training, [file.text for file in files if file.held_out]
+    drawn = recall_sets.recall_prompts(task, load_target(ASSETS / target), texts, words, SEED, length=LENGTHS[target])
+    asked = ((one, tokenizer.encode(one.text)) for one in drawn)
+    prompts = tuple(Prompt(one.id, one.kind, ids, token_digest(ids), one.expected) for one, ids in asked)
+    return PromptSet(task, recall_sets.RULES[task], prompts)
 
 
 @cache

@@ -93,7 +93,14 @@ RULES = {
 
 
 def recall_prompts(
-    name: str, target: EvaluatedTarget, texts: list[str], words: tuple[str, ...], seed: int, *, count: int = COUNT
+    name: str,
+    target: EvaluatedTarget,
+    texts: list[str],
+    words: tuple[str, ...],
+    seed: int,
+    *,
+    count: int = COUNT,
+    length: int = LENGTH,
 ) -> list[RecallPrompt]:
     """Return the first prompts of a set; each depends on the seed, the set and its number alone.
 
@@ -104,6 +111,7 @@ def recall_prompts(
         words: What keys are made of.
         seed: Of all draws.
         count: How many.
+        length: Tokens of a prompt, about.
     """
     tokenizer: Any = target.tokenizer
     filler = [token for text in texts for token in tokenizer.encode(text, add_special_tokens=False).ids]
@@ -115,7 +123,7 @@ def recall_prompts(
         rng = np.random.default_rng([seed, 43, list(TASKS).index(name), number])
         task = TASKS[name](rng, words)
         lines, question = _encoded(tokenizer, task.lines), _encoded(tokenizer, (task.question,))[0]
-        room = LENGTH - 1 - len(question) - sum(map(len, lines))
+        room = length - 1 - len(question) - sum(map(len, lines))
         start = int(rng.integers(0, len(filler) - room))
         depths = [(number + 0.5) / COUNT, *(float(depth) for depth in rng.random(len(lines) - 1))]
         body = hide(filler[start : start + room], lines, depths, newlines)

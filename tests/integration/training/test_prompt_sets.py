@@ -85,6 +85,9 @@ def test_a_recall_set_is_drawn_from_its_seed_again(prompt_sets, target, name):
     assert [(each.id, each.text, each.expected) for each in drawn] == [
         (stored["id"], stored["text"], stored["expected"]) for stored in prompt_sets[name][:3]
     ]
+    (longer,) = recall_prompts(name, target, texts, word_pool(files).training, 5, count=1, length=3950)
+    assert longer.expected == drawn[0].expected
+    assert abs(len(target.encode(longer.text)) - 3950) < 50
 
 
 @pytest.mark.parametrize("name", [*TARGETS, *(f"{target}-dflash" for target in TARGETS)])
