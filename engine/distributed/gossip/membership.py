@@ -125,7 +125,9 @@ class Membership:
         """Take an answer; return what was wanted, None where nothing was."""
         self._take(response.told)
         self._hear(response.known)
-        told = self._told([name for name in response.wanted if name == self.node or name in self._known])
+        # Each name once: a message has room for a name a million times, and each would be a card's bytes.
+        wanted = dict.fromkeys(response.wanted)
+        told = self._told(name for name in wanted if name == self.node or name in self._known)
         return pb.ExchangeRequest(told=told) if told else None
 
     def _ages(self) -> list[pb.CardAge]:

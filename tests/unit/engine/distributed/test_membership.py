@@ -197,6 +197,14 @@ def test_what_is_known_does_not_depend_on_the_order_or_number_of_times_it_was_to
     assert pb.Card.FromString(found[0]["n1"]).device == "c"
 
 
+def test_a_card_that_is_wanted_many_times_is_told_once() -> None:
+    node = Membership(pb.Card(node="me", generation=1), lambda: 0.0)
+    other = pb.ToldCard(card=pb.Card(node="other", generation=1).SerializeToString(), heartbeat=1)
+    request = node.take(pb.ExchangeResponse(told=[other], wanted=["me", "other", "nobody"] * 1000))
+    assert request is not None
+    assert [pb.Card.FromString(one.card).node for one in request.told] == ["me", "other"]
+
+
 def test_what_is_unknown_here_is_passed_on_as_it_came() -> None:
     # Field 99, and a role that this version has no name for.
     data = pb.Card(node="new", generation=3, roles=[77]).SerializeToString() + bytes([0x9A, 0x06, 2]) + b"hi"
