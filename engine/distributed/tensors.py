@@ -44,7 +44,8 @@ class RowBudget:
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
         self.taken_bytes = 0
-        self._changing = threading.Lock()
+        # Re-entrant: a collection may come in the middle of a change, in this very thread, and give bytes back.
+        self._changing = threading.RLock()
 
     def take(self, size: int, holder: object) -> None:
         """Take ``size`` bytes for as long as ``holder`` lives.

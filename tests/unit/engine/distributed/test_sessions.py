@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
@@ -123,6 +125,26 @@ def test_rows_that_wait_are_bounded_over_all_sessions_and_make_room_when_they_ar
     held.append(waiting())
     held.clear()
     assert budget.taken_bytes == 0
+
+
+def test_rows_that_go_while_others_are_taken_hold_nobody_up() -> None:
+    class Holder:
+        """What rows are held by."""
+
+    class Letting(int):
+        """A size that lets go what is held when it is added: as a collection may, at any moment."""
+
+        def __radd__(self, taken: int) -> int:
+            held.clear()
+            return taken + int(self)
+
+    budget, held, kept = RowBudget(100), [Holder()], Holder()
+    budget.take(10, held[0])
+    taking = threading.Thread(target=budget.take, args=(Letting(30), kept), daemon=True)
+    taking.start()
+    taking.join(5.0)
+    assert not taking.is_alive()
+    assert budget.taken_bytes == 30
 
 
 def test_more_rows_than_a_block_may_carry_are_refused_before_memory_is_reserved() -> None:
