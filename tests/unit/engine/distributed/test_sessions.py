@@ -305,6 +305,8 @@ def test_an_offer_is_read_as_it_was_sent_and_another_protocol_is_refused() -> No
         ({"tokenizer": "../../etc"}, "sha256 in hex"),
         ({"settings_json": '{"scale": NaN}'}, "no JSON: NaN is no number"),
         ({"settings_json": '{"scale": -Infinity}'}, "no JSON"),
+        ({"settings_json": '{"scale": 1e999}'}, "no JSON"),
+        ({"settings_json": '{"scale": "\\ud800"}'}, "no JSON"),
         ({"settings_json": '"' + "x" * (1 << 17) + '"'}, "characters of settings"),
         ({"block_size": 1}, "a block of 1 rows, expected 2 to"),
         ({"block_size": (1 << 32) - 1}, "expected 2 to 1024"),
