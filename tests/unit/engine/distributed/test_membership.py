@@ -20,7 +20,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from engine.distributed.gossip.membership import MOST_CARD_BYTES, MOST_GENERATION, TTL_S, Membership, asked_next
+from engine.distributed.gossip.membership import (
+    MOST_CARD_BYTES,
+    MOST_GENERATION,
+    MOST_TOMBSTONES,
+    TOMBSTONE_TTLS,
+    TTL_S,
+    Membership,
+    asked_next,
+)
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.errors import UsageError
 
@@ -281,6 +289,26 @@ def test_a_node_stays_known_after_a_lie_of_the_largest_generation() -> None:
     world.nodes[0].rewrite(pb.Card(device="another"))
     world.exchange(1, 0)
     assert world.nodes[1].cards()["n0"].device == "another"
+
+
+def test_the_dead_that_are_remembered_are_bounded_and_the_newest_stay_dead() -> None:
+    world = World(1)
+    node = world.nodes[0]
+
+    def tell(name: str) -> None:
+        card = pb.Card(node=name, generation=1).SerializeToString()
+        node.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=card, heartbeat=1, silent_ms=4999)]))
+
+    for number in range(MOST_TOMBSTONES + 100):
+        tell(f"made up {number}")
+        world.now_s += 0.002
+    node.beat()
+    assert len(node._tombstones) == MOST_TOMBSTONES
+    tell(f"made up {number}")
+    assert node.cards().keys() == {"n0"}
+    world.now_s += TOMBSTONE_TTLS * TTL_S
+    node.beat()
+    assert node._tombstones == {}
 
 
 def test_a_card_is_no_younger_for_being_passed_on() -> None:
