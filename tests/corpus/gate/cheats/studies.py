@@ -40,6 +40,13 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
+@cheat("calls that take longer together than their arm", "G4-RPCS", "distributed_bench")
+def _(case: Case) -> Case:
+    row = _calls(case, "rtt-50ms")
+    row.update(seconds=[2 * took_s for took_s in row["seconds"]])
+    return state_claims(case)
+
+
 @cheat("answers that move no byte", "G4-RPCS", "distributed_e2e")
 def _(case: Case) -> Case:
     _calls(case, "loopback").update(bytes_sent=0, bytes_received=0)
