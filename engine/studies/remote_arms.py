@@ -8,12 +8,13 @@ The baseline is the array library's own decoding. What each arm proposed and cal
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
+from engine.decoding.controller import ControlledDepth
 from engine.decoding.prompt import check_prompts
 from engine.decoding.speculative import Parts, speculative
 from engine.distributed.remote_drafter import RemoteDrafter
@@ -29,9 +30,11 @@ from engine.measurement.selection import Prompt
 from engine.protocols import DrafterModel
 from engine.reports import Arm, Sample, token_digest
 from engine.stopping import Stopping
+from engine.types import Step
 
 LOCAL, LOCAL_AGAIN, IN_PROCESS = "local", "local_again", "in-process"
 CODE_PATH = "engine.decoding.speculative:speculative"
+CHOSEN_PLAIN = "the policy chose plain decoding"
 PROBES = 20
 """Round trips timed before and behind the samples of an arm."""
 PATIENT_S = 600.0
@@ -63,9 +66,11 @@ class DraftingArm:
         sequence: Any = RecordedSequence(engine.target.open(self.model.capture, settings.layout))
         drafter = self.model.open()
         self.opened = (sequence, drafter)
-        parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock, engine.resident)
+        depth = settings.depth()
+        parts = Parts(sequence, drafter, engine.accept, depth, engine.backend.clock, engine.resident)
+        steps = speculative(parts, prompt, stopping, settings.chunk_tokens)
         return Running(
-            steps=speculative(parts, prompt, stopping, settings.chunk_tokens),
+            steps=told_plain(steps) if isinstance(depth, ControlledDepth) else steps,
             kv_bytes=sequence.measured_bytes,
             drafter_bytes=drafter.measured_bytes,
             fallbacks=lambda: fell_back(sequence, drafter),
@@ -93,6 +98,16 @@ class DraftingArm:
             "bytes_sent": self.bytes_sent,
             "bytes_received": self.bytes_received,
         }
+
+
+def told_plain(steps: Iterable[Step]) -> Iterator[Step]:
+    """Yield steps of a policy that may choose; one that drafted nothing for no other reason says that it chose so.
+
+    A drafter elsewhere that is too far away is asked for nothing at all: a report has to say why nobody called it.
+    """
+    for step in steps:
+        chosen = not (step.prefill or step.drafted or step.skipped)
+        yield replace(step, skipped=CHOSEN_PLAIN) if chosen else step
 
 
 @dataclass(frozen=True, slots=True)

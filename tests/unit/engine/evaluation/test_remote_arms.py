@@ -1,0 +1,19 @@
+"""An arm whose policy drafts nothing says so, step by step, and nothing else than that."""
+
+from __future__ import annotations
+
+from engine.studies.remote_arms import CHOSEN_PLAIN, told_plain
+from engine.types import LATE, Step
+
+
+def test_a_step_without_a_draft_and_another_reason_was_chosen_to_be_plain() -> None:
+    steps = [
+        Step((1,), prefill=True),
+        Step((2, 3), drafted=3, accepted=1),
+        Step((4,)),
+        Step((5,), skipped=LATE),
+        Step((6,), shadowed=4),
+    ]
+    told = list(told_plain(steps))
+    assert [step.skipped for step in told] == [None, None, CHOSEN_PLAIN, LATE, CHOSEN_PLAIN]
+    assert [step.tokens for step in told] == [step.tokens for step in steps]
