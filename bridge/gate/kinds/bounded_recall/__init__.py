@@ -16,10 +16,10 @@ from bridge.gate.facts.model_sizes import (
     latent_bytes,
     layout_bytes,
     shape_of,
-    value_bytes,
 )
 from bridge.gate.facts.samples import answered, first_words
 from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_problems, drafter_problems
 from bridge.gate.report_kinds import BOUNDED_RECALL
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
@@ -29,7 +29,6 @@ _IDENTITY: Final = "+identity"
 _EXACT_ROWS: Final = "+ftheta1"  # the layout of an arm whose rows are made again of the layers' own inputs
 _STREAM_ROWS: Final = 128  # more evicted rows than that have filled a page, whatever still waits
 _NATIVE_LEAST: Final = 0.9  # of what the native cache finds: below it there is little to preserve
-_CONTEXT_LEAST: Final = 64  # positions that a drafter remembers at least where nothing bounds it further
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -144,7 +143,8 @@ def _saving(arm: str, mine: Sequence[StatedAnswer], native: Sequence[StatedAnswe
 def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Every arm asked for answers the same prompts once, is scored by its text, and its counts follow from its tokens.
 
-    An arm that leaves out the prompts it fails recalls more. A step forwards its block and no more, so the positions
+    An arm that leaves out the prompts it fails recalls more. Whoever drafts has a drafter, whose context is held, and
+    proposes no more than the depth a step. A step forwards its block and no more, so the positions
     that were forwarded bound what was computed: a prompt at most twice, and one row queued ahead.
     """
     candidates: list[StatedCandidate] = report.body["rows"]["candidates"]
@@ -158,6 +158,8 @@ def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violati
             yield Violation(f"arm {one['arm']!r} ran the layout {one['layout']!r}", "/rows/candidates")
     for message in _otherwise_asked(report, evidence):
         yield Violation(message, "/config")
+    for message, where in declared_problems(report, evidence):
+        yield Violation(message, where)
     by_arm = _by_arm(report)
     wanted: Counter[tuple[str, str, int]] | None = None
     for arm in names:
@@ -168,8 +170,9 @@ def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violati
     if by_arm.keys() - set(names):
         yield Violation(f"answers of {sorted(by_arm.keys() - set(names))}, which are no candidates", "/rows/answers")
     asked = {answer["expected"] for answer in report.body["rows"]["answers"]}
+    named = {one["arm"]: one for one in candidates}
     for index, answer in enumerate(report.body["rows"]["answers"]):
-        for message in _answer_problems(answer, report):
+        for message in _answer_problems(answer, named.get(answer["arm"]), report):
             yield Violation(message, f"/rows/answers/{index}")
         if answer["correct"] and first_words(answer["text"]) & asked - {answer["expected"]}:
             said = "its first line names what other prompts ask for beside its own: a list is no answer"
@@ -191,8 +194,10 @@ def _otherwise_asked(report: Report, evidence: Evidence) -> Iterator[str]:
             yield f"{name} is {config[name]}, the request says {params[name]}"
 
 
-def _answer_problems(answer: StatedAnswer, report: Report) -> Iterator[str]:
+def _answer_problems(answer: StatedAnswer, one: StatedCandidate | None, report: Report) -> Iterator[str]:
     config, tokens = report.body["config"], answer["tokens"]
+    if one is not None:
+        yield from drafted_problems(answer, one, report)
     if answer["prompt_tokens"] < config["least_tokens"]:
         yield f"a prompt of {answer['prompt_tokens']} tokens, at least {config['least_tokens']} are asked"
     if answered(answer["expected"], answer["text"]) != answer["correct"]:
@@ -275,7 +280,7 @@ def bound_answer_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
         if one is not None:
             for message in _byte_problems(answer, one, report, shape.caches):
                 yield Violation(message, f"/rows/answers/{index}")
-            for message in _drafter_problems(answer, one, report, context):
+            for message in drafter_problems(answer, one, report, context):
                 yield Violation(message, f"/rows/answers/{index}")
 
 
@@ -304,20 +309,3 @@ def _byte_problems(
         yield f"{one['arm']} restores from {kept_bytes} bytes, {said}"
     if bool(kept_bytes) != (one["restored_from"] is not None):
         yield f"{one['arm']} keeps latents of {kept_bytes} bytes"
-
-
-def _drafter_problems(
-    answer: StatedAnswer, one: StatedCandidate, report: Report, caches: tuple[CacheShape, ...] | None
-) -> Iterator[str]:
-    drafter = report.body["config"]["drafter"]
-    keeps = one["drafts"] and drafter is not None and drafter["digest"] is not None
-    if not keeps:
-        if answer["drafter_bytes"]:
-            yield f"{one['arm']} has no drafter with a context, and {answer['drafter_bytes']} bytes of one"
-        return
-    shown = min(answer["prompt_tokens"], _CONTEXT_LEAST, report.body["config"]["drafter_context"] or _CONTEXT_LEAST)
-    width = sum(cache.keys + cache.values for cache in caches or ()) or 1
-    least = width * shown * value_bytes(report)[0]
-    if answer["drafter_bytes"] < least:
-        said = f"{shown} positions of it take {least:.0f}"
-        yield f"{one['arm']} drafts with a context of {answer['drafter_bytes']} bytes, {said}"

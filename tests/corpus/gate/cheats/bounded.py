@@ -54,6 +54,42 @@ def _(case: Case) -> Case:
     return _of_arms(case, "", drafter_bytes=0)
 
 
+@cheat("arms that draft and say that they do not", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    for one in case.report["rows"]["candidates"]:
+        one["drafts"] = False
+    return _of_arms(case, "", drafter_bytes=0)
+
+
+@cheat("drafted tokens without a drafter", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    case.report["config"]["drafter"] = None
+    return _of_arms(case, "", drafter_bytes=0)
+
+
+@cheat("a drafter whose weights are not named", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    case.report["config"]["drafter"]["digest"] = None
+    return _of_arms(case, "", drafter_bytes=0)
+
+
+@cheat("a drafter with a context that is called prompt lookup", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    drafter = case.report["config"]["drafter"]
+    case.record["environment"].append(["KAKEYA_DRAFTER", drafter["name"]])
+    case.spec["environment"].append(
+        {"name": "KAKEYA_DRAFTER", "value": drafter["name"], "origin": "preset", "secret": False}
+    )
+    drafter.update(name="ngram", digest=None, format="ngram", parameters=0, block_size=None)
+    return _of_arms(case, "", drafter_bytes=0)
+
+
+@cheat("more drafted tokens than the steps have room for", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    case.report["config"]["depth"] = 2
+    return case
+
+
 @cheat("an answer that lists what every prompt asks for", "G4-BOUNDED", base="bounded_recall", at_best="valid")
 def _(case: Case) -> Case:
     return _of_arms(case, "x10", text=" ".join(str(4000 + number) for number in range(60)))
