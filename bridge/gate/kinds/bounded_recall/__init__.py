@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bridge.gate.claims import ClaimDraft
@@ -15,6 +16,7 @@ from bridge.gate.facts.model_sizes import (
     kept_rows,
     latent_bytes,
     layout_bytes,
+    native_bytes,
     shape_of,
 )
 from bridge.gate.facts.samples import answered, first_words
@@ -25,6 +27,7 @@ from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
 from bridge.records import CacheShape
 
+_NATIVE: Final = "native"
 _IDENTITY: Final = "+identity"
 _EXACT_ROWS: Final = "+ftheta1"  # the layout of an arm whose rows are made again of the layers' own inputs
 _STREAM_ROWS: Final = 128  # more evicted rows than that have filled a page, whatever still waits
@@ -143,19 +146,15 @@ def _saving(arm: str, mine: Sequence[StatedAnswer], native: Sequence[StatedAnswe
 def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Every arm asked for answers the same prompts once, is scored by its text, and its counts follow from its tokens.
 
-    An arm that leaves out the prompts it fails recalls more. Whoever drafts has a drafter, whose context is held, and
-    proposes no more than the depth a step. A step forwards its block and no more, so the positions
-    that were forwarded bound what was computed: a prompt at most twice, and one row queued ahead.
+    Beside another baseline than the library's own cache any cache finds as much, or is small. An arm that leaves out
+    the prompts it fails recalls more. Whoever drafts has a drafter, whose context is held, and proposes no more than
+    the depth a step. A step forwards its block and no more, so the positions that were forwarded bound what was
+    computed: a prompt at most twice, and one row queued ahead.
     """
     candidates: list[StatedCandidate] = report.body["rows"]["candidates"]
     names = [one["arm"] for one in candidates]
-    if len(set(names)) < len(names) or [one["role"] for one in candidates].count("baseline") != 1:
-        yield Violation(f"arms {names}: expected distinct ones and one baseline", "/rows/candidates")
-    for one in candidates:
-        # What is claimed is claimed of an arm's name.
-        said = one["arm"].removesuffix(_IDENTITY) + (_EXACT_ROWS if one["arm"].endswith(_IDENTITY) else "")
-        if one["layout"] != said:
-            yield Violation(f"arm {one['arm']!r} ran the layout {one['layout']!r}", "/rows/candidates")
+    for message in _candidate_problems(candidates):
+        yield Violation(message, "/rows/candidates")
     for message in _otherwise_asked(report, evidence):
         yield Violation(message, "/config")
     for message, where in declared_problems(report, evidence):
@@ -177,6 +176,21 @@ def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violati
         if answer["correct"] and first_words(answer["text"]) & asked - {answer["expected"]}:
             said = "its first line names what other prompts ask for beside its own: a list is no answer"
             yield Violation(said, f"/rows/answers/{index}", severity="violation", arms=(answer["arm"],))
+
+
+def _candidate_problems(candidates: Sequence[StatedCandidate]) -> Iterator[str]:
+    """Yield arms that are named twice or ran another layout than they name, and a baseline that is not native."""
+    names = [one["arm"] for one in candidates]
+    if len(set(names)) < len(names) or [one["role"] for one in candidates].count("baseline") != 1:
+        yield f"arms {names}: expected distinct ones and one baseline"
+    for one in candidates:
+        if one["role"] == "baseline" and (one["arm"], one["layout"], one["restored_from"]) != (_NATIVE, _NATIVE, None):
+            said = f"the baseline {one['arm']!r} ran {one['layout']!r}, restored from {one['restored_from']!r}"
+            yield f"{said}: expected the library's own cache, {_NATIVE!r}"
+        # What is claimed is claimed of an arm's name.
+        said = one["arm"].removesuffix(_IDENTITY) + (_EXACT_ROWS if one["arm"].endswith(_IDENTITY) else "")
+        if one["layout"] != said:
+            yield f"arm {one['arm']!r} ran the layout {one['layout']!r}"
 
 
 def _otherwise_asked(report: Report, evidence: Evidence) -> Iterator[str]:
@@ -265,7 +279,8 @@ def bound_answer_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
     """The bytes of an answer are those of its layout's rows, and no part is left out.
 
     A pool as large as the context evicts nothing, and its recall says nothing. An index without bytes or a drafter
-    without a context makes any cache small. The runner reads from the model's folder how many values each layer keeps.
+    without a context makes any cache small, and so does a native one that is inflated. The runner reads from the
+    model's folder how many values each layer keeps.
     """
     shape, drafter = shape_of(report, evidence), shape_of(report, evidence, "drafter")
     if shape is None or shape.caches is None:
@@ -288,7 +303,8 @@ def _byte_problems(
     answer: StatedAnswer, one: StatedCandidate, report: Report, caches: tuple[CacheShape, ...]
 ) -> Iterator[str]:
     layout, positions = one["layout"], answer["prompt_tokens"] + len(answer["tokens"]) - 1
-    bounds = layout_bytes(layout, caches, report, positions)
+    native = one["role"] == "baseline" and len(answer["tokens"]) > 1  # before a step it holds what the prefill needed
+    bounds = (native_bytes if native else partial(layout_bytes, layout))(caches, report, positions)
     kept = kept_rows(layout)
     if kept is not None and kept >= answer["prompt_tokens"]:
         yield f"{one['arm']} keeps {kept} rows of a prompt of {answer['prompt_tokens']}: nothing was left out"

@@ -17,6 +17,15 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
+@cheat("a native cache with a drafter beside it", "G7-NATIVE", base="bounded_kv")
+def _(case: Case) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == "baseline":
+            point["drafter_bytes"] += point["kv_bytes"]
+            point["allocator_active_bytes"] += point["kv_bytes"]
+    return state_claims(case)
+
+
 def _of_arms(case: Case, ending: str, **changes: Any) -> Case:
     for answer in case.report["rows"]["answers"]:
         if answer["arm"].endswith(ending):
@@ -34,6 +43,21 @@ def _(case: Case) -> Case:
     # What a window alone gives: rows are made, and whatever they are made of, they change nothing.
     case.report["rows"]["layer_canaries"][0].update(identity_logit_change=3.1, noise_logit_change=0.0)
     return state_claims(case)
+
+
+@cheat("another cache instead of the native one", "G4-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    # It keeps every row of every layer, those of sliding layers too.
+    for row in (*case.report["rows"]["candidates"], *case.report["rows"]["answers"]):
+        row.update({name: "full" for name in ("arm", "layout") if row.get(name) == "native"})
+    return state_claims(case)
+
+
+@cheat("a native cache larger than its library's", "G7-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    # The library's cache on torch grows by what is appended.
+    case.report["environment"]["backend"] = "torch"
+    return _of_arms(case, "native", kv_bytes=ROW_BYTES * 600)
 
 
 @cheat("a pool as large as the context", "G7-BOUNDED", base="bounded_recall")
