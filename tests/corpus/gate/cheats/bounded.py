@@ -45,6 +45,19 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
+@cheat("a canary of the one layer that is shown restored rows", "G3-CANARY", base="bounded_recall")
+def _(case: Case) -> Case:
+    case.report["rows"]["layer_canaries"][0]["layers"] = [0]
+    return case
+
+
+@cheat("a dtype that forgives more than the target's", "G3-CANARY", base="bounded_recall")
+def _(case: Case) -> Case:
+    case.report["config"]["dtype"] = "bfloat16"
+    case.report["rows"]["layer_canaries"][0]["identity_logit_change"] = 5e-4
+    return state_claims(case)
+
+
 @cheat("another cache instead of the native one", "G4-BOUNDED", base="bounded_recall")
 def _(case: Case) -> Case:
     # It keeps every row of every layer, those of sliding layers too.
