@@ -11,11 +11,12 @@ from typing import Any, Final
 from bridge.gate.claims import ClaimDraft
 from bridge.gate.declared.row_views import StatedAnswer, StatedCandidate, StatedLayerCanary
 from bridge.gate.facts.model_sizes import (
-    bounded_layers,
+    identity_least,
     index_least,
     kept_rows,
     latent_bytes,
     layout_bytes,
+    made_least,
     native_bytes,
     shape_of,
 )
@@ -237,7 +238,8 @@ def require_injected_rows(report: Report, evidence: Evidence) -> Iterator[Violat
     """An arm that makes evicted rows again was given them, and one that does not was given none.
 
     Whoever cuts the injection has a window under another name. A forward behind the window is shown every evicted row
-    of every layer that is restored, so their number has a floor. Pages leave, so that pages are moved or read.
+    of every layer that is restored, or its pages, so their number has a floor that grows with the steps. Pages leave,
+    so that pages are moved or read.
     """
     shape = shape_of(report, evidence)
     caches = () if shape is None or shape.caches is None else shape.caches
@@ -254,11 +256,9 @@ def _injection_problems(answer: StatedAnswer, one: StatedCandidate, caches: tupl
     if ("+ftheta" in layout) != restored or (one["restored_from"] == "identity") != one["arm"].endswith(_IDENTITY):
         yield f"{one['arm']} restores from {one['restored_from']!r} on layout {layout}"
     evicted = answer["prompt_tokens"] - (kept_rows(layout) or 0)
-    # With pages those that are read are made again, whole: how many is the layout's choice.
-    some = "+pages" in layout or "+stream" in layout
-    least = 1 if some else max(1, evicted * max(1, len(bounded_layers(layout, caches))))
+    least = made_least(layout, caches, answer["prompt_tokens"], answer["steps"])
     if restored and given < least:
-        yield f"{one['arm']} was given {given} rows, at least {least} were evicted: the injection is cut"
+        yield f"{one['arm']} was given {given} rows, its steps are shown at least {least}: the injection is cut"
     if given and not restored:
         yield f"{one['arm']} restores nothing and was given {given} rows"
     moved, read = answer["pages_moved"], answer["bytes_read"]
@@ -323,5 +323,9 @@ def _byte_problems(
     if one["restored_from"] == "f_theta" and latents is not None and not latents[0] <= kept_bytes <= latents[1]:
         said = f"its rank takes {latents[0]:.0f} to {latents[1]:.0f}"
         yield f"{one['arm']} restores from {kept_bytes} bytes, {said}"
+    if one["restored_from"] == "identity":
+        inputs = identity_least(layout, caches, report, positions)
+        if kept_bytes < inputs:
+            yield f"{one['arm']} restores from {kept_bytes} bytes, its layers' inputs take at least {inputs:.0f}"
     if bool(kept_bytes) != (one["restored_from"] is not None):
         yield f"{one['arm']} keeps latents of {kept_bytes} bytes"

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.cheats.registry import cheat
-from tests.corpus.gate.generations import ROW_BYTES
+from tests.corpus.gate.generations import LAYERS, ROW_BYTES
 
 
 @cheat("a native cache whose bytes no allocator counts", "G7-BUFFERS", base="bounded_kv")
@@ -36,6 +36,35 @@ def _of_arms(case: Case, ending: str, **changes: Any) -> Case:
 @cheat("a restored arm that was given no row", "G3-INJECTED", base="bounded_recall")
 def _(case: Case) -> Case:
     return _of_arms(case, "+ftheta64", rows_injected=0)
+
+
+def _renamed(case: Case, new: str, **changes: Any) -> Case:
+    """Return a run whose restored arm has another layout, and other counts."""
+    old = "sink4+window64+ftheta64"
+    for row in (*case.report["rows"]["candidates"], *case.report["rows"]["answers"]):
+        row.update({name: new for name in ("arm", "layout") if row.get(name) == old})
+    return _of_arms(case, new, **changes)
+
+
+@cheat("a stream of which one row was made again", "G3-INJECTED", base="bounded_recall")
+def _(case: Case) -> Case:
+    return _renamed(case, "sink4+window64+stream+ftheta64", rows_injected=1)
+
+
+@cheat("chosen pages of which one row was made again", "G3-INJECTED", base="bounded_recall")
+def _(case: Case) -> Case:
+    pages = {"pool_bytes": ROW_BYTES * 160, "index_bytes": 57_600, "kv_bytes": ROW_BYTES * 228 + 57_600}
+    return _renamed(case, "sink4+window64+pages16x10+ftheta64", rows_injected=1, pages_moved=60, **pages)
+
+
+@cheat("rows that were made again for the first step alone", "G3-INJECTED", base="bounded_recall")
+def _(case: Case) -> Case:
+    return _of_arms(case, "+ftheta64", rows_injected=412 * LAYERS)
+
+
+@cheat("inputs of all layers in one byte", "G7-BOUNDED", base="bounded_recall")
+def _(case: Case) -> Case:
+    return _of_arms(case, "+identity", latent_bytes=1)
 
 
 @cheat("an injection that is cut before the attention", "G3-CANARY", base="bounded_recall")
