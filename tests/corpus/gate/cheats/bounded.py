@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tests.corpus.gate.bounded import bounded_recall
 from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.cheats.registry import cheat
 from tests.corpus.gate.generations import LAYERS, ROW_BYTES
@@ -36,6 +37,11 @@ def _of_arms(case: Case, ending: str, **changes: Any) -> Case:
 @cheat("a restored arm that was given no row", "G3-INJECTED", base="bounded_recall")
 def _(case: Case) -> Case:
     return _of_arms(case, "+ftheta64", rows_injected=0)
+
+
+@cheat("as many of the drawn prompts as look best", "G5-DESIGN", base="bounded_recall", at_best="valid")
+def _(case: Case) -> Case:
+    return bounded_recall(case.report["config"]["target"], 63)
 
 
 def _renamed(case: Case, new: str, **changes: Any) -> Case:
