@@ -34,7 +34,8 @@ def declared_problems(report: Report, evidence: Evidence) -> Iterator[tuple[str,
 
 def drafted_problems(answer: StatedAnswer, one: StatedCandidate, report: Report) -> Iterator[str]:
     """Yield more drafted tokens than the steps of an arm may draft."""
-    most = report.body["config"]["depth"] * answer["steps"] if one["drafts"] else 0
+    config: Mapping[str, Any] = report.body["config"]
+    most = config["depth"] * answer["steps"] if one["drafts"] else 0
     if answer["drafted"] > most:
         yield f"{one['arm']} drafted {answer['drafted']} tokens in {answer['steps']} steps, at most {most} are possible"
 
