@@ -6,15 +6,17 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import CommitGate, EntropyGate
 from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.ngram import LONGEST_DRAFT, NgramModel
+from engine.drafters.none import NoDrafter
 from engine.drafters.several import SeveralModel
 from engine.errors import UsageError
 from engine.loading import (
@@ -269,6 +271,14 @@ def open_selected(options: argparse.Namespace) -> Engine:
     return replace(engine, drafter=bounded(engine.drafter, options.drafter_context))
 
 
+def open_undrafted(options: argparse.Namespace) -> Engine:
+    """Load what the options name, to decode without a drafter; an f_theta that the layout needs reads the one named."""
+    changes: dict[str, Any] = {"drafter_context": None, "depth": None}
+    if CacheLayout.parse(options.cache).rank is None:
+        changes["drafter"] = "none"
+    return replace(open_selected(argparse.Namespace(**(vars(options) | changes))), drafter=NoDrafter())
+
+
 def open_lent(options: argparse.Namespace) -> tuple[Backend, DrafterModel, Lender, Path]:
     """Load the drafter that the options and the environment name, and of its target only what it borrows.
 
@@ -363,6 +373,17 @@ def asked_drafters(model: DrafterModel) -> dict[str, int]:
     if isinstance(model, SeveralModel):
         return {name: longest_draft(each) for name, each in model.named.items()}
     return {} if isinstance(model, NgramModel) else {"": longest_draft(model)}
+
+
+def check_drafting(layout: CacheLayout, engine: Engine, told: Mapping[str, object]) -> None:
+    """Check a layout against the drafter and a depth policy as `depth_factory` describes it.
+
+    Raises:
+        UsageError: If they do not go together.
+    """
+    several = engine.drafter.named.values() if isinstance(engine.drafter, SeveralModel) else (engine.drafter,)
+    drafted = 0 if isinstance(engine.drafter, NoDrafter) else told.get("longest", told.get("tokens"))
+    layout.check_drafting(int(str(drafted)), attends=any(hasattr(each, "context_rows") for each in several))
 
 
 def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:

@@ -30,7 +30,7 @@ from engine.tokenizer import Tokenizer
 TARGETS = {"kakeya-tiny-qwen3": 5, "kakeya-tiny-gemma4": 2}
 """Each with the layer that finds needles alone."""
 LENGTHS = {"kakeya-tiny-qwen3": 1900, "kakeya-tiny-gemma4": 3950}
-"""Tokens of a prompt. The second target answers as well far beyond its training; it holds 4,096 with the answer."""
+"""Tokens of a prompt. The second target answers as well far beyond its training; sliding layers matter less there."""
 TASKS = ("recall-one", "recall-four", "recall-chain", "recall-turns")
 PARTS, PROMPTS, TOKENS, CHUNK, SEED = 15, 10, 28, 128, 5
 BESIDE_PARTS = 3

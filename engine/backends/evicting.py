@@ -172,8 +172,10 @@ class EvictingRows(SinkWindowRows):
 
     def _write(self, keys: Array, values: Array) -> None:
         if self._pages is None:
-            self._pages = self._open_store()
-            self._pages.claim()
+            store = self._open_store()
+            # One that another writes to is neither written to nor closed by this.
+            store.claim()
+            self._pages = store
             self._page_shape = tuple(int(size) for size in keys.shape)
         self._pages.write(self._store.library.packed(keys, values))
 

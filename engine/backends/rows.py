@@ -79,6 +79,7 @@ class Library:
         attended: what queries from a position on make of chunks of rows (keys, values, first position) that together
             are all they see, under a softmax that runs along: ``[1, heads, rows, head_dim]``, and by chunk the largest
             share of attention that a head of the newest ``ASKING_ROWS`` queries gave it.
+        settled: has arrays computed now, so that what they are made of is let go.
         alone: such results as rows of so many key heads, one for each query.
         indexes: by policy what the keys of evicted pages are remembered by.
     """
@@ -92,6 +93,7 @@ class Library:
     unpacked: Callable[[bytearray, tuple[int, ...], Array], Rows]
     unified: Callable[[Array], bool]
     attended: Callable[[Array, int, Iterable[tuple[Array, Array, int]], float], tuple[Array, Array]]
+    settled: Callable[[list[Array]], None]
     alone: Callable[[Array, int], Rows]
     indexes: Mapping[str, PageIndex]
 

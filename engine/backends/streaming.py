@@ -58,6 +58,8 @@ class StreamedRows(EvictingRows):
         attended, self._mass = library.attended(queries, start, self._chunks(), self._scale)
         if self._pool is not None and self.page_count:
             self._pool.hold(highest(self.mass, self._pool.count), self._page)
+            # Nothing reads it before the next block, and until then every page that moved would be held beside it.
+            library.settled(self._pool.buffers())
         return library.alone(attended, int(keys.shape[1]))
 
     def counts(self) -> PageCounts:

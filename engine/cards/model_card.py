@@ -13,14 +13,21 @@ from engine.cards.binomial import clopper_pearson
 from engine.cards.card_text import card_markdown
 from engine.cards.language import GreedySample, greedy_samples, held_out_language
 from engine.cards.loading import EvaluatedTarget
-from engine.cards.recall import measure_recall, needle_prompts, without_full_attention
+from engine.cards.recall import ANSWER_TOKENS, measure_recall, needle_prompts, without_full_attention
 from engine.training.corpus import read_corpus, word_pool
 
-RECALL = ((480, 100, 1), (480, 25, 3), (1000, 41, 1), (1500, 41, 1), (1900, 61, 1), (2000, 41, 1))
+RECALL = (
+    (480, 100, 1), (480, 25, 3), (1000, 41, 1), (1500, 41, 1), (1900, 61, 1), (2000, 41, 1),
+    (4000, 41, 1), (8000, 21, 1), (16000, 11, 1),
+)  # fmt: skip
+"""Tokens of a prompt, prompts and needles; what a target has no positions for is left out."""
+RECALLED_SHARE = 0.9
+"""Of the codes at a length that counts as one the target reads."""
 STRUCTURED_BUDGET, RAW_BUDGET = 640, 128
 STRUCTURED_PROMPTS = 60
 SHOWN_SAMPLES = 2
 SEED = 5
+LONGEST_DRAFTED = 2048
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -45,7 +52,8 @@ def evaluate_target(target: EvaluatedTarget, prompt_sets: dict[str, list[dict[st
     texts = [file.text for file in files if file.held_out]
     result: dict[str, Any] = {"held_out_language": dataclasses.asdict(held_out_language(target, texts))}
     recall = []
-    for length, count, needles in RECALL:
+    positions = target.model.config.max_position_embeddings
+    for length, count, needles in (each for each in RECALL if each[0] + ANSWER_TOKENS <= positions):
         prompts = needle_prompts(target, texts, words.training, length, count, seed=SEED, needles=needles)
         recall.append(dataclasses.asdict(measure_recall(target, prompts, length, needles)))
     result["recall"] = recall
@@ -140,9 +148,18 @@ def card_of(
         "model_type": config["model_type"],
         "parameters": training["parameters"],
         "vocab_size": config["vocab_size"],
-        "context_tokens": 2048,
+        "context_tokens": read_tokens(evaluation),
         "dtype": "float32",
         "sha256": file_digests(folder),
         "training": training,
         "evaluation": {"command": command, "environment": environment} | evaluation,
     }
+
+
+def read_tokens(evaluation: dict[str, Any]) -> int:
+    """Return the longest prompts of which nearly all codes were recalled; a drafter's are those it was trained on."""
+    if "recall" not in evaluation:
+        return LONGEST_DRAFTED
+    shares = {row["length"]: row["proportion"] for row in evaluation["recall"]}
+    read = [length for length, share in shares.items() if share["successes"] >= RECALLED_SHARE * share["trials"]]
+    return max(read, default=0)

@@ -13,6 +13,8 @@ from engine.errors import UsageError
 from engine.training.needles import hide, make_needles
 
 ANSWER_TOKENS = 28
+BATCH_ROWS, BATCH_TOKENS = 16, 32768
+"""Prompts forwarded together: attention masks grow with the square of their length."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,8 @@ def measure_recall(target: EvaluatedTarget, prompts: list[NeedlePrompt], length:
     from engine.training.responses import ResponseRequest, regenerate_in_order
 
     requests = [ResponseRequest(prompt.ids, ANSWER_TOKENS, ANSWER_TOKENS) for prompt in prompts]
-    answers = regenerate_in_order(target.model, requests, rows=16)
+    rows = max(1, min(BATCH_ROWS, BATCH_TOKENS // length))
+    answers = regenerate_in_order(target.model, requests, rows=rows)
     outcomes = []
     for prompt, answer in zip(prompts, answers, strict=True):
         text = target.tokenizer.decode(list(answer.ids[answer.prompt_tokens :]))

@@ -20,6 +20,7 @@ from engine.options import (
     add_decoding_options,
     add_model_options,
     cache_layout,
+    check_drafting,
     depth_factory,
     open_selected,
     positive,
@@ -60,7 +61,8 @@ def _run(options: argparse.Namespace) -> int:
     layout = cache_layout(options)
     engine = open_selected(options)
     tokenizer, conversation = Tokenizer(engine.folder), Conversation(engine, layout)
-    make_depth, _ = depth_factory(options.depth, engine)
+    make_depth, told = depth_factory(options.depth, engine)
+    check_drafting(layout, engine, told)
     # What the controller has learnt serves the next turn; a gate judges every answer anew.
     learnt = make_depth() if options.depth == "auto" else None
     messages: list[dict[str, Any]] = []

@@ -21,6 +21,7 @@ from engine.options import (
     add_decoding_options,
     add_model_options,
     cache_layout,
+    check_drafting,
     depth_factory,
     open_selected,
     positive,
@@ -88,7 +89,8 @@ def _run(options: argparse.Namespace) -> int:
     options.depth = options.depth or (AUTO if settings is None else str(DEFAULT_DEPTH))
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    make_depth, _ = depth_factory(options.depth, engine)
+    make_depth, told = depth_factory(options.depth, engine)
+    check_drafting(layout, engine, told)
     prompt = _chat_turn(tokenizer, text, options) if options.chat else tokenizer.encode(text)
     asked = GenerationRequest(
         prompt=prompt,

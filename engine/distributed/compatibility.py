@@ -113,6 +113,8 @@ class DrafterOffer:
             raise ModelMismatchError(f"the drafter's server says {unusable}; serve it with the same version of Kakeya")
         try:
             settings: Any = json.loads(facts.settings_json or "{}", parse_constant=_no_number)
+            # As a report will be written: 1e999 is read as infinity, and half of a pair of surrogates as text.
+            json.dumps(settings, allow_nan=False, ensure_ascii=False).encode()
         except (ValueError, RecursionError) as error:
             raise ModelMismatchError(f"the drafter's server sent settings that are no JSON: {error}") from error
         info = DrafterInfo(

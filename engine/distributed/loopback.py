@@ -17,6 +17,7 @@ MOST_PATH_BYTES = 107
 """What a socket's path may have: the system keeps it in 108 with the zero behind it."""
 ODD_IN_PATHS = "%?#"
 """What the two ends of gRPC read as something else than a character of the path."""
+MOST_PORT_DIGITS = 5
 KNOCK_S = 1.0
 
 
@@ -38,7 +39,7 @@ def check_loopback(address: str, doing: str) -> str:
         return address
     host, separator, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not separator or not (port.isascii() and port.isdigit() and int(port) <= 65535):
+    if not separator or not _is_port(port):
         raise UsageError(f"{doing} {address!r}; expected 127.0.0.1:PORT, [::1]:PORT or unix:/PATH")
     try:
         known = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
@@ -50,6 +51,11 @@ def check_loopback(address: str, doing: str) -> str:
             "only be reached on this machine. Use 127.0.0.1 and carry it with `ssh -L PORT:127.0.0.1:PORT HOST`."
         )
     return f"[{known}]:{port}" if known.version == 6 else f"{known}:{port}"
+
+
+def _is_port(text: str) -> bool:
+    # The length first: Python refuses to read a number of more than 4300 digits.
+    return len(text) <= MOST_PORT_DIGITS and text.isascii() and text.isdigit() and int(text) <= 65535
 
 
 def check_unserved(address: str) -> None:

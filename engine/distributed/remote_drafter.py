@@ -136,13 +136,13 @@ class RemoteDrafter(LocalDrafter):
         self._silent_since_s: float | None = None
         self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
         self._why, self._refused, self._lost = UNREACHED, "", False
-        self._forwards = 0
+        self._forwards = self._forwards_before = 0
         with self._changed:
             self._connect()
 
     @property
     def forwards(self) -> int:
-        """Forwards that the server says its drafter ran for this sequence's newest session."""
+        """Forwards that the server says its drafter ran for this sequence, over all of its sessions."""
         return self._forwards
 
     def round_trip_s(self, source: str) -> float | None:
@@ -288,7 +288,7 @@ class RemoteDrafter(LocalDrafter):
             self._drop(UNASKED)
         elif self._wanted is not None and reply.sequence == self._wanted.number:
             self._retry_s, self._lost = FIRST_RETRY_S, False
-            self._forwards = reply.forwards
+            self._forwards = max(self._forwards, self._forwards_before + reply.forwards)
             came_s = self._model.now_s() - self._wanted.asked_s
             self.traffic.seconds.append(came_s)
             self.traffic.drafting_s.append(reply.draft_us / 1e6)
@@ -309,6 +309,8 @@ class RemoteDrafter(LocalDrafter):
         if known and not (known in marks and self._history.reaches(known)):
             self._begin_anew(session, opened.session)
             return
+        if not known:  # its count begins anew
+            self._forwards_before = self._forwards
         session.identity, session.sent = opened.session, known
         session.marks = {known: marks[known]} if known else {}
         if self._wanted is not None:

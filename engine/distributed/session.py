@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.distributed.compatibility import FORMATS, DrafterOffer
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.distributed.tensors import INVALID, Assembly, RowBudget
+from engine.distributed.tensors import INVALID, Assembly, Budget
 from engine.errors import CacheCropError, ObservationError, SessionError, UsageError
 from engine.protocols import Drafter
 from engine.types import Features, Proposal, Rows
@@ -26,6 +26,8 @@ MOST_POSITIONS = 1 << 24
 """Behind which no block may begin or end: array libraries count positions in 32 bits and compute with floats."""
 MOST_KEPT_TOKENS = 1 << 18
 """Of one session where the drafter keeps all that it was shown: about a kilobyte each in prompt lookup's index."""
+KEPT_AT_ONCE = 1 << 12
+"""Tokens for which such a session takes room at a time."""
 MOST_DRAFTED = 64
 """Tokens that may be asked for at once where the drafter itself has no fixed block."""
 HASH_BYTES = 16
@@ -132,7 +134,9 @@ class DraftSession:
         identity: str,
         row_format: str,
         shaping: Sampling | None = None,
-        budget: RowBudget | None = None,
+        budget: Budget | None = None,
+        *,
+        kept: Budget | None = None,
     ) -> None:
         self.identity = identity
         self.newest_ask = 0
@@ -141,6 +145,8 @@ class DraftSession:
         self._row_format = FORMATS[row_format]
         self._shaping = shaping
         self._budget = budget
+        self._kept = kept
+        self._room = 0
         self._drafter: Drafter | None = None
         self._seen = 0
         self._hash = TokenHash()
@@ -155,7 +161,7 @@ class DraftSession:
         """Check a block before any of it is kept; return what its rows come together in, None if it has none.
 
         Raises:
-            SessionError: If it is not of this session, out of turn, or malformed.
+            SessionError: If it is not of this session, out of turn, malformed, or more than there is room for.
         """
         if block.session != self.identity:
             raise SessionError("NOT_FOUND", "a block of another session than this stream's; open one first")
@@ -172,6 +178,8 @@ class DraftSession:
         if block.HasField("ask"):
             self._check_ask(block.ask)
             self.newest_ask = block.sequence
+        if self._served.offer.context_tokens is None:
+            self._take_room(tokens)
         if not self._served.offer.capture or not tokens:
             if block.HasField("rows"):
                 raise SessionError(INVALID, "rows where none belong: this drafter reads none, or there are no tokens")
@@ -237,6 +245,17 @@ class DraftSession:
                 f"{max(ends)} tokens in one session; {self._served.offer.info.name} keeps every one, at most "
                 f"{MOST_KEPT_TOKENS}",
             )
+
+    def _take_room(self, tokens: int) -> None:
+        """Take room for tokens that are kept to the session's end.
+
+        Raises:
+            SessionError: RESOURCE_EXHAUSTED if all sessions together keep too many.
+        """
+        while self._kept is not None and self._room < tokens:
+            self._kept.take(KEPT_AT_ONCE, self)
+            self._room += KEPT_AT_ONCE
+        self._room -= tokens
 
     def _check_ask(self, ask: pb.Ask) -> None:
         offer = self._served.offer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.session import DraftSession, Served
-from engine.distributed.tensors import RowBudget
+from engine.distributed.tensors import Budget
 from engine.errors import SessionError
 
 LEASE_S = 30.0
@@ -20,6 +20,8 @@ MOST_SESSIONS = 64
 ID_BYTES = 16
 MOST_WAITING_BYTES = 1 << 30
 """Of rows over all sessions, and at least those of two blocks: each session alone may have several blocks waiting."""
+MOST_KEPT_TOGETHER = 1 << 20
+"""Over all sessions, where the drafter keeps all that it was shown: a gigabyte."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,8 @@ class SessionTable:
         self._now_s = now_s
         self._most = most
         self._leases: dict[str, _Lease] = {}
-        self._budget = RowBudget(max(MOST_WAITING_BYTES, 2 * served.most_bytes))
+        self._budget = Budget(max(MOST_WAITING_BYTES, 2 * served.most_bytes), "bytes of rows")
+        self._kept = Budget(MOST_KEPT_TOGETHER, "tokens that are kept")
 
     def __len__(self) -> int:
         """Return how many sessions are held."""
@@ -62,7 +65,9 @@ class SessionTable:
             raise SessionError(
                 "RESOURCE_EXHAUSTED", f"{len(self._leases)} sessions are open; at most {self._most} are kept"
             )
-        session = DraftSession(self.served, secrets.token_hex(ID_BYTES), row_format, shaping, self._budget)
+        session = DraftSession(
+            self.served, secrets.token_hex(ID_BYTES), row_format, shaping, self._budget, kept=self._kept
+        )
         self._leases[session.identity] = _Lease(session, self._now_s() + self.lease_s, attached=True)
         return session
 

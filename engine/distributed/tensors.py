@@ -38,33 +38,35 @@ def chunks(data: bytes, sequence: int) -> Iterator[pb.Chunk]:
         yield pb.Chunk(sequence=sequence, offset=offset, data=data[offset : offset + CHUNK_BYTES])
 
 
-class RowBudget:
-    """Bytes of rows that may be put together or wait at once, all sessions of a server together."""
+class Budget:
+    """How much of something all sessions of a server may hold together: ``what`` names it where it runs out."""
 
-    def __init__(self, most_bytes: int) -> None:
-        self.most_bytes = most_bytes
-        self.taken_bytes = 0
-        self._changing = threading.Lock()
+    def __init__(self, most: int, what: str) -> None:
+        self.most = most
+        self.taken = 0
+        self._what = what
+        # Re-entrant: a collection may come in the middle of a change, in this very thread, and give some back.
+        self._changing = threading.RLock()
 
     def take(self, size: int, holder: object) -> None:
-        """Take ``size`` bytes for as long as ``holder`` lives.
+        """Take ``size`` of it for as long as ``holder`` lives.
 
         Raises:
-            SessionError: RESOURCE_EXHAUSTED if there are not as many left.
+            SessionError: RESOURCE_EXHAUSTED if there is not as much left.
         """
         with self._changing:
-            if self.taken_bytes + size > self.most_bytes:
+            if self.taken + size > self.most:
                 raise SessionError(
                     "RESOURCE_EXHAUSTED",
-                    f"{size} bytes of rows beside {self.taken_bytes} that wait; at most {self.most_bytes} do. Try "
+                    f"{size} {self._what} beside {self.taken} in all sessions, which hold at most {self.most}. Try "
                     "again later",
                 )
-            self.taken_bytes += size
+            self.taken += size
         weakref.finalize(holder, self._give, size)
 
     def _give(self, size: int) -> None:
         with self._changing:
-            self.taken_bytes -= size
+            self.taken -= size
 
 
 class Assembly:
@@ -83,7 +85,7 @@ class Assembly:
         width: int,
         most_bytes: int,
         *,
-        budget: RowBudget | None = None,
+        budget: Budget | None = None,
     ) -> None:
         names = pb.RowFormat.Name(row_format)
         if head.format != row_format:

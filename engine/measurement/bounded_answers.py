@@ -96,7 +96,8 @@ class RecallPlan:
         """Check every arm and prompt, before any work.
 
         Raises:
-            UsageError: If there is no arm or prompt, an arm is named twice, cannot be opened, or leaves nothing out.
+            UsageError: If there is no arm or prompt, an arm is named twice, cannot be opened, leaves nothing out, or
+                needs another drafter.
             PromptError: If a prompt does not fit the target.
         """
         names = [candidate.arm for candidate in self.candidates]
@@ -114,6 +115,7 @@ class RecallPlan:
                     f"arm {candidate.arm} keeps {kept} rows and the shortest prompt has {shortest} tokens, so nothing "
                     "is left out; expected longer prompts (--least-tokens) or fewer pages"
                 )
+            layout.check_drafting(self.depth, attends=hasattr(engine.drafter, "context_rows"))
             _opened(engine, candidate, ()).close()
 
 

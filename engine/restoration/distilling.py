@@ -21,6 +21,7 @@ from torch.nn import functional
 from engine.backends.rows import Rows
 from engine.backends.torch.caches import attention_mask
 from engine.backends.visibility import Visibility
+from engine.errors import UsageError
 from engine.restoration.episodes import Episode
 from engine.restoration.losses import ATTENTION_LOSSES, BY_ROWS, attended_loss, row_loss
 from engine.restoration.restorers import FTheta
@@ -115,6 +116,7 @@ class Distillation(Resumable):
         work: Path,
         *,
         loss: str = KL,
+        made_by: Mapping[str, Any] | None = None,
     ) -> None:
         """Begin with an f_theta's tensors, or go on from the checkpoint in ``work``.
 
@@ -125,16 +127,29 @@ class Distillation(Resumable):
             draw: Returns the episode of a number, held out or not.
             work: Folder of the checkpoint and the curve, of this loss alone.
             loss: One of ``LOSSES``.
+            made_by: What makes this training another than the next, beside the loss; plain values.
+
+        Raises:
+            UsageError: If the checkpoint is of another training.
         """
         self._loss = loss
         self._f_theta, self._target, self._bound, self._draw = f_theta, target, bound, draw
         named = {_attribute(name): tensor.detach().clone() for name, tensor in f_theta.tensors.items()}
         self.learnt = torch.nn.ParameterDict(named)
         self._optimiser = torch.optim.AdamW(self.learnt.parameters(), lr=RATE, weight_decay=0.0)
-        self.resume(work, self.learnt, self)
+        self.resume(work, self.learnt, self, {"loss": loss} | dict(made_by or {}))
 
     def train(self, steps: int, report: Progress | None = None) -> dict[str, torch.Tensor]:
-        """Train to a number of steps and return the tensors by name."""
+        """Train to a number of steps and return the tensors by name.
+
+        Raises:
+            UsageError: If the checkpoint is of more steps: there is no way back.
+        """
+        if self.step > steps:
+            raise UsageError(
+                f"{self.path.parent} is at step {self.step}; it cannot be trained to {steps}. Give --steps {self.step} "
+                "or more, another --work, or remove it"
+            )
         self.advance(steps, max(1, steps // 4), report, None)
         self.save()
         return {name: self.learnt[_attribute(name)].detach().clone() for name in self._f_theta.tensors}
@@ -169,7 +184,11 @@ class Distillation(Resumable):
         sink, window = self._bound.sink, int(self._bound.window or 0)
         last = int(example.inputs.shape[0]) + int(example.block.shape[0]) - window
         latents = restorer.latents(example.inputs[sink:last])
-        restored = {layer: restorer.rows(layer, latents, sink) for layer in restorer.settings.layers}
+        restored = {}
+        for layer in restorer.settings.layers:
+            like = example.held[layer][0].dtype
+            keys, values = restorer.rows(layer, latents, sink)
+            restored[layer] = (keys.to(like), values.to(like))
         if self._loss == KL:
             return self._said(example, restored)
         parts = []
@@ -188,7 +207,7 @@ class Distillation(Resumable):
     def _said(self, example: Example, restored: Mapping[int, Rows]) -> torch.Tensor:
         """Return the weighted mean divergence of the block's rows."""
         family, (caches, tables) = self._target.family, self._seen(example, restored)
-        found = family.head(family.forward(example.block, caches, tables, ())[0]).log_softmax(dim=-1)
+        found = family.head(family.forward(example.block, caches, tables, ())[0]).float().log_softmax(dim=-1)
         apart = functional.kl_div(found, example.wanted, log_target=True, reduction="none").sum(dim=-1)
         return (apart * example.weights).sum() / example.weights.sum()
 
@@ -227,7 +246,8 @@ class Distillation(Resumable):
         weights[-len(episode.answer) :] = ANSWER_WEIGHT
         inputs = self._f_theta.read(torch.cat(outputs, dim=-1))
         layer_inputs = dict(zip(layers, given, strict=True))
-        return Example(inputs, held, block, layer_inputs, family.head(hidden).log_softmax(dim=-1), weights)
+        wanted = family.head(hidden).float().log_softmax(dim=-1)
+        return Example(inputs.float(), held, block, layer_inputs, wanted, weights)
 
     def state(self) -> dict[str, Any]:
         """Return the optimiser's state, for the checkpoint."""

@@ -31,6 +31,8 @@ FIRST_POSITION = 4
 """Positions before it are a sink's: their rows are unlike all others, and no layout restores them."""
 TRAINED_BEHIND = CacheLayout(sink=4, window=64)
 """Which rows are exact while an f_theta is trained end to end."""
+KEY = ("input", "length", "seed", "target", "drafter", "library")
+"""What sums, and a training that begins with what they gave, are of."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class RestorationFit:
         words, tokenizer = word_pool(self.files), read_tokenizer(run.target)
         self.sides = {held: Episodes(tokenizer, self.files, words, held_out=held) for held in (False, True)}
         # Sums do not depend on the rank: a fit of another rank goes on with them.
-        self._key = [run.input, str(run.length), str(run.seed), *(info.digest for info in infos)]
+        listing = str(corpus_record(self.files)["listing_sha256"])
+        self._key = [run.input, str(run.length), str(run.seed), *(info.digest for info in infos), listing]
         self.sums = self._resumed()
 
     def collect(self, report: Progress | None = None) -> None:
@@ -105,7 +108,11 @@ class RestorationFit:
     def distilled(
         self, tensors: Mapping[str, torch.Tensor], steps: int, report: Progress | None = None, *, loss: str = KL
     ) -> tuple[dict[str, torch.Tensor], dict[Side, float]]:
-        """Train fitted tensors by a loss for so many steps; return them with their errors as ``solve`` does."""
+        """Train fitted tensors by a loss for so many steps; return them with their errors as ``solve`` does.
+
+        Raises:
+            UsageError: If the work folder holds another training, or one of more steps.
+        """
         moved = {name: tensor.to(self.target.device) for name, tensor in tensors.items()}
         f_theta = FTheta(self.settings, moved, self.drafter.capture, self._read, self.target.family.finish)
 
@@ -113,7 +120,9 @@ class RestorationFit:
             return self.sides[held_out].episode(self.run.seed + 1, number, self.run.length)
 
         work = self.run.work / f"rank{self.settings.rank}-{loss}"
-        found = Distillation(f_theta, self.target, TRAINED_BEHIND, draw, work, loss=loss).train(steps, report)
+        made_by = dict(zip(KEY, self._key, strict=True)) | {"episodes": self.sums[False].episodes}
+        distillation = Distillation(f_theta, self.target, TRAINED_BEHIND, draw, work, loss=loss, made_by=made_by)
+        found = distillation.train(steps, report)
         trained = {name: tensor.cpu().contiguous() for name, tensor in found.items()}
         return trained, self.sums[True].errors(whole_maps(trained, self.settings))
 
@@ -132,7 +141,8 @@ class RestorationFit:
             return {False: Sums(), True: Sums()}
         if state["of"] != self._key:
             raise UsageError(
-                f"{self._path} holds the sums of another pair, input, length or seed; name another --work, or remove it"
+                f"{self._path} holds the sums of another pair, input, length, seed or library; name another --work, or "
+                f"remove {self.run.work}"
             )
         return {side: Sums.of_state(part) for side, part in zip((False, True), state["sums"], strict=True)}
 
@@ -156,13 +166,22 @@ class RestorationFit:
 
 
 def check_rank(rank: int, settings: RestorationSettings) -> int:
-    """Return a rank that an input can have.
+    """Return a rank that an input and the layers can have: that of the input, or one at most as large as their rows.
 
     Raises:
-        UsageError: If it is larger.
+        UsageError: If it is larger, or no layer is there whose rows could be made.
     """
-    if not 1 <= rank <= settings.input_size:
-        raise UsageError(f"rank {rank}; expected at most the {settings.input_size} values of the {settings.input}")
+    widths = settings.layers.values()
+    if not widths:
+        raise UsageError("the target has no full-attention layer; there are no rows that an f_theta could make again")
+    if rank == settings.input_size:
+        return rank
+    most = min(settings.input_size, sum(each.keys for each in widths), sum(each.values for each in widths))
+    if not 1 <= rank <= most:
+        raise UsageError(
+            f"rank {rank}; expected at most {most}, or {settings.input_size}, all values of the {settings.input}, "
+            "which needs no encoder"
+        )
     return rank
 
 

@@ -189,17 +189,38 @@ class CacheLayout:
                 self.group_of(head_dim)
         if self.window is not None:
             self._check_bounded([layer for layer, window in zip(layers, windows, strict=True) if window is None])
+            self._check_left_out(positions)
         if self.pages is not None:
-            self._check_pool(
-                positions, [size for size, window in zip(head_dims, windows, strict=True) if window is None]
+            self._check_index([size for size, window in zip(head_dims, windows, strict=True) if window is None])
+
+    def check_drafting(self, drafted: int, *, attends: bool) -> None:
+        """Check the layout against what drafts, before anything runs.
+
+        Args:
+            drafted: The most tokens of a draft, 0 where nothing drafts.
+            attends: Whether what drafts tells which positions it looked at.
+
+        Raises:
+            UsageError: If a block is too long, or nobody is there whose attention chooses pages.
+        """
+        self.check_block(1 + drafted)
+        if self.pages is not None and self.policy == "drafter" and not (drafted and attends):
+            raise UsageError(
+                f"cache layout {self} shows the pages that a DFlash drafter here looked at, and none drafts; expected "
+                f"one at a depth of 1 or more, or another policy of {', '.join(POLICIES)}"
             )
 
     def check_block(self, rows: int) -> None:
-        """Check that the pages of a pool may serve a block.
+        """Check that the pages of a pool may serve a block, or that its rows are exact where others are made again.
 
         Raises:
             UsageError: If the block has more rows.
         """
+        if self.rank is not None and not self.evicts and rows > (self.window or 0):
+            raise UsageError(
+                f"a block of {rows} rows with cache layout {self}: rows behind its window of {self.window} are made "
+                "again, and a block has to be within it. Widen the window, or draft less (--depth)"
+            )
         if self.pages is not None and rows > self.pages[0] * self.pages[1]:
             raise UsageError(
                 f"a block of {rows} rows with cache layout {self}, whose pool holds {self.pages[0] * self.pages[1]}; "
@@ -235,16 +256,20 @@ class CacheLayout:
                 f"{LONGEST_BLOCK}; expected more pages, or more rows in each"
             )
 
-    def _check_pool(self, positions: int | None, head_dims: Sequence[int]) -> None:
-        """Check that pages can leave, and that what they are chosen by can be made of heads of these sizes."""
+    def _check_left_out(self, positions: int | None) -> None:
+        """Check that rows can leave: buffers of more rows than positions would be larger than the native cache."""
         rows, count = self.pages or (0, 0)
         kept = self.sink + (self.window or 0) + rows * count
         if positions is not None and kept >= positions:
             raise UsageError(
                 f"cache layout {self} keeps {kept} rows and the target holds {positions} positions, so nothing would "
-                f"ever be left out{' where it has pages' if self.paged else ''}; expected fewer pages, or "
+                f"ever be left out{' where it has pages' if self.paged else ''}; expected "
+                f"{'fewer pages' if self.pages else 'a smaller window'}, or "
                 f"{'+exact for these layers' if self.paged else 'native'}"
             )
+
+    def _check_index(self, head_dims: Sequence[int]) -> None:
+        """Check that what pages are chosen by can be made of heads of these sizes."""
         odd = [size for size in head_dims if size % 4]
         if self.policy == "codes" and odd:
             raise UsageError(f"cache layout {self} on heads of {odd[0]} values; expected a multiple of 4. Use /bounds")

@@ -34,7 +34,7 @@ from engine.options import (
     add_report_options,
     cache_layout,
     counts,
-    open_selected,
+    open_undrafted,
     positive,
     whole,
 )
@@ -215,8 +215,7 @@ def _measure_launch(options: argparse.Namespace) -> None:
             "launches of either arm"
         )
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options)
-    options.drafter = "none"
-    engine = open_selected(options)
+    engine = open_undrafted(options)
     prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
     plan = MemoryPlan(
         layout=layout,

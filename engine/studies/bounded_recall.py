@@ -34,6 +34,7 @@ from engine.options import (
     add_report_options,
     longest_depth,
     open_selected,
+    open_undrafted,
     positive,
     whole,
 )
@@ -118,9 +119,8 @@ def opened(options: argparse.Namespace, candidates: Sequence[Candidate], depth: 
     changes: dict[str, Any] = {"cache": restored[0] if restored else NATIVE, "depth": None}
     if not restored:
         changes["restoration"] = None
-    if not depth:
-        changes |= {"drafter": "none", "drafter_context": None}
-    engine = open_selected(argparse.Namespace(**(vars(options) | changes)))
+    asked = argparse.Namespace(**(vars(options) | changes))
+    engine = open_selected(asked) if depth else open_undrafted(asked)
     if depth > longest_depth(engine):
         raise UsageError(
             f"--depth {depth}: {engine.drafter.info.name} proposes at most {longest_depth(engine)} tokens a step"

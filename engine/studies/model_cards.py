@@ -18,6 +18,7 @@ from engine.cards.recall import measure_recall, needle_prompts
 from engine.checkpoint import ASSETS
 from engine.errors import UsageError
 from engine.huggingface import take_torch_in
+from engine.measurement.selection import SUFFIX
 from engine.options import out_folder, positive, whole
 from engine.studies.command import StudyCommand
 from engine.training.corpus import read_corpus, word_pool
@@ -82,7 +83,7 @@ def load_sets(arguments: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
         UsageError: If one is not there.
     """
     folder = arguments.prompts or ASSETS / "prompts"
-    missing = [name for name in SETS if not (folder / f"{name}.json").is_file()]
+    missing = [name for name in SETS if not (folder / f"{name}{SUFFIX}").is_file()]
     if missing:
         raise UsageError(f"no prompt set {missing[0]} in {folder}; expected {', '.join(SETS)}")
     return {name: read_set(folder, name) for name in SETS}

@@ -27,10 +27,11 @@ from engine.measurement.schedule import PROFILES, drawn
 from engine.measurement.selection import BLOCKED, PromptSet, chosen_of, load_hosts_own
 from engine.options import add_model_options, add_out_option, open_selected
 from engine.reports import RunContext
+from engine.restoration.choice import add_restoration_option
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
-from engine.studies.recompute_rows import DRAFTED, ROWS, drafts, rows_again, unpacked
+from engine.studies.recompute_rows import DRAFTED, ROWS, drafts, rows_again, unpacked, unrestored
 from engine.tokenizer import Tokenizer
 from engine.types import Draft, Forward
 
@@ -195,6 +196,7 @@ def reports_in(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 def options(parser: argparse.ArgumentParser) -> None:
     """Add the models, and where the reports are."""
     add_model_options(parser)
+    add_restoration_option(parser)
     parser.add_argument(
         "--set", help="set or file the prompts are of (default: the packaged one that the report names)"
     )
@@ -223,6 +225,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _samples_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
+    options = unrestored(options)
     engine = open_selected(argparse.Namespace(**(vars(options) | {"drafter": "none"})))
     tokenizer = Tokenizer(engine.folder)
     prompts = (engine, tokenizer, report, options.set)

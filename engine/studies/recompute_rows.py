@@ -21,7 +21,7 @@ from engine.loading import Engine
 from engine.measurement import bounded_answers
 from engine.measurement.arms import ArmSettings
 from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
-from engine.options import open_selected
+from engine.options import open_selected, open_undrafted
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.studies import bounded_kv, bounded_recall, drafter_parity, single_graph, verify_cost
@@ -36,10 +36,10 @@ BLOCK = ("index", "mode", "position", "drafted", "accepted")
 def points(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """Return what each arm of a study of bytes holds at each context, all arms in this one process."""
     config, rows = report["config"], report["rows"]["points"]
-    chosen = _without_drafter(options)
     # A layout that restores what it evicts needs what restores it.
-    chosen.cache = str(config["cache_layout"])
-    engine = open_selected(chosen)
+    layout = CacheLayout.parse(config["cache_layout"])
+    named = None if layout.rank is None else options.restoration
+    engine = open_undrafted(argparse.Namespace(**(vars(options) | {"cache": str(layout), "restoration": named})))
     prompts = _prompt_set(options, config, engine)
     arms = {row["arm"]: row["role"] == "baseline" for row in rows}
     found: list[Any] = []
@@ -159,6 +159,11 @@ def drafts(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, 
     return {"exactly": {"drafts": again}}
 
 
+def unrestored(options: argparse.Namespace) -> argparse.Namespace:
+    """Return options without the f_theta that they name for other reports."""
+    return argparse.Namespace(**(vars(options) | {"restoration": None}))
+
+
 def unpacked(packed: str) -> tuple[int, ...]:
     """Return the token ids that a report holds as base64 of 32-bit numbers."""
     data = base64.b64decode(packed)
@@ -167,6 +172,8 @@ def unpacked(packed: str) -> tuple[int, ...]:
 
 DRAFTED = "distributed_e2e"
 """The kind whose samples have rows of drafts beside them."""
+RESTORING = frozenset({"bounded_kv", "bounded_recall"})
+"""The kinds whose arms may need an f_theta."""
 ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any], str], dict[str, Any]]] = {
     "bounded_kv": points,
     "bounded_recall": bounded,
@@ -178,7 +185,8 @@ ROWS: dict[str, Callable[[argparse.Namespace, Mapping[str, Any], str], dict[str,
 
 def rows_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """Return what is said of one report without samples."""
-    return {"delta": 0.0, "rows": []} | ROWS[report["kind"]](options, report, nonce)
+    given = options if report["kind"] in RESTORING else unrestored(options)
+    return {"delta": 0.0, "rows": []} | ROWS[report["kind"]](given, report, nonce)
 
 
 def _prompt_set(options: argparse.Namespace, config: Mapping[str, Any], engine: Engine) -> PromptSet:
@@ -188,10 +196,6 @@ def _prompt_set(options: argparse.Namespace, config: Mapping[str, Any], engine: 
 def _is_named(hosts: PromptSet, config: Mapping[str, Any]) -> bool:
     """Say whether the set that the host named is the one that a report says it asked."""
     return bool(hosts.name == config["prompt_set"])
-
-
-def _without_drafter(options: argparse.Namespace) -> argparse.Namespace:
-    return argparse.Namespace(**(vars(options) | {"drafter": "none"}))
 
 
 def _prompts(report: Mapping[str, Any]) -> Iterator[Prompt]:

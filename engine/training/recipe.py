@@ -90,7 +90,7 @@ def target_config(family: str, size: str, vocab_size: int) -> dict[str, Any]:
     small = size == "small"
     common = {
         "vocab_size": vocab_size,
-        "max_position_embeddings": 4096,
+        "max_position_embeddings": 16384 if family == "gemma4" else 4096,
         "pad_token_id": tk.PAD_ID,
         "eos_token_id": tk.EOS_ID,
         "bos_token_id": tk.BOS_ID,

@@ -138,13 +138,17 @@ def _attended(
         shrunk = mx.zeros_like(above) if most is None else mx.exp(most - above)
         shares = mx.exp(scores - above)
         added = mx.sum(shares, axis=-1, keepdims=True)
-        weights.append((above + mx.log(added))[:, :, :, -ASKING_ROWS:])
+        # A slice that is not copied would keep the rows of a whole chunk of the prompt alive.
+        newest = above[:, :, :, -ASKING_ROWS:] + mx.log(added[:, :, :, -ASKING_ROWS:])
+        weights.append(mx.contiguous(newest))
         weight = weight * shrunk + added
         total, most = total * shrunk + shares @ values.astype(mx.float32)[:, :, None], above
         # A chunk is let go before the next comes.
         mx.eval(weight, total, most, weights[-1])
     asked = mx.concatenate(weights, axis=-1)
     mass = mx.max(mx.exp(asked - mx.logsumexp(asked, axis=-1, keepdims=True)), axis=(0, 1, 2, 3))
+    # Left for later it would hold a row of weights a page until the next block, and grow with the context.
+    mx.eval(mass)
     return (total / weight).reshape(1, heads, rows, head_dim).astype(queries.dtype), mass
 
 
@@ -173,6 +177,7 @@ LIBRARY = Library(
     unpacked=_unpacked,
     unified=_unified,
     attended=_attended,
+    settled=mx.eval,
     alone=_alone,
     indexes=INDEXES,
 )

@@ -57,6 +57,8 @@ def drawn(proposed: Sequence[Proposal], vocab_size: int, uniforms: Sequence[floa
     ids, probs = rejection.padded(proposed)
     rows_NV = mx.zeros((len(proposed), vocab_size), mx.float32)
     rows_NV = mx.put_along_axis(rows_NV, mx.array(ids, mx.int32), mx.array(probs, mx.float32), axis=-1)
+    # What a token is tested against is what it was drawn from: they were added in another precision elsewhere.
+    rows_NV = rows_NV / mx.sum(rows_NV, axis=-1, keepdims=True)
     return draw(rows_NV, mx.array(list(uniforms), mx.float32)), rows_NV
 
 

@@ -169,6 +169,7 @@ LIBRARY = Library(
     unpacked=_unpacked,
     unified=_unified,
     attended=_attended,
+    settled=lambda _: None,
     alone=_alone,
     indexes=INDEXES,
 )

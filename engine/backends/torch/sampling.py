@@ -59,6 +59,8 @@ def drawn(
     ids, probs = (torch.tensor(side, device=device) for side in rejection.padded(proposed))
     rows_NV = torch.zeros((len(proposed), vocab_size), dtype=torch.float64, device=device)
     rows_NV.scatter_(-1, ids, probs.double())
+    # What a token is tested against is what it was drawn from: they were added in another precision elsewhere.
+    rows_NV /= rows_NV.sum(dim=-1, keepdim=True)
     return draw(rows_NV, torch.tensor(uniforms, dtype=torch.float64, device=device)), rows_NV
 
 

@@ -17,6 +17,7 @@ from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
 from engine.distributed.compatibility import named_format
+from engine.distributed.loopback import check_loopback
 from engine.distributed.placement import PlacementSnapshot, plan
 from engine.distributed.served import serve_dflash, serve_ngram
 from engine.distributed.session import Served
@@ -158,9 +159,13 @@ def _serve(options: argparse.Namespace) -> int:
 
 @contextmanager
 def _served(options: argparse.Namespace) -> Iterator[str]:
-    """Yield the address of a drafter: the one named, or one started in a process of its own."""
+    """Yield the address of a drafter: the one named, or one started in a process of its own.
+
+    Raises:
+        UsageError: If the one named is no address of this machine.
+    """
     if options.address:
-        yield options.address
+        yield check_loopback(options.address, "a drafter at")
         return
     process = DrafterProcess(served_words(options))
     try:

@@ -20,6 +20,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from google.protobuf.message import DecodeError
 
@@ -31,6 +32,8 @@ ROUND_S = 1.0
 TOMBSTONE_TTLS = 4
 FANOUT = 3
 MOST_NODES = 256
+MOST_TOMBSTONES = 8 * MOST_NODES
+"""Beyond them the earliest is forgotten: who makes up names by the thousand may then raise one that is dead."""
 MOST_CARD_BYTES = 1 << 14
 MOST_NAME_CHARS = 100
 MOST_GENERATION = 1 << 62
@@ -125,7 +128,9 @@ class Membership:
         """Take an answer; return what was wanted, None where nothing was."""
         self._take(response.told)
         self._hear(response.known)
-        told = self._told([name for name in response.wanted if name == self.node or name in self._known])
+        # Each name once: a message has room for a name a million times, and each would be a card's bytes.
+        wanted = dict.fromkeys(response.wanted)
+        told = self._told(name for name in wanted if name == self.node or name in self._known)
         return pb.ExchangeRequest(told=told) if told else None
 
     def _ages(self) -> list[pb.CardAge]:
@@ -234,10 +239,19 @@ class Membership:
         now_s = self._now_s()
         for name, known in list(self._known.items()):
             if now_s - known.heard_s >= self._ttl_s:
-                until_s = now_s + TOMBSTONE_TTLS * self._ttl_s
-                self._tombstones[name] = _Tombstone(known.generation, known.heartbeat, until_s)
                 del self._known[name]
-        self._tombstones = {name: grave for name, grave in self._tombstones.items() if grave.until_s > now_s}
+                self._bury(name, known, now_s)
+        over = takewhile(lambda grave: grave[1].until_s <= now_s, self._tombstones.items())
+        for name in [name for name, _ in over]:
+            del self._tombstones[name]
+
+    def _bury(self, name: str, known: _Known, now_s: float) -> None:
+        """Keep a tombstone; the earliest is always the first."""
+        until_s = now_s + TOMBSTONE_TTLS * self._ttl_s
+        self._tombstones.pop(name, None)
+        self._tombstones[name] = _Tombstone(known.generation, known.heartbeat, until_s)
+        if len(self._tombstones) > MOST_TOMBSTONES:
+            del self._tombstones[next(iter(self._tombstones))]
 
 
 def unreadable(data: bytes) -> str:

@@ -30,7 +30,7 @@ STOP_S = 0.5
 class GossipNode:
     """One node on one address of this machine; ``seeds`` are asked in every round, whether or not they are known.
 
-    ``said`` hears, once each, that another node has this one's name and why a card was refused.
+    ``said`` hears, once each, that another node has this one's name, why a card was refused and how a round failed.
     """
 
     def __init__(
@@ -110,9 +110,12 @@ class GossipNode:
             name = membership.node
             warnings.append(f"another node says that it is {name!r}, so that both come and go; give one another --name")
         for warning in warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
-                self._said(warning)
+            self._say_once(warning)
+
+    def _say_once(self, warning: str) -> None:
+        if warning not in self._warned:
+            self._warned.add(warning)
+            self._said(warning)
 
     def _neighbours(self) -> list[str]:
         found = []
@@ -145,7 +148,11 @@ class GossipNode:
 
     async def _go_round(self) -> None:
         while True:
-            await self.round()
+            try:
+                await self.round()
+            except Exception as error:  # noqa: BLE001 (nobody is above this task; the next round is gone all the same)
+                # The kind alone: a text that others may choose would be kept, and said, in each of its forms.
+                self._say_once(f"a round of asking others failed: {type(error).__name__}")
             await asyncio.sleep(self._round_s)
 
     def _handlers(self) -> Any:

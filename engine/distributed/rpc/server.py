@@ -207,6 +207,7 @@ class _Stream:
             if self._session is None:
                 return
             draft = await loop.run_in_executor(self._worker, self._session.work, *waiting)
+            waiting = None  # its rows are budgeted for as long as anything holds them, and the next may never come
             if draft is not None:
                 await self._answer(context, draft)
 

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 
-from engine.backends.evicting import EvictingRows
+from engine.backends.evicting import PAGE_ROWS, EvictingRows
+from engine.backends.page_store import PageFile, PageMemory, PageStore
 from engine.backends.pages import PagedRows, highest
+from engine.backends.rows import RowStore
+from engine.backends.streaming import StreamedRows
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
-from engine.errors import CacheCropError, UsageError
+from engine.errors import CacheCropError, PageError, UsageError
 from engine.loading import load_backend
 from engine.options import bounded
 from engine.restoration.restorers import full_layers
@@ -25,6 +28,7 @@ from engine.types import Draft, Looked
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")
 
+from engine.backends.torch import rows as torch_rows  # noqa: E402
 from tests.conformance.engine.row_libraries import HEADS, RowLibrary, library  # noqa: E402
 from tests.fakes import tiny_torch  # noqa: E402
 
@@ -259,3 +263,22 @@ def test_a_block_of_more_rows_than_the_pool_is_refused_and_one_token_is_prompt_e
     with pytest.raises(UsageError, match=r"a block of 18 rows with cache layout .*, whose pool holds 17"):
         sequence.forward_block(7, Draft((5,) * 17, 17))
     assert sequence.forward_block(7, Draft((5,) * 16, 16)).rows == 17
+
+
+@pytest.mark.parametrize("make", [PageFile, PageMemory])
+def test_a_cache_that_is_refused_a_store_neither_writes_to_it_nor_closes_it(make: type[PageStore]) -> None:
+    store = make()
+
+    def cache() -> StreamedRows:
+        return StreamedRows(
+            RowStore(torch_rows.LIBRARY), CacheLayout.parse("sink1+window2+stream"), (1, 1), lambda: store
+        )
+
+    first, second = cache(), cache()
+    page = torch.ones((1, 1, PAGE_ROWS, 4))
+    first._write(page, page)
+    for _ in range(2):
+        with pytest.raises(PageError, match="belongs to another session"):
+            second._write(page, page)
+    second.close()
+    assert len(store.page(0)) == 2 * page.nbytes

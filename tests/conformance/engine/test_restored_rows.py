@@ -306,5 +306,5 @@ def test_a_block_longer_than_the_window_is_refused(loaded: Loaded) -> None:
     sequence = loaded.targets["qwen3"].open((), replace(LAYOUT, window=4), loaded.restorer("qwen3"))
     for _ in sequence.prefill(prompt_of(30), 512):
         pass
-    with pytest.raises(UsageError, match="a block of 6 rows at a window of 4"):
+    with pytest.raises(UsageError, match=r"a block of 6 rows .* its window of 4"):
         sequence.forward_block(7, Draft(tokens=(1, 2, 3, 4, 5), count=5))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError
-from engine.loading import load_backend
+from engine.loading import load_backend, resolve_model
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 
@@ -82,6 +83,23 @@ def test_memory_does_not_grow_with_the_context(loaded: Any, kind: str) -> None:
         list(sequence.decode_ahead(7, 2))
         held.append(sum(stream.measured_bytes() for stream in streams(sequence)))
     assert held[1] <= 1.02 * held[0]
+
+
+def test_on_mlx_pages_that_moved_are_not_held_beside_the_pool() -> None:
+    import mlx.core as mx
+
+    target: Any = load_backend("mlx").load_target(resolve_model("kakeya-tiny-gemma4"))
+    prompt = tuple(random.Random(1).randrange(5, 2000) for _ in range(500))
+    for _ in range(2):  # the first leaves graphs with the target
+        sequence = target.open((), CacheLayout.parse("sink4+window64+pages16x10+stream"))
+        for _ in sequence.prefill(prompt, 512):
+            pass
+        list(sequence.decode_ahead(7, 5))
+        counted, held = sequence.measured_bytes(), mx.get_active_memory()
+        sequence.close()
+        del sequence
+        gc.collect()
+    assert held - mx.get_active_memory() <= 1.1 * counted
 
 
 def test_a_family_whose_attention_is_another_is_refused_by_name(loaded: Any) -> None:

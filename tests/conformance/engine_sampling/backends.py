@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from engine.types import Decision, Draft
+from engine.types import Decision, Draft, Proposal
 from engine.verification.rejection import Sampling
 
 
@@ -53,6 +53,11 @@ class SamplingBackend:
         return self.module.decide(
             Draft(tokens=tokens, count=len(draft), probs=rows), self.array(logits), settings, list(uniforms)
         )
+
+    def drawn(self, proposed: Sequence[Proposal], vocab_size: int, uniforms: Sequence[float]) -> np.ndarray:
+        """Return the rows that a proposed token is tested against."""
+        device = ("cpu",) if self.name == "torch" else ()
+        return np.array(self.module.drawn(proposed, vocab_size, uniforms, *device)[1].tolist())
 
     def verify(self, target: Any, proposed: Any, tokens: Any, tests: Any, finals: Any) -> np.ndarray:
         """Return the committed token of every row."""

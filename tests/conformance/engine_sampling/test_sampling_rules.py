@@ -47,6 +47,13 @@ def test_shaping_equals_the_reference(backend: SamplingBackend, settings: Sampli
     np.testing.assert_allclose(got.sum(axis=1), 1.0, atol=1e-5)
 
 
+def test_what_was_proposed_elsewhere_is_tested_as_it_was_drawn(backend: SamplingBackend) -> None:
+    proposed = [((3, 1), (0.50001, 0.5)), ((2,), (0.99999,)), ((7, 0, 4), (0.2, 0.3, 0.5))]
+    rows = backend.drawn(proposed, VOCAB, [0.1, 0.5, 0.9])
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, rtol=0, atol=5e-7)
+    np.testing.assert_allclose(rows[0, [1, 3]], [0.5 / 1.00001, 0.50001 / 1.00001], atol=5e-7)
+
+
 @pytest.mark.parametrize("with_probs", [True, False], ids=["sampled draft", "deterministic draft"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_outcomes_equal_the_reference_for_the_same_draws(

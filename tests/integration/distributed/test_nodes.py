@@ -89,6 +89,39 @@ def test_two_nodes_of_one_name_and_a_bad_card_are_said_once_and_end_nothing() ->
     ]
 
 
+def test_a_round_that_fails_is_said_and_is_not_the_last() -> None:
+    class Failing(Membership):
+        beats = 0
+
+        def beat(self) -> None:
+            self.beats += 1
+            if self.beats < 3:
+                raise ValueError("what no round expects")
+
+    warnings: list[str] = []
+
+    async def go() -> int:
+        node = GossipNode(pb.Card(node="a", generation=1), round_s=0.001, said=warnings.append)
+        node.membership = failing = Failing(pb.Card(node="a", generation=1), time.monotonic)
+        await node.start("127.0.0.1:0")
+        end_s = time.monotonic() + PATIENT_S
+        while failing.beats < 4 and not node._rounds.done() and time.monotonic() < end_s:
+            await asyncio.sleep(0.001)
+        await node.stop()
+        return failing.beats
+
+    assert asyncio.run(go()) >= 4
+    assert warnings == ["a round of asking others failed: ValueError"]
+
+
+def test_a_neighbour_with_an_address_that_is_none_is_left_out() -> None:
+    node = GossipNode(pb.Card(node="a", generation=1))
+    card = pb.Card(node="b", generation=1, endpoints={"gossip": "127.0.0.1:" + "1" * 4301})
+    node.membership.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=card.SerializeToString(), heartbeat=1)]))
+    assert node.membership.cards().keys() == {"a", "b"}
+    asyncio.run(node.round())
+
+
 def test_a_card_that_nobody_can_read_is_left_out_of_a_list(capsys: pytest.CaptureFixture[str]) -> None:
     class Telling(Membership):
         def told(self) -> list[pb.ToldCard]:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import grpc
 import psutil
@@ -20,7 +21,7 @@ from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.remote_drafter import RemoteModel
 from engine.distributed.rpc.client import DrafterChannel
 from engine.distributed.rpc.in_thread import serving
-from engine.distributed.rpc.methods import NGRAM
+from engine.distributed.rpc.methods import DFLASH, NGRAM
 from engine.distributed.rpc.remote import remote_model
 from engine.distributed.rpc.server import DrafterServer
 from engine.distributed.served import serve_ngram
@@ -31,6 +32,7 @@ from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from tests.fakes.struck_stream import FAULTS, StruckStream
 from tests.integration.distributed.conftest import Pair
+from tests.unit.engine.distributed.test_sessions import SERVED, block_of, opening
 
 PATIENT_S = 120.0
 BUDGET = 600
@@ -139,6 +141,34 @@ def test_a_session_that_was_refused_keeps_no_place(ngram: Ngram) -> None:
                 list(call)
             assert refused.value.code() == grpc.StatusCode.INVALID_ARGUMENT
     until(lambda: ngram.sessions == 0, "none is kept")
+
+
+def test_a_session_that_waits_for_its_client_holds_no_rows_of_the_last_block() -> None:
+    answered, over = threading.Event(), threading.Event()
+    server = DrafterServer({DFLASH: SERVED})
+    table = server.tables[DFLASH]
+
+    def shown() -> Iterator[Any]:
+        yield DFLASH.wrapped(opening())
+        until(lambda: len(table) == 1, "it is open")
+        (lease,) = table._leases.values()
+        yield DFLASH.wrapped(block_of(lease.session, 1, 0, (0, 1, 2)))
+        over.wait(PATIENT_S)
+
+    def read(call: Any) -> None:
+        for response in call:
+            if response.WhichOneof("kind") == "draft":
+                answered.set()
+
+    with serving(server) as address, grpc.insecure_channel(address) as channel:
+        path = DFLASH.path(DFLASH.stream)
+        call = channel.stream_stream(path, DFLASH.request.SerializeToString, DFLASH.response.FromString)(shown())
+        reading = threading.Thread(target=read, args=(call,), daemon=True)
+        reading.start()
+        assert answered.wait(PATIENT_S)
+        until(lambda: table._budget.taken == 0, "what was observed is let go", 2.0)
+        over.set()
+        reading.join()
 
 
 def test_a_server_with_leases_of_a_millisecond_is_not_told_more_often_than_a_thread_is_worth() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from argparse import Namespace
 
 import pytest
 
 from engine.cards.prompts import SETS, read_set
 from engine.cards.recall_sets import TASKS, recall_prompts
+from engine.errors import UsageError
 from engine.measurement.selection import read_packaged, write_packaged
 from engine.reports.tokens import token_digest
 from engine.training.corpus import HELD_OUT_WORDS_IN_256, corpus_record, hash_byte, read_corpus, word_pool
@@ -102,3 +104,21 @@ def test_a_card_describes_the_files_beside_it(name):
     assert card["training"]["command"].startswith("kakeya-engine train ")
     corpus = json.loads((ASSETS / "corpus.json").read_text())
     assert corpus["listing_sha256"] == card["training"]["corpus"]["listing_sha256"]
+
+
+def test_the_packaged_sets_are_what_a_card_is_measured_on_and_a_folder_without_them_is_refused(tmp_path):
+    from engine.studies.model_cards import load_sets
+
+    assert load_sets(Namespace(prompts=None)).keys() == set(SETS)
+    with pytest.raises(UsageError, match=f"no prompt set {SETS[0]} in {tmp_path}"):
+        load_sets(Namespace(prompts=tmp_path))
+
+
+def test_a_target_reads_as_many_tokens_as_it_recalls_nearly_all_codes_of():
+    from engine.cards.model_card import LONGEST_DRAFTED, read_tokens
+
+    rows = [(480, 100, 100), (2000, 37, 41), (4000, 36, 41), (8000, 0, 21)]
+    recall = [{"length": length, "proportion": {"successes": right, "trials": of}} for length, right, of in rows]
+    assert read_tokens({"recall": recall}) == 2000
+    assert read_tokens({"recall": recall[3:]}) == 0
+    assert read_tokens({"acceptance": {}}) == LONGEST_DRAFTED

@@ -158,3 +158,28 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
 def test_a_target_that_cannot_have_a_layout_is_refused(text, windows, head_dims, message) -> None:
     with pytest.raises(UsageError, match=message):
         CacheLayout.parse(text).check(windows, head_dims, range(len(windows)))
+
+
+@pytest.mark.parametrize("text", ["sink4+window60", "sink60+window4+exact0", "sink99999+window8+stream"])
+def test_a_window_as_large_as_the_context_leaves_nothing_out(text: str) -> None:
+    layout = CacheLayout.parse(text)
+    with pytest.raises(UsageError, match="and the target holds 64 positions, so nothing would ever be left out"):
+        layout.check((None, None), (32, 32), range(2), 64)
+    if "99999" not in text:
+        layout.check((None, None), (32, 32), range(2), 65)
+
+
+def test_a_drafter_chooses_pages_only_where_one_here_drafts() -> None:
+    layout = CacheLayout.parse("sink4+window64+pages16x10/drafter")
+    for drafted, attends in ((0, True), (3, False)):
+        with pytest.raises(UsageError, match="none drafts; expected one at a depth of 1 or more, or another policy"):
+            layout.check_drafting(drafted, attends=attends)
+    layout.check_drafting(3, attends=True)
+    CacheLayout.parse("sink4+window64+pages16x10/recent").check_drafting(0, attends=False)
+
+
+def test_a_block_is_within_the_window_where_rows_behind_it_are_made_again() -> None:
+    layout = CacheLayout.parse("sink4+window8+ftheta64")
+    layout.check_drafting(7, attends=True)
+    with pytest.raises(UsageError, match=r"a block of 9 rows .* within it\. Widen the window, or draft less"):
+        layout.check_drafting(8, attends=True)

@@ -91,7 +91,7 @@ def _claim(arms: Sequence[Arm], beside: Arm, differing: set[str], said: str) -> 
     remedy="Compare what both drafters proposed, step by step; look at how rows were cut and at their dtype.",
 )
 def compare_rungs(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Every rung puts out and proposes what the in-process rung does, in every dtype.
+    """Every rung drafts, and puts out and proposes what the in-process rung does, in every dtype.
 
     Whether speculative decoding equals plain decoding is decided by kernels: in half precision a near-tie may break
     either way. The same drafter elsewhere is the same computation, so nothing excuses a difference there.
@@ -105,6 +105,9 @@ def compare_rungs(report: Report, evidence: Evidence) -> Iterator[Violation]:
             yield Violation(f"no arm is called {IN_PROCESS!r}: there is nothing to compare the rungs with", "/arms")
         return
     for rung in elsewhere:
+        if not any(any(sample["drafted_per_step"] or ()) for sample in rung.measured):
+            said = f"{rung.name!r} drafted nothing: that it is identical to the in-process rung says nothing"
+            yield Violation(said, f"/arms/{rung.index}", arms=(rung.name,))
         found = list(differences(report, rung, here))
         if found:
             prompt, said = found[0]

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.corpus.gate.breaks import samples
 from tests.corpus.gate.builders import Case, sha, state_claims
+from tests.corpus.gate.cheats.generations import plain_steps
 from tests.corpus.gate.cheats.registry import cheat
 from tests.corpus.gate.generations import ROW_BYTES
 
@@ -40,6 +41,13 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
+@cheat("calls that take longer together than their arm", "G4-RPCS", "distributed_bench")
+def _(case: Case) -> Case:
+    row = _calls(case, "rtt-50ms")
+    row.update(seconds=[2 * took_s for took_s in row["seconds"]])
+    return state_claims(case)
+
+
 @cheat("answers that move no byte", "G4-RPCS", "distributed_e2e")
 def _(case: Case) -> Case:
     _calls(case, "loopback").update(bytes_sent=0, bytes_received=0)
@@ -51,6 +59,14 @@ def _(case: Case) -> Case:
     drafts = case.report["rows"]["drafts"]
     other = next(row for row in drafts if row["arm"] == "loopback")
     drafts.insert(0, other | {"digest": sha("other ids")})
+    return state_claims(case)
+
+
+@cheat("rungs that are identical over no draft", "G6-RUNGS", "distributed_e2e", at_best="valid")
+def _(case: Case) -> Case:
+    for arm in case.report["arms"][1:]:
+        for sample in arm["samples"]:
+            plain_steps(sample)
     return state_claims(case)
 
 

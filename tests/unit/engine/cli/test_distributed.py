@@ -49,6 +49,13 @@ def test_too_little_to_compare_is_refused_before_it_is_measured(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("address", ["192.0.2.7:50551", "foo"])
+def test_a_drafter_behind_a_link_is_asked_on_this_machine_only(address: str) -> None:
+    options = commands.parser().parse_args(["bench", "--address", address])
+    with pytest.raises(UsageError, match=f"a drafter at '{address}'"), commands._served(options):
+        pass
+
+
 def test_a_format_of_rows_is_one_that_there_is() -> None:
     assert named_format("exact", "float32") == "float32"
     assert named_format("float8_e4m3", "float32") == "float8_e4m3"

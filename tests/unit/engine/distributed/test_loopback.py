@@ -33,7 +33,19 @@ def test_one_that_others_reach_is_refused_with_the_way_there(address: str) -> No
         check_loopback(address, "serving at")
 
 
-@pytest.mark.parametrize("address", ["", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:99999", "unix:relative", "localhost:²"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "",
+        "127.0.0.1",
+        "127.0.0.1:x",
+        "127.0.0.1:99999",
+        "127.0.0.1:000001",
+        pytest.param("127.0.0.1:" + "1" * 4301, id="a port of 4301 digits"),
+        "unix:relative",
+        "localhost:²",
+    ],
+)
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="expected"):
         check_loopback(address, "serving at")

@@ -20,7 +20,15 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from engine.distributed.gossip.membership import MOST_CARD_BYTES, MOST_GENERATION, TTL_S, Membership, asked_next
+from engine.distributed.gossip.membership import (
+    MOST_CARD_BYTES,
+    MOST_GENERATION,
+    MOST_TOMBSTONES,
+    TOMBSTONE_TTLS,
+    TTL_S,
+    Membership,
+    asked_next,
+)
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.errors import UsageError
 
@@ -197,6 +205,14 @@ def test_what_is_known_does_not_depend_on_the_order_or_number_of_times_it_was_to
     assert pb.Card.FromString(found[0]["n1"]).device == "c"
 
 
+def test_a_card_that_is_wanted_many_times_is_told_once() -> None:
+    node = Membership(pb.Card(node="me", generation=1), lambda: 0.0)
+    other = pb.ToldCard(card=pb.Card(node="other", generation=1).SerializeToString(), heartbeat=1)
+    request = node.take(pb.ExchangeResponse(told=[other], wanted=["me", "other", "nobody"] * 1000))
+    assert request is not None
+    assert [pb.Card.FromString(one.card).node for one in request.told] == ["me", "other"]
+
+
 def test_what_is_unknown_here_is_passed_on_as_it_came() -> None:
     # Field 99, and a role that this version has no name for.
     data = pb.Card(node="new", generation=3, roles=[77]).SerializeToString() + bytes([0x9A, 0x06, 2]) + b"hi"
@@ -273,6 +289,26 @@ def test_a_node_stays_known_after_a_lie_of_the_largest_generation() -> None:
     world.nodes[0].rewrite(pb.Card(device="another"))
     world.exchange(1, 0)
     assert world.nodes[1].cards()["n0"].device == "another"
+
+
+def test_the_dead_that_are_remembered_are_bounded_and_the_newest_stay_dead() -> None:
+    world = World(1)
+    node = world.nodes[0]
+
+    def tell(name: str) -> None:
+        card = pb.Card(node=name, generation=1).SerializeToString()
+        node.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=card, heartbeat=1, silent_ms=4999)]))
+
+    for number in range(MOST_TOMBSTONES + 100):
+        tell(f"made up {number}")
+        world.now_s += 0.002
+    node.beat()
+    assert len(node._tombstones) == MOST_TOMBSTONES
+    tell(f"made up {number}")
+    assert node.cards().keys() == {"n0"}
+    world.now_s += TOMBSTONE_TTLS * TTL_S
+    node.beat()
+    assert node._tombstones == {}
 
 
 def test_a_card_is_no_younger_for_being_passed_on() -> None:

@@ -188,6 +188,27 @@ def test_a_server_that_answers_an_ask_twice_is_heard_once():
     assert drafter.ask(8, 3, 2).take(0.0).skipped == "the remote drafter said more than it was asked"
 
 
+def test_forwards_only_grow_when_a_session_begins_anew_or_is_gone_on_with():
+    now_s, streams, counted = [100.0], [], []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", packed, now_s=lambda: now_s[0]).open()
+    drafter.observe(0, (5, 6, 7), [0, 0, 0])
+    for session, known, forwards in (("s", 0, 7), ("s", 3, 9), ("t", 0, 1), ("u", 0, 0)):
+        drafter.ask(8, 3, 2)  # opens another where the last is gone
+        streams[-1].listener.heard(pb.Opened(session=session, context_length=known))
+        drafter.ask(8, 3, 2)
+        number = blocks(streams[-1])[-1].sequence
+        streams[-1].listener.heard(pb.BlockDraft(sequence=number, tokens=[9], forwards=forwards))
+        counted.append(drafter.forwards)
+        streams[-1].listener.ended("UNAVAILABLE" if session == "s" else "NOT_FOUND", "gone")
+        now_s[0] += 60.0
+    assert counted == [7, 9, 10, 10]
+
+
 def test_a_session_that_was_not_asked_until_rows_were_gone_is_replaced_before_it_refuses():
     drafter, _, streams = opened_drafter()
     streams[0].listener.heard(pb.Opened(session="s"))

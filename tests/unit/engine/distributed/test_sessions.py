@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
@@ -10,7 +12,7 @@ from engine.distributed.compatibility import DrafterOffer
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.session import DraftSession, Served, TokenHash
 from engine.distributed.sessions import SessionTable
-from engine.distributed.tensors import CHUNK_BYTES, Assembly, RowBudget, chunks, described
+from engine.distributed.tensors import CHUNK_BYTES, Assembly, Budget, chunks, described
 from engine.drafters.local import LocalDrafter
 from engine.errors import ModelMismatchError, ObservationError, SessionError
 from engine.types import Draft, DrafterInfo
@@ -109,20 +111,42 @@ def test_rows_that_are_not_what_was_agreed_are_refused(change: dict, status: str
 
 
 def test_rows_that_wait_are_bounded_over_all_sessions_and_make_room_when_they_are_gone() -> None:
-    budget = RowBudget(3 * 128)
+    budget = Budget(3 * 128, "bytes of rows")
 
     def waiting() -> Assembly:
         return Assembly(described(bytes(128), FLOAT32, 4, WIDTH), FLOAT32, 4, WIDTH, 1 << 20, budget=budget)
 
     held = [waiting() for _ in range(3)]
-    with pytest.raises(SessionError, match="128 bytes of rows beside 384 that wait; at most 384 do") as refused:
+    with pytest.raises(
+        SessionError, match="128 bytes of rows beside 384 in all sessions, which hold at most 384"
+    ) as refused:
         waiting()
     assert refused.value.status == "RESOURCE_EXHAUSTED"
     del refused
     held.pop()
     held.append(waiting())
     held.clear()
-    assert budget.taken_bytes == 0
+    assert budget.taken == 0
+
+
+def test_rows_that_go_while_others_are_taken_hold_nobody_up() -> None:
+    class Holder:
+        """What rows are held by."""
+
+    class Letting(int):
+        """A size that lets go what is held when it is added: as a collection may, at any moment."""
+
+        def __radd__(self, taken: int) -> int:
+            held.clear()
+            return taken + int(self)
+
+    budget, held, kept = Budget(100, "bytes"), [Holder()], Holder()
+    budget.take(10, held[0])
+    taking = threading.Thread(target=budget.take, args=(Letting(30), kept), daemon=True)
+    taking.start()
+    taking.join(5.0)
+    assert not taking.is_alive()
+    assert budget.taken == 30
 
 
 def test_more_rows_than_a_block_may_carry_are_refused_before_memory_is_reserved() -> None:
@@ -283,6 +307,8 @@ def test_an_offer_is_read_as_it_was_sent_and_another_protocol_is_refused() -> No
         ({"tokenizer": "../../etc"}, "sha256 in hex"),
         ({"settings_json": '{"scale": NaN}'}, "no JSON: NaN is no number"),
         ({"settings_json": '{"scale": -Infinity}'}, "no JSON"),
+        ({"settings_json": '{"scale": 1e999}'}, "no JSON"),
+        ({"settings_json": '{"scale": "\\ud800"}'}, "no JSON"),
         ({"settings_json": '"' + "x" * (1 << 17) + '"'}, "characters of settings"),
         ({"block_size": 1}, "a block of 1 rows, expected 2 to"),
         ({"block_size": (1 << 32) - 1}, "expected 2 to 1024"),

@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="f_thetas are trained with torch")
 
+from engine.errors import UsageError  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.restoration import losses  # noqa: E402
 from engine.restoration.distilling import BlockCaches, Distillation  # noqa: E402
@@ -32,9 +33,14 @@ def drawn(number: int, held_out: bool) -> Episode:
 
 @pytest.fixture(scope="module", params=["qwen3", "gemma4"])
 def fitted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[FTheta, Any]:
+    return written(tmp_path_factory.mktemp("distilled"), request.param)
+
+
+def written(root: Path, family: str, dtype: str | None = None) -> tuple[FTheta, Any]:
+    """Return an f_theta of drawn tensors, and the target it is of."""
     torch.set_num_threads(1)
-    root, backend = tmp_path_factory.mktemp("distilled"), load_backend("torch", "cpu")
-    target = backend.load_target(tiny_torch.write_target(root / "target", request.param))
+    backend = load_backend("torch", "cpu", dtype)
+    target = backend.load_target(tiny_torch.write_target(root / "target", family))
     drafter = backend.load_dflash(tiny_torch.write_dflash(root / "drafter"), target)
     named = [(info.name, info.digest) for info in (target.info, drafter.info)]
     settings = RestorationSettings("context", tiny_torch.HIDDEN, 8, full_widths(target.family), *named)
@@ -63,6 +69,28 @@ def test_the_loss_falls_and_a_killed_training_ends_in_the_same_numbers(
     assert again.step == 3
     other = again.train(8)
     assert all(torch.equal(straight[name], other[name]) for name in straight)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_target_of_fewer_bits_trains_an_f_theta_of_float32(tmp_path: Path, loss: str) -> None:
+    f_theta, target = written(tmp_path, "qwen3", "bfloat16")
+    distillation = Distillation(f_theta, target, BOUND, drawn, tmp_path / "work", loss=loss)
+    assert distillation._example(0, held_out=False).held[0][0].dtype == torch.bfloat16
+    found = distillation.train(1)
+    assert {tensor.dtype for tensor in found.values()} == {torch.float32}
+    assert all(bool(tensor.isfinite().all()) for tensor in found.values())
+
+
+def test_the_checkpoint_of_another_training_is_refused_and_so_are_fewer_steps(
+    fitted: tuple[FTheta, Any], tmp_path: Path
+) -> None:
+    f_theta, target = fitted
+    Distillation(f_theta, target, BOUND, drawn, tmp_path, made_by={"target": "aa", "seed": 1}).train(2)
+    with pytest.raises(UsageError, match="another training: seed 1 instead of 2, target aa instead of bb"):
+        Distillation(f_theta, target, BOUND, drawn, tmp_path, made_by={"target": "bb", "seed": 2})
+    again = Distillation(f_theta, target, BOUND, drawn, tmp_path, made_by={"target": "aa", "seed": 1})
+    with pytest.raises(UsageError, match=r"is at step 2; it cannot be trained to 1\. Give --steps 2 or more"):
+        again.train(1)
 
 
 def test_every_loss_is_another_and_every_tensor_learns_by_each(fitted: tuple[FTheta, Any], tmp_path: Path) -> None:

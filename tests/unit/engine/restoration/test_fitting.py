@@ -8,8 +8,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="f_thetas are fitted with torch")
 
+from engine.errors import UsageError  # noqa: E402
 from engine.restoration.fitting import Sums, fitted, whole_maps  # noqa: E402
 from engine.restoration.settings import LayerWidths, RestorationSettings  # noqa: E402
+from engine.restoration.training import check_rank  # noqa: E402
 
 SIZE, WIDTH, LAYERS = 12, 6, (0, 3)
 SETTINGS = RestorationSettings(
@@ -73,3 +75,16 @@ def test_sums_that_were_written_down_go_on_as_if_nothing_had_happened(tmp_path) 
     assert part.episodes == whole.episodes == 3
     one, other = (fitted(sums, replace(SETTINGS, rank=4)) for sums in (part, whole))
     assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_rank_is_that_of_the_input_or_no_larger_than_the_rows_that_are_made() -> None:
+    narrow = replace(SETTINGS, layers=dict.fromkeys(LAYERS, LayerWidths(5, 4)))
+    assert [check_rank(rank, narrow) for rank in (1, 8, SIZE)] == [1, 8, SIZE]
+    for rank in (0, 9, SIZE - 1, SIZE + 1):
+        with pytest.raises(UsageError, match=f"rank {rank}; expected at most 8, or {SIZE}, all values of the context"):
+            check_rank(rank, narrow)
+
+
+def test_a_target_that_keeps_no_whole_layer_has_nothing_to_fit() -> None:
+    with pytest.raises(UsageError, match="no full-attention layer"):
+        check_rank(1, replace(SETTINGS, layers={}))
