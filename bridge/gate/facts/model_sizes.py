@@ -16,9 +16,9 @@ from bridge.records import CacheShape, ModelShape
 
 GROWTH_ROWS: Final = {"mlx": 256, "torch": 0}
 _QUEUED_ROWS: Final = 1
-_SLACK_ROWS: Final = (
-    257  # the engine's own caches grow by no more than mlx-lm's, its windows by an eighth of them beside
-)
+# The engine's own caches grow by no more than mlx-lm's, its windows by an eighth of them beside; what they grew for may
+# be a block of which nothing was accepted.
+_SLACK_ROWS: Final = 256 + 17
 _VALUE_BYTES: Final = {"float32": (4.0, 4.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0)}
 _CODED: Final = (2.0, 4.0)  # weights in codes are computed with in one of these
 _CODES: Final = re.compile(r"(?P<codec>affine|d4x|e8x)(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
@@ -140,7 +140,8 @@ def _bounded_rows(parts: re.Match[str], positions: int, layer: int) -> tuple[int
     # Rows leave in whole pages: until one is full, as many rows as the sink has stay beside it. Beside the pool there
     # is room for one page more, and a page on its way.
     beside += int(parts["sink"]) + 3 * page if page or parts["stream"] else 0
-    return least, _most_shown(kept, positions) + pool + beside
+    # The sink is held whole however short the prompt is, and a row more.
+    return least, int(parts["sink"]) + 1 + _most_shown(int(parts["window"]), positions) + pool + beside
 
 
 def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[float, float]) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -265,7 +266,8 @@ def _injection_problems(answer: StatedAnswer, one: StatedCandidate, caches: tupl
     streams = "+stream" in layout and not restored
     if (moved or read) and not ("+pages" in layout or streams):
         yield f"{one['arm']} has no pages, moved {moved} and read {read} bytes"
-    if not (moved or read) and ("+pages" in layout or (streams and evicted > _STREAM_ROWS)):
+    stepped = len(answer["tokens"]) > 1  # a prompt of one chunk is answered before anything has left
+    if stepped and not (moved or read) and ("+pages" in layout or (streams and evicted > _STREAM_ROWS)):
         yield f"{one['arm']} moved no page and read none: {evicted} rows were evicted"
 
 
@@ -303,21 +305,23 @@ def _byte_problems(
     answer: StatedAnswer, one: StatedCandidate, report: Report, caches: tuple[CacheShape, ...]
 ) -> Iterator[str]:
     layout, positions = one["layout"], answer["prompt_tokens"] + len(answer["tokens"]) - 1
-    native = one["role"] == "baseline" and len(answer["tokens"]) > 1  # before a step it holds what the prefill needed
+    stepped = len(answer["tokens"]) > 1  # before a step an arm holds what the last chunk of the prompt needed
+    native = one["role"] == "baseline" and stepped
     bounds = (native_bytes if native else partial(layout_bytes, layout))(caches, report, positions)
     kept = kept_rows(layout)
     if kept is not None and kept >= answer["prompt_tokens"]:
         yield f"{one['arm']} keeps {kept} rows of a prompt of {answer['prompt_tokens']}: nothing was left out"
     if bounds is None:
         yield f"arm {one['arm']!r} names no cache layout: nobody knows what it must hold"
-    elif not bounds[0] <= answer["kv_bytes"] <= bounds[1]:
+    elif not bounds[0] <= answer["kv_bytes"] <= (bounds[1] if stepped else math.inf):
         rows = f"its rows take {bounds[0]:.0f} to {bounds[1]:.0f}"
         yield f"{one['arm']} holds {answer['kv_bytes']} bytes of {positions} positions, {rows}"
     least = index_least(layout, caches, report, positions)
-    if answer["index_bytes"] < least:
+    if stepped and answer["index_bytes"] < least:
         yield f"{one['arm']} chooses its pages by {answer['index_bytes']} bytes, its index takes at least {least:.0f}"
     pool, index = answer["pool_bytes"], answer["index_bytes"]
-    if pool + index > answer["kv_bytes"] or ("+pages" in layout) != bool(pool):
+    pages = "+pages" in layout and (stepped or pool > 0)
+    if pool + index > answer["kv_bytes"] or bool(pool) != pages:
         yield f"{one['arm']} has a pool of {pool} bytes in {answer['kv_bytes']}"
     latents, kept_bytes = latent_bytes(layout, report, positions), answer["latent_bytes"]
     if one["restored_from"] == "f_theta" and latents is not None and not latents[0] <= kept_bytes <= latents[1]:
