@@ -73,10 +73,13 @@ def agreements(options: argparse.Namespace, report: Mapping[str, Any], nonce: st
 def _strange(
     options: argparse.Namespace, config: Mapping[str, Any], engine: Engine, prompts: Sequence[Prompt], nonce: str
 ) -> int | None:
-    """Return how many prompts are none that the nonce draws of the host's set; None where the host has no such set."""
+    """Return how many prompts are none that the nonce draws of the host's set; None where it is not the one named."""
     try:
-        drawn = _prompt_set(options, config, engine).drawn(len(prompts), nonce).prompts
+        hosts = _prompt_set(options, config, engine)
+        drawn = hosts.drawn(len(prompts), nonce).prompts
     except UsageError:
+        return None
+    if not _is_named(hosts, config):
         return None
     return len({prompt.digest for prompt in prompts} - {prompt.digest for prompt in drawn})
 
@@ -112,7 +115,8 @@ def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) 
     candidates = tuple(bounded_answers.Candidate.parse(arm, drafts=depth > 0) for arm in named)
     engine = bounded_recall.opened(chosen, candidates, depth)
     count = len({row["prompt_digest"] for row in rows["answers"]})
-    prompts = bounded_recall.drawn_prompts(_prompt_set(options, config, engine), config["least_tokens"], count, nonce)
+    hosts = _prompt_set(options, config, engine)
+    prompts = bounded_recall.drawn_prompts(hosts, config["least_tokens"], count, nonce)
     plan = bounded_answers.RecallPlan(
         candidates, prompts, config["max_new_tokens"], config["prefill_chunk_tokens"], depth
     )
@@ -126,7 +130,7 @@ def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) 
     known = ("layer_kind", "layers", "rows")
     again = {"answers": found, "layer_canaries": [{name: row[name] for name in known} for row in canaries]}
     asked = {row["prompt_digest"] for row in rows["answers"]}
-    strange = len(asked - {prompt.digest for prompt in prompts})
+    strange = len(asked - {prompt.digest for prompt in prompts}) if _is_named(hosts, config) else None
     return {"target": engine.target.info.digest, "strange": strange, "values": values, "exactly": again}
 
 
@@ -187,6 +191,11 @@ def rows_again(options: argparse.Namespace, report: Mapping[str, Any], nonce: st
 
 def _prompt_set(options: argparse.Namespace, config: Mapping[str, Any], engine: Engine) -> PromptSet:
     return load_hosts_own(options.set, config["prompt_set"], Tokenizer(engine.folder), engine.target.info.name)
+
+
+def _is_named(hosts: PromptSet, config: Mapping[str, Any]) -> bool:
+    """Say whether the set that the host named is the one that a report says it asked."""
+    return bool(hosts.name == config["prompt_set"])
 
 
 def _prompts(report: Mapping[str, Any]) -> Iterator[Prompt]:

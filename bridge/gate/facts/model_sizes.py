@@ -16,9 +16,9 @@ from bridge.records import CacheShape, ModelShape
 
 GROWTH_ROWS: Final = {"mlx": 256, "torch": 0}
 _QUEUED_ROWS: Final = 1
-_SLACK_ROWS: Final = (
-    257  # the engine's own caches grow by no more than mlx-lm's, its windows by an eighth of them beside
-)
+# The engine's own caches grow by no more than mlx-lm's, its windows by an eighth of them beside; what they grew for may
+# be a block of which nothing was accepted.
+_SLACK_ROWS: Final = 256 + 17
 _VALUE_BYTES: Final = {"float32": (4.0, 4.0), "bfloat16": (2.0, 2.0), "float16": (2.0, 2.0)}
 _CODED: Final = (2.0, 4.0)  # weights in codes are computed with in one of these
 _CODES: Final = re.compile(r"(?P<codec>affine|d4x|e8x)(?P<bits>[48])(/(?P<group>[1-9][0-9]{0,3}))?")
@@ -30,6 +30,7 @@ _BOUNDED: Final = re.compile(
     r"(?P<paged>(\+layer(0|[1-9][0-9]{0,2}))*))?"
     r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[0-9]{1,5}))?"
 )
+_STREAM_PAGE: Final = 64  # rows of a page where a layout names none
 _STREAM_ROWS: Final = 256  # a page on its way, and its copy
 _BLOCK_ROWS: Final = 32  # of the newest append, behind whose start nothing has left yet
 _INDEX_ROWS: Final = 64  # what an index grows by
@@ -139,7 +140,8 @@ def _bounded_rows(parts: re.Match[str], positions: int, layer: int) -> tuple[int
     # Rows leave in whole pages: until one is full, as many rows as the sink has stay beside it. Beside the pool there
     # is room for one page more, and a page on its way.
     beside += int(parts["sink"]) + 3 * page if page or parts["stream"] else 0
-    return least, _most_shown(kept, positions) + pool + beside
+    # The sink is held whole however short the prompt is, and a row more.
+    return least, int(parts["sink"]) + 1 + _most_shown(int(parts["window"]), positions) + pool + beside
 
 
 def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[float, float]) -> tuple[float, float]:
@@ -177,6 +179,31 @@ def index_least(layout: str, caches: tuple[CacheShape, ...], report: Report, pos
         return 0.0
     layers = [layer for layer in bounded_layers(layout, caches) if _has_pages(bounded, layer)]
     return sum(_index_bytes(bounded, caches[layer].keys, positions, value_bytes(report))[0] for layer in layers)
+
+
+def made_least(layout: str, caches: tuple[CacheShape, ...], prompt: int, steps: int) -> int:
+    """Return how many rows a restored layout makes again at least for the steps behind a prompt of so many tokens.
+
+    Every block is shown what lies behind the window of each layer: of a stream all whole pages that no pool holds, of
+    chosen pages those that fill the pool once.
+    """
+    bounded, kept = _BOUNDED.fullmatch(layout), kept_rows(layout)
+    if bounded is None or kept is None:
+        return 1
+    layers, page = max(1, len(bounded_layers(layout, caches))), int(bounded["rows"] or _STREAM_PAGE)
+    if bounded["stream"]:
+        least = steps * max(0, prompt - kept - page)
+    elif bounded["rows"]:
+        least = min(1, steps) * page * int(bounded["count"])
+    else:
+        least = max(1, steps) * max(0, prompt - kept)
+    return max(1, least * layers)
+
+
+def identity_least(layout: str, caches: tuple[CacheShape, ...], report: Report, positions: int) -> float:
+    """Return the least bytes of the inputs of restored layers: no model's are less than half as wide as its keys."""
+    keys = sum(caches[layer].keys for layer in bounded_layers(layout, caches))
+    return value_bytes(report)[0] * positions * keys / 2
 
 
 def latent_bytes(layout: str, report: Report, positions: int) -> tuple[float, float] | None:

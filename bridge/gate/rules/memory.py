@@ -136,6 +136,9 @@ def _study_bytes(report: Report, caches: tuple[CacheShape, ...]) -> Iterator[Vio
         positions = point["context_tokens"] + point["decode_steps"]
         where = f"/rows/points/{index}"
         yield from _cache_bytes(report, caches, point, (point["arm"], point["role"] != "candidate", positions, where))
+        if point["role"] != "candidate" and (point["drafter_bytes"] or point["latent_bytes"]):
+            beside = f"{point['drafter_bytes']} bytes of a drafter and {point['latent_bytes']} of latents"
+            yield Violation(f"the native cache is held beside {beside}: it has neither", where)
         latents, kept = latent_bytes(point["arm"], report, positions), point["latent_bytes"]
         if latents is not None and not latents[0] <= kept <= latents[1]:
             yield Violation(

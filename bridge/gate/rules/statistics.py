@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 from typing import Any
 
 from bridge.gate.claims.speed import control_ratio
@@ -30,6 +31,20 @@ from bridge.gate.stats.trend import Trend, line
 from bridge.run.stop_rule import turns_of
 
 
+def _prompts_asked(evidence: Evidence) -> int | None:
+    """Return how many prompts the commands of a run ask for, None of a bare report: where none says, the profile's.
+
+    What a nonce draws has an order, so that a count that suits is one of many tries.
+    """
+    if evidence.spec is None:
+        return None
+    for command in evidence.spec.commands:
+        for option, value in pairwise(command.argv):
+            if option == "--prompts" and value.isdecimal():
+                return int(value)
+    return int(evidence.profile["prompts_min_count"])
+
+
 @report_rule(
     "G5-DESIGN",
     "inputs",
@@ -50,8 +65,9 @@ def require_design(report: Report, evidence: Evidence) -> Iterator[Violation]:
         return
     if report.kind == BOUNDED_RECALL:
         asked = {row["prompt_digest"] for row in report.body["rows"]["answers"]}
-        if len(asked) < profile["prompts_min_count"]:
-            said = f"{len(asked)} prompts, expected {profile['prompts_min_count']}"
+        wanted = _prompts_asked(evidence)
+        if len(asked) < profile["prompts_min_count"] or (wanted is not None and len(asked) != wanted):
+            said = f"{len(asked)} prompts, expected {wanted or profile['prompts_min_count']}"
             yield Violation(said, "/rows/answers")
     if report.kind not in (*INTERLEAVED, ACCEPTANCE):
         return

@@ -9,7 +9,9 @@ from tests.corpus.gate.builders import Case, envelope, sha, state_claims
 from tests.corpus.gate.generations import LAYERS, MODELS, ROW_BYTES, prompt_ids
 from tests.corpus.gate.runs import around
 
-KEPT, POOL_ROWS, LATENT_BYTES = 68, 160, 512
+KEPT, POOL_ROWS = 68, 160
+LATENT_BYTES: dict[str | None, int] = {None: 0, "f_theta": 512, "identity": 4 * 192 * LAYERS}
+"""What is kept of a position: 64 values a side, or the inputs of every layer."""
 ARMS: dict[str, tuple[str, str | None]] = {
     "native": ("native", None),
     "sink4+window64+pages16x10": ("sink4+window64+pages16x10", None),
@@ -91,7 +93,7 @@ def answer_of(one: dict[str, Any], prompt: str, tokens: list[int], code: str) ->
         "pool_bytes": ROW_BYTES * POOL_ROWS if pages else 0,
         "index_bytes": index,
         "drafter_bytes": 256 * 1024 if drafts else 0,
-        "latent_bytes": LATENT_BYTES * PROMPT_TOKENS if one["restored_from"] else 0,
+        "latent_bytes": LATENT_BYTES[one["restored_from"]] * (PROMPT_TOKENS + ANSWER),
         "rows_injected": 5 * LAYERS * PROMPT_TOKENS if one["restored_from"] else 0,
         "pages_moved": 60 if pages else 0,
         "bytes_read": 60 * 16 * 512 if pages else 0,

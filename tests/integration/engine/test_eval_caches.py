@@ -240,6 +240,11 @@ def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
         "canary_identity": pytest.approx(canary["identity_logit_change"], abs=5e-5),
         "canary_noise": pytest.approx(canary["noise_logit_change"], abs=0.01),
     }
+    another = json.loads((run_environment / "bounded-recall.json").read_bytes())
+    another["config"]["prompt_set"] = "recall-turns"
+    (run_environment / "bounded-recall.json").write_text(json.dumps(another))
+    (run_environment / "recompute.json").unlink()
+    assert computed_again(run_environment, "bounded-recall.json", *common)["strange"] is None
 
 
 @pytest.mark.parametrize(

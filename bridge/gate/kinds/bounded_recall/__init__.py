@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from bridge.gate.claims import ClaimDraft
 from bridge.gate.declared.row_views import StatedAnswer, StatedCandidate, StatedLayerCanary
 from bridge.gate.facts.model_sizes import (
-    bounded_layers,
+    identity_least,
     index_least,
     kept_rows,
     latent_bytes,
     layout_bytes,
+    made_least,
+    native_bytes,
     shape_of,
-    value_bytes,
 )
 from bridge.gate.facts.samples import answered, first_words
 from bridge.gate.interface import Evidence, Report, Violation
+from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_problems, drafter_problems
 from bridge.gate.report_kinds import BOUNDED_RECALL
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
 from bridge.records import CacheShape
 
+_NATIVE: Final = "native"
 _IDENTITY: Final = "+identity"
 _EXACT_ROWS: Final = "+ftheta1"  # the layout of an arm whose rows are made again of the layers' own inputs
 _STREAM_ROWS: Final = 128  # more evicted rows than that have filled a page, whatever still waits
 _NATIVE_LEAST: Final = 0.9  # of what the native cache finds: below it there is little to preserve
-_CONTEXT_LEAST: Final = 64  # positions that a drafter remembers at least where nothing bounds it further
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -144,20 +148,19 @@ def _saving(arm: str, mine: Sequence[StatedAnswer], native: Sequence[StatedAnswe
 def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """Every arm asked for answers the same prompts once, is scored by its text, and its counts follow from its tokens.
 
-    An arm that leaves out the prompts it fails recalls more. A step forwards its block and no more, so the positions
-    that were forwarded bound what was computed: a prompt at most twice, and one row queued ahead.
+    Beside another baseline than the library's own cache any cache finds as much, or is small. An arm that leaves out
+    the prompts it fails recalls more. Whoever drafts has a drafter, whose context is held, and proposes no more than
+    the depth a step. A step forwards its block and no more, so the positions that were forwarded bound what was
+    computed: a prompt at most twice, and one row queued ahead.
     """
     candidates: list[StatedCandidate] = report.body["rows"]["candidates"]
     names = [one["arm"] for one in candidates]
-    if len(set(names)) < len(names) or [one["role"] for one in candidates].count("baseline") != 1:
-        yield Violation(f"arms {names}: expected distinct ones and one baseline", "/rows/candidates")
-    for one in candidates:
-        # What is claimed is claimed of an arm's name.
-        said = one["arm"].removesuffix(_IDENTITY) + (_EXACT_ROWS if one["arm"].endswith(_IDENTITY) else "")
-        if one["layout"] != said:
-            yield Violation(f"arm {one['arm']!r} ran the layout {one['layout']!r}", "/rows/candidates")
+    for message in _candidate_problems(candidates):
+        yield Violation(message, "/rows/candidates")
     for message in _otherwise_asked(report, evidence):
         yield Violation(message, "/config")
+    for message, where in declared_problems(report, evidence):
+        yield Violation(message, where)
     by_arm = _by_arm(report)
     wanted: Counter[tuple[str, str, int]] | None = None
     for arm in names:
@@ -168,12 +171,28 @@ def require_every_answer(report: Report, evidence: Evidence) -> Iterator[Violati
     if by_arm.keys() - set(names):
         yield Violation(f"answers of {sorted(by_arm.keys() - set(names))}, which are no candidates", "/rows/answers")
     asked = {answer["expected"] for answer in report.body["rows"]["answers"]}
+    named = {one["arm"]: one for one in candidates}
     for index, answer in enumerate(report.body["rows"]["answers"]):
-        for message in _answer_problems(answer, report):
+        for message in _answer_problems(answer, named.get(answer["arm"]), report):
             yield Violation(message, f"/rows/answers/{index}")
         if answer["correct"] and first_words(answer["text"]) & asked - {answer["expected"]}:
             said = "its first line names what other prompts ask for beside its own: a list is no answer"
             yield Violation(said, f"/rows/answers/{index}", severity="violation", arms=(answer["arm"],))
+
+
+def _candidate_problems(candidates: Sequence[StatedCandidate]) -> Iterator[str]:
+    """Yield arms that are named twice or ran another layout than they name, and a baseline that is not native."""
+    names = [one["arm"] for one in candidates]
+    if len(set(names)) < len(names) or [one["role"] for one in candidates].count("baseline") != 1:
+        yield f"arms {names}: expected distinct ones and one baseline"
+    for one in candidates:
+        if one["role"] == "baseline" and (one["arm"], one["layout"], one["restored_from"]) != (_NATIVE, _NATIVE, None):
+            said = f"the baseline {one['arm']!r} ran {one['layout']!r}, restored from {one['restored_from']!r}"
+            yield f"{said}: expected the library's own cache, {_NATIVE!r}"
+        # What is claimed is claimed of an arm's name.
+        said = one["arm"].removesuffix(_IDENTITY) + (_EXACT_ROWS if one["arm"].endswith(_IDENTITY) else "")
+        if one["layout"] != said:
+            yield f"arm {one['arm']!r} ran the layout {one['layout']!r}"
 
 
 def _otherwise_asked(report: Report, evidence: Evidence) -> Iterator[str]:
@@ -191,8 +210,10 @@ def _otherwise_asked(report: Report, evidence: Evidence) -> Iterator[str]:
             yield f"{name} is {config[name]}, the request says {params[name]}"
 
 
-def _answer_problems(answer: StatedAnswer, report: Report) -> Iterator[str]:
+def _answer_problems(answer: StatedAnswer, one: StatedCandidate | None, report: Report) -> Iterator[str]:
     config, tokens = report.body["config"], answer["tokens"]
+    if one is not None:
+        yield from drafted_problems(answer, one, report)
     if answer["prompt_tokens"] < config["least_tokens"]:
         yield f"a prompt of {answer['prompt_tokens']} tokens, at least {config['least_tokens']} are asked"
     if answered(answer["expected"], answer["text"]) != answer["correct"]:
@@ -218,7 +239,8 @@ def require_injected_rows(report: Report, evidence: Evidence) -> Iterator[Violat
     """An arm that makes evicted rows again was given them, and one that does not was given none.
 
     Whoever cuts the injection has a window under another name. A forward behind the window is shown every evicted row
-    of every layer that is restored, so their number has a floor. Pages leave, so that pages are moved or read.
+    of every layer that is restored, or its pages, so their number has a floor that grows with the steps. Pages leave,
+    so that pages are moved or read.
     """
     shape = shape_of(report, evidence)
     caches = () if shape is None or shape.caches is None else shape.caches
@@ -235,18 +257,17 @@ def _injection_problems(answer: StatedAnswer, one: StatedCandidate, caches: tupl
     if ("+ftheta" in layout) != restored or (one["restored_from"] == "identity") != one["arm"].endswith(_IDENTITY):
         yield f"{one['arm']} restores from {one['restored_from']!r} on layout {layout}"
     evicted = answer["prompt_tokens"] - (kept_rows(layout) or 0)
-    # With pages those that are read are made again, whole: how many is the layout's choice.
-    some = "+pages" in layout or "+stream" in layout
-    least = 1 if some else max(1, evicted * max(1, len(bounded_layers(layout, caches))))
+    least = made_least(layout, caches, answer["prompt_tokens"], answer["steps"])
     if restored and given < least:
-        yield f"{one['arm']} was given {given} rows, at least {least} were evicted: the injection is cut"
+        yield f"{one['arm']} was given {given} rows, its steps are shown at least {least}: the injection is cut"
     if given and not restored:
         yield f"{one['arm']} restores nothing and was given {given} rows"
     moved, read = answer["pages_moved"], answer["bytes_read"]
     streams = "+stream" in layout and not restored
     if (moved or read) and not ("+pages" in layout or streams):
         yield f"{one['arm']} has no pages, moved {moved} and read {read} bytes"
-    if not (moved or read) and ("+pages" in layout or (streams and evicted > _STREAM_ROWS)):
+    stepped = len(answer["tokens"]) > 1  # a prompt of one chunk is answered before anything has left
+    if stepped and not (moved or read) and ("+pages" in layout or (streams and evicted > _STREAM_ROWS)):
         yield f"{one['arm']} moved no page and read none: {evicted} rows were evicted"
 
 
@@ -260,7 +281,8 @@ def bound_answer_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
     """The bytes of an answer are those of its layout's rows, and no part is left out.
 
     A pool as large as the context evicts nothing, and its recall says nothing. An index without bytes or a drafter
-    without a context makes any cache small. The runner reads from the model's folder how many values each layer keeps.
+    without a context makes any cache small, and so does a native one that is inflated. The runner reads from the
+    model's folder how many values each layer keeps.
     """
     shape, drafter = shape_of(report, evidence), shape_of(report, evidence, "drafter")
     if shape is None or shape.caches is None:
@@ -275,7 +297,7 @@ def bound_answer_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
         if one is not None:
             for message in _byte_problems(answer, one, report, shape.caches):
                 yield Violation(message, f"/rows/answers/{index}")
-            for message in _drafter_problems(answer, one, report, context):
+            for message in drafter_problems(answer, one, report, context):
                 yield Violation(message, f"/rows/answers/{index}")
 
 
@@ -283,41 +305,31 @@ def _byte_problems(
     answer: StatedAnswer, one: StatedCandidate, report: Report, caches: tuple[CacheShape, ...]
 ) -> Iterator[str]:
     layout, positions = one["layout"], answer["prompt_tokens"] + len(answer["tokens"]) - 1
-    bounds = layout_bytes(layout, caches, report, positions)
+    stepped = len(answer["tokens"]) > 1  # before a step an arm holds what the last chunk of the prompt needed
+    native = one["role"] == "baseline" and stepped
+    bounds = (native_bytes if native else partial(layout_bytes, layout))(caches, report, positions)
     kept = kept_rows(layout)
     if kept is not None and kept >= answer["prompt_tokens"]:
         yield f"{one['arm']} keeps {kept} rows of a prompt of {answer['prompt_tokens']}: nothing was left out"
     if bounds is None:
         yield f"arm {one['arm']!r} names no cache layout: nobody knows what it must hold"
-    elif not bounds[0] <= answer["kv_bytes"] <= bounds[1]:
+    elif not bounds[0] <= answer["kv_bytes"] <= (bounds[1] if stepped else math.inf):
         rows = f"its rows take {bounds[0]:.0f} to {bounds[1]:.0f}"
         yield f"{one['arm']} holds {answer['kv_bytes']} bytes of {positions} positions, {rows}"
     least = index_least(layout, caches, report, positions)
-    if answer["index_bytes"] < least:
+    if stepped and answer["index_bytes"] < least:
         yield f"{one['arm']} chooses its pages by {answer['index_bytes']} bytes, its index takes at least {least:.0f}"
     pool, index = answer["pool_bytes"], answer["index_bytes"]
-    if pool + index > answer["kv_bytes"] or ("+pages" in layout) != bool(pool):
+    pages = "+pages" in layout and (stepped or pool > 0)
+    if pool + index > answer["kv_bytes"] or bool(pool) != pages:
         yield f"{one['arm']} has a pool of {pool} bytes in {answer['kv_bytes']}"
     latents, kept_bytes = latent_bytes(layout, report, positions), answer["latent_bytes"]
     if one["restored_from"] == "f_theta" and latents is not None and not latents[0] <= kept_bytes <= latents[1]:
         said = f"its rank takes {latents[0]:.0f} to {latents[1]:.0f}"
         yield f"{one['arm']} restores from {kept_bytes} bytes, {said}"
+    if one["restored_from"] == "identity":
+        inputs = identity_least(layout, caches, report, positions)
+        if kept_bytes < inputs:
+            yield f"{one['arm']} restores from {kept_bytes} bytes, its layers' inputs take at least {inputs:.0f}"
     if bool(kept_bytes) != (one["restored_from"] is not None):
         yield f"{one['arm']} keeps latents of {kept_bytes} bytes"
-
-
-def _drafter_problems(
-    answer: StatedAnswer, one: StatedCandidate, report: Report, caches: tuple[CacheShape, ...] | None
-) -> Iterator[str]:
-    drafter = report.body["config"]["drafter"]
-    keeps = one["drafts"] and drafter is not None and drafter["digest"] is not None
-    if not keeps:
-        if answer["drafter_bytes"]:
-            yield f"{one['arm']} has no drafter with a context, and {answer['drafter_bytes']} bytes of one"
-        return
-    shown = min(answer["prompt_tokens"], _CONTEXT_LEAST, report.body["config"]["drafter_context"] or _CONTEXT_LEAST)
-    width = sum(cache.keys + cache.values for cache in caches or ()) or 1
-    least = width * shown * value_bytes(report)[0]
-    if answer["drafter_bytes"] < least:
-        said = f"{shown} positions of it take {least:.0f}"
-        yield f"{one['arm']} drafts with a context of {answer['drafter_bytes']} bytes, {said}"

@@ -10,6 +10,8 @@ from bridge.gate import judge
 from bridge.gate.facts.model_sizes import index_least, latent_bytes, layout_bytes, native_bytes
 from bridge.records import CacheShape
 from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.builders import state_claims
+from tests.corpus.gate.generations import ROW_BYTES
 
 FULL = CacheShape(keys=10, values=10, window=None)
 SLIDING = CacheShape(keys=10, values=10, window=8)
@@ -65,6 +67,27 @@ def test_a_layout_keeps_at_least_what_its_name_says(layout, least):
     assert least < bounds[1] < (4 * 20 * 1500 if layout == "affine8" else least + 4 * 20 * 1400)
 
 
+def test_a_sink_is_held_whole_however_short_the_prompt_is():
+    bounds = layout_bytes("sink1000+window64", (FULL,), report(), 256)
+    assert bounds[0] < 4 * 20 * (1001 + 95) < bounds[1]
+
+
+@pytest.mark.parametrize("arm", ["sink4+window64+pages16x10", "sink4+window64+ftheta64"])
+def test_an_answer_of_one_token_holds_what_the_last_chunk_of_the_prompt_needed(arm):
+    case = honest("bounded_recall")
+    cut = [one for one in case.report["rows"]["answers"] if one["arm"] == arm][:5]
+    for answer in cut:
+        counts = dict.fromkeys(
+            ("steps", "drafted", "accepted", "pages_moved", "bytes_read", "pool_bytes", "index_bytes"), 0
+        )
+        answer.update(counts, tokens=answer["tokens"][:1], text="", correct=False, kv_bytes=ROW_BYTES * 480)
+        answer["positions_forwarded"] = answer["prompt_tokens"]
+    rules = {"G3-INJECTED", "G4-BOUNDED", "G7-BOUNDED"}
+    assert not rules & {found.code for found in judged(state_claims(case)).findings}
+    cut[0]["kv_bytes"] = 1
+    assert rules & {found.code for found in judged(state_claims(case)).findings} == {"G7-BOUNDED"}
+
+
 def test_pages_on_one_layer_alone_are_counted_there():
     caches, index = (FULL, FULL, SLIDING), 10 / 4 * (100 - 20 - 8 - 32)
     layout = "sink4+window16+pages8x3+layer1"
@@ -97,7 +120,7 @@ def test_a_layout_that_names_a_layer_it_cannot_bound_has_no_bytes(parts):
 @pytest.mark.parametrize(("layout", "bytes_a_value"), [("affine8/32", 1.25), ("d4x4/16", 0.75), ("e8x8/64", 1.0625)])
 def test_a_group_that_is_named_leaves_only_the_rows_open(layout, bytes_a_value):
     least, most = layout_bytes(layout, (FULL,), report(), 100)
-    assert (least, most) == (bytes_a_value * 20 * 100, bytes_a_value * 20 * (100 + 257))
+    assert (least, most) == (bytes_a_value * 20 * 100, bytes_a_value * 20 * (100 + 273))
 
 
 def test_most_of_a_bounded_layout_does_not_grow_with_the_context():
@@ -110,7 +133,7 @@ def test_most_of_a_bounded_layout_does_not_grow_with_the_context():
 
 
 def test_latents_take_the_values_of_their_rank_at_every_position():
-    assert latent_bytes("sink4+window16+ftheta64", report(), 100) == (4 * 64 * 100, 4 * 128 * (100 + 257))
+    assert latent_bytes("sink4+window16+ftheta64", report(), 100) == (4 * 64 * 100, 4 * 128 * (100 + 273))
     assert latent_bytes("sink4+window16", report(), 100) is None
 
 

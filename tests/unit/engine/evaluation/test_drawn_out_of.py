@@ -37,3 +37,8 @@ def test_a_preset_draws_of_a_set_that_is_large_enough_and_is_confirmed_on_the_sa
     rows = json.loads(read_packaged(name))["prompts"]
     texts = {row["text"] for row in rows if row["expected"] is not None and len(row["text"]) > 3000}
     assert len(texts) >= DRAWN_OUT_OF * PROFILES["claim"]
+
+
+def test_a_claim_asks_as_many_prompts_as_the_gate_expects() -> None:
+    profile = tomllib.loads(files("bridge.gate").joinpath("profiles", "claim.toml").read_text())
+    assert profile["prompts_min_count"]["value"] == PROFILES["claim"]
