@@ -150,7 +150,8 @@ def test_a_named_file_is_always_judged(tmp_path: Path) -> None:
 
 def test_what_ci_runs_judges_the_committed_evidence() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    assert "gate check docs/evidence docs/evidence/claim-runs docs/evidence/bounded-presets" in makefile
+    folders = " ".join(f"docs/evidence/{name}" for name in ("claim-runs", "bounded-presets", "remote-presets"))
+    assert f"gate check docs/evidence {folders}\n" in makefile
     (check_line,) = [line for line in makefile.splitlines() if line.startswith("check:")]
     assert "evidence" in check_line.split("##")[0].split()
     assert "run: make evidence" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
