@@ -12,6 +12,7 @@ import pytest
 from engine.cli import chat as chat_cli
 from engine.cli import eval as eval_cli
 from engine.cli import generate as generate_cli
+from engine.errors import ModelMismatchError
 from tests.integration.engine.conftest import WORDS
 
 PROMPT = " ".join(WORDS[5:12])
@@ -178,3 +179,10 @@ def test_a_report_cannot_go_where_a_file_is(run_environment: Path, capsys: pytes
     with pytest.raises(SystemExit):
         eval_cli.main(["code", "--out", str(file)])
     assert "is a file" in capsys.readouterr().err
+
+
+def test_an_f_theta_reads_the_drafter_that_is_named_where_no_arm_drafts(capsys: pytest.CaptureFixture[str]) -> None:
+    pair = ["--target", "kakeya-tiny-qwen3", "--drafter", "kakeya-tiny-gemma4-dflash", "--backend", "torch"]
+    asked = ["bounded-recall", *pair, "--arms", "sink4+window64+ftheta64", "--prompts", "1"]
+    assert eval_cli.main(asked) == ModelMismatchError.exit_code
+    assert "this is 'kakeya-tiny-gemma4-dflash'" in capsys.readouterr().err
