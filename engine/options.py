@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
@@ -273,9 +272,7 @@ def open_selected(options: argparse.Namespace) -> Engine:
 
 def open_undrafted(options: argparse.Namespace) -> Engine:
     """Load what the options name, to decode without a drafter; an f_theta that the layout needs reads the one named."""
-    changes: dict[str, Any] = {"drafter_context": None, "depth": None}
-    if CacheLayout.parse(options.cache).rank is None:
-        changes["drafter"] = "none"
+    changes = {"drafter": "none"} if CacheLayout.parse(options.cache).rank is None else {}
     return replace(open_selected(argparse.Namespace(**(vars(options) | changes))), drafter=NoDrafter())
 
 

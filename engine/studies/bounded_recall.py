@@ -119,6 +119,8 @@ def opened(options: argparse.Namespace, candidates: Sequence[Candidate], depth: 
     changes: dict[str, Any] = {"cache": restored[0] if restored else NATIVE, "depth": None}
     if not restored:
         changes["restoration"] = None
+    if not depth:
+        changes["drafter_context"] = None
     asked = argparse.Namespace(**(vars(options) | changes))
     engine = open_selected(asked) if depth else open_undrafted(asked)
     if depth > longest_depth(engine):

@@ -166,6 +166,7 @@ def test_launches_of_one_arm_alone_are_not_joined_and_stay(
         (("--launches", "3"), "as many launches of either arm"),
         (("--contexts", "9000"), "a context of 9000 tokens"),
         (("--contexts", "x"), "expected numbers"),
+        (("--contexts", "16", "--drafter-context", "64"), "expected a DFlash drafter, which alone"),
         (("--cache", "sink2"), "cache layout 'sink2'"),
         (("--contexts", "16", "--cache", "affine4/16"), "on heads of 8 values"),
     ],
