@@ -20,6 +20,7 @@ from engine.backends.mlx.blas.library import loaded_blas, use_fast_blas
 from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
+from engine.backends.mlx.fusing import trace_without_compiler
 from engine.backends.mlx.models.config import completed, settle_positions, settle_windows
 from engine.backends.mlx.models.experts import check_expert_products
 from engine.backends.mlx.native import MlxNative
@@ -61,6 +62,7 @@ class MlxBackend:
         if self.device == "cpu":
             _check_temporary_folder()
             use_fast_blas()
+            trace_without_compiler()
 
     @property
     def device(self) -> str:

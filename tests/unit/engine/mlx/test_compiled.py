@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +132,30 @@ def test_threads_that_trace_at_once_leave_fusing_off_until_the_last_is_done(monk
             pass
         assert len(set(heard)) == 1
     assert len(set(heard)) == 2
+
+
+TRACES = """
+import mlx.core as mx
+from engine.loading import load_backend
+load_backend("mlx")
+traced = []
+def curve(value):
+    traced.append(None)
+    return mx.exp(value) * 2 + 1
+compiled = mx.compile(curve)
+found = [compiled(mx.zeros(2)).tolist() for _ in range(3)]
+print(len(traced), found == [[3.0, 3.0]] * 3)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="MLX asks for a compiler on a CPU under Linux")
+def test_functions_are_traced_where_there_is_no_compiler(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", TRACES],
+        env={"PATH": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path), "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ran.stdout, ran.stderr) == ("1 True\n", "")
