@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.checkpoint import read_config, resolve_model
+from engine.checkpoint import folder_digest, read_config, resolve_model
 from engine.drafters.dflash import check_causal, is_dflash
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
@@ -28,6 +28,7 @@ from engine.huggingface import take_torch_in
 from engine.protocols import Accept, Backend, DrafterModel, NativeDecoder, TargetModel
 from engine.structure.memory import check_memory
 from engine.tokenizer import read_tokenizer
+from engine.types import RestorationInfo
 
 Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
@@ -48,6 +49,7 @@ class Engine:
     accept: Accept
     native: NativeDecoder
     folder: Path
+    restoration: RestorationInfo | None = None
 
     def resident(self) -> AbstractContextManager[None]:
         """Return what keeps the target's weights in the accelerator's memory while it decodes."""
@@ -113,8 +115,9 @@ def open_engine(
     _loaded(folder, lambda: check_memory(folder, folders, backend.memory()))
     model: TargetModel = _loaded(folder, lambda: backend.load_target(folder))
     loaded = [_loaded(each, partial(_load_drafter, backend, each, (folder, model))) for each in folders]
+    restored = None
     if restoration is not None:
-        _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
+        restored = _load_restoration(backend, resolve_model(restoration, roots), (folder, model), loaded)
     loaded += [_served(address, backend, model, folder) for address in served]
     proposer: DrafterModel = NgramModel() if names else NoDrafter()
     if len(names) > 1:
@@ -128,6 +131,7 @@ def open_engine(
         accept=backend.greedy(model),
         native=backend.native(model),
         folder=folder,
+        restoration=restored,
     )
 
 
@@ -143,13 +147,17 @@ def _loaded(folder: Path, load: Callable[[], Loaded]) -> Loaded:
         raise ModelConfigError(f"cannot load {folder}: {type(error).__name__}: {error}; check its files") from error
 
 
-def _load_restoration(backend: Backend, folder: Path, target: tuple[Path, Any], drafters: list[DrafterModel]) -> None:
-    """Let a loaded target restore what it evicts by the f_theta of a folder."""
+def _load_restoration(
+    backend: Backend, folder: Path, target: tuple[Path, Any], drafters: list[DrafterModel]
+) -> RestorationInfo:
+    """Let a loaded target restore what it evicts by the f_theta of a folder, and return which that is."""
     reader = next((each for each in drafters if hasattr(each, "context_rows")), None)
     if reader is None:
         own = Path(own_drafter(target[0]))
         reader = _loaded(own, lambda: backend.load_dflash(own, target[1]))
-    target[1].restorer = _loaded(folder, lambda: backend.load_restoration(folder, target[1], reader))
+    f_theta = _loaded(folder, lambda: backend.load_restoration(folder, target[1], reader))
+    target[1].restorer = f_theta
+    return RestorationInfo(folder.name, folder_digest(folder))
 
 
 def own_drafter(target: Path) -> str:

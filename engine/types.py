@@ -211,6 +211,14 @@ class DrafterInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class RestorationInfo:
+    """What is known about a loaded f_theta without running it. ``digest`` is sha256 hex, taken as a target's is."""
+
+    name: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
 class BlasInfo:
     """The matrix library a CPU backend really uses and how that was established."""
 

@@ -90,7 +90,7 @@ def _records(a: RunRecord, b: RunRecord) -> Iterator[Reason]:
 def of_reports(a: Report, b: Report) -> Iterator[Reason]:
     """Yield what two well-formed reports of one kind do not share, prompts left out."""
     ours, theirs = a.body["config"], b.body["config"]
-    for model in ("target", "drafter"):
+    for model in ("target", "drafter", "restoration"):
         one, other = _model(ours, model), _model(theirs, model)
         if one != other:
             yield Reason("weaker", f"other model: {model} {one or 'none'} and {other or 'none'}", a.path)

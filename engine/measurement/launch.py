@@ -227,6 +227,11 @@ def target_facts(target: TargetInfo) -> dict[str, Any]:
     return {name: getattr(target, name) for name in ("name", "digest", "format", "parameters", "vocab_size", "dtype")}
 
 
+def restoration_facts(engine: Engine) -> dict[str, Any] | None:
+    """Return what a report says about the f_theta that rows are made again by, None where none was loaded."""
+    return None if engine.restoration is None else asdict(engine.restoration)
+
+
 def model_facts(engine: Engine) -> dict[str, Any]:
     """Return what a report without samples says about its models."""
     drafter = engine.drafter.info

@@ -25,7 +25,7 @@ from engine.errors import PromptError, UsageError
 from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.arms import Running
-from engine.measurement.launch import target_facts
+from engine.measurement.launch import restoration_facts, target_facts
 from engine.measurement.selection import PromptSet, load_prompts
 from engine.measurement.study import Study
 from engine.options import (
@@ -237,6 +237,7 @@ def _measure_launch(options: argparse.Namespace) -> None:
     config = {
         "target": target_facts(target) | sizes,
         "drafter": None,
+        "restoration": restoration_facts(engine),
         "cache_layout": str(layout),
         "prompt_set": prompts.name,
         "prefill_chunk_tokens": options.prefill_chunk,

@@ -25,7 +25,7 @@ from typing import Any
 from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement.bounded_answers import BASELINE, IDENTITY, NATIVE, BoundedAnswer, Candidate, RecallPlan, answers
-from engine.measurement.launch import target_facts
+from engine.measurement.launch import restoration_facts, target_facts
 from engine.measurement.selection import Prompt, PromptSet, load_prompts
 from engine.measurement.study import Study
 from engine.options import (
@@ -168,6 +168,7 @@ def _config(engine: Engine, prompts: PromptSet, options: argparse.Namespace) -> 
         "target": target_facts(engine.target.info),
         "drafter": asdict(drafter) if options.depth else None,
         "drafter_context": options.drafter_context if options.depth else None,
+        "restoration": restoration_facts(engine),
         "dtype": engine.target.info.dtype,
         "depth": options.depth,
         "prompt_set": prompts.name,

@@ -56,7 +56,7 @@ def points(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -
         )
         found += bounded_kv.measure_memory(engine, plan)
     again = [{name: getattr(point, name) for name in (*POINT, "token_digest")} for point in found]
-    return {"target": engine.target.info.digest, "exactly": {"points": again}}
+    return _models(engine) | {"exactly": {"points": again}}
 
 
 def agreements(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
@@ -131,7 +131,13 @@ def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) 
     again = {"answers": found, "layer_canaries": [{name: row[name] for name in known} for row in canaries]}
     asked = {row["prompt_digest"] for row in rows["answers"]}
     strange = len(asked - {prompt.digest for prompt in prompts}) if _is_named(hosts, config) else None
-    return {"target": engine.target.info.digest, "strange": strange, "values": values, "exactly": again}
+    return _models(engine) | {"strange": strange, "values": values, "exactly": again}
+
+
+def _models(engine: Engine) -> dict[str, str | None]:
+    """Return the digests of what rows were made by here: the target's, and the f_theta's where there is one."""
+    restoration = engine.restoration
+    return {"target": engine.target.info.digest, "restoration": None if restoration is None else restoration.digest}
 
 
 def drafts(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:

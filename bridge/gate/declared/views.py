@@ -44,6 +44,11 @@ class StatedDepthController(TypedDict):
     longest: int
 
 
+class StatedRestoration(TypedDict):
+    name: str
+    digest: str
+
+
 class StatedConfig(TypedDict):
     target: NotRequired[StatedTarget]
     drafter: NotRequired[StatedDrafter | None]
@@ -58,6 +63,7 @@ class StatedConfig(TypedDict):
     prompt_set: NotRequired[str]
     prompt_rule: NotRequired[str]
     prefill_chunk_tokens: NotRequired[int]
+    restoration: NotRequired[StatedRestoration | None]
     drafter_context: NotRequired[int | None]
     least_tokens: NotRequired[int]
     base_commit: NotRequired[str]

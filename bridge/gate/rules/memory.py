@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from bridge.gate.facts.model_sizes import latent_bytes, layout_bytes, most_bytes, native_bytes, shape_of
+from bridge.gate.facts.restoration import misnamed
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV, COMMIT_COMPARISON, KV_QUANTISATION, SAMPLED, UNSEEN
@@ -132,6 +133,9 @@ def bound_cache_bytes(report: Report, evidence: Evidence) -> Iterator[Violation]
 
 
 def _study_bytes(report: Report, caches: tuple[CacheShape, ...]) -> Iterator[Violation]:
+    restores = any("+ftheta" in point["arm"] for point in report.body["rows"]["points"])
+    if (wrong := misnamed(report, restores=restores)) is not None:
+        yield Violation(wrong, "/config/restoration")
     for index, point in enumerate(report.body["rows"]["points"]):
         positions = point["context_tokens"] + point["decode_steps"]
         where = f"/rows/points/{index}"

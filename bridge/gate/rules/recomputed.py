@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 from bridge import strictjson
 from bridge.gate.claims import claim_drafts
 from bridge.gate.declared.kind import Kind, Way
+from bridge.gate.facts.restoration import restoration_of
 from bridge.gate.facts.samples import Arm, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import KV_QUANTISATION
@@ -95,6 +96,10 @@ def _model(found: Mapping[str, Any], report: Report, record: RunRecord) -> Itera
     digests = {model.weights_sha256 for model in record.models}
     if target is None or found["target"] != target["digest"] or found["target"] not in digests:
         yield Violation(f"computed again with the weights {str(found['target'])[:12]}…, the report names others")
+    named = restoration_of(report)
+    again = found.get("restoration")
+    if again != (None if named is None else named["digest"]):
+        yield Violation(f"computed again with the f_theta {str(again)[:12]}…, the report names another")
 
 
 def _prompts(found: Mapping[str, Any], report: Report) -> Iterator[Violation]:

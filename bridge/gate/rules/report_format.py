@@ -69,7 +69,7 @@ def _meaningful_fields(value: Any) -> Iterator[tuple[str, Any]]:
         yield f"/environment/{name}", value["environment"][name]
     for package, version in value["environment"]["versions"].items():
         yield f"/environment/versions/{package}", version
-    for model in ("target", "drafter"):
+    for model in ("target", "drafter", "restoration"):
         settings = value["config"].get(model)
         if isinstance(settings, dict):
             for name in ("name", "digest"):

@@ -51,6 +51,7 @@ def bounded_recall(target: dict[str, Any], prompts: int = PROMPTS) -> Case:
             "settings": {},
         },
         "drafter_context": 256,
+        "restoration": {"name": "kakeya-tiny-gemma4-ftheta64", "digest": sha("f_theta weights")},
         "dtype": "float32",
         "depth": 3,
         "prompt_set": "needle",

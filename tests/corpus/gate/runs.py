@@ -64,10 +64,11 @@ def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
                 "free_running": True if layout or prompts.index(sample["prompt_digest"]) < 5 else None,
                 "layout": layout,
             }
-        digest = value["config"]["target"]["digest"]
+        config = value["config"]
+        restoration = config.get("restoration")
         listed = list(rows.values()) if "tokens" in confirms else []
-        found[path] = {"target": digest, "delta": 2e-5, "strange": 0, "rows": listed}
-        found[path] |= again
+        found[path] = {"target": config["target"]["digest"], "delta": 2e-5, "strange": 0, "rows": listed}
+        found[path] |= again | ({} if restoration is None else {"restoration": restoration["digest"]})
     return {"schema_version": 1, "reports": found} if found else {}
 
 

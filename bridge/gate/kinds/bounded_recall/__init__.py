@@ -21,6 +21,7 @@ from bridge.gate.facts.model_sizes import (
     native_bytes,
     shape_of,
 )
+from bridge.gate.facts.restoration import misnamed
 from bridge.gate.facts.samples import answered, first_words
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_problems, drafter_problems
@@ -240,8 +241,11 @@ def require_injected_rows(report: Report, evidence: Evidence) -> Iterator[Violat
 
     Whoever cuts the injection has a window under another name. A forward behind the window is shown every evicted row
     of every layer that is restored, or its pages, so their number has a floor that grows with the steps. Pages leave,
-    so that pages are moved or read.
+    so that pages are moved or read. What made the rows has a name and a digest: two f_thetas recall differently.
     """
+    restores = any(one["restored_from"] == "f_theta" for one in report.body["rows"]["candidates"])
+    if (wrong := misnamed(report, restores=restores)) is not None:
+        yield Violation(wrong, "/config/restoration")
     shape = shape_of(report, evidence)
     caches = () if shape is None or shape.caches is None else shape.caches
     named = {one["arm"]: one for one in report.body["rows"]["candidates"]}

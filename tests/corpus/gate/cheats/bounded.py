@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.corpus.gate.bounded import bounded_recall
-from tests.corpus.gate.builders import Case, state_claims
+from tests.corpus.gate.builders import Case, sha, state_claims
 from tests.corpus.gate.cheats.registry import cheat
 from tests.corpus.gate.generations import LAYERS, ROW_BYTES
 
@@ -50,6 +50,37 @@ def _renamed(case: Case, new: str, **changes: Any) -> Case:
     for row in (*case.report["rows"]["candidates"], *case.report["rows"]["answers"]):
         row.update({name: new for name in ("arm", "layout") if row.get(name) == old})
     return _of_arms(case, new, **changes)
+
+
+@cheat("restored rows whose f_theta nothing names", "G3-INJECTED", base="bounded_recall")
+def _(case: Case) -> Case:
+    case.report["config"]["restoration"] = None
+    return case
+
+
+@cheat("an f_theta that is named where nothing restores", "G3-INJECTED", base="bounded_recall")
+def _(case: Case) -> Case:
+    for row in ("candidates", "answers"):
+        kept = [one for one in case.report["rows"][row] if not one["arm"].endswith("+ftheta64")]
+        case.report["rows"][row] = kept
+    return state_claims(case)
+
+
+@cheat("the name of another f_theta than the host's", "G2-RECOMPUTED", base="bounded_recall", at_best="valid")
+def _(case: Case) -> Case:
+    case.report["config"]["restoration"]["digest"] = sha("a better one")
+    return case
+
+
+@cheat("a restored cache of bytes whose f_theta nothing names", "G7-NATIVE", base="bounded_kv")
+def _(case: Case) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == "candidate":
+            point["arm"] += "+ftheta64"
+            more = 512 * (point["context_tokens"] + point["decode_steps"]) - point["latent_bytes"]
+            point["latent_bytes"] += more
+            point["allocator_active_bytes"] += more
+    return state_claims(case)
 
 
 @cheat("a stream of which one row was made again", "G3-INJECTED", base="bounded_recall")

@@ -11,11 +11,13 @@ import pytest
 import scipy
 
 from bridge.gate import MeasuredRun, compare
-from bridge.gate.comparability import NEVER_CITABLE
+from bridge.gate.comparability import NEVER_CITABLE, of_reports
+from bridge.gate.interface import Report
 from bridge.gate.stats.ratio import paired_double_ratio, paired_ratio
 from bridge.records import JobSpec, RunRecord
+from tests.corpus.gate.bounded import bounded_recall
 from tests.corpus.gate.generations import Plan, code_throughput
-from tests.corpus.gate.studies import needle_recall, verify_cost
+from tests.corpus.gate.studies import TARGET, needle_recall, verify_cost
 
 EVIDENCE = Path(__file__).resolve().parents[4] / "docs" / "evidence"
 REAL = [EVIDENCE / f"k3-fused-allmlx-code-{name}" for name in ("rpa4gwnn", "y6rgxwg2")]
@@ -227,6 +229,14 @@ def test_what_the_runs_do_not_share_is_named(one_run, change, said):
     assert comparison.differences
     assert any(said in text for text in texts(comparison)), texts(comparison)
     assert not any(said in text for text in with_itself)
+
+
+def test_rows_that_another_f_theta_made_are_another_models():
+    ours, theirs = (Report("report.json", b"", bounded_recall(TARGET, 4).report) for _ in range(2))
+    assert list(of_reports(ours, theirs)) == []
+    theirs.body["config"]["restoration"]["digest"] = "0" * 64
+    (reason,) = of_reports(ours, theirs)
+    assert reason.text.startswith("other model: restoration kakeya-tiny-gemma4-ftheta64 ")
 
 
 def no_common_prompt(case):
