@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import import_module
 from typing import Any, Final, Literal
 
@@ -77,19 +78,26 @@ def claim_drafts(report: Report, evidence: Evidence) -> tuple[ClaimDraft, ...]:
 
     Raises:
         ValueError: one of them fits into no verdict: a number that is not finite, a text with a control character or
-            without end. What else is wrong with a report may raise anything; who asks is a rule, or takes none.
+            without end, a metric that its kind does not declare. What else is wrong with a report may raise anything;
+            who asks is a rule, or takes none.
     """
     place = "bridge.gate.claims.workload" if report.kind == WORKLOAD else f"bridge.gate.kinds.{report.kind}"
     recompute = import_module(place).recompute
-    return evidence.derived(("drafts", report.path), lambda: tuple(map(_that_fits, recompute(report, evidence))))
+    kind = kind_declared(report, evidence)
+    fitting = partial(_that_fits, kind=kind)
+    return evidence.derived(("drafts", report.path), lambda: tuple(map(fitting, recompute(report, evidence))))
 
 
-def _that_fits(draft: ClaimDraft) -> ClaimDraft:
+def _that_fits(draft: ClaimDraft, kind: Kind) -> ClaimDraft:
     """Return a draft as it is.
 
     Raises:
-        ValueError: a verdict cannot hold it.
+        ValueError: a verdict cannot hold it, or nothing says what it rests on.
     """
+    try:
+        kind.metric(draft.id)
+    except KeyError:
+        raise ValueError(f"{draft.id!r} is no metric of the kind {kind.name}") from None
     try:
         _of_draft(draft).canonical()
     except ValidationError as error:

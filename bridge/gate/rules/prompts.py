@@ -7,7 +7,7 @@ import binascii
 import hashlib
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from bridge.gate.facts.samples import Arm, Sample, arms_of
@@ -49,17 +49,19 @@ def compare_prompt_tokens(report: Report, evidence: Evidence) -> Iterator[Violat
 def _decoded_prompts(report: Report, evidence: Evidence) -> Mapping[str, int | None]:
     """Return the prompts that were decoded, with the length their rows state, by digest."""
     if report.kind == DRAFTER_PARITY:
-        return {
-            row["prompt_digest"]: _prompt_end(report.body["rows"], row) for row in report.body["rows"]["generations"]
-        }
+        ends = _prompt_ends(report.body["rows"]["blocks"])
+        return {row["prompt_digest"]: ends.get(row["prompt_id"]) for row in report.body["rows"]["generations"]}
     if report.kind == BOUNDED_RECALL:
         return {row["prompt_digest"]: row["prompt_tokens"] for row in report.body["rows"]["answers"]}
     return {s["prompt_digest"]: s["prompt_tokens"] for arm in arms_of(report, evidence).all for s in arm.samples}
 
 
-def _prompt_end(rows: Mapping[str, Any], generation: Mapping[str, Any]) -> int | None:
-    """Return where the first block of a prompt begins: after its tokens."""
-    return min((b["position"] for b in rows["blocks"] if b["prompt_id"] == generation["prompt_id"]), default=None)
+def _prompt_ends(blocks: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Return by prompt where its first block begins: after its tokens."""
+    ends: dict[str, int] = {}
+    for block in blocks:
+        ends[block["prompt_id"]] = min(block["position"], ends.get(block["prompt_id"], block["position"]))
+    return ends
 
 
 def _token_problems(digest: str, text: str, tokens: int | None, vocabulary: int) -> Iterator[str]:

@@ -24,11 +24,19 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the saving at the longest context, then flatness of every candidate."""
     points: list[Point] = report.body["rows"]["points"]
     native = [point for point in points if point["role"] == "baseline"]
+    by_arm = _by_arm(points)
     names = list(dict.fromkeys(point["arm"] for point in points if point["role"] == "candidate"))
     for index, name in enumerate(names):
-        mine = [point for point in points if point["arm"] == name]
+        mine = by_arm[name]
         yield from _saving(name, mine, native, primary=index == 0)
         yield from _flat(name, mine, float(evidence.profile["memory_flat_max"]))
+
+
+def _by_arm(points: Sequence[Point]) -> dict[str, list[Point]]:
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(point["arm"], []).append(point)
+    return found
 
 
 def held(point: Point) -> int:
@@ -118,8 +126,10 @@ def require_memory_design(report: Report, evidence: Evidence) -> Iterator[Violat
 
 def _point_order(points: Sequence[Point]) -> Iterator[str]:
     """Yield what is wrong with how often and in which order points are listed."""
-    for arm, context in sorted({(point["arm"], point["context_tokens"]) for point in points}):
-        found = [p["repeat"] for p in points if (p["arm"], p["context_tokens"]) == (arm, context)]
+    repeats: dict[tuple[str, int], list[int]] = {}
+    for point in points:
+        repeats.setdefault((point["arm"], point["context_tokens"]), []).append(point["repeat"])
+    for (arm, context), found in sorted(repeats.items()):
         if found != list(range(len(found))):
             yield f"arm {arm!r} at {context} tokens has the repeats {found}"
     for key, count in Counter((p["arm"], p["context_tokens"], p["repeat"]) for p in points).items():
@@ -174,8 +184,8 @@ def compare_buffers(report: Report, evidence: Evidence) -> Iterator[Violation]:
 
 def _idle_growth(points: Sequence[Point], tolerance: float) -> Iterator[Violation]:
     """Yield arms that begin with more bytes before a longer context."""
-    for arm in sorted({point["arm"] for point in points}):
-        read = [(p["context_tokens"], p["allocator_idle_bytes"], p) for p in points if p["arm"] == arm]
+    for arm, found in sorted(_by_arm(points).items()):
+        read = [(p["context_tokens"], p["allocator_idle_bytes"], p) for p in found]
         mine = [(context, idle, point) for context, idle, point in read if idle is not None]
         if not mine:
             continue

@@ -36,10 +36,12 @@ def differences(report: Report, rung: Arm, here: Arm) -> Iterator[tuple[str, str
     expected = by_prompt(here.samples)
     ours = by_prompt(rung.samples)
     for prompt in dict.fromkeys((*expected, *ours)):
-        pairs = [(one, other) for one in ours.get(prompt, ()) for other in expected.get(prompt, ())]
-        if not pairs:
+        mine, theirs = ours.get(prompt, []), expected.get(prompt, [])
+        if not mine or not theirs:
             yield prompt, "it was met on one of them only"
-        for one, other in pairs:
+            continue
+        # What equals one of them equals all: a report may repeat a prompt thousands of times on either side.
+        for one, other in (*((one, theirs[0]) for one in mine), *((mine[0], other) for other in theirs[1:])):
             said = _apart(one, other, (digests.get((rung.name, one["id"])), digests.get((here.name, other["id"]))))
             if said:
                 yield prompt, said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import tracemalloc
@@ -11,7 +12,9 @@ import pytest
 from bridge import strictjson
 from bridge.gate import judge, judge_bytes
 from bridge.gate.facts.samples import Arm
+from bridge.gate.interface import Report
 from bridge.gate.judging import BARE_ID
+from bridge.gate.kinds.distributed_e2e import differences
 from bridge.limits import REPORT_MAX_BYTES
 from tests.corpus.gate.breaks import honest
 
@@ -59,6 +62,28 @@ def test_where_a_sample_is_takes_no_search_and_equal_rows_have_places_of_their_o
     assert [arm.pointer(sample) for sample in samples] == [f"/arms/1/samples/{place}" for place in range(3)]
 
 
+def test_a_prompt_that_two_rungs_repeat_a_thousand_times_is_not_compared_a_million_times():
+    """A report of sixteen megabytes holds ten thousand repeats on either side."""
+    case = honest("distributed_e2e")
+    here, rung = (arm | {"samples": [arm["samples"][-1] for _ in range(1000)]} for arm in case.report["arms"][1:])
+    arms = [Arm(n, arm["name"], arm["role"], "engine", tuple(arm["samples"])) for n, arm in enumerate((here, rung))]
+    report = Report("report.json", b"", case.report)
+    tracemalloc.start()
+    try:
+        assert list(differences(report, arms[1], arms[0])) == []
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1_000_000
+    other = dict(arms[1].samples[-1], tokens=[7])
+    for mine, theirs in (
+        (arms[0], Arm(1, "loopback", "candidate", "engine", (*arms[1].samples, other))),
+        (Arm(1, "in-process", "candidate", "engine", (*arms[0].samples, other)), arms[1]),
+    ):
+        ((_, said),) = differences(report, theirs, mine)
+        assert said == "other tokens came out"
+
+
 def test_a_hundred_megabytes_are_refused_without_being_read():
     data = b'{"a": "' + b"x" * (100 << 20) + b'"}'
     tracemalloc.start()
@@ -94,6 +119,18 @@ def test_an_unreadable_record_is_a_finding(data):
 def test_no_report_at_all_fails():
     case = honest("probe")
     assert judge(case.run_id, {}, case.record_value(), case.spec_value()).decision == "rejected"
+
+
+def test_a_number_that_its_kind_does_not_declare_ends_in_a_verdict():
+    """Untrusted code writes such a report to the declared path; a gate that raises is asked for ever."""
+    case = honest("smoke")
+    case.report["arms"].append(copy.deepcopy(case.report["arms"][-1]))
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert verdict.decision == "rejected"
+    (found,) = (finding for finding in verdict.findings if finding.code == "G4-CLAIM")
+    assert found.message.endswith(f"is no metric of the kind {case.report['kind']}")
+    assert not [claim for claim in verdict.claims if claim.decision == "evidence"]
 
 
 def test_a_rule_that_cannot_look_is_a_finding():
