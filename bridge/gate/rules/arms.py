@@ -177,24 +177,41 @@ def _drawn_blocks(series: Series, arms: tuple[Arm, ...], evidence: Evidence) -> 
     if nonce is None:
         return  # G2-DRAWN says so
     every = drawn_names({sample["prompt_id"] for arm in arms for sample in arm.measured}, nonce, "blocks")
-    met = sorted({launch.block for launch in series.counted})
-    size, rest = divmod(len(every), len(met) or 1)
-    if rest:
+    met = _met_by_block(series, arms)
+    ended = {launch.block for launch in series.counted if launch.cut is None}
+    if len({len(met[block]) for block in ended}) > 1 or sum(map(len, met.values())) != len(every):
         yield Violation(f"{len(every)} prompts are no {len(met)} blocks of equal length", "/arms")
         return
+    blocks, place = {}, 0
+    for block in sorted(met):
+        blocks[block] = every[place : place + len(met[block])]
+        place += len(met[block])
     for launch in series.counted:
-        place = met.index(launch.block)
-        block = every[place * size : (place + 1) * size]
-        wanted = drawn_names(block, launch.nonce, launch.number)
+        wanted = drawn_names(blocks[launch.block], launch.nonce, launch.number)
         for arm in arms:
             got = [sample["prompt_id"] for sample in arm.measured if sample["launch"] == launch.number - 1]
-            if got != (wanted if launch.cut is None else wanted[: len(got)]):
+            if launch.block not in ended:  # which prompts the cut left out is not known: those there are in order
+                wanted_here = [name for name in wanted if name in set(got)]
+            else:
+                wanted_here = wanted if launch.cut is None else wanted[: len(got)]
+            if got != wanted_here:
                 yield Violation(
                     f"launch {launch.number}: arm {arm.name!r} did not meet the prompts of block {launch.block} in the "
                     "order that the nonces draw",
                     f"/arms/{arm.index}",
                 )
                 return
+
+
+def _met_by_block(series: Series, arms: tuple[Arm, ...]) -> dict[int, set[str]]:
+    """Return by block the prompts that any launch of it met; a block that only a cut launch met may lack some."""
+    met: dict[int, set[str]] = {launch.block: set() for launch in series.counted}
+    block_of = {launch.number - 1: launch.block for launch in series.counted}
+    for arm in arms:
+        for sample in arm.measured:
+            if sample["launch"] in block_of:
+                met[block_of[sample["launch"]]].add(sample["prompt_id"])
+    return met
 
 
 def seed_of(launch: int, report: Report, evidence: Evidence) -> str | None:
