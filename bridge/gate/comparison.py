@@ -22,7 +22,7 @@ from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.report_kinds import SAMPLED
 from bridge.gate.reports.loading import load
-from bridge.gate.stats.binomial import paired_difference_lower
+from bridge.gate.stats.binomial import paired_difference_lower, preserved
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
 from bridge.gate.workload_comparison import MetricDifference, own_program
@@ -298,13 +298,15 @@ def _outputs(path: str, first: Arm, second: Arm, profile: Mapping[str, Any]) -> 
     answers = [(all(s["correct"] for s in ours), all(s["correct"] for s in theirs)) for ours, theirs in known]
     gained, lost = sum(b and not a for a, b in answers), sum(a and not b for a, b in answers)
     confidence, margin = float(profile["recall_confidence"]), float(profile["recall_margin"])
-    low = paired_difference_lower(gained, lost, len(answers), confidence)
-    said = f"preserved within {margin * 100:.0f} points" if low > -margin else "not shown to be preserved"
+    low, found = paired_difference_lower(gained, lost, len(answers), confidence), sum(a for a, _ in answers)
+    kept = preserved(found, len(answers), low, margin)
+    said = f"preserved within {margin * 100:.0f} points" if kept else "not shown to be preserved"
     yield Difference(
         path, "recall_difference", first.name, first.role, (gained - lost) / len(answers), (low, 1.0), confidence,
         "share", len(answers),
-        f"recall of {first.name} {said}: difference at least {low * 100:+.1f} points, {len(answers)} paired needles",
-        {"gained": gained, "lost": lost, "preserved": low > -margin},
+        f"recall of {first.name} {said}: difference at least {low * 100:+.1f} points, {len(answers)} paired needles, "
+        f"{found} of them found by A",
+        {"gained": gained, "lost": lost, "preserved": kept},
     )  # fmt: skip
 
 

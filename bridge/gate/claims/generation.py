@@ -220,6 +220,12 @@ def paired_answers(ours: Arm, theirs: Arm) -> tuple[int, int, int]:
     return gained, lost, len(common)
 
 
+def native_right(ours: Arm, theirs: Arm) -> int:
+    """Return how many prompts of both arms the second answered correctly."""
+    first, second = answers(ours), answers(theirs)
+    return sum(second[prompt] for prompt in first if prompt in second)
+
+
 def answers(arm: Arm) -> dict[str, bool]:
     """Return by prompt whether every repeat was answered correctly, prompts with a known answer only."""
     return {

@@ -8,8 +8,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Final
 
 from bridge.launches.distributions import beta_quantile
+
+
+REFERENCE_LEAST: Final = 0.9
+"""Share of the prompts that the reference finds at least: below it there is little to preserve."""
+
+
+def preserved(found: int, n: int, lower: float, margin: float) -> bool:
+    """Say whether a paired difference shows that recall was preserved.
+
+    Args:
+        found: units that the reference got right.
+        n: all units.
+        lower: the difference's lower bound.
+        margin: how far below the reference still counts as preserved, a share.
+    """
+    return n > 0 and found >= REFERENCE_LEAST * n and lower > -margin
 
 
 def rate_lower(successes: int, n: int, confidence: float) -> float:

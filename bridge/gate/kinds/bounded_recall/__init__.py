@@ -27,14 +27,13 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_problems, drafter_problems
 from bridge.gate.report_kinds import BOUNDED_RECALL
 from bridge.gate.rule import report_rule
-from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
+from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
 from bridge.records import CacheShape
 
 _NATIVE: Final = "native"
 _IDENTITY: Final = "+identity"
 _EXACT_ROWS: Final = "+ftheta1"  # the layout of an arm whose rows are made again of the layers' own inputs
 _STREAM_ROWS: Final = 128  # more evicted rows than that have filled a page, whatever still waits
-_NATIVE_LEAST: Final = 0.9  # of what the native cache finds: below it there is little to preserve
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -98,8 +97,8 @@ def _recall(
         gained = sum(answer["correct"] and not theirs[answer["prompt_digest"]] for answer in common)
         lost = sum(theirs[answer["prompt_digest"]] and not answer["correct"] for answer in common)
         bound = paired_difference_lower(gained, lost, len(common), confidence)
-        known = sum(theirs.values()) >= _NATIVE_LEAST * len(theirs)
-        kept = "preserved" if known and bound > -margin else "not shown to be preserved"
+        known = preserved(sum(theirs.values()), len(theirs), bound, margin)
+        kept = "preserved" if known else "not shown to be preserved"
         wording += f", {kept} within {margin * 100:.0f} points of native ({bound * 100:+.1f})"
         detail = {"difference_lower_95": bound, "native": sum(theirs.values())}
     return ClaimDraft(

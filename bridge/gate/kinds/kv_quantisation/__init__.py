@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.gate.claims import ClaimDraft
-from bridge.gate.claims.generation import answers, paired_answers
+from bridge.gate.claims.generation import answers, native_right, paired_answers
 from bridge.gate.declared.row_views import StatedError
 from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import KV_QUANTISATION
 from bridge.gate.rule import report_rule
-from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
+from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
 from bridge.gate.stats.ratio import paired_ratio
 from bridge.records import CacheShape
 
@@ -37,7 +37,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             wording = f"{arm.name}: {right} of {n} needles found, at least {low * 100:.1f} % (95 % one-sided)"
             if arm.role == "candidate" and arms.baseline is not None and answers(arms.baseline):
                 gained, lost, common = paired_answers(arm, arms.baseline)
-                kept = bool(common) and paired_difference_lower(gained, lost, common, confidence) > -margin
+                bound = paired_difference_lower(gained, lost, common, confidence) if common else -1.0
+                kept = preserved(native_right(arm, arms.baseline), common, bound, margin)
                 wording += f", {'preserved' if kept else 'not shown to be preserved'} within {margin * 100:.0f} points"
             yield ClaimDraft(
                 id=f"recall_{arm.name}",

@@ -8,7 +8,7 @@ from dataclasses import replace
 from bridge.gate.claims import ClaimDraft, generation, speed
 from bridge.gate.facts.samples import Arm, arms_of
 from bridge.gate.interface import Evidence, Report
-from bridge.gate.stats.binomial import paired_difference_lower, rate_lower
+from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -53,7 +53,8 @@ def _preserved(ours: Arm, theirs: Arm, confidence: float, margin: float) -> Iter
     if not n:
         return
     low = paired_difference_lower(gained, lost, n, confidence)
-    kept = low > -margin
+    found = generation.native_right(ours, theirs)
+    kept = preserved(found, n, low, margin)
     said = f"preserved within {margin * 100:.0f} points" if kept else "not shown to be preserved"
     yield ClaimDraft(
         id="recall_preserved",
@@ -65,6 +66,9 @@ def _preserved(ours: Arm, theirs: Arm, confidence: float, margin: float) -> Iter
         n=n,
         baseline=theirs.name,
         arms=(ours.name, theirs.name),
-        wording=f"recall {said}: difference at least {low * 100:+.1f} points, {n} paired needles",
-        detail={"gained": gained, "lost": lost, "preserved": kept},
+        wording=(
+            f"recall {said}: difference at least {low * 100:+.1f} points ({confidence * 100:.0f} % one-sided), "
+            f"{n} paired needles, {found} of them found by {theirs.name}"
+        ),
+        detail={"gained": gained, "lost": lost, "reference": found, "preserved": kept},
     )

@@ -11,7 +11,7 @@ import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.gate.stats.binomial import paired_difference_lower, rate_lower, rate_upper, sign_test
+from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower, rate_upper, sign_test
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import paired_ratio
 from bridge.gate.stats.spread import largest_ratio, robust_log_spread
@@ -181,3 +181,13 @@ def test_balanced_random_order_survives_a_first_position_effect():
         low, high = paired_ratio(top, bottom).interval(0.95)
         granted += low > 1.02 or high < 1 / 1.02
     assert granted / 400 < 0.03
+
+
+def test_nothing_is_preserved_of_a_reference_that_finds_little():
+    lower = paired_difference_lower(0, 0, 60, 0.95)
+    assert lower > -0.05
+    assert not preserved(0, 60, lower, 0.05)
+    assert not preserved(53, 60, lower, 0.05)
+    assert preserved(54, 60, lower, 0.05)
+    assert not preserved(60, 60, -0.05, 0.05)
+    assert not preserved(0, 0, 0.0, 0.05)
