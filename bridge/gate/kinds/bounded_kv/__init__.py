@@ -68,10 +68,14 @@ def _saving(name: str, mine: Sequence[Point], native: Sequence[Point], *, primar
 
 
 def _flat(name: str, mine: Sequence[Point], most: float) -> Iterator[ClaimDraft]:
-    if len({p["context_tokens"] for p in mine}) < 3:
+    by_context: dict[int, list[int]] = {}
+    for point in mine:
+        by_context.setdefault(point["context_tokens"], []).append(held(point))
+    if len(by_context) < 3:
         return
-    trend = line([p["context_tokens"] for p in mine], [held(p) for p in mine])
-    longest = max(p["context_tokens"] for p in mine)
+    # Repeats of a context are copies of one number: only contexts are points.
+    trend = line(list(by_context), [statistics.median(found) for found in by_context.values()])
+    longest = max(by_context)
     growth = trend.upper(0.95) * longest / statistics.median(held(p) for p in mine)
     said = "flat" if growth <= most else "not flat"
     yield ClaimDraft(
@@ -79,9 +83,12 @@ def _flat(name: str, mine: Sequence[Point], most: float) -> Iterator[ClaimDraft]
         role="secondary",
         value=growth,
         unit="share",
-        n=len(mine),
+        n=len(by_context),
         arms=(name,),
-        wording=f"{name} is {said}: at most {growth * 100:.1f} % growth up to {longest} tokens (95 % upper bound)",
+        wording=(
+            f"{name} is {said}: at most {growth * 100:.1f} % growth up to {longest} tokens "
+            f"(95 % upper bound over {len(by_context)} contexts)"
+        ),
         detail={"flat": growth <= most},
     )
 
