@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -39,6 +40,8 @@ FILE = "recompute.json"
 FREE_PROMPTS = 5
 REFERENCE_PROMPTS = 2
 CHUNK_TOKENS = 512
+NOT_FINITE = 1e30
+"""What a report holds in place of a number that is not finite: it is beyond every tolerance."""
 Tokens = tuple[int, ...]
 
 
@@ -129,7 +132,7 @@ def on_layout(engine: Engine, tokenizer: Tokenizer, output: ClaimedOutput, name:
         prompt_digest=output.prompt_digest,
         token_digest=output.token_digest,
         tokens=len(output.tokens),
-        worst_gap=0.0 if again == output.tokens else 1e30,
+        worst_gap=0.0 if again == output.tokens else NOT_FINITE,
         worst_at=0 if again == output.tokens else agreement(again, output.tokens),
         text_sha256=_text_digest(tokenizer, output.tokens),
         free_running=again == output.tokens,
@@ -152,8 +155,16 @@ def rounding(engine: Engine, prompt: Tokens, tokens: Tokens) -> float:
     for place, token in enumerate(tokens[:-1]):
         one = sequence.forward_block(token, Draft())
         row = Forward(block.logits[place : place + 1], None, block.start + place, 1)
-        apart = max(apart, engine.backend.apart(one, row))
+        found = engine.backend.apart(one, row)
+        apart = found if math.isnan(found) else max(apart, found)
+        if math.isnan(apart):
+            break
     return apart
+
+
+def stated(value: float) -> float:
+    """Return a number as JSON can say it: one that is not finite is larger than any that means something."""
+    return value if math.isfinite(value) else NOT_FINITE
 
 
 def recompute(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
@@ -175,13 +186,13 @@ def recompute(engine: Engine, tokenizer: Tokenizer, report: Mapping[str, Any], n
                 prompt_digest=output.prompt_digest,
                 token_digest=output.token_digest,
                 tokens=len(output.tokens),
-                worst_gap=min(gap, 1e30),
+                worst_gap=stated(gap),
                 worst_at=place,
                 text_sha256=_text_digest(tokenizer, output.tokens),
                 free_running=None if again is None else again == output.tokens,
             )
         )
-    delta = 2 * max((rounding(engine, prompt, tokens) for prompt, tokens in references), default=0.0)
+    delta = 2 * max((stated(rounding(engine, prompt, tokens)) for prompt, tokens in references), default=0.0)
     return {"target": engine.target.info.digest, "delta": delta, "rows": [asdict(row) for row in rows]}
 
 

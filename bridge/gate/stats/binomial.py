@@ -12,7 +12,6 @@ from typing import Final
 
 from bridge.launches.distributions import beta_quantile
 
-
 REFERENCE_LEAST: Final = 0.9
 """Share of the prompts that the reference finds at least: below it there is little to preserve."""
 

@@ -55,17 +55,21 @@ class GreedyAccept:
 
 
 def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
-    """Return by row how far the best logit is above that of ``tokens[row]``; not finite where a logit is not."""
+    """Return by row how far the best logit is above that of ``tokens[row]``; not finite where a logit is no number.
+
+    A logit of minus infinity is one: some models mask a part of their vocabulary.
+    """
     wide = forward.logits.astype(mx.float32)
     taken = mx.take_along_axis(wide, mx.array(tokens, mx.int32)[:, None], axis=-1)[:, 0]
-    found: Any = (mx.max(wide, axis=-1) - taken + 0 * mx.sum(wide, axis=-1)).tolist()
+    unknown = mx.any(mx.isnan(wide), axis=-1)
+    found: Any = mx.where(unknown, mx.nan, mx.max(wide, axis=-1) - taken).tolist()
     return tuple(float(gap) for gap in found)
 
 
 def apart(one: Forward, other: Forward) -> float:
-    """Return the largest difference between the logits of two forwards."""
-    difference = mx.abs(one.logits.astype(mx.float32) - other.logits.astype(mx.float32))
-    found: Any = mx.max(difference).item()
+    """Return the largest difference between the logits of two forwards; those that are the same infinity are equal."""
+    mine, theirs = one.logits.astype(mx.float32), other.logits.astype(mx.float32)
+    found: Any = mx.max(mx.where(mine == theirs, 0.0, mx.abs(mine - theirs))).item()
     return float(found)
 
 

@@ -20,15 +20,20 @@ def predictions(logits: torch.Tensor) -> torch.Tensor:
 
 
 def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
-    """Return by row how far the best logit is above that of ``tokens[row]``; not finite where a logit is not."""
+    """Return by row how far the best logit is above that of ``tokens[row]``; not finite where a logit is no number.
+
+    A logit of minus infinity is one: some models mask a part of their vocabulary.
+    """
     wide = forward.logits.float()
     taken = wide.gather(-1, torch.tensor(tokens, device=wide.device)[:, None])[:, 0]
-    return tuple(float(gap) for gap in (wide.max(dim=-1).values - taken + 0 * wide.sum(dim=-1)).tolist())
+    found = (wide.max(dim=-1).values - taken).masked_fill(wide.isnan().any(dim=-1), torch.nan)
+    return tuple(float(gap) for gap in found.tolist())
 
 
 def apart(one: Forward, other: Forward) -> float:
-    """Return the largest difference between the logits of two forwards."""
-    return float((one.logits.float() - other.logits.float()).abs().max())
+    """Return the largest difference between the logits of two forwards; those that are the same infinity are equal."""
+    mine, theirs = one.logits.float(), other.logits.float()
+    return float((mine - theirs).abs().masked_fill(mine == theirs, 0.0).max())
 
 
 def margin(forward: Forward) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 import random
 import struct
 from pathlib import Path
@@ -16,7 +18,7 @@ from engine.decoding.speculative import Parts, speculative
 from engine.loading import load_backend
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
-from engine.types import Draft
+from engine.types import Draft, Forward
 
 pytest.importorskip("torch", reason="agreement needs both backends")
 pytest.importorskip("mlx.core", reason="agreement needs both backends")
@@ -118,6 +120,19 @@ def test_both_say_how_far_a_token_is_from_the_best(pairs: Any, backends: dict[st
     assert np.allclose(*gaps, atol=1e-3)
     assert min(gaps[0]) >= 0.0
     assert aparts == [0.0, 0.0]
+
+
+def test_both_tell_a_logit_that_is_no_number_from_one_that_is_masked(backends: dict[str, Any]) -> None:
+    rows = {"masked": [1.0, -math.inf, 3.0], "best": [-math.inf, 2.0, 1.0], "broken": [1.0, math.nan, 3.0]}
+    made = {"torch": importlib.import_module("torch").tensor, "mlx": importlib.import_module("mlx.core").array}
+    for name, backend in backends.items():
+        forward = Forward(made[name](list(rows.values())), None, 0, 3)
+        gaps = backend.gaps(forward, (0, 1, 2))
+        assert gaps[:2] == (2.0, 0.0), name
+        assert math.isnan(gaps[2]), name
+        masked, broken = (Forward(made[name]([rows[one]]), None, 0, 1) for one in ("masked", "broken"))
+        assert backend.apart(masked, masked) == 0.0, name
+        assert math.isnan(backend.apart(broken, broken)), name
 
 
 def test_both_write_and_read_the_same_8_bit_rows(backends: dict[str, Any]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +13,18 @@ from engine.loading import load_backend, open_engine
 from engine.measurement.schedule import drawn
 from engine.measurement.selection import load_prompts
 from engine.reports.tokens import packed_tokens, token_digest
-from engine.studies.recompute import decoded, measure, options, outputs_of, recompute, rounding, strange, unchosen
+from engine.studies.recompute import (
+    NOT_FINITE,
+    decoded,
+    measure,
+    options,
+    outputs_of,
+    recompute,
+    rounding,
+    stated,
+    strange,
+    unchosen,
+)
 from engine.tokenizer import Tokenizer
 
 PROMPT = (2, 17, 99, 31, 5, 44)
@@ -78,6 +91,29 @@ def test_gaps_are_nothing_for_the_best_token_alone(engine):
     assert engine.backend.gaps(last, best) == (0.0,)
     assert engine.backend.gaps(last, other)[0] > 0.0
     assert engine.backend.apart(last, last) == 0.0
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_number_that_is_not_finite_is_said_as_one_beyond_every_tolerance(value):
+    """JSON has no word for it, and a command that cannot write its answer takes more than the outputs from a run."""
+    assert stated(value) == NOT_FINITE
+    assert stated(0.25) == 0.25
+
+
+class Broken:
+    """A backend whose logits of one row are no numbers."""
+
+    def __init__(self, backend, broken):
+        self.backend, self.broken, self.asked = backend, broken, 0
+
+    def apart(self, one, other):
+        self.asked += 1
+        return math.nan if self.asked == self.broken else self.backend.apart(one, other)
+
+
+@pytest.mark.parametrize("broken", [1, 4])
+def test_rounding_over_a_row_that_is_no_number_is_none(engine, tokens, broken):
+    assert math.isnan(rounding(replace(engine, backend=Broken(engine.backend, broken)), PROMPT, tokens))
 
 
 def layout_full():
