@@ -37,8 +37,9 @@ def needle_recall() -> Case:
     return state_claims(code_throughput(Plan(needles=True, stop="natural"), "needle_recall"))
 
 
-def acceptance() -> Case:
-    plan = Plan(arms=("autoregressive", "speculative"), launches=1, per_launch=60, warmups=2)
+def acceptance(skip: float = 0.0) -> Case:
+    """Return how many drafts were accepted; ``skip`` is the share of steps to which no draft came."""
+    plan = Plan(arms=("autoregressive", "speculative"), launches=1, per_launch=60, warmups=2, skip=skip)
     case = code_throughput(plan, "acceptance")
     measured = [s for s in case.report["arms"][1]["samples"] if not s["is_warmup"]]
     rows = [{"position": place + 1, "reached": 0, "accepted": 0} for place in range(3)]

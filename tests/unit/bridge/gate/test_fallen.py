@@ -1,4 +1,4 @@
-"""Of a baseline alone and of two commits in turns: which premise fell, by which rule, and that no other did."""
+"""Which premise of a claim fell, by which rule, and that no other did."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from bridge.gate import judge
 from tests.corpus.gate.breaks import recomputed
 from tests.corpus.gate.builders import Case
+from tests.corpus.gate.studies import acceptance
 from tests.corpus.gate.turned import commits_in_turns, in_turns
 
 BASELINE, COMMITS = "baseline_tokens_per_s", "decode_speedup"
@@ -121,3 +122,15 @@ def fallen(case: Case, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     claim = next(one for one in verdict.claims if one.id == name)
     return claim.missing, tuple(why.split(": ")[1] for why in claim.why)
+
+
+def test_an_arm_that_never_drafted_is_not_evidence_of_identity() -> None:
+    case = acceptance(skip=1.0).seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    claims = {claim.id: claim for claim in verdict.claims}
+    assert claims["identical_prompts"].decision == "valid"
+    assert "no sample of 'speculative' drafted a token" in claims["identical_prompts"].why[0]
+    assert claims["acceptance_length"].value == 1.0
+    some = acceptance(skip=0.5).seal()
+    verdict = judge(some.run_id, some.files(), some.record_value(), some.spec_value())
+    assert {claim.id: claim.decision for claim in verdict.claims}["identical_prompts"] == "evidence"
