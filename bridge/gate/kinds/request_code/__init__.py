@@ -6,43 +6,89 @@ last token is the host's to take from beginning to end.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import replace
 
-from bridge.gate.claims import ClaimDraft, generation
-from bridge.gate.claims.speed import baseline_name, earlier_arms, effect, noise_floor, shown_ratio, time_ratio
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
+from bridge.gate.claims.speed import baseline_name, earlier_arms, noise_floor, shown_ratio, time_ratio
 from bridge.gate.facts import peer_isolation
-from bridge.gate.facts.samples import arms_of
+from bridge.gate.facts.launch_series import load_of
+from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import REQUEST_CODE
 from bridge.gate.rule import report_rule
+from bridge.launches import wording
+from bridge.launches.attempts import ShownInterval
+from bridge.launches.estimate import Launch
+from bridge.launches.sittings import pool
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
-    """Yield total time of native decoding over the peer's, then identity."""
+    """Yield total time of native decoding over the peer's, then identity.
+
+    A launch is one process of each side, and one unit: times of its prompts share a memory layout, threads and the
+    minute. A single launch says nothing of another, so the interval of its prompts carries no claim.
+    """
     arms = arms_of(report, evidence)
     earlier = earlier_arms(report, evidence)
-    ratio, stated = time_ratio(arms, "total_s", earlier), time_ratio(arms, "total_s")
+    stated = time_ratio(arms, "total_s")
+    ratio = time_ratio(arms, "total_s", earlier)
     if ratio is None or stated is None or arms.candidate is None:  # G4-STAGES says where a time is not positive
         return
-    said, baseline = effect(ratio), baseline_name(arms)
-    shown = shown_ratio(ratio)
-    shown += f", {1 + len(earlier)} attempts pooled" if earlier else ""
-    yield replace(
-        ClaimDraft.of_ratio(
-            "total_speedup", "primary", ratio, f"request code, prompt to last token, {said}: {shown}, vs {baseline}"
-        ),
+    pooled = pool([_launches(one) for one in (arms, *earlier)])
+    attempt = None if evidence.record is None else evidence.record.attempt
+    looks = 1 if attempt is None else attempt.looks
+    if pooled is None:
+        bounds, shown, n = ShownInterval(ratio.value, *ratio.interval(CONFIDENCE)), shown_ratio(ratio), ratio.n
+    else:
+        bounds, n = ShownInterval.of(pooled, looks), pooled.launches
+        shown = wording.shown(bounds, n, looks=looks)
+        shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    said, baseline = wording.effect(bounds), baseline_name(arms)
+    yield ClaimDraft(
+        id="total_speedup",
+        role="primary",
+        value=bounds.value,
+        interval=(bounds.low, bounds.high),
+        confidence=CONFIDENCE,
+        unit="ratio",
+        n=n,
+        wording=f"request code, prompt to last token, {said}: {shown}, vs {baseline}",
         stated=stated.value,
         baseline=baseline,
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
+        stops={"ratio": "one launch of each side says nothing of another"} if pooled is None else {},
         detail={
             "effect": said,
+            "over": "prompts" if pooled is None else "launches",
             "attempts": 1 + len(earlier),
+            "looks": looks,
             "noise_floor": noise_floor(arms, evidence.profile, "total_s"),
             "summary": f"{shown}, vs {baseline}",
         },
     )
     yield from generation.identity(report, evidence)
+
+
+def _launches(arms: Arms) -> list[Launch]:
+    """Return for each launch the logarithm of the baseline's total time over the peer's, on the prompts of both."""
+    if arms.candidate is None:
+        return []
+    found = []
+    for number in sorted({sample["launch"] for sample in arms.candidate.measured}):
+        ours, *theirs = (_totals(arm, number) for arm in (arms.candidate, *arms.reference))
+        common = [prompt for prompt in ours if all(prompt in side for side in theirs)]
+        mine = math.fsum(ours[prompt] for prompt in common)
+        native = math.fsum(side[prompt] for side in theirs for prompt in common) / len(theirs)
+        if mine > 0.0 and native > 0.0:
+            found.append(Launch(math.log(native / mine)))
+    return found
+
+
+def _totals(arm: Arm, launch: int) -> dict[str, float]:
+    """Return seconds from prompt to last token by prompt of a launch, repeats averaged."""
+    met = by_prompt(sample for sample in arm.measured if sample["launch"] == launch)
+    return {prompt: sum(s["stages"]["total_s"] for s in samples) / len(samples) for prompt, samples in met.items()}
 
 
 @report_rule(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import statistics
+
 import pytest
+import scipy
 
 from bridge.gate import judge
 from bridge.gate.facts import peer_isolation
 from engine.measurement import drawn_prompts as nonce
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.breaks import honest
+from tests.corpus.gate.builders import state_claims
 
 
 def verdict(case):
@@ -188,8 +193,6 @@ def test_an_earlier_attempt_with_answers_of_its_own_is_in_no_pool():
     earlier, case = honest("request_code"), honest("request_code")
     earlier.report["run"]["id"] = before = case.run_id[:-1] + "0"
     case.record["attempt"].update(number=2, earlier=[before])
-    for claim in case.report["claims"]:
-        claim["wording"] = None  # the gate's, which pools
     for arm in earlier.report["arms"]:
         for sample in arm["samples"]:
             for name in ("prefill_s", "decode_s", "total_s"):
@@ -201,7 +204,46 @@ def test_an_earlier_attempt_with_answers_of_its_own_is_in_no_pool():
         return judge(case.run_id, files, case.record_value(), case.spec_value(), authority="host", earlier=pool)
 
     assert judged().decision == "evidence", judged().why
-    assert "2 attempts pooled" in primary(judged()).wording
+    assert "10 launches, 2 sittings, the last at" in primary(judged()).wording
     wrong_token(earlier)
     assert judged().decision != "evidence"
     assert {"G2-PEER", "G2-TRUST"} <= codes(judged())
+
+
+def scattered(case, scatter):
+    """Let the peer's launches take so many times as long as they did, one after the other."""
+    peer = case.report["arms"][-1]
+    for sample in peer["samples"]:
+        factor = scatter[sample["launch"]]
+        for name in ("prefill_s", "decode_s", "total_s"):
+            sample["stages"][name] *= factor
+    return primary(verdict(state_claims(case)))
+
+
+def test_the_interval_is_over_launches_whose_prompts_share_their_minute():
+    """Five launches each of which is 6 % off, every prompt of it alike: sixty prompts say nothing of the sixth."""
+    factors = [1.06, 0.94, 1.06, 0.94, 1.0]
+    claim = scattered(honest("request_code"), factors)
+    logs = [-math.log(factor) for factor in factors]
+    middle, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(5)
+    half = scipy.stats.t.ppf(0.98, 4) * error
+    assert claim.n == 5
+    assert claim.value == pytest.approx(math.exp(middle), rel=0.01)
+    width = math.log(claim.interval[1] / claim.interval[0]) / 2
+    assert width == pytest.approx(half, rel=0.1)
+
+
+def test_the_best_of_twenty_commits_is_shown_as_one_of_twenty():
+    case = honest("request_code")
+    alone = scattered(case.copy(), [1.01, 0.99, 1.01, 0.99, 1.0])
+    case.record["attempt"]["looks"] = 20
+    chosen = scattered(case, [1.01, 0.99, 1.01, 0.99, 1.0])
+    assert "best of 20" in chosen.wording
+    assert math.log(chosen.interval[1] / chosen.interval[0]) > 2 * math.log(alone.interval[1] / alone.interval[0])
+
+
+def test_one_launch_carries_no_ratio():
+    case = honest("request_code")
+    for arm in case.report["arms"]:
+        arm["samples"] = [sample for sample in arm["samples"] if sample["launch"] == 0]
+    assert "ratio" in scattered(case, [1.0]).missing
