@@ -136,7 +136,8 @@ def _identified(words: tuple[str, ...], definition: WorkloadDefinition) -> bool:
 def compare_seeds(_report: Report, evidence: Evidence) -> Iterator[Violation]:
     """The repeats ran with the seeds that follow from the request, one after the other.
 
-    Who may choose seeds may choose the result.
+    Who may choose seeds may choose the result. The id that they follow from is drawn where the request is made: a
+    requester who has the program and tries many ids at home is seen by no rule.
     """
     spec = evidence.spec
     if spec is None or spec.seed_basis is None:
