@@ -122,7 +122,7 @@ def _identity(candidate: Arm, baseline: Arm, word: str, suffix: str) -> Iterator
         where, margin = worst
         said = "unknown" if margin is None else f"{margin:.3g}"
         wording = f"differs on {prompts - same} of {prompts} prompts, first at token {where}, "
-        wording += f"top-2 margin there {said}, {word}"
+        wording += f"top-2 margin there {said} as reported, {word}"
         bound = None
     yield ClaimDraft(
         id=f"identical_prompts{suffix}",
