@@ -106,7 +106,9 @@ def of_reports(a: Report, b: Report) -> Iterator[Reason]:
 
 def _model(config: Mapping[str, Any], name: str) -> str:
     model = config.get(name)
-    return "" if not model else f"{model['name']} {str(model['digest'] or 'without digest')[:12]}"
+    if not isinstance(model, Mapping):
+        return ""
+    return f"{model.get('name')} {str(model.get('digest') or 'without digest')[:12]}"
 
 
 def of_prompts(path: str, name: str, first: Arm, second: Arm) -> Iterator[Reason]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from bridge.gate.declared.views import StatedRestoration
 from bridge.gate.interface import Report
+from bridge.gate.report_kinds import BOUNDED_KV, BOUNDED_RECALL
 
 
 def restoration_of(report: Report) -> StatedRestoration | None:
-    """Return name and digest of a report's f_theta, None where it names none."""
-    return report.body["config"].get("restoration")
+    """Return name and digest of a report's f_theta, None where it names none, or its kind knows none."""
+    return report.body["config"].get("restoration") if report.kind in {BOUNDED_KV, BOUNDED_RECALL} else None
 
 
 def misnamed(report: Report, *, restores: bool) -> str | None:
