@@ -19,6 +19,7 @@ from engine.loading import Engine
 from engine.measurement import arms
 from engine.measurement.selection import Prompt, answered
 from engine.restoration.canaries import input_restorer
+from engine.restoration.restorers import full_layers
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
@@ -105,11 +106,17 @@ class RecallPlan:
             raise UsageError(
                 f"arms {', '.join(names) or 'none'} on {len(self.prompts)} prompts; expected distinct arms"
             )
+        target: Any = engine.target
+        if not full_layers(target.family.structure):
+            raise UsageError(
+                f"target {target.info.name!r} has no layer of full attention, so nothing leaves its caches and no "
+                "canary can be run; expected another target, or `eval kv-quant` for codes of its windows"
+            )
         check_prompts((prompt.ids for prompt in self.prompts), engine.target.info, self.max_new_tokens)
         shortest = min(len(prompt.ids) for prompt in self.prompts)
         for candidate in self.candidates:
             layout = CacheLayout.parse(candidate.layout)
-            kept = shown_rows(layout)
+            kept = layout.kept_rows
             if kept is not None and kept >= shortest:
                 raise UsageError(
                     f"arm {candidate.arm} keeps {kept} rows and the shortest prompt has {shortest} tokens, so nothing "
@@ -117,12 +124,6 @@ class RecallPlan:
                 )
             layout.check_drafting(self.depth, attends=hasattr(engine.drafter, "context_rows"))
             _opened(engine, candidate, ()).close()
-
-
-def shown_rows(layout: CacheLayout) -> int | None:
-    """Return how many rows a bounded layer keeps in memory, None where it is not bounded."""
-    rows, count = layout.pages or (0, 0)
-    return None if layout.window is None else layout.sink + layout.window + rows * count
 
 
 def answers(

@@ -256,11 +256,16 @@ class CacheLayout:
                 f"{LONGEST_BLOCK}; expected more pages, or more rows in each"
             )
 
+    @property
+    def kept_rows(self) -> int | None:
+        """How many rows a bounded layer keeps in memory, None where none is bounded."""
+        rows, count = self.pages or (0, 0)
+        return None if self.window is None else self.sink + self.window + rows * count
+
     def _check_left_out(self, positions: int | None) -> None:
         """Check that rows can leave: buffers of more rows than positions would be larger than the native cache."""
-        rows, count = self.pages or (0, 0)
-        kept = self.sink + (self.window or 0) + rows * count
-        if positions is not None and kept >= positions:
+        kept = self.kept_rows
+        if positions is not None and kept is not None and kept >= positions:
             raise UsageError(
                 f"cache layout {self} keeps {kept} rows and the target holds {positions} positions, so nothing would "
                 f"ever be left out{' where it has pages' if self.paged else ''}; expected "

@@ -80,7 +80,14 @@ class MemoryPlan:
                 f"a context of {longest} tokens and {self.decode_tokens} more; there are {len(self.ids)} prompt tokens "
                 f"and the target holds {engine.target.info.max_positions} positions"
             )
-        engine.target.open((), self.layout)
+        kept = self.layout.kept_rows
+        if kept is not None and kept >= longest:
+            raise UsageError(
+                f"cache layout {self.layout} keeps {kept} rows and the longest context has {longest} tokens, so "
+                "nothing leaves; expected a longer one (--contexts), fewer pages or a smaller window"
+            )
+        opened: Any = engine.target.open((), self.layout)
+        opened.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +222,8 @@ def _measure_launch(options: argparse.Namespace) -> None:
             "launches of either arm"
         )
     context, layout = RunContext.current(out=options.out, profile=options.profile), cache_layout(options)
+    if layout == CacheLayout.NATIVE:
+        raise UsageError("--cache native is the baseline of every report; expected a bounded or quantised layout")
     engine = open_undrafted(options)
     prompts = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name)
     plan = MemoryPlan(

@@ -139,6 +139,11 @@ def measure(options: argparse.Namespace) -> Sequence[BoundedAnswer]:
     context = RunContext.current(out=options.out, profile=options.profile)
     named = [text.strip() for text in options.arms.split(",") if text.strip()]
     candidates = tuple(Candidate.parse(text, drafts=options.depth > 0) for text in named)
+    if options.restoration is not None and not any(each.restored_from == "f_theta" for each in candidates):
+        raise UsageError(
+            f"--restoration {options.restoration}: arms {', '.join(named)} restore nothing by it; expected one with "
+            "+fthetaRANK"
+        )
     options = argparse.Namespace(**(vars(options) | {"target": asked_target(options)}))
     engine = opened(options, candidates, options.depth)
     tokenizer = Tokenizer(engine.folder)

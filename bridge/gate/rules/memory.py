@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from bridge.gate.facts.model_sizes import latent_bytes, layout_bytes, most_bytes, native_bytes, shape_of
+from bridge.gate.facts.model_sizes import kept_rows, latent_bytes, layout_bytes, most_bytes, native_bytes, shape_of
 from bridge.gate.facts.restoration import misnamed
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
@@ -136,6 +136,12 @@ def _study_bytes(report: Report, caches: tuple[CacheShape, ...]) -> Iterator[Vio
     restores = any("+ftheta" in point["arm"] for point in report.body["rows"]["points"])
     if (wrong := misnamed(report, restores=restores)) is not None:
         yield Violation(wrong, "/config/restoration")
+    longest = max((point["context_tokens"] for point in report.body["rows"]["points"]), default=0)
+    for arm in sorted({point["arm"] for point in report.body["rows"]["points"]}):
+        kept_in_memory = kept_rows(arm)
+        if kept_in_memory is not None and kept_in_memory >= longest:
+            said = f"{arm} keeps {kept_in_memory} rows, the longest context has {longest} tokens: nothing left it"
+            yield Violation(said, "/rows/points")
     for index, point in enumerate(report.body["rows"]["points"]):
         positions = point["context_tokens"] + point["decode_steps"]
         where = f"/rows/points/{index}"

@@ -144,7 +144,7 @@ class Decoder:
         if cos.shape[-1] != attention.head_dim:
             raise UsageError(
                 f"rows of model type {self.structure.model_type!r} cannot be made again from projections: its rotation "
-                f"takes {cos.shape[-1]} of {attention.head_dim} values of a head"
+                f"takes {cos.shape[-1]} of {attention.head_dim} values of a head. Use --backend mlx"
             )
         sides = [side.view(1, len(positions), -1, attention.head_dim) for side in (keys, values)]
         norms = (getattr(attention, name, None) for name in ("k_norm", "v_norm"))

@@ -12,6 +12,7 @@ import pytest
 mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
 
 from engine.backends.mlx.backend import MlxBackend  # noqa: E402
+from engine.drafters.none import NoDrafter  # noqa: E402
 from engine.errors import (  # noqa: E402
     BackendMissingError,
     EngineError,
@@ -22,10 +23,12 @@ from engine.errors import (  # noqa: E402
     PromptError,
     UsageError,
 )
-from engine.loading import load_backend, open_engine  # noqa: E402
+from engine.loading import Engine, load_backend, open_engine  # noqa: E402
+from engine.measurement.bounded_answers import Candidate, RecallPlan  # noqa: E402
+from engine.measurement.selection import Prompt  # noqa: E402
 from engine.stopping import Stopping  # noqa: E402
 from engine.structure.layout import CacheLayout  # noqa: E402
-from tests.fakes import tiny_mlx  # noqa: E402
+from tests.fakes import tiny_families, tiny_mlx  # noqa: E402
 
 
 @pytest.fixture(scope="module")
@@ -239,3 +242,14 @@ def test_a_folder_for_temporary_files_that_is_none_is_named(
         MlxBackend()
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     MlxBackend()
+
+
+def test_a_target_of_windows_alone_is_refused_before_an_arm_is_measured(tmp_path):
+    """Nothing leaves its caches, and its report would hold no canary: nobody could judge it."""
+    backend = load_backend("mlx")
+    target = backend.load_target(tiny_families.write_family(tmp_path, "mistral"))
+    engine = Engine(backend, target, NoDrafter(), backend.greedy(target), backend.native(target), tmp_path)
+    arms = (Candidate.parse("affine8", drafts=False),)
+    plan = RecallPlan(arms, (Prompt("p", "needle", (5, 6, 7), "00" * 32, expected="1"),), 4, 512, 0)
+    with pytest.raises(UsageError, match="no layer of full attention, so nothing leaves its caches"):
+        plan.check(engine)
