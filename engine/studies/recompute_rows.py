@@ -20,6 +20,7 @@ from engine.errors import UsageError
 from engine.loading import Engine
 from engine.measurement import bounded_answers
 from engine.measurement.arms import ArmSettings
+from engine.measurement.launch import restoration_facts
 from engine.measurement.selection import Prompt, PromptSet, load_hosts_own
 from engine.options import open_selected, open_undrafted
 from engine.stopping import Stopping
@@ -109,8 +110,10 @@ def costs(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) ->
 def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) -> dict[str, Any]:
     """Return what each arm of a study of bounded caches answers, holds and moves, and its canaries, all run again."""
     config, rows = report["config"], report["rows"]
-    chosen = argparse.Namespace(**(vars(options) | {"drafter_context": config["drafter_context"]}))
     named = [row["arm"] for row in rows["candidates"] if row["role"] == "candidate"]
+    target = bounded_recall.asked_target(argparse.Namespace(target=options.target, arms=",".join(named)))
+    changes = {"drafter_context": config["drafter_context"], "target": target}
+    chosen = argparse.Namespace(**(vars(options) | changes))
     depth = config["depth"]
     candidates = tuple(bounded_answers.Candidate.parse(arm, drafts=depth > 0) for arm in named)
     engine = bounded_recall.opened(chosen, candidates, depth)
@@ -134,10 +137,9 @@ def bounded(options: argparse.Namespace, report: Mapping[str, Any], nonce: str) 
     return _models(engine) | {"strange": strange, "values": values, "exactly": again}
 
 
-def _models(engine: Engine) -> dict[str, str | None]:
-    """Return the digests of what rows were made by here: the target's, and the f_theta's where there is one."""
-    restoration = engine.restoration
-    return {"target": engine.target.info.digest, "restoration": None if restoration is None else restoration.digest}
+def _models(engine: Engine) -> dict[str, Any]:
+    """Return what rows were made by here: the target's digest, and which f_theta where there is one."""
+    return {"target": engine.target.info.digest, "restoration": restoration_facts(engine)}
 
 
 def drafts(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,10 +96,14 @@ def _model(found: Mapping[str, Any], report: Report, record: RunRecord) -> Itera
     digests = {model.weights_sha256 for model in record.models}
     if target is None or found["target"] != target["digest"] or found["target"] not in digests:
         yield Violation(f"computed again with the weights {str(found['target'])[:12]}…, the report names others")
-    named = restoration_of(report)
-    again = found.get("restoration")
-    if again != (None if named is None else named["digest"]):
-        yield Violation(f"computed again with the f_theta {str(again)[:12]}…, the report names another")
+    named, again = restoration_of(report), found.get("restoration")
+    if again != named:
+        yield Violation(f"computed again with the f_theta {_told(again)}, the report names {_told(named)}")
+
+
+def _told(model: Any) -> str:
+    """Return a model's name and the beginning of its digest, for people."""
+    return f"{model['name']!r} ({model['digest'][:12]}…)" if isinstance(model, Mapping) else "none"
 
 
 def _prompts(found: Mapping[str, Any], report: Report) -> Iterator[Violation]:

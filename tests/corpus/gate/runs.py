@@ -68,7 +68,7 @@ def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
         restoration = config.get("restoration")
         listed = list(rows.values()) if "tokens" in confirms else []
         found[path] = {"target": config["target"]["digest"], "delta": 2e-5, "strange": 0, "rows": listed}
-        found[path] |= again | ({} if restoration is None else {"restoration": restoration["digest"]})
+        found[path] |= again | ({} if restoration is None else {"restoration": restoration})
     return {"schema_version": 1, "reports": found} if found else {}
 
 

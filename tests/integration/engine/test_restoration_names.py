@@ -57,7 +57,7 @@ def test_a_study_that_restores_names_its_f_theta_as_it_is_computed_again(
     assert report["config"]["restoration"] == expected
     assert eval_cli.main(["recompute", "--set", str(prompts), *MODEL]) == 0
     again = json.loads((run_environment / "recompute.json").read_bytes())["reports"][f"{study}.json"]
-    assert again["restoration"] == expected["digest"]
+    assert again["restoration"] == expected
 
 
 def test_another_f_theta_has_another_digest(prompts: Path, run_environment: Path, tmp_path: Path) -> None:
@@ -80,3 +80,17 @@ def test_a_study_that_restores_nothing_names_none(prompts: Path, run_environment
     asked = ("--arms", "sink4+window64", "--prompts", "1", "--max-new", "2")
     assert eval_cli.main(["bounded-recall", "--set", str(prompts), *MODEL, *asked]) == 0
     assert json.loads((run_environment / "bounded-recall.json").read_bytes())["config"]["restoration"] is None
+
+
+def test_the_default_arms_are_computed_again_on_the_target_they_were_measured_on(
+    prompts: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER"):
+        monkeypatch.delenv(name, raising=False)
+    asked = ("--set", str(prompts), "--backend", "torch", "--device", "cpu")
+    assert eval_cli.main(["bounded-recall", *asked, "--prompts", "1", "--max-new", "2"]) == 0
+    assert eval_cli.main(["recompute", *asked]) == 0
+    report = json.loads((run_environment / "bounded-recall.json").read_bytes())
+    again = json.loads((run_environment / "recompute.json").read_bytes())["reports"]["bounded-recall.json"]
+    assert again["target"] == report["config"]["target"]["digest"]
+    assert again["restoration"] == report["config"]["restoration"]

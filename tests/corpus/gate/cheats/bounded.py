@@ -66,9 +66,15 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
-@cheat("the name of another f_theta than the host's", "G2-RECOMPUTED", base="bounded_recall", at_best="valid")
+@cheat("the digest of another f_theta than the host's", "G2-RECOMPUTED", base="bounded_recall", at_best="valid")
 def _(case: Case) -> Case:
     case.report["config"]["restoration"]["digest"] = sha("a better one")
+    return case
+
+
+@cheat("the name of another f_theta than the host's", "G2-RECOMPUTED", base="bounded_recall", at_best="valid")
+def _(case: Case) -> Case:
+    case.report["config"]["restoration"]["name"] = "kakeya-huge-ftheta512"
     return case
 
 
@@ -80,6 +86,17 @@ def _(case: Case) -> Case:
             more = 512 * (point["context_tokens"] + point["decode_steps"]) - point["latent_bytes"]
             point["latent_bytes"] += more
             point["allocator_active_bytes"] += more
+    return state_claims(case)
+
+
+@cheat("a window that no context fills", "G7-NATIVE", base="bounded_kv")
+def _(case: Case) -> Case:
+    for point in case.report["rows"]["points"]:
+        if point["role"] == "candidate":
+            more = ROW_BYTES * (point["context_tokens"] + point["decode_steps"]) - point["kv_bytes"]
+            point["arm"] = "sink4+window2044"
+            for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
+                point[name] += more
     return state_claims(case)
 
 
