@@ -345,19 +345,15 @@ class Runner:
         self._cancels.watch()
 
     def _work(self, work: ClaimedRun) -> None:
-        run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
-        link = self._link.beside()
-        link.bus.stop_when(self.leaving.is_set)  # one that is to end with the runner is still published
-        delivery = self._delivery.over(link)
-        renewal = ClaimRenewal(
-            link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
-        )
-        session = ClaimedRunSession(
-            self._rules, self._machine, self.state, link, work=work, renewal=renewal, delivery=delivery,
-            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, leaving=self.leaving,
-            slots=self._slots, log=self.log,
-        )  # fmt: skip
+        run_id, log = work.ref.id, for_run(self.log, work.ref.id)
+        renewal: ClaimRenewal | None = None
         try:
+            link = self._link.beside()
+            link.bus.stop_when(self.leaving.is_set)  # one that is to end with the runner is still published
+            renewal = ClaimRenewal(
+                link, work.held, clock=self.clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
+            )
+            session = self._session(work, link, renewal)
             outcome = run_once(session) if work.lost is None else recover_once(session, work.lost)
             with self._lock:
                 self._outcomes.append(outcome)
@@ -377,13 +373,21 @@ class Runner:
             log.log(level, "not ended yet, tried again in %.0f s: %s", rest_s, said, exc_info=True)
         finally:
             try:
-                renewal.stop()
+                if renewal is not None:
+                    renewal.stop()
             finally:  # whatever went wrong, the slot is free again
                 with self._lock:
                     del self._active[run_id]
                 self._slots.release(run_id)
                 self._pace.happened()
                 self._run_ended.set()
+
+    def _session(self, work: ClaimedRun, link: BusLink, renewal: ClaimRenewal) -> ClaimedRunSession:
+        return ClaimedRunSession(
+            self._rules, self._machine, self.state, link, work=work, renewal=renewal,
+            delivery=self._delivery.over(link), clock=self.clock, cancelled=lambda: work.ref.id in self._cancels,
+            stopping=self.stopping, leaving=self.leaving, slots=self._slots, log=self.log,
+        )  # fmt: skip
 
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:

@@ -83,3 +83,24 @@ def test_cancels_are_seen_again_after_what_the_system_refuses(world, clock):
     w.faults.decide = refusing(errno.EMFILE, "list", 2)
     cancels.watch()
     until(lambda: ref.id in cancels)
+
+
+def test_a_run_that_finds_no_bus_of_its_own_gives_its_slot_back(world, clock, monkeypatch):
+    w = world()
+    ref = w.ask()
+    runner = w.runner()
+    store = runner._link.bus.store
+    refused = iter([OSError(errno.EMFILE, os.strerror(errno.EMFILE))])
+
+    def beside():
+        if threading.current_thread().name == f"run-{ref.id[-8:]}":
+            for error in refused:
+                raise error
+        return store
+
+    monkeypatch.setattr(store, "beside", beside)  # git's makes files
+    runner.step()
+    until(lambda: not runner.busy, patience_s=20.0, why="its slot is not free")
+    assert any("not ended yet, tried again" in line and "Too many open files" in line for line in w.said)
+    until(lambda: runner.step() == 0 and not runner.busy and w.process.journal.of(ref.id) is None)
+    assert w.claim(ref.id).reason == "gate_rejected", w.said
