@@ -2,9 +2,10 @@
 
 It refuses what no measurement needs and what escapes have been built from: tracing and reading other processes, new
 namespaces and mounts, kernel keys, BPF, io_uring, userfaultfd, exotic socket families (a VM's vsock is not in any
-network namespace), pushing characters into a terminal, leases on files. Everything else passes: the file system and
-network allow-lists are the namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no
-filter, and the caller says so.
+network namespace), pushing characters into a terminal, leases on files; and System V shared memory, which counts for
+no process while none has attached it. Everything else passes: the file system and network allow-lists are the
+namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no filter, and the caller says
+so.
 """
 
 from __future__ import annotations
@@ -103,6 +104,7 @@ _REFUSED: Final[dict[str, tuple[int, int]]] = {
     "vhangup": (153, 58),
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
+    "shmget": (29, 194),
 }
 _X86_64_ONLY: Final = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 

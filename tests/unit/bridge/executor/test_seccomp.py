@@ -83,6 +83,11 @@ def test_only_ordinary_socket_families_pass(machine, call):
     assert passing == [1, 2, 10, 16]
 
 
+@pytest.mark.parametrize(("machine", "shmget"), [("x86_64", 29), ("aarch64", 194)])
+def test_memory_that_stays_when_no_process_has_it_is_refused(machine, shmget):
+    assert decide(machine, shmget, 0, 1 << 30, 0o1600) == EPERM
+
+
 @pytest.mark.parametrize(("machine", "ioctl"), [("x86_64", 16), ("aarch64", 29)])
 def test_pushing_characters_into_a_terminal_is_refused_and_other_requests_pass(machine, ioctl):
     assert decide(machine, ioctl, 0, 0x5412) == EPERM
