@@ -56,6 +56,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             attn_implementation=attention,
             **_unpacked(folder, device),
             local_files_only=True,
+            use_safetensors=True,  # never a pickle that lies beside them
             output_loading_info=True,
             # Named below with their shapes; transformers itself would only say that there are some.
             ignore_mismatched_sizes=True,

@@ -125,14 +125,18 @@ def sign(data: bytes, key: Path) -> bytes:
 
 
 def made_with(data: bytes, signature: bytes) -> str | None:
-    """Return the fingerprint of the key that made a signature in our namespace over these bytes, listed or not."""
+    """Return the fingerprint of the key that made a signature in our namespace over these bytes, listed or not.
+
+    Raises:
+        InfrastructureError: ssh-keygen is not there or did not answer in time.
+    """
     if len(signature) > SIGNATURE_MAX_BYTES or _decoded(signature) is None:
         return None
     with tempfile.TemporaryDirectory(prefix="kakeya-signature-") as folder:
         path = Path(folder) / "signature"
         path.write_bytes(signature)
         argv = [_tool(), "-Y", "check-novalidate", "-n", NAMESPACE, "-s", str(path)]
-        done = process.run(argv, timeout_s=TIMEOUT_S, input=data)
+        done = _answer(argv, data)
     return _named(done.stdout) if done.exit_code == 0 else None
 
 
@@ -151,6 +155,7 @@ def verify(
 
     Raises:
         PolicyRefusedError: malformed, unknown, expired or revoked, or not the key that the request names.
+        InfrastructureError: ssh-keygen is not there or did not answer in time, which says nothing of the signature.
     """
     shaped = len(signature) <= SIGNATURE_MAX_BYTES and _decoded(signature) is not None
     if not shaped or _PRINCIPAL.fullmatch(principal) is None:
@@ -183,6 +188,7 @@ def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: P
 
     Raises:
         PolicyRefusedError: no listed signer signed it, or not with a key that is valid now.
+        InfrastructureError: ssh-keygen is not there or did not answer in time.
     """
     if len(signature) > SIGNATURE_MAX_BYTES or not signers.is_file():
         raise PolicyRefusedError("this host knows no code signers, or the commit's signature is malformed")
@@ -190,7 +196,7 @@ def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: P
         path = Path(folder) / "commit.sig"
         path.write_bytes(signature)
         argv = [_tool(), "-Y", "find-principals", "-s", str(path), "-f", str(signers)]
-        names = process.run(argv, timeout_s=TIMEOUT_S).stdout.decode("utf-8", "replace").split()
+        names = _answer(argv).stdout.decode("utf-8", "replace").split()
     for name in names[:1]:
         done = _verify(payload, signature, namespace=COMMIT_NAMESPACE, principal=name, signers=signers, revoked=revoked)
         if done.exit_code == 0:
@@ -223,7 +229,19 @@ def _verify(
         argv = [_tool(), "-Y", "verify", "-n", namespace, "-I", principal, "-f", str(signers), "-s", str(path)]
         if revoked is not None and revoked.is_file():
             argv += ["-r", str(revoked)]
-        return process.run(argv, timeout_s=TIMEOUT_S, input=data)
+        return _answer(argv, data)
+
+
+def _answer(argv: list[str], data: bytes = b"") -> process.Completed:
+    """Return what ssh-keygen said of a signature; one that a busy host did not let answer said nothing.
+
+    Raises:
+        InfrastructureError: it did not answer in time.
+    """
+    done = process.run(argv, timeout_s=TIMEOUT_S, input=data)
+    if done.timed_out:
+        raise InfrastructureError(f"ssh-keygen did not answer within {TIMEOUT_S:.0f} s", remedy="look at its load")
+    return done
 
 
 def _named(stdout: bytes) -> str:

@@ -14,6 +14,7 @@ from engine.benchmarks.peer import Contestant, NativePeer
 from engine.benchmarks.turns import HeldDecode, Pushed
 from engine.drafters import dflash
 from engine.drafters.dflash import DFlashConfig
+from engine.huggingface import open_causal
 from engine.loading import Engine
 
 _NATIVE_NAMES = {"fc.": "encoder.fc.", "hidden_norm.": "encoder.output_norm_enc."}
@@ -78,10 +79,7 @@ def torch_peers(engine: Engine, module: Any, drafter: Path | None, draft_model: 
         extra = {"assistant_model": native_drafter(drafter, module), "speculation_type": "dflash"}
         peers.append(GeneratePeer("transformers native DFlash", engine, module, extra))
     if draft_model is not None:
-        from transformers import AutoModelForCausalLM
-
-        small = AutoModelForCausalLM.from_pretrained(draft_model, dtype=module.dtype, local_files_only=True)
-        extra = {"assistant_model": small.to(module.device).eval()}
+        extra = {"assistant_model": open_causal(draft_model, module.dtype, module.device)}
         peers.append(GeneratePeer("transformers assisted", engine, module, extra))
     return peers
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -134,18 +134,25 @@ def _walk(directory: int, prefix: str, depth: int, result: Imported) -> Iterator
             problem = _name_problem(entry.name, prefix)
             mode = entry.stat(follow_symlinks=False).st_mode
             if problem is None and stat.S_ISDIR(mode):
-                if depth + 1 >= _DEPTH_MAX:
-                    problem = f"deeper than {_DEPTH_MAX} directories"
-                else:
-                    with _opened(entry.name, _OPEN | os.O_DIRECTORY, at=directory) as inner:
-                        yield from _walk(inner, f"{path}/", depth + 1, result)
-                    continue
+                problem = yield from _descend(directory, path, depth + 1, result)
             elif problem is None and not stat.S_ISREG(mode):
                 problem = "not a regular file"
-            if problem is None:
+            elif problem is None:
                 yield path
-            elif len(result.refused) < REPORTS_MAX_COUNT:
+            if problem is not None and len(result.refused) < REPORTS_MAX_COUNT:
                 result.refused.append(f"{path[:_PATH_MAX_CHARS]!r}: {problem}")
+
+
+def _descend(parent: int, path: str, depth: int, result: Imported) -> Generator[str, None, str | None]:
+    """Yield what a folder of a folder holds; return why it, or what is left of it, stays behind, or None."""
+    if depth >= _DEPTH_MAX:
+        return f"deeper than {_DEPTH_MAX} directories"
+    try:
+        with _opened(path.rpartition("/")[2], _OPEN | os.O_DIRECTORY, at=parent) as inner:
+            yield from _walk(inner, f"{path}/", depth, result)
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    return None
 
 
 def _take(  # noqa: PLR0917 - one caller

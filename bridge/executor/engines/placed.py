@@ -37,6 +37,7 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 TICK_S: Final = 0.1
 _LOOK_S: Final = 1.0
 _INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
+_OUTLIVED_SETTLES: Final = 3  # a lock that is held so long after its job is that of a node that is gone
 _TOLD_S: Final = 2.0  # what an engine may take to be told something, before the run is ended without its answer
 _READ_BYTES: Final = 1 << 18
 NOT_TAKEN: Final = "not taken"  # why a folder is refused, beside how its run is to end
@@ -82,6 +83,7 @@ class PlacedRun:
         self._looking: Future[EngineJob | None] | None = None
         self._seen: EngineJob | None = None
         self._gone_s: float | None = None
+        self._ended_s: float | None = None
         self._asked = folder.withdrawn()
         self._withdrawn = self._asked is not None
         self._asked_s = 0.0
@@ -132,19 +134,27 @@ class PlacedRun:
         if self._withdrawn:
             return True
         if self._folder.taken():
+            self._look(max(_LOOK_S, self._queue.settle_s))
             self._gone_s = None
-            return False
+            return self._is_outlived()
         if self._folder.kept() is not None:
             return True
-        self._look()
+        self._look(_LOOK_S)
         if self._gone_s is None:
             return False
         return self._clock.steady_s() - self._gone_s >= self._queue.settle_s
 
-    def _look(self) -> None:
+    def _is_outlived(self) -> bool:
+        """Whether only a lock is left of a run: a file server may keep that of a node that died for ever."""
+        if self._ended_s is None:
+            return False
+        may_take_s = _OUTLIVED_SETTLES * self._queue.settle_s + self._ending_s()
+        return self._clock.steady_s() - self._ended_s >= may_take_s
+
+    def _look(self, every_s: float) -> None:
         """Ask the engine now and then; while it does not answer, nothing follows from that."""
         now_s = self._clock.steady_s()
-        if self._looking is None and now_s - self._looked_s >= _LOOK_S:
+        if self._looking is None and now_s - self._looked_s >= every_s:
             self._looking, self._looked_s = called(partial(self._engine.look, self._job)), now_s
         if self._looking is None or not self._looking.done():
             return
@@ -154,6 +164,8 @@ class PlacedRun:
         except InfrastructureError:
             return
         self._seen = seen or self._seen
+        if seen is not None:
+            self._ended_s = (self._ended_s or now_s) if seen.state == "ended" else None
         if seen is None or seen.state == "ended":
             self._gone_s = self._gone_s or now_s
             return
@@ -195,11 +207,14 @@ class PlacedRun:
         with suppress(InfrastructureError, TimeoutError):
             called(what).result(_TOLD_S)
 
+    def _ending_s(self) -> float:
+        """Return what the run may take to end once it is asked to."""
+        job = self._folder.job()
+        return _INSIST_S + (0.0 if job is None else job.spec.limits.grace_s)
+
     def _insist(self) -> None:
         """End the job by the engine where asking did not end it."""
-        job = self._folder.job()
-        grace_s = _INSIST_S + (0.0 if job is None else job.spec.limits.grace_s)
-        if self._asked is None or self._clock.steady_s() - self._asked_s < grace_s:
+        if self._asked is None or self._clock.steady_s() - self._asked_s < self._ending_s():
             return
         self._asked_s = self._clock.steady_s()
         self._say(partial(self._engine.end, self._job))

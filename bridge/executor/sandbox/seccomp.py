@@ -2,9 +2,10 @@
 
 It refuses what no measurement needs and what escapes have been built from: tracing and reading other processes, new
 namespaces and mounts, kernel keys, BPF, io_uring, userfaultfd, exotic socket families (a VM's vsock is not in any
-network namespace), pushing characters into a terminal, leases on files. Everything else passes: the file system and
-network allow-lists are the namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no
-filter, and the caller says so.
+network namespace), pushing characters into a terminal, leases on files; and System V shared memory, which counts for
+no process while none has attached it. Everything else passes: the file system and network allow-lists are the
+namespaces' work. Knows nothing about bubblewrap. An architecture without a table gets no filter, and the caller says
+so.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ class Table:
     clone3: int
     unshare: int
     socket: int
+    socketpair: int
     ioctl: int
     fcntl: int
 
@@ -102,6 +104,7 @@ _REFUSED: Final[dict[str, tuple[int, int]]] = {
     "vhangup": (153, 58),
     "move_pages": (279, 239),
     "migrate_pages": (256, 238),
+    "shmget": (29, 194),
 }
 _X86_64_ONLY: Final = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 
@@ -110,10 +113,16 @@ def _table(machine: str) -> Table | None:
     """Return the numbers of an architecture as `platform.machine()` names it, or None."""
     if machine == "x86_64":
         refused = {name: numbers[0] for name, numbers in _REFUSED.items()} | _X86_64_ONLY
-        return Table(0xC000003E, 0x40000000, refused, clone=56, clone3=435, unshare=272, socket=41, ioctl=16, fcntl=72)
+        return Table(
+            0xC000003E, 0x40000000, refused,
+            clone=56, clone3=435, unshare=272, socket=41, socketpair=53, ioctl=16, fcntl=72,
+        )  # fmt: skip
     if machine == "aarch64":
         refused = {name: numbers[1] for name, numbers in _REFUSED.items()}
-        return Table(0xC00000B7, None, refused, clone=220, clone3=435, unshare=97, socket=198, ioctl=29, fcntl=25)
+        return Table(
+            0xC00000B7, None, refused,
+            clone=220, clone3=435, unshare=97, socket=198, socketpair=199, ioctl=29, fcntl=25,
+        )  # fmt: skip
     return None
 
 
@@ -163,7 +172,8 @@ def program(machine: str) -> bytes | None:
         _instruction(_JUMP_EQUAL, family, len(_SOCKET_FAMILIES) - index, 0)
         for index, family in enumerate(_SOCKET_FAMILIES)
     )
-    code += _when_call(table.socket, _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
+    for number in (table.socket, table.socketpair):
+        code += _when_call(number, _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
     requests = b"".join(
         _instruction(_JUMP_EQUAL, request, 0, 1) + _refuse(errno.EPERM) for request in _TERMINAL_REQUESTS
     )

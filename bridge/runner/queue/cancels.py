@@ -50,7 +50,7 @@ class Cancels:
                 self._tasks.start(self._watch, "cancels")
 
     def _watch(self) -> None:
-        link, nap = self._link.beside(), threading.Event()
+        link, nap = None, threading.Event()
         while True:
             self._tasks.wait(nap, self._look_s / 5)
             with self._lock:
@@ -61,6 +61,7 @@ class Cancels:
             if self._clock.steady_s() - self._listed_s < self._look_s:
                 continue
             try:
+                link = link or self._link.beside()
                 self.listed(link.bus.cancelled(running))
-            except InfrastructureError:
+            except (InfrastructureError, OSError):
                 continue  # the run goes on as long as its lease does

@@ -6,13 +6,15 @@ lease has passed, so that renewals every few seconds cost no fetch. Takes nothin
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip
+from bridge.limits import EXPIRY_MAX_S
 from bridge.run.lease import LeaseWatch
 from bridge.runner.connection.link import BusLink
-from bridge.system.clock import Clock
+from bridge.system.clock import Clock, parse_rfc3339
 
 
 class ForeignClaims:
@@ -73,6 +75,17 @@ class ForeignClaims:
             and not self._is_refused(run_id, tip)
             and self._watch.expired(run_id, self._lease_s(tip))
         ]
+
+    def is_spooled(self, tip: ClaimTip) -> bool:
+        """Return whether a beacon of the last day says that the claim's runner could not deliver its result yet.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        oldest = self._clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
+        with self._link.lock:
+            beacons = [beacon for _, beacon in self._link.bus.read_beacons() if beacon.runner == tip.claim.runner]
+        return any(tip.claim.id in one.spooled and parse_rfc3339(one.time) > oldest for one in beacons)
 
     def _lease_s(self, tip: ClaimTip) -> float:
         return self._link.record.counted_lease_s(tip.claim.lease_s)

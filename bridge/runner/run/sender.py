@@ -26,6 +26,7 @@ from bridge.system.clock import Clock
 from bridge.trust.ssh_signatures import Signer
 
 CANCEL_LOOK_S: Final = 5.0
+_ASK_AGAIN_S: Final = 5.0  # after a list changed and nobody could tell what of a signature
 
 
 class Sender:
@@ -53,6 +54,7 @@ class Sender:
         self._signer: Signer | None = None
         self._listed: Signer | None = None
         self._stamp: tuple[object, ...] = ()
+        self._rested_s = float("-inf")
         self._cancel_known: tuple[float, bool] | None = None
         self._not_counting: tuple[tuple[object, ...], set[str]] = ((), set())
 
@@ -73,6 +75,7 @@ class Sender:
         Raises:
             RequestRejectedError: it names a principal without a signature, or was let in before.
             PolicyRefusedError: the signature does not hold here and now.
+            InfrastructureError: nobody can tell now whether it does.
         """
         self._stamp = self._rules.signers.stamp()
         self._listed = self._rules.signers.request(request, data, signature)
@@ -118,10 +121,16 @@ class Sender:
         """Return why a signed request is no longer one this host accepts, or None; cheap while no list changes."""
         if self._asked is None or (stamp := self._rules.signers.stamp()) == self._stamp:
             return None
+        if self._clock.steady_s() < self._rested_s:
+            return None
         try:
             self._rules.signers.request(*self._asked)
         except (PolicyRefusedError, RequestRejectedError) as error:
             return error.message
+        except (InfrastructureError, OSError) as error:
+            self._log.warning("whether its signature still counts is not known yet: %s", error)
+            self._rested_s = self._clock.steady_s() + _ASK_AGAIN_S
+            return None
         self._stamp = stamp
         return None
 
@@ -148,10 +157,13 @@ class Sender:
         try:
             with self._link.lock:
                 asked = self._link.bus.history.cancels(self._ref.id, seen)
-        except InfrastructureError:
-            return False
-        seen.update(one.ref.oid for one in asked)
-        return any(self._counts(one) for one in asked)
+            for one in asked:
+                if self._counts(one):
+                    return True
+                seen.add(one.ref.oid)
+        except (InfrastructureError, OSError):
+            return False  # not known yet: what is not among the seen ones is read again
+        return False
 
     def _counts(self, received: ReceivedRequest) -> bool:
         try:

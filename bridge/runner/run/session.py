@@ -13,6 +13,8 @@ from typing import Literal
 
 from bridge.bus.tree import Tree
 from bridge.errors import (
+    InfrastructureError,
+    JournalError,
     KakeyaError,
     LeftRunningError,
     PolicyRefusedError,
@@ -218,7 +220,11 @@ class ClaimedRunSession:
         return found.spec, self._follower.follow(came_to)
 
     def _restore(self, found: prepared.PreparedRun) -> None:
-        """Take over what an earlier process knew, and look whether the request still counts."""
+        """Take over what an earlier process knew, and look whether the request still counts.
+
+        Raises:
+            LeftRunningError: nobody can tell now; the run goes on.
+        """
         self._know(found)
         self.request_bytes, self.signature = found.request_bytes, found.signature
         self._request = Request.parse(found.request_bytes)
@@ -228,6 +234,10 @@ class ClaimedRunSession:
             self._sender.let_in(self._request, found.request_bytes, found.signature, self._renewal.held.chain[0])
         except (PolicyRefusedError, RequestRejectedError) as error:
             self._follower.revoked = self._follower.revoked or error.message
+        except JournalError:
+            raise
+        except (InfrastructureError, OSError) as error:
+            raise LeftRunningError(f"not followed yet: {error}") from error
 
     def record(self, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunRecord:
         """Return the record of the run; from here on the claim moves only to its end."""

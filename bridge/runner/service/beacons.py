@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
-from bridge.errors import InfrastructureError, PolicyRefusedError
+from bridge.errors import InfrastructureError, PolicyRefusedError, of_system
 from bridge.executor.observe import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S, BEACON_LIVE_SLACK_S, OFFERS_MAX_COUNT
 from bridge.presets import Preset, registry
@@ -110,10 +110,11 @@ class BeaconSender:
                 self._link.bus.beacon(beacon)
             self._link.budget.spent(ok=True)
             self._shown = beacon.policy_digest
-        except InfrastructureError as error:
+        except (InfrastructureError, OSError) as error:
             self._told = None
             self._link.budget.spent(ok=False)
-            self._log.warning("no sign of life could be sent: %s", error.line)
+            known = of_system(error) if isinstance(error, OSError) else error
+            self._log.warning("no sign of life could be sent: %s", known.line)
 
     def withdraw(self) -> None:
         """Delete the sign of life; where the bus does not answer it stays until its renewal is overdue."""

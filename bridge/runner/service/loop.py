@@ -7,7 +7,6 @@ Knows nothing about processes or formats.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import logging
 import threading
 from collections.abc import Callable, Hashable
@@ -23,7 +22,7 @@ from bridge.errors import (
     RequestRejectedError,
     of_system,
 )
-from bridge.limits import EXPIRY_MAX_S, STEP_CLAIM_FETCHES, STOP_RUNS_S
+from bridge.limits import STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
 from bridge.records import Request
 from bridge.request import run_id_of
@@ -51,7 +50,7 @@ from bridge.runner.service.recovery import Recovery
 from bridge.runner.service.upkeep import Upkeep
 from bridge.runner.state.folder import RUNS_TOO, OpenState
 from bridge.runner.state.log import for_run
-from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.clock import Clock
 from bridge.system.tasks import THREADS, Task, Tasks
 
 _MARKED_POLL_S = 0.5  # between two listings of it while these do not change
@@ -292,19 +291,14 @@ class Runner:
                 for_run(self.log, run_id).warning("cannot be looked at: %s", error.message)
 
     def _may_take_over(self, tip: ClaimTip) -> bool:
+        if self.state.journal.of(tip.claim.id) is not None:
+            return False  # recovery settles what this runner's journal knows, or leaves it first
         if tip.sealed and not self._link.signs:
             return False  # what a signed claim holds, only a signed one moves on
-        if tip.claim.state == "started" and self._is_spooled(tip.claim.id, tip.claim.runner):
+        if tip.claim.state == "started" and self._foreign.is_spooled(tip):
             return False  # it ran, and its runner says that it still holds the result
         full = self.took_one or len(self._active) >= self._slots.count or self._admission.host_wait() is not None
         return not (tip.claim.state == "claimed" and full)
-
-    def _is_spooled(self, run_id: str, runner: str) -> bool:
-        """Whether a runner's beacon of the last day says that it could not deliver this run's result yet."""
-        oldest = self.clock.now() - dt.timedelta(seconds=EXPIRY_MAX_S)
-        with self._link.lock:
-            beacons = [beacon for _, beacon in self._link.bus.read_beacons() if beacon.runner == runner]
-        return any(run_id in one.spooled and parse_rfc3339(one.time) > oldest for one in beacons)
 
     def _go_on(self, ref: RequestRef, view: ClaimView, *, resume: bool) -> None:
         """Run what was only claimed, finalise what was started.
@@ -351,19 +345,15 @@ class Runner:
         self._cancels.watch()
 
     def _work(self, work: ClaimedRun) -> None:
-        run_id, clock, log = work.ref.id, self.clock, for_run(self.log, work.ref.id)
-        link = self._link.beside()
-        link.bus.stop_when(self.leaving.is_set)  # one that is to end with the runner is still published
-        delivery = self._delivery.over(link)
-        renewal = ClaimRenewal(
-            link, work.held, clock=clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
-        )
-        session = ClaimedRunSession(
-            self._rules, self._machine, self.state, link, work=work, renewal=renewal, delivery=delivery,
-            clock=clock, cancelled=lambda: run_id in self._cancels, stopping=self.stopping, leaving=self.leaving,
-            slots=self._slots, log=self.log,
-        )  # fmt: skip
+        run_id, log = work.ref.id, for_run(self.log, work.ref.id)
+        renewal: ClaimRenewal | None = None
         try:
+            link = self._link.beside()
+            link.bus.stop_when(self.leaving.is_set)  # one that is to end with the runner is still published
+            renewal = ClaimRenewal(
+                link, work.held, clock=self.clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
+            )
+            session = self._session(work, link, renewal)
             outcome = run_once(session) if work.lost is None else recover_once(session, work.lost)
             with self._lock:
                 self._outcomes.append(outcome)
@@ -383,13 +373,21 @@ class Runner:
             log.log(level, "not ended yet, tried again in %.0f s: %s", rest_s, said, exc_info=True)
         finally:
             try:
-                renewal.stop()
+                if renewal is not None:
+                    renewal.stop()
             finally:  # whatever went wrong, the slot is free again
                 with self._lock:
                     del self._active[run_id]
                 self._slots.release(run_id)
                 self._pace.happened()
                 self._run_ended.set()
+
+    def _session(self, work: ClaimedRun, link: BusLink, renewal: ClaimRenewal) -> ClaimedRunSession:
+        return ClaimedRunSession(
+            self._rules, self._machine, self.state, link, work=work, renewal=renewal,
+            delivery=self._delivery.over(link), clock=self.clock, cancelled=lambda: work.ref.id in self._cancels,
+            stopping=self.stopping, leaving=self.leaving, slots=self._slots, log=self.log,
+        )  # fmt: skip
 
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.bus.interface import RunnerBus
-from bridge.errors import GivenUpError, InfrastructureError
+from bridge.errors import GivenUpError, InfrastructureError, of_system
 from bridge.runner.actions.announce import announcer
 from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
@@ -131,12 +131,13 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
         try:
             waiting = runner.step()
             problem = ""
-        except InfrastructureError as error:
+        except (InfrastructureError, OSError) as error:
             waiting = 0
             runner.failed()
-            if error.message != problem and not isinstance(error, GivenUpError):
-                runner.log.warning("trying on: %s", error.message)
-            problem = error.message
+            known = of_system(error) if isinstance(error, OSError) else error
+            if known.message != problem and not isinstance(known, GivenUpError):
+                runner.log.warning("trying on: %s", known.message)
+            problem = known.message
         if runner.busy or waiting:
             last_s = clock.steady_s()
         elif drain.exists() or (idle_s is not None and clock.steady_s() - last_s >= idle_s):

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bridge.errors import InfrastructureError, SandboxUnavailableError
+from bridge.executor.engines import placed
 from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.placed import settle_of
 from bridge.executor.engines.probe import ask_node
 from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.executor.engines.submitted import load_submitted, save_submitted
 from bridge.executor.interface import Execution
-from bridge.executor.supervisor.folder import RunFolder
+from bridge.executor.supervisor.folder import RunFolder, take
 from bridge.executor.trial import make_directory
 from bridge.records import SandboxSpec
 from tests.fakes.local_engine import HOST, LocalEngine
@@ -93,6 +96,41 @@ def test_a_job_that_ended_without_a_result_is_interrupted_with_its_log(queue: Lo
     assert (came_to.ending, came_to.ok) == ("interrupted", False)
     assert came_to.log.startswith(b"up\n")
     assert "ended without a result" in str(came_to.message)
+
+
+def test_a_lock_that_a_dead_node_still_holds_keeps_no_run(queue: LocalQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed, "_INSIST_S", 0.0)
+    queue.left(FOREVER)
+    folder = RunFolder(queue.handle)
+    supervisor = folder.facts()
+    assert supervisor is not None
+    os.kill(supervisor.pid, 9)
+    until(lambda: not folder.taken())
+    given_up = threading.Timer(30.0, setattr, (queue, "ask", "left"))
+    with (queue.handle / "lock").open("rb+") as lock:  # as the file server does until it hears from the node again
+        assert take(lock.fileno())
+        given_up.start()
+        came_to = queue.executor.recover(queue.handle, queue.hooks()).wait()
+        given_up.cancel()
+    assert (came_to.ending, came_to.log) == ("interrupted", b"up\n")
+    assert "ended without a result" in str(came_to.message)
+
+
+def test_what_outlives_its_job_for_a_moment_still_writes_its_result(queue: LocalQueue) -> None:
+    run = queue.go(queue.spec("import time\nprint('up', flush=True)\ntime.sleep(2)\nprint('done')"))
+    real, seen = queue.engine.look, []
+
+    def look(job: str) -> object:
+        found = real(job)
+        if found is None or found.state == "queued":
+            return found
+        seen.append(found)
+        return replace(found, state="ended", word="FAILED")
+
+    queue.engine.look = look  # type: ignore[method-assign]
+    came_to = run.wait()
+    assert (came_to.ending, came_to.log) == ("exited", b"up\ndone\n")
+    assert seen
 
 
 def test_a_runner_killed_before_it_had_the_number_finds_its_job_by_name_and_submits_no_second(

@@ -7,9 +7,11 @@ import math
 import random
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from engine.benchmarks.overhead import loop_overhead
 from engine.benchmarks.peer import Contestant, engine_peers, oracle
@@ -17,6 +19,8 @@ from engine.benchmarks.peers_torch import torch_peers
 from engine.benchmarks.turns import Decode, take_turns
 from engine.cli import bench
 from engine.decoding.depth import FixedDepth
+from engine.errors import ModelWeightsError
+from engine.huggingface import open_causal
 from engine.loading import Engine, load_backend, open_engine
 from tests.fakes import tiny_torch
 
@@ -55,6 +59,27 @@ def test_every_torch_contestant_emits_the_tokens_of_plain_decoding(models: Path,
         assert tuple(decode.tokens) == wanted, peer.name
         assert decode.first_s > 0
         assert decode.arrivals.seconds[-1] > 0
+
+
+def pickled(models: Path, folder: Path, *beside: str) -> Path:
+    """Return a folder whose weights are a pickle, with safetensors of other names beside it that lack nothing."""
+    folder.mkdir()
+    (folder / "config.json").write_bytes((models / "small" / "config.json").read_bytes())
+    weights = load_file(models / "small" / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin")
+    for name in beside:
+        save_file(weights, folder / name, {"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("beside", [(), ("model-own.safetensors",)], ids=["alone", "beside others"])
+def test_weights_that_are_a_pickle_are_refused(models: Path, tmp_path: Path, beside: tuple[str, ...]) -> None:
+    engine = open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "drafter"))
+    folder, target = pickled(models, tmp_path / "pickled", *beside), cast("Any", engine.target)
+    with pytest.raises(ModelWeightsError, match="safetensors"):
+        torch_peers(engine, target.module, None, folder)
+    with pytest.raises(ModelWeightsError, match="safetensors"):
+        open_causal(folder)
 
 
 def test_every_mlx_contestant_emits_the_tokens_of_plain_decoding(models: Path) -> None:

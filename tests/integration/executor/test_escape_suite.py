@@ -52,7 +52,7 @@ EXPECTED = {
     "no namespaces": {
         "connect to the host's loopback",
         "be in the host's net namespace",
-        "attach the host's shared memory",
+        "reach the host's semaphores",
         "connect to an abstract socket of the host, stream",
     },
     "the key": {"read the runner's key by its path", "read the state folder by its path"},

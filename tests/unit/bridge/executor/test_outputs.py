@@ -3,7 +3,9 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import os
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -176,6 +178,41 @@ def test_a_replaced_report_directory_gives_nothing(out):
     result = bring_in(out, write)
 
     assert (result.reports, result.refused) == ({}, ["the report directory was replaced by another one"])
+
+
+@contextmanager
+def without_root(folder):
+    """Be somebody whom modes keep out, in a folder that need not be reached by its whole path."""
+    before, root = Path.cwd(), os.geteuid() == 0
+    folder.chmod(0o755)
+    os.chdir(folder)
+    try:
+        if root:
+            os.seteuid(65534)
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        os.chdir(before)
+
+
+def test_a_folder_that_cannot_be_read_stays_behind_and_the_rest_comes_in(out):
+    for name in ("a.json", "closed/b.json", "m/closed/c.json", "z.json"):
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("{}")
+    stamp = start_stamp(out)
+    closed = [out / "closed", out / "m" / "closed"]
+    for folder in closed:
+        folder.chmod(0)
+    try:
+        with without_root(out.parent):
+            result = import_outputs(Path("out"), stamp=stamp, declared=["closed/b.json"])
+    finally:
+        for folder in closed:
+            folder.chmod(0o755)
+    assert set(result.reports) == {"a.json", "z.json"}
+    said = "cannot be read: Permission denied"
+    assert sorted(result.refused) == [f"'closed': {said}", f"'m/closed': {said}"]
 
 
 def test_a_file_that_shows_a_secret_is_refused(out):

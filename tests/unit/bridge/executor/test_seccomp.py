@@ -74,11 +74,18 @@ def test_threads_and_forks_pass_and_new_namespaces_do_not(machine, clone, unshar
     assert decide(machine, 435) == ERRNO | errno.ENOSYS
 
 
-@pytest.mark.parametrize(("machine", "socket"), [("x86_64", 41), ("aarch64", 198)])
-def test_only_ordinary_socket_families_pass(machine, socket):
-    passing = [family for family in range(64) if decide(machine, socket, family) == ALLOW]
+@pytest.mark.parametrize(
+    ("machine", "call"), [("x86_64", 41), ("x86_64", 53), ("aarch64", 198), ("aarch64", 199)]
+)  # socket, socketpair
+def test_only_ordinary_socket_families_pass(machine, call):
+    passing = [family for family in range(64) if decide(machine, call, family) == ALLOW]
 
     assert passing == [1, 2, 10, 16]
+
+
+@pytest.mark.parametrize(("machine", "shmget"), [("x86_64", 29), ("aarch64", 194)])
+def test_memory_that_stays_when_no_process_has_it_is_refused(machine, shmget):
+    assert decide(machine, shmget, 0, 1 << 30, 0o1600) == EPERM
 
 
 @pytest.mark.parametrize(("machine", "ioctl"), [("x86_64", 16), ("aarch64", 29)])

@@ -14,7 +14,12 @@ from bridge.system.clock import SystemClock
 
 
 class QuickClock(SystemClock):
-    """Does not really wait between two tries."""
+    """Does not really wait between two tries; its steady time can be pushed forward."""
+
+    ahead_s = 0.0
+
+    def steady_s(self) -> float:
+        return super().steady_s() + self.ahead_s
 
     def sleep(self, seconds: float) -> None:
         super().sleep(min(seconds, 0.01))
@@ -74,8 +79,12 @@ def test_a_push_that_arrives_late_is_not_a_second_run(world, nth):
     w.result(ref.id)
 
 
-def spooled(w):
-    """Serve a run whose bus is lost while its program ends; return its ref, the runner, and the event that says so."""
+def spooled(w, lost=("list", "fetch", "push")):
+    """Serve a run whose bus is lost while its program ends; return its ref, the runner, and the event that says so.
+
+    Args:
+        lost: which operations get no answer then.
+    """
     down = threading.Event()
 
     def goes_down(spec, directory):
@@ -84,7 +93,7 @@ def spooled(w):
         return 1
 
     w.program = goes_down
-    w.faults.decide = lambda operation: "lost" if down.is_set() else None
+    w.faults.decide = lambda operation: "lost" if down.is_set() and operation in lost else None
     ref = w.ask()
     return ref, w.serve_once(), down
 
@@ -100,6 +109,21 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
     assert w.claim(ref.id).reason == "program_failed"
     assert [w.claim(ref.id).result_oid] == built
     assert len(w.executor.executed) == 1
+    w.result(ref.id)
+
+
+def test_a_result_in_the_spool_is_not_replaced_by_its_own_runner_when_its_lease_runs_out(world, clock):
+    w = world()
+    ref, runner, down = spooled(w, lost=["push"])
+    assert runner.outcomes[0].delivery == "spooled"
+    (built,) = [line.oid for line in read_lines(w.process.folder.journal) if line.event == "result_built"]
+    for clock.ahead_s in (5.0, 10.0, 15.0, 20.0, 25.0, 30.0):  # the runner's own beacon is refused as well
+        runner.step()
+        runner.join()
+    down.clear()
+    clock.ahead_s = 700.0
+    settle(w, runner, ref)
+    assert (w.claim(ref.id).reason, w.claim(ref.id).result_oid) == ("program_failed", built)
     w.result(ref.id)
 
 
