@@ -110,7 +110,7 @@ def exit_code_of(reason: str, verdict: Verdict | None, required: Requirement | N
         verdict: None where there is none.
         required: what the requester asked of it, None for anything but a rejection.
     """
-    if reason in {"passed", "gate_rejected"}:
+    if reason == "passed":
         return OUTCOMES["passed" if satisfied(verdict, required) else "gate_rejected"].exit_code
     row = OUTCOMES.get(reason)
     return BUG if row is None else row.exit_code

@@ -13,10 +13,18 @@ from bridge import strictjson
 from bridge.gate import identity
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from tests.drift import ROOT
-from tests.fakes.scripted_host import PROBE
+from tests.fakes.scripted_host import PROBE, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, take
 
 EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+
+
+@pytest.fixture
+def host(requester):
+    """Return a host that signs nothing, on a bus whose reader knows no key."""
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    return host
 
 
 @pytest.fixture

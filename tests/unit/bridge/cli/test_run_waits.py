@@ -133,6 +133,7 @@ def test_a_remote_that_is_away_for_a_while_is_waited_for(tmp_path):
     requester = Requester(tmp_path)
     host = ScriptedHost(MemoryBus(requester.bus.remote, clock=requester.clock), requester.clock)
     host.beat()
+    requester.pin(host.sign())
     clock, faults = requester.clock, requester.bus.store.faults
     plan(requester, host, claim_after_s=70.0)
     clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))

@@ -49,6 +49,7 @@ def requester(tmp_path):
 def host(requester, own):
     host = ScriptedHost(requester.bus, requester.clock)
     host.offer(own)
+    requester.pin(host.sign())
     return host
 
 
