@@ -96,7 +96,7 @@ def _next_of_result(status: RunStatus) -> list[list[str]]:
     claims = status.verdict.claims
     if any(claim.citable for claim in claims):
         return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
-    if status.reason == "passed" and request is not None and request.profile == "smoke":
+    if status.reason in {"passed", "below_required"} and request is not None and request.profile == "smoke":
         if any(claim.role == "primary" for claim in claims):
             return [[PROGRAM, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
         return [[PROGRAM, "verify", status.id]]

@@ -18,10 +18,12 @@ from bridge import records, strictjson
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
+from bridge.run.outcomes import ended_as
 
 if TYPE_CHECKING:
     from bridge.bus.tree import Tree
     from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
+    from bridge.run.requirement import Requirement
     from bridge.trust.judgement import TrustAnswer
 
 _RECORD_MAX_BYTES = 32 * MIB
@@ -140,20 +142,23 @@ def read_folder_result(folder: Path) -> Result:
     return read_result(read_folder(folder))
 
 
-def ending(claim: Claim | None, result: Result | None, verdict: Verdict | None) -> str:
+def ending(
+    claim: Claim | None, result: Result | None, verdict: Verdict | None, required: Requirement | None = None
+) -> str:  # fmt: skip
     """Return the reason a run ended in: the claim's, the authority; else what the result says.
 
     Args:
         claim: None where none was seen.
         result: None where there is none here.
         verdict: what the reader goes by of that result; one that rejects it does so whatever its host said.
+        required: what is asked of the verdict, None for anything but a rejection.
     """
     if result is None:
         return "infrastructure" if claim is None or claim.reason is None else claim.reason
     said = result.record.reason if result.record is not None else "passed"
     if claim is not None and claim.reason is not None:
         said = claim.reason
-    return "gate_rejected" if said == "passed" and (verdict is None or verdict.decision == "rejected") else said
+    return ended_as(said, verdict, required)
 
 
 def backend_of(result: Result) -> tuple[str, str] | None:

@@ -19,7 +19,6 @@ from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejec
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.request import parse
 from bridge.run.outcomes import OUTCOMES, exit_code_of
-from bridge.run.requirement import Requirement, satisfied
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.session import BusSession
     from bridge.client.run.actions import ActionsView
     from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
+    from bridge.run.requirement import Requirement
     from bridge.trust.judgement import TrustAnswer
 
 
@@ -185,7 +185,7 @@ def _ended(
     base: RunStatus, result: Result | None, folder: Path | None, answer: TrustAnswer | None
 ) -> RunStatus:  # fmt: skip
     verdict = None if result is None else result.verdict_for(answer)
-    reason = ending(base.claim, result, verdict)
+    reason = ending(base.claim, result, verdict, base.required)
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
@@ -360,7 +360,7 @@ def _remedy(
         return said
     if row is not None and row.remedy is not None:
         return row.remedy.replace("ID", run_id)
-    if reason != "passed" or required is None or verdict is None or satisfied(verdict, required):
+    if reason != "below_required" or required is None or verdict is None:
         return None
     asked = required.claim or next((claim.id for claim in verdict.claims if claim.role == "primary"), None)
     if asked is None:

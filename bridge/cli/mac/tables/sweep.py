@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.screen.run_view import print_unwanted
+from bridge.cli.screen.run_view import without_unwanted
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import BusPart, of_data
@@ -89,12 +89,13 @@ def _print(call: Invocation, sweep: evidence.SweptRuns) -> int:
     bus = sweep.runs[0].bus_part()
     compare = ["kakeya-mac", "compare", short(sweep.id), *sweep.runs[0].settings.bus.words]
     call.output.say("next", f"  {shlex.join(compare)}")
-    unwanted = [one for one in sweep.found if print_unwanted(call.output, one, call.args.fail_if)]
-    code = 1 if sweep.exit_code == 0 and unwanted else sweep.exit_code
+    sweep.found = [without_unwanted(call.output, one, call.args.fail_if) for one in sweep.found]
+    message = next((one.message for one in sweep.found if one.reason == sweep.reason == "unwanted"), None)
     call.output.document(
-        of_data("run", sweep.data(), exit_code=code, reason=sweep.reason, bus=bus, next_argv=[compare])
+        of_data("run", sweep.data(), exit_code=sweep.exit_code, reason=sweep.reason, bus=bus, next_argv=[compare],
+                message=message)
     )  # fmt: skip
-    return code
+    return sweep.exit_code
 
 
 def _show(call: Invocation, session: BusSession, placed: Sequence[RequestDraft]) -> int:

@@ -133,7 +133,8 @@ def test_every_ending_has_its_exit_code(requester, host, ending, words, code):
     ran = requester.run("run", "mlx-env-probe", "--wait", "--json", *words)
     assert ran.code == code
     assert ran.document["outcome"]["exit_code"] == code
-    assert ran.document["outcome"]["reason"] == ending["reason"]
+    said = "below_required" if "--require" in words and code else ending["reason"]
+    assert ran.document["outcome"]["reason"] == said
 
 
 @pytest.mark.parametrize("words", [[], ["--require", "evidence"], ["--require", "speed:evidence"]])
@@ -156,8 +157,27 @@ def test_what_is_required_and_not_met_is_said_with_what_explains_it(requester, h
     ran = requester.run("run", "mlx-env-probe", "--wait", "--require", "memory")
     said = next(line for line in ran.out.splitlines() if line.startswith("required"))
     explain = f"kakeya-mac gate explain speed {run_id(requester)}"
-    assert (ran.code, said) == (1, f"required    memory: not met. {explain} says what it rests on, and what is missing")
-    assert ran.out.startswith("passed")
+    assert (ran.code, said) == (
+        1,
+        f"required       memory: not met. {explain} says what it rests on, and what is missing",
+    )
+    assert ran.out.startswith("below_required valid (smoke)")
+
+
+@pytest.mark.parametrize(("effect", "code", "reason"), [("slower", 1, "unwanted"), ("not slower", 0, "passed")])
+def test_a_claim_that_is_not_wanted_is_a_reason_of_its_own(requester, host, effect, code, reason):
+    plan(requester, host, ending={"claims": (claim(detail={"effect": effect}),)})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--fail-if", "slower", "--json")
+    outcome = ran.document["outcome"]
+    assert (ran.code, outcome["exit_code"], outcome["reason"]) == (code, code, reason)
+    assert outcome["message"] == ("decode_ratio is slower (--fail-if slower)" if code else None)
+
+
+def test_a_claim_that_is_not_wanted_takes_a_wait(requester, host):
+    ran = requester.run("run", "mlx-env-probe", "--fail-if", "slower")
+    assert (ran.code, requester.bus.snapshot().requests) == (2, ())
+    assert "next    add --wait" in ran.err
+    assert requester.run("run", "mlx-env-probe", "--fail-if", "slower", "--dry-run").code == 0
 
 
 @pytest.mark.parametrize("words", [["--expires", "5x"], ["--wait-timeout", ""], ["--expires", "-1"]])
