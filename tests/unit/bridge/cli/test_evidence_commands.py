@@ -164,3 +164,10 @@ def test_what_stands_against_a_result_beside_its_verdict_is_in_every_format(requ
     assert f"{EVIDENCE}: below evidence" in [one.get("message") for one in required.iter("failure")]
     assert f"::error title=evidence gate::{altered}: log.txt: " in checked("annotations")
     assert "altered: log.txt: " in next(line for line in checked("markdown").splitlines() if line.endswith("**"))
+
+
+@pytest.mark.parametrize("words", [("G4-MARKS",), ("decode_speedup",)])
+def test_a_page_of_a_rule_has_its_lines_in_json_too(requester, words):
+    text = requester.run("gate", "explain", *words, "--json").document["data"]["text"]
+    assert text.rstrip("\n") == requester.run("gate", "explain", *words).out.rstrip("\n")
+    assert "\n" in text
