@@ -391,17 +391,3 @@ def test_listings_of_texts_fit_the_screen(requester, words, columns):
     shown = requester.run(*words).out
     assert max(map(len, shown.splitlines())) <= columns
     assert shown.split() == whole.split()
-
-
-@pytest.mark.parametrize("changed", [{"schema": 99}, {"of_a_newer_version": True}], ids=["schema", "field"])
-def test_a_request_that_a_newer_version_wrote_down_is_left_to_that_version(requester, host, sent, changed):
-    folder = requester.folder / "data" / "requests"
-    document = json.loads((folder / f"{sent}.json").read_text())
-    newer = sent[:-1] + ("0" if sent[-1] != "0" else "1")
-    request = json.loads(document["request"]) | {"id": newer} | changed
-    document |= {"id": newer, "request": json.dumps(request)}
-    (folder / f"{newer}.json").write_text(json.dumps(document))
-    assert requester.run("run", "mlx-env-probe").out.strip() == sent
-    assert requester.run("run", "mlx-env-probe", "--repeat", "2").code == 0
-    rows = {row["id"]: row for row in requester.run("ls", "--json").document["data"]}
-    assert (rows[sent]["preset"], rows[newer]["preset"]) == ("mlx-env-probe", None)
