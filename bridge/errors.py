@@ -69,10 +69,12 @@ class KakeyaError(Exception):
     Attributes:
         remedy: the next thing to do, a sentence or a command, or None when the message already says it.
         run_id: the run it is about, once that has been sent.
+        permanent: whether the same call would end in it again, as long as nobody changes anything.
     """
 
     exit_code: ClassVar[int] = 70
     reason: ClassVar[str] = "bug"
+    permanent: ClassVar[bool] = False
 
     def __init__(self, message: str, *, remedy: str | None = None) -> None:
         super().__init__(message)
@@ -143,6 +145,8 @@ class RemoteError(GitError):
 class RemoteRefusedError(RemoteError):
     """The remote answered and refuses: credentials, rights or the route are wrong, and trying again changes nothing."""
 
+    permanent = True
+
 
 class BusError(InfrastructureError):
     """The bus is not usable as it is."""
@@ -153,9 +157,13 @@ class BusError(InfrastructureError):
 class ObjectError(BusError):
     """An object is not what its reader needs and never will be: too large, malformed, or of another kind."""
 
+    permanent = True
+
 
 class BusMissingError(BusError):
     """The remote carries no bus record."""
+
+    permanent = True
 
 
 WRONG_BUS_REMEDY: Final = (
@@ -167,6 +175,8 @@ WRONG_BUS_REMEDY: Final = (
 
 class WrongBusError(BusError):
     """The remote carries another bus than the pinned one."""
+
+    permanent = True
 
 
 class NoRunnerError(BusError):

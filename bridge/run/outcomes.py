@@ -52,7 +52,9 @@ OUTCOMES: Final[Mapping[str, OutcomeRow]] = MappingProxyType(
         "infrastructure": OutcomeRow(3, "the host could not run it", True, _RETRY),
         "publish_failed": OutcomeRow(3, "it ran, and its result is not delivered yet", True, _ATTACH),
         "program_failed": OutcomeRow(4, "the program failed", remedy=_LOGS),
-        "gate_rejected": OutcomeRow(1, "the gate rejected the result, or it is below --require"),
+        "gate_rejected": OutcomeRow(1, "the gate rejected the result"),
+        "below_required": OutcomeRow(1, "done, and the verdict is below --require"),
+        "unwanted": OutcomeRow(1, "done, and the primary claim is what --fail-if names"),
         "pending": OutcomeRow(8, "still pending when the wait ended; nothing is lost", True, _ATTACH),
         "passed": OutcomeRow(0, "done: the result is not rejected, and meets --require"),
     }
@@ -102,17 +104,22 @@ def strongest(codes: Iterable[int]) -> int:
     return min(codes, key=order.index)
 
 
-def exit_code_of(reason: str, verdict: Verdict | None, required: Requirement | None) -> int:
-    """Return the exit code of a run that ended.
+def ended_as(reason: str, verdict: Verdict | None, required: Requirement | None) -> str:
+    """Return the reason a run that ended has for its requester: its own, or what keeps one that passed from exit 0.
 
     Args:
-        reason: the terminal claim's reason; one that a newer host invented ends in 70.
+        reason: the terminal claim's reason.
         verdict: None where there is none.
         required: what the requester asked of it, None for anything but a rejection.
     """
-    if reason in {"passed", "gate_rejected"}:
-        return OUTCOMES["passed" if satisfied(verdict, required) else "gate_rejected"].exit_code
-    row = OUTCOMES.get(reason)
+    if reason != "passed" or satisfied(verdict, required):
+        return reason
+    return "below_required" if satisfied(verdict, None) else "gate_rejected"
+
+
+def exit_code_of(reason: str, verdict: Verdict | None, required: Requirement | None) -> int:
+    """Return the exit code of a run that ended, by what `ended_as` takes; a reason that a newer host invented is 70."""
+    row = OUTCOMES.get(ended_as(reason, verdict, required))
     return BUG if row is None else row.exit_code
 
 

@@ -98,6 +98,13 @@ class Requester:
         record = identify(self.bus, settings.bus)
         return BusSession(settings, self.bus, record, Store(settings.state_dir), clock)
 
+    def pin(self, key: str) -> None:
+        """Go by a runner's key, as ``NAME=KEY``."""
+        folder = self.folder / "config"
+        folder.mkdir(exist_ok=True)
+        text = f'schema = 1\nroute = "memory"\nrunner_keys = ["{key}"]\n'
+        (folder / "config.toml").write_text(text, encoding="utf-8")
+
     def second_clone(self, folder: Path) -> Requester:
         """Return another clone of the same bus with the same clock."""
         return replace(self, folder=folder, remote=self.bus.remote)

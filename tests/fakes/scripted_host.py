@@ -33,6 +33,8 @@ from bridge.records import (
     Verdict,
 )
 from bridge.system.clock import Clock, rfc3339
+from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
+from bridge.trust.signing_key import MetadataSigner, given_key
 
 PRESETS = ("mlx-env-probe", "cuda-env-probe", "pytest-path")
 PROBE = {
@@ -63,6 +65,14 @@ class ScriptedHost:
         self.own: dict[str, Preset] = {}
         self.machine = HOST
         self._beats = 0
+        self._signer: MetadataSigner | None = None
+        self._signed = 0
+
+    def sign(self) -> str:
+        """Sign every result from here on; return name and key as a reader pins them."""
+        key = given_key(hashlib.sha256(self.name.encode()).digest())
+        self._signer = MetadataSigner(key)
+        return f"{self.name}={key.public}"
 
     def beat(self, state: str = "idle", presets: tuple[str, ...] = PRESETS, **changes: object) -> None:
         self._beats += 1
@@ -132,8 +142,14 @@ class ScriptedHost:
         tree = build_tree(
             request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.held[run_id].chain),
             log=self.logs.get(run_id, b""), record=record, spec=spec, reports=files, verdict=verdict,
-            bus_id=request.bus_id, request_oid=self._ref.oid,
+            bus_id=request.bus_id, request_oid=self._ref.oid, attestation="none" if self._signer is None else "dsse",
         )  # fmt: skip
+        if self._signer is not None:
+            self._signed += 1
+            link = ChainPosition("c" * 64, self._signed)
+            tree[ATTESTATION_FILE] = attest(
+                tree, ref=request.ref, record=record, verdict=verdict, link=link, signer=self._signer
+            )
         oid = self.bus.build_result(Tree({**tree, **(forge or {})}), run_id)
         held = self.held[run_id]
         end = held.claim.evolve(

@@ -12,7 +12,7 @@ from bridge.cli.mac.results import find_result, keys_for, say_first
 from bridge.client.clone.store import id_in
 from bridge.client.connection.pins import Pins
 from bridge.client.document.envelope import of_data
-from bridge.client.document.untrusted import clean_line, markdown_text
+from bridge.client.document.untrusted import clean_line, clean_text, markdown_text
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.errors import UsageError
 from bridge.records import ClaimResult, Verdict
@@ -112,7 +112,9 @@ def explain(call: Invocation) -> int:
         "run": None if judged is None else judged.id,
         "claims": [claim.model_dump(mode="json") for claim in claims],
     }
-    call.output.document(of_data("gate explain", data))
+    document = of_data("gate explain", data)
+    document["data"]["text"] = clean_text(text)  # a page of lines, not one
+    call.output.document(document)
     return 0
 
 

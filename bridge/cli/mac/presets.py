@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from bridge.cli.mac.context import Invocation
@@ -67,32 +68,37 @@ def preset_called(call: Invocation, name: str) -> Preset:
 def show(call: Invocation) -> int:
     """Show parameters, commands, reports and limits of one preset."""
     preset = preset_called(call, call.args.preset)
-    output = call.output
-    output.row("preset", preset.name)
-    output.row("what", preset.description)
-    output.row("status", preset.status)
-    output.row("code", _whose(preset))
-    output.row("profiles", ", ".join(preset.profiles))
+    for label, text in _facts(preset):
+        call.output.row(label, clean_line(text))  # a bus may offer it, which anybody may push to
+    call.output.document(
+        of_data("presets show", {**preset.model_dump(mode="json", by_alias=True), "digest": preset.digest()})
+    )
+    return 0
+
+
+def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
+    """Yield label and text of every line about a preset."""
+    yield "preset", preset.name
+    yield "what", preset.description
+    yield "status", preset.status
+    yield "code", _whose(preset)
+    yield "profiles", ", ".join(preset.profiles)
     for name, parameter in preset.params.items():
         facts = parameter.model_dump(mode="json", exclude={"help", "type", "allow_dash"}, exclude_none=True)
         said = ", ".join(
             f"{key} {' | '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in facts.items()
         )
-        output.row("param", f"{name}: {parameter.help} ({parameter.type}; {said or 'required'})")
+        yield "param", f"{name}: {parameter.help} ({parameter.type}; {said or 'required'})"
     for metric in () if preset.workload is None else preset.workload.metrics:
-        output.row("metric", _metric(metric))
+        yield "metric", _metric(metric)
     for command in preset.commands:
-        output.row("command", f"{command.name}: {' '.join(command.argv)}")
+        yield "command", f"{command.name}: {' '.join(command.argv)}"
     for report in preset.outputs:
-        output.row("report", f"{report.path} ({report.kind}{'' if report.required else ', optional'})")
+        yield "report", f"{report.path} ({report.kind}{'' if report.required else ', optional'})"
     limits = preset.limits.model_dump(mode="json", exclude_none=True, exclude={"claim"})
     for name, value in limits.items():
-        output.row("limit", f"{name} = {value}")
-    output.row("digest", preset.digest())
-    output.document(
-        of_data("presets show", {**preset.model_dump(mode="json", by_alias=True), "digest": preset.digest()})
-    )
-    return 0
+        yield "limit", f"{name} = {value}"
+    yield "digest", preset.digest()
 
 
 def _whose(preset: Preset) -> str:
@@ -114,7 +120,7 @@ def explain(call: Invocation) -> int:
     known = what in registry() or (not is_run and what in own_here(call))
     lines, data = _explain_preset(call) if known else _explain_run(call)
     for line in lines:
-        for part in call.output.fitted(line, indent=4):
+        for part in call.output.fitted(clean_line(line), indent=4):
             call.output.data(part)
     call.output.document(of_data("explain", data))
     return 0

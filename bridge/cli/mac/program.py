@@ -153,13 +153,15 @@ def _detached(detached: DetachedError, command: str, output: Output) -> int:
 
 
 def _report(error: KakeyaError, command: str, output: Output) -> int:
-    output.say("error", f" {error.message}")
+    from bridge.client.document.untrusted import clean_text
+
+    output.say("error", f" {clean_text(error.message)}")  # it may name what a stranger pushed
     if error.remedy is None and isinstance(error, ParameterError):
         error.remedy = f"{PROGRAM} presets show PRESET lists what each parameter takes"
     if error.remedy is None and isinstance(error, UsageError):
         error.remedy = f"{PROGRAM} {command} --help" if command in BY_NAME else f"{PROGRAM} --help"
     if error.remedy is not None:
-        output.say("next", f"  {error.remedy}")
+        output.say("next", f"  {clean_text(error.remedy)}")
     if output.json:
         from bridge.client.document.envelope import of_error
 

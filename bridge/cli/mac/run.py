@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import drafts_of, show_draft
 from bridge.cli.mac.tables.sweep import run_sweep
-from bridge.cli.screen.run_view import print_status, print_unwanted
+from bridge.cli.screen.run_view import print_status, without_unwanted
 from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
 from bridge.client.document.envelope import of_data
@@ -22,6 +22,11 @@ from bridge.run.outcomes import strongest
 def run(call: Invocation) -> int:
     """Send a request; with --wait or --follow see it through."""
     call.required()  # what cannot be required is said before anything is sent
+    if call.args.fail_if is not None and not (_waits(call) or call.args.dry_run):
+        raise UsageError(
+            f"--fail-if {call.args.fail_if} is about how a run comes out, and this line does not wait for that",
+            remedy="add --wait",
+        )
     session = call.connect()
     drafts = drafts_of(call, session)
     if len(drafts) > 1 or call.args.repeat is not None:
@@ -101,6 +106,10 @@ def _warner(call: Invocation) -> Callable[[str], None]:
     return lambda line: call.output.say("warn", line)
 
 
+def _waits(call: Invocation) -> bool:
+    return bool(call.args.wait or call.args.follow or call.args.wait_timeout is not None)
+
+
 def _after_sending(call: Invocation, sent: Run) -> int:
     """Wait for a run that was just sent where the command line says so, else print its id."""
     with naming(sent):
@@ -118,7 +127,7 @@ def naming(run: Run) -> Iterator[None]:
 
 
 def _waited_or_named(call: Invocation, sent: Run) -> int:
-    if call.args.wait or call.args.follow or call.args.wait_timeout is not None:
+    if _waits(call):
         return _see_through(call, sent)
     _name_run(call, sent)
     sent.wake()
@@ -143,13 +152,9 @@ def _see_through(call: Invocation, found: Run) -> int:
             call.output.document(detached_document(found, call.command.name, detached.exit_code))
         return detached.exit_code
     print_status(call.output, found, status, call.directory)
-    code = (
-        1
-        if status.exit_code == 0 and print_unwanted(call.output, status, getattr(call.args, "fail_if", None))
-        else status.exit_code
-    )
-    call.output.document(document(found, status, call.command.name, exit_code=code))
-    return code
+    status = without_unwanted(call.output, status, getattr(call.args, "fail_if", None))
+    call.output.document(document(found, status, call.command.name))
+    return status.exit_code
 
 
 def _name_run(call: Invocation, found: Run) -> None:

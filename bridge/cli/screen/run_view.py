@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
 from bridge.durations import duration_text
 from bridge.ids import short
+from bridge.run.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
     from bridge.client.run.run import Run
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _FAILED_LOG_LINES = 12
 _LABEL_MOST_CHARS = 24
+_RAN_WELL = frozenset({"passed", "gate_rejected", "below_required"})
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
@@ -38,13 +41,17 @@ def print_status(output: Output, run: Run, status: RunStatus, directory: Path) -
         output.row(label, text, width)
 
 
-def print_unwanted(output: Output, status: RunStatus, word: str | None) -> bool:
-    """Return whether the primary claim says a word that ends the command in 1, and say so."""
+def without_unwanted(output: Output, status: RunStatus, word: str | None) -> RunStatus:
+    """Return the status of a run, which ends in 1 where its primary claim says a word, and say so."""
     claims = () if status.verdict is None or word is None else status.verdict.claims
     claim = next((one for one in claims if one.role == "primary" and one.detail.get("effect") == word), None)
-    if claim is not None:
-        output.row("failed", clean_line(f"{claim.metric} is {word} (--fail-if {word})"))
-    return claim is not None
+    if claim is None:
+        return status
+    said = clean_line(f"{claim.metric} is {word} (--fail-if {word})")
+    output.row("failed", said)
+    if status.exit_code != 0:
+        return status
+    return replace(status, reason="unwanted", exit_code=OUTCOMES["unwanted"].exit_code, message=said)
 
 
 def headline(run: Run, status: RunStatus) -> str:
@@ -77,7 +84,7 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
             yield "remedy", clean_line(status.remedy)
     yield from _log_rows(status)
     yield from _gate_rows(status)
-    if status.required is not None and status.reason == "passed" and status.exit_code != 0:
+    if status.reason == "below_required":
         yield "required", clean_line(f"{status.required}: not met. {status.remedy or ''}".rstrip())
     if status.progress is not None:
         yield "progress", clean_line(progress_text(status.progress))
@@ -130,7 +137,7 @@ def _gate_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     record, verdict = status.record, status.verdict
     if verdict is None:
         return
-    if record is not None and not record.commands and status.reason not in {"passed", "gate_rejected"}:
+    if record is not None and not record.commands and status.reason not in _RAN_WELL:
         return  # nothing ran, so that what the gate misses says nothing more
     from bridge.gate.render import rows as gate_rows
     from bridge.publish.markdown import STOPPED, unfinished

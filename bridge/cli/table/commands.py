@@ -53,6 +53,8 @@ _PROGRAMS = (
     _JSON,
 )
 _PATHS = Argument(("paths",), "report files or result folders", "many", metavar="PATH", complete="path")
+_LOOK_EXITS: Final = (0, 1, 11, 12)
+_RESULT_EXITS: Final = (0, 1, 8, 11, 12)
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 11, 12, 130, 143)
 
 _SEND = (
@@ -125,7 +127,7 @@ _SEND = (
 _WATCH = (
     Verb(
         "status", "Watch", "bridge.cli.mac.watch.look:status", "say where a run is and how it ended",
-        (_ID, _JSON, _BUS), examples=("kakeya-mac status @last",),
+        (_ID, _JSON, _BUS), examples=("kakeya-mac status @last",), exit_codes=_LOOK_EXITS,
     ),
     Verb(
         "logs", "Watch", "bridge.cli.mac.watch.look:logs", "print a run's log, fenced: it is untrusted text",
@@ -133,7 +135,7 @@ _WATCH = (
             _ID, Argument(("-f", "--follow"), "go on until the run ends", "flag"),
             Argument(("-n", "--lines"), "only the last N lines", metavar="N", number="int"), _JSON, _BUS,
         ),
-        examples=("kakeya-mac logs -f @last",), exit_codes=(0, 130, 143),
+        examples=("kakeya-mac logs -f @last",), exit_codes=(*_LOOK_EXITS, 130, 143),
     ),
     Verb(
         "ls", "Watch", "bridge.cli.mac.watch.listings:ls", "list runs, newest first",
@@ -148,14 +150,14 @@ _WATCH = (
         examples=("kakeya-mac ls --state started", "kakeya-mac ls -w", "kakeya-mac ls --all --limit 200"),
     ),
     Verb("fetch", "Watch", "bridge.cli.mac.watch.look:fetch", "write a run's verified result to disk",
-            (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=(0, 1, 8)),
+            (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=_RESULT_EXITS),
     Verb("open", "Watch", "bridge.cli.mac.watch.look:open_result",
             "print the folder of a run's result, fetching it first",
             (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
             "With --html also a sweep, a preset whose results are stored here, and a folder that holds a result, "
             "whether or not it verifies. The page needs no network and no script; its plots need the extra `report`.",
             ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP"),
-            (0, 1, 8)),
+            _RESULT_EXITS),
     Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
     Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run",
@@ -166,7 +168,7 @@ _WATCH = (
             "show what a preset or a run resolves to, every decision with its reason",
             (Argument(("what",), "preset or run id", metavar="PRESET|ID", complete="preset"),
              _PARAM, _PROFILE, _JSON, _BUS),
-            examples=("kakeya-mac explain mlx-env-probe",)),
+            examples=("kakeya-mac explain mlx-env-probe",), exit_codes=_LOOK_EXITS),
 )  # fmt: skip
 
 _JUDGE = (
@@ -183,7 +185,7 @@ _JUDGE = (
     Verb("quote", "Judge", "bridge.cli.mac.quote:quote", "print a pasteable block: the only wording allowed",
             (_RESULT, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
             "Claims that may not be quoted are refused, loudly, with the reason.",
-            ("kakeya-mac quote @last",), (0, 1, 8, 11, 12)),
+            ("kakeya-mac quote @last",), _RESULT_EXITS),
     Verb("compare", "Judge", "bridge.cli.mac.tables.compare:compare", "put two runs side by side and say what differs",
             (Argument(("a",), "run id, @last or result folder; alone, of a run of a sweep, or a sweep's id",
                       metavar="A", complete="run"),
@@ -193,12 +195,12 @@ _JUDGE = (
             "every reason is named. To ask whether a commit is slower: the preset commit-comparison.",
             ("kakeya-mac compare @last 01k9x3", "kakeya-mac compare docs/evidence/RUN-A docs/evidence/RUN-B",
              "kakeya-mac compare SWEEP"),
-            (0, 1, 8)),
+            _RESULT_EXITS),
     Verb("report", "Judge", "bridge.cli.mac.tables.report:report", "show reports of a run or files, arm by arm",
             (Argument(("what",), "run id or report file", "optional", metavar="ID|PATH", complete="run"),
              Argument(("--history",), "value by run, commit and host of the results that are stored here",
                       metavar="PRESET", complete="preset"), _JSON, _BUS),
-            examples=("kakeya-mac report @last", "kakeya-mac report --history my-train"), exit_codes=(0, 1, 8)),
+            examples=("kakeya-mac report @last", "kakeya-mac report --history my-train"), exit_codes=_RESULT_EXITS),
     Verb("gate check", "Judge", "bridge.cli.mac.gate:check", "judge report files or result folders here",
             (_PATHS,
              Argument(("--format",), "how to print", choices=("table", "markdown", "junit", "annotations"),
@@ -216,7 +218,7 @@ _JUDGE = (
                       complete="run"), _JSON, _BUS),
             "Of a run: each premise of the claim, held or missing, who saw it, which rules looked, what took it. "
             "Without a run: what such a claim needs.",
-            ("kakeya-mac gate explain G4-MARKS", "kakeya-mac gate explain decode_speedup @last"), (0, 1, 8)),
+            ("kakeya-mac gate explain G4-MARKS", "kakeya-mac gate explain decode_speedup @last"), _RESULT_EXITS),
 )  # fmt: skip
 
 _SETUP = (

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -141,7 +141,22 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
         config_dir / USER_FILE_NAME
     )
     named = environment.get("KAKEYA_ROOT_KEY") or None
-    return ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing, named)
+    settings = ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing, named)
+    return replace(settings, bus=_with_template(settings))
+
+
+def _with_template(settings: ClientSettings) -> BusChoice:
+    """Return the bus with the branch template that this clone's or the user's own file has for the same route.
+
+    An option or variable names a bus; it says nothing of the branches that this clone may push.
+    """
+    choice = settings.bus
+    if choice.source not in {"--bus", "KAKEYA_BUS"} or choice.embedded:
+        return choice
+    for _, written in _own_files(settings):
+        if written.route == choice.route and choice.bus_id in {None, written.bus_id or choice.bus_id}:
+            return replace(choice, branch_template=written.branch_template)
+    return choice
 
 
 def pinned_keys(settings: ClientSettings) -> tuple[tuple[str, ...], str]:

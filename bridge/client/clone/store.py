@@ -100,11 +100,11 @@ class Store:
         write_atomically(self._requests / f"{sent.id}.json", strictjson.encode(document))
 
     def sent(self, run_id: str) -> Sent | None:
-        """Return a remembered request, or None; an unreadable file is as good as none, its bus still knows."""
+        """Return a remembered request, or None; what cannot be read here is as good as none: its bus still knows."""
         path = self._requests / f"{run_id}.json"
         try:
             document: dict[str, Any] = strictjson.decode(path.read_bytes(), max_bytes=4 * REQUEST_MAX_BYTES)
-            return Sent(
+            sent = Sent(
                 id=document["id"],
                 ref=document["ref"],
                 route=document["route"],
@@ -112,8 +112,10 @@ class Store:
                 data=document["request"].encode("utf-8"),
                 signature=None if document.get("signature") is None else document["signature"].encode("ascii"),
             )
-        except (OSError, strictjson.StrictJsonError, KeyError, AttributeError, TypeError, UnicodeEncodeError):
+            sent.request()
+        except (OSError, ValueError, KeyError, AttributeError, TypeError):
             return None
+        return sent
 
     def all_sent(self) -> Iterator[Sent]:
         """Yield remembered requests, newest first."""

@@ -290,7 +290,8 @@ def of_error(error: KakeyaError, command: str, bus: BusPart | None = None) -> di
         reason=error.reason,
         message=error.message,
         remedy=error.remedy,
-        retryable=error.exit_code in {OUTCOMES[name].exit_code for name in ("infrastructure", "pending")},
+        retryable=not error.permanent
+        and error.exit_code in {OUTCOMES[name].exit_code for name in ("infrastructure", "pending")},
     )
     run_id = error.run_id
     return Envelope(

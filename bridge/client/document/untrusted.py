@@ -41,6 +41,11 @@ def clean_line(text: str) -> str:
     return line
 
 
+def clean_text(text: str) -> str:
+    """Return untrusted text of several lines, each of them clean."""
+    return "\n".join(clean_line(line) for line in text.split("\n"))
+
+
 def clean_lines(data: bytes) -> Iterator[str]:
     r"""Yield clean lines of untrusted bytes; a progress bar's overwritten text (up to ``\r``) is dropped."""
     text = data.decode("utf-8", "replace")

@@ -70,7 +70,7 @@ def page_of_refused(name: str, why: str, checks: Sequence[Check]) -> str:
 def _head(result: Result, verdict: Verdict | None) -> str:
     """Return the title, how it ended, and why: of a failure the cause comes first, then what the gate says."""
     record = result.record
-    reason = ending(None, result)
+    reason = ending(None, result, verdict)
     decision = "not judged" if verdict is None else f"{verdict.decision} ({verdict.profile})"
     kind = "recorded" if verdict is None else verdict.decision
     ended = decision if reason in _ENDED_BY_ITSELF else f"{reason}, {decision}"

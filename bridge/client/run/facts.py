@@ -6,6 +6,7 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.client.run.rerun import words_again
 from bridge.client.run.result import backend_of
 from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
@@ -13,7 +14,6 @@ from bridge.system.clock import parse_rfc3339
 if TYPE_CHECKING:
     from bridge.client.run.run import Run
     from bridge.client.run.status import RunStatus
-    from bridge.records import Request
 
 PROGRAM = "kakeya-mac"
 
@@ -96,15 +96,9 @@ def _next_of_result(status: RunStatus) -> list[list[str]]:
     claims = status.verdict.claims
     if any(claim.citable for claim in claims):
         return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
-    if status.reason == "passed" and request is not None and request.profile == "smoke":
-        if any(claim.role == "primary" for claim in claims):
-            return [[PROGRAM, "run", request.preset, *_param_words(request), "--profile", "claim", "--wait"]]
+    if status.reason in {"passed", "below_required"} and request is not None and request.profile == "smoke":
+        again = words_again(request, result.spec) if any(claim.role == "primary" for claim in claims) else None
+        if again is not None:
+            return [[PROGRAM, *again, "--profile", "claim", "--wait"]]
         return [[PROGRAM, "verify", status.id]]
     return [[PROGRAM, "report", status.id]] if result.reports else []
-
-
-def _param_words(request: Request) -> list[str]:
-    words: list[str] = []
-    for name, value in sorted(request.params.items()):
-        words += ["-p", f"{name}={str(value).lower() if isinstance(value, bool) else value}"]
-    return words

@@ -18,12 +18,13 @@ from bridge import records, strictjson
 from bridge.client.clone.store import read_folder
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.run.outcomes import exit_code_of
+from bridge.run.outcomes import ended_as
 
 if TYPE_CHECKING:
     from bridge.bus.tree import Tree
     from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
     from bridge.run.requirement import Requirement
+    from bridge.trust.judgement import TrustAnswer
 
 _RECORD_MAX_BYTES = 32 * MIB
 _R = TypeVar("_R", bound="Record")
@@ -56,7 +57,18 @@ class Result:
         try:
             return records.Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         except pydantic.ValidationError:
-            return self.judged(signed=False)
+            return self._judged_unsigned
+
+    def verdict_for(self, answer: TrustAnswer | None) -> Verdict | None:
+        """Return the verdict that a reader goes by: the host's where a known key signed it, else that of the gate here.
+
+        Whoever may push may write a verdict; what the gate here says of the reports needs nobody's word.
+        """
+        return self.verdict if answer is not None and answer.signed else self._judged_unsigned
+
+    @cached_property
+    def _judged_unsigned(self) -> Verdict | None:
+        return None if self.stored is None else self.judged(signed=False)
 
     @property
     def pools(self) -> bool:
@@ -130,20 +142,23 @@ def read_folder_result(folder: Path) -> Result:
     return read_result(read_folder(folder))
 
 
-def ending(claim: Claim | None, result: Result | None) -> str:
-    """Return the reason a run ended in: the claim's, the authority; else what the result says."""
-    if claim is not None and claim.reason is not None:
-        return claim.reason
+def ending(
+    claim: Claim | None, result: Result | None, verdict: Verdict | None, required: Requirement | None = None
+) -> str:  # fmt: skip
+    """Return the reason a run ended in: the claim's, the authority; else what the result says.
+
+    Args:
+        claim: None where none was seen.
+        result: None where there is none here.
+        verdict: what the reader goes by of that result; one that rejects it does so whatever its host said.
+        required: what is asked of the verdict, None for anything but a rejection.
+    """
     if result is None:
-        return "infrastructure"
-    if result.record is not None and result.record.reason != "passed":
-        return result.record.reason
-    return "gate_rejected" if result.verdict is None or result.verdict.decision == "rejected" else "passed"
-
-
-def exit_code(reason: str, result: Result | None, required: Requirement | None) -> int:
-    """Return the exit code of a run that ended."""
-    return exit_code_of(reason, None if result is None else result.verdict, required)
+        return "infrastructure" if claim is None or claim.reason is None else claim.reason
+    said = result.record.reason if result.record is not None else "passed"
+    if claim is not None and claim.reason is not None:
+        said = claim.reason
+    return ended_as(said, verdict, required)
 
 
 def backend_of(result: Result) -> tuple[str, str] | None:

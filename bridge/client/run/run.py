@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
-from bridge.client.connection.pins import Pins, RefusedResultError, answer_about, pins
+from bridge.client.connection.pins import Pins, RefusedResultError, pins
 from bridge.client.connection.run_bus import is_own, sent_from
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.status import RunStatus, run_status, stored_status
@@ -134,16 +134,15 @@ class Run:
             IntegrityError: the result is not this run's intact result, or nobody who may say it signed it.
             RunNotFoundError: neither the bus nor this clone knows the run.
         """
-        if self._ended is not None and self._ended.answer is not None:
-            return self._ended
         if self._ended is not None:
-            self._ended = self._answered(self._ended)
+            if self._ended.answer is not None and self._ended.answer.refused:
+                raise RefusedResultError(self.id, self._ended.answer)
             return self._ended
         last, session = self._last, self.bus
         view = last.view if last is not None and last.view is not None else session.view(self.id)
         end = None if last is None else last.end
         status = run_status(session, self.id, view, end=end, require=require, fetch=fetch)
-        status = self._answered(replace(status, reattached=self.reattached))
+        status = replace(status, reattached=self.reattached)
         if status.terminal and fetch:
             self._ended = status
         return status
@@ -152,29 +151,13 @@ class Run:
         """Return what this reader goes by for this run."""
         if self.session is not None:
             return self.session.pins()
-        return pins(self.settings, own=is_own(self.settings, sent_from(self.settings, self.id)))
-
-    def _answered(self, status: RunStatus) -> RunStatus:
-        """Return a status with the answer about its result.
-
-        Raises:
-            RefusedResultError: it is untrusted or altered, perhaps since it was stored.
-        """
-        if status.result is None:
-            return status
-        files, runner = status.result.tree.files, None if status.claim is None else status.claim.runner
-        answer = answer_about(files, self.pins(), runner=runner)
-        if answer.revoked and self.session is not None:
-            answer = self.session.answer_about(self.id, files, runner=runner)
-        if answer.refused:
-            raise RefusedResultError(self.id, answer)
-        return replace(status, answer=answer)
+        return _stored_pins(self.settings, self.id)
 
     @property
     def revoked(self) -> bool:
         """Whether only a revocation keeps its stored result from counting; an archive on the bus may say otherwise."""
-        found = None if self._ended is None else self._ended.result
-        return found is not None and answer_about(found.tree.files, self.pins()).revoked
+        answer = None if self._ended is None else self._ended.answer
+        return answer is not None and answer.revoked
 
     def result(self) -> Result:
         """Return the verified result.
@@ -358,7 +341,13 @@ def find_stored(settings: ClientSettings, text: str, environment: Mapping[str, s
     """Return the run a text means where its intact result is stored here; None means that the bus has to be asked."""
     store = Store(settings.state_dir)
     try:
-        status = stored_status(store, resolve(text, store.ids(), tuple))
+        run_id = resolve(text, store.ids(), tuple)
+        status = stored_status(store, run_id, _stored_pins(settings, run_id))
     except (RunNotFoundError, IntegrityError):
         return None
     return None if status is None else Run(status.id, settings, None, environment, say, _ended=status)
+
+
+def _stored_pins(settings: ClientSettings, run_id: str) -> Pins:
+    """Return what this reader goes by for a run that is stored, no bus having been asked."""
+    return pins(settings, own=is_own(settings, sent_from(settings, run_id)))

@@ -12,14 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
-from bridge.client.connection.pins import RefusedResultError
+from bridge.client.connection.pins import Pins, RefusedResultError, answer_about
 from bridge.client.run.limit import raise_limit
-from bridge.client.run.result import Result, ending, exit_code, read_result
+from bridge.client.run.result import Result, ending, read_result
 from bridge.errors import REMEDY_MARK, FencedError, IntegrityError, RequestRejectedError, RunNotFoundError
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.request import parse
-from bridge.run.outcomes import OUTCOMES
-from bridge.run.requirement import Requirement, satisfied
+from bridge.run.outcomes import OUTCOMES, exit_code_of
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.session import BusSession
     from bridge.client.run.actions import ActionsView
     from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
+    from bridge.run.requirement import Requirement
     from bridge.trust.judgement import TrustAnswer
 
 
@@ -77,8 +77,8 @@ class RunStatus:
 
     @property
     def verdict(self) -> Verdict | None:
-        """The verdict of the result."""
-        return None if self.result is None else self.result.verdict
+        """The verdict of the result, by who signed it: see `Result.verdict_for`."""
+        return None if self.result is None else self.result.verdict_for(self.answer)
 
     @property
     def progress(self) -> RunProgress | None:
@@ -122,7 +122,7 @@ def run_status(
         fetch: whether an ended run's result is fetched when it is not here yet.
 
     Raises:
-        IntegrityError: the result is not what it claims to be; it is not stored and not shown.
+        IntegrityError: the result is not what it claims to be, or nobody who may say it signed it; it is not shown.
         RunNotFoundError: neither the bus nor this clone knows the run.
     """
     request = _request(session, run_id, view)
@@ -142,7 +142,8 @@ def run_status(
         view=view,
     )
     if state.terminal or (state is RunState.UNKNOWN and session.store.has_result(run_id)):
-        return _ended(base, *_result(session, run_id, claim, fetch=fetch))
+        result, folder = _result(session, run_id, claim, fetch=fetch)
+        return _ended(base, result, folder, None if result is None else _answer(session, result, claim))
     if end is None and nobody_starts(session, state, None if request is None else parse_rfc3339(request.expires)):
         end = "expired"
     reason, message, remedy = _unfinished(run_id, view, end, _spooled(session, run_id, view, state, end))
@@ -151,8 +152,13 @@ def run_status(
     return replace(base, reason=reason, exit_code=OUTCOMES[reason].exit_code, message=message, remedy=remedy)
 
 
-def stored_status(store: Store, run_id: str) -> RunStatus | None:
+def stored_status(store: Store, run_id: str, trusted: Pins) -> RunStatus | None:
     """Return the status of a run whose intact result is stored, None when there is none; asks no bus.
+
+    Args:
+        store: of this clone.
+        run_id: the run.
+        trusted: what this reader goes by; the answer may be one that refuses the result.
 
     Raises:
         IntegrityError: what is stored is another run's.
@@ -172,11 +178,14 @@ def stored_status(store: Store, run_id: str) -> RunStatus | None:
         required=None,
         request=request,
     )
-    return _ended(base, result, folder)
+    return _ended(base, result, folder, answer_about(result.tree.files, trusted))
 
 
-def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunStatus:
-    reason = ending(base.claim, result)
+def _ended(
+    base: RunStatus, result: Result | None, folder: Path | None, answer: TrustAnswer | None
+) -> RunStatus:  # fmt: skip
+    verdict = None if result is None else result.verdict_for(answer)
+    reason = ending(base.claim, result, verdict, base.required)
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
@@ -186,12 +195,13 @@ def _ended(base: RunStatus, result: Result | None, folder: Path | None) -> RunSt
         state=RunState.DONE,
         terminal=True,
         reason=reason,
-        exit_code=exit_code(reason, result, base.required),
+        exit_code=exit_code_of(reason, verdict, base.required),
         request=base.request if base.request is not None or result is None else result.request,
         result=result,
         folder=folder,
         message=said or None,
-        remedy=remedy or _remedy(base.id, reason, base.required, result),
+        remedy=remedy or _remedy(base.id, reason, base.required, result, verdict),
+        answer=answer,
     )
 
 
@@ -220,11 +230,21 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
     tree = session.bus.read_result(claim.result_oid)
     check(tree, run_id)
     _check_asked(session, tree, run_id)
-    answer = session.answer_about(run_id, tree.files, runner=claim.runner)
-    if answer.refused:
-        raise RefusedResultError(run_id, answer)
     result = read_result(tree, run_id)
+    _answer(session, result, claim)
     return result, session.store.write_result(run_id, tree)
+
+
+def _answer(session: BusSession, result: Result, claim: Claim | None) -> TrustAnswer:
+    """Return whether a runner may say what a result says.
+
+    Raises:
+        RefusedResultError: it may not, perhaps since the result was stored.
+    """
+    answer = session.answer_about(result.id, result.tree.files, runner=None if claim is None else claim.runner)
+    if answer.refused:
+        raise RefusedResultError(result.id, answer)
+    return answer
 
 
 def _stored(store: Store, run_id: str) -> tuple[Result, Path] | None:
@@ -332,14 +352,15 @@ def _unfinished(
     return "pending", None, attach
 
 
-def _remedy(run_id: str, reason: str, required: Requirement | None, result: Result | None) -> str | None:
+def _remedy(
+    run_id: str, reason: str, required: Requirement | None, result: Result | None, verdict: Verdict | None
+) -> str | None:  # fmt: skip
     row = OUTCOMES.get(reason)
     if reason in {"program_failed", "timed_out"} and (said := raise_limit(result)) is not None:
         return said
     if row is not None and row.remedy is not None:
         return row.remedy.replace("ID", run_id)
-    verdict = None if result is None else result.verdict
-    if reason != "passed" or required is None or verdict is None or satisfied(verdict, required):
+    if reason != "below_required" or required is None or verdict is None:
         return None
     asked = required.claim or next((claim.id for claim in verdict.claims if claim.role == "primary"), None)
     if asked is None:

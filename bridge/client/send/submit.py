@@ -62,8 +62,8 @@ def submit(
         if live is None or not live.reattached:
             check_takers(session, draft, queue=queue, warn=warn)
         first = live is None
-        live = live or _written_down(session, draft)
-    return _pushed(session, live, first=first)
+        live = live or written_down(session, draft)
+    return pushed(session, live, first=first)
 
 
 def check_takers(session: BusSession, draft: RequestDraft, *, queue: bool, warn: Callable[[str], None]) -> None:
@@ -118,7 +118,7 @@ def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callab
 def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
     """Return the live run of the same draft, or None.
 
-    A request that was remembered but never arrived counts: `send` pushes the same bytes under the same id.
+    A request that was remembered but never arrived counts: `pushed` sends the same bytes under the same id.
     """
     who = identity_of(session)
     unsent = request_of(draft, _ANY_ID, session.record.bus_id, _ANY_REF, session.clock.now(), who=who)
@@ -131,21 +131,7 @@ def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
     return None
 
 
-def send(session: BusSession, draft: RequestDraft, live: Sending | None) -> Sending:
-    """Put a request on the bus and return it; a live one of the same draft is returned instead.
-
-    Args:
-        session: the bus.
-        draft: what to send.
-        live: what `find_live` found, None to send another.
-
-    Raises:
-        RemoteError: the push failed; running the same command again goes on with the same id.
-    """
-    return _pushed(session, live or _written_down(session, draft), first=live is None)
-
-
-def _written_down(session: BusSession, draft: RequestDraft) -> Sending:
+def written_down(session: BusSession, draft: RequestDraft) -> Sending:
     """Build a request and write it down: from here on the same draft is this run, whether or not it arrives."""
     who = identity_of(session)
     request = build(session, draft, who)
@@ -156,7 +142,7 @@ def _written_down(session: BusSession, draft: RequestDraft) -> Sending:
     return Sending(sent, request, reattached=False)
 
 
-def _pushed(session: BusSession, one: Sending, *, first: bool) -> Sending:
+def pushed(session: BusSession, one: Sending, *, first: bool) -> Sending:
     """Put a request on the bus unless it is there; `first` says that nobody can have sent it before.
 
     Raises:

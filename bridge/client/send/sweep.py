@@ -18,7 +18,7 @@ from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
 from bridge.client.send.draft import RequestDraft, request_of
 from bridge.client.send.parameters import untyped
-from bridge.client.send.submit import Sending, check_takers, send
+from bridge.client.send.submit import Sending, check_takers, pushed, written_down
 from bridge.errors import ParameterError, RunNotFoundError, UsageError
 from bridge.ids import new_id, short
 from bridge.limits import EXPIRY_MAX_S, SWEEP_MAX_COUNT
@@ -33,10 +33,17 @@ _ANY_REF: Final = "refs/heads/any"
 
 @dataclass(frozen=True)
 class SweepSlot:
-    """One run of a sweep: its draft, and the request that stands for it; None where one is to be sent."""
+    """One run of a sweep.
+
+    Attributes:
+        draft: what it is to ask.
+        standing: the request that stands for it, None where there is none yet.
+        first: whether this command wrote that request down, so that nobody can have sent it before.
+    """
 
     draft: RequestDraft
     standing: Sending | None
+    first: bool = False
 
 
 def combinations(preset: Preset | None, texts: Mapping[str, Sequence[str]], repeats: int) -> list[dict[str, str]]:
@@ -139,23 +146,35 @@ def refuse_options(given: Mapping[str, object]) -> None:
             raise UsageError(f"--{name} is for one run, and this line asks for several", remedy=f"leave --{name} out")
 
 
-def check_new(
-    session: BusSession, slots: Sequence[SweepSlot], *, queue: bool, warn: Callable[[str], None]
-) -> None:  # fmt: skip
-    """Look before something new is sent whether a runner would take it; what was sent before needs none.
+def decide(
+    session: BusSession, drafts: Sequence[RequestDraft], repeats: int, *, new: bool, queue: bool,
+    warn: Callable[[str], None],
+) -> list[SweepSlot]:  # fmt: skip
+    """Return the places of a sweep, each with its request, written down before the first is sent.
+
+    The same line asked twice at once, as by an agent's tools, is so one sweep.
 
     Args:
-        session: the bus.
-        slots: the places of the sweep.
+        session: the bus, and what this clone sent to it.
+        drafts: one a combination.
+        repeats: how often each runs.
+        new: begin another sweep although one of this line is not through.
         queue: whether to send it although no live runner would take it.
         warn: takes a line about what the host will refuse.
 
     Raises:
+        ParameterError: two combinations are the same, e.g. 0.1 and 0.10.
         NoRunnerError: no live runner would take it; the message names every runner and why not.
     """
-    draft = next((one.draft for one in slots if one.standing is None or not one.standing.reattached), None)
-    if draft is not None:
-        check_takers(session, draft, queue=queue, warn=warn)
+    with session.store.deciding(session.clock):
+        slots = _slots_of(session, place_drafts(session, drafts, repeats, new=new))
+        lacking = next((one.draft for one in slots if one.standing is None or not one.standing.reattached), None)
+        if lacking is not None:  # what is on the bus needs no runner that is awake
+            check_takers(session, lacking, queue=queue, warn=warn)
+        return [
+            SweepSlot(one.draft, written_down(session, one.draft), first=True) if one.standing is None else one
+            for one in slots
+        ]
 
 
 def id_of(placed: Sequence[RequestDraft]) -> str:
@@ -192,7 +211,7 @@ def sent_in_sweeps(session: BusSession) -> list[tuple[Sent, Request]]:
     return [(sent, request) for sent, request in every if request.sweep is not None]
 
 
-def slots_of(session: BusSession, drafts: Sequence[RequestDraft]) -> list[SweepSlot]:
+def _slots_of(session: BusSession, drafts: Sequence[RequestDraft]) -> list[SweepSlot]:
     """Return the places of a sweep, each with the request that this clone sent for it before."""
     known: dict[str, tuple[Sent, Request]] = {}
     for sent, request in sent_in_sweeps(session):
@@ -202,13 +221,14 @@ def slots_of(session: BusSession, drafts: Sequence[RequestDraft]) -> list[SweepS
 
 
 def send_all(session: BusSession, slots: Sequence[SweepSlot]) -> Iterator[Sending]:
-    """Send what is missing of a sweep, and yield the request of each place; one that never arrived is pushed again.
+    """Send what is not on the bus of a sweep, and yield the request of each place.
 
     Raises:
         RemoteError: the push failed; the same line goes on with the same id.
     """
     for slot in slots:
-        yield send(session, slot.draft, slot.standing)
+        if slot.standing is not None:
+            yield pushed(session, slot.standing, first=slot.first)
 
 
 def _standing(session: BusSession, sent: Sent, request: Request) -> Sending | None:

@@ -77,7 +77,8 @@ def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place,
     before = place.clone.state_of_repository()
     sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
     take(place.host, sent)
-    assert place.run("attach", sent, "--bus", "origin").code == 0
+    ran = place.run("attach", sent, "--bus", "origin")
+    assert (ran.code, ran.out.split()[0]) == (1, "gate_rejected")  # unsigned: by the gate here, not by the host's word
     assert place.clone.state_of_repository() == before
     plain = tmp_path / "plain"
     subprocess.run(["git", "clone", "-q", str(place.remote), str(plain)], check=True, timeout=240)
@@ -87,6 +88,23 @@ def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place,
     assert "unsigned bus: carries no signature" in ran.out
     assert place.run("verify", branch.removeprefix("origin/"), "--json", top=plain).document["data"]["id"] == sent
     assert place.run("verify", "origin/main", top=plain).code == 2
+
+
+def test_a_name_on_a_pushed_branch_carries_no_escape_to_a_terminal(place):
+    """A branch is anybody's: what it calls a file is printed where it is refused."""
+    git, name = place.clone.git, b"x\x1b]52;c;cm0gLXJm\x07y"
+    blob = git("hash-object", "-w", "--stdin").strip().encode()
+    tree = b""
+    for mode, one in ((b"120000", name), (b"040000", b"result"), (b"040000", b".mac-bridge")):
+        entry = b"%b %b %b\t%b\0" % (mode, b"blob" if mode == b"120000" else b"tree", tree or blob, one)
+        made = subprocess.run(
+            ["git", "-C", str(place.clone.top), "mktree", "-z"], input=entry, stdout=subprocess.PIPE, check=True
+        )
+        tree = made.stdout.strip()
+    git("branch", "mac-bridge/hostile", git("commit-tree", "-m", "x", tree.decode()).strip())
+    ran = place.run("verify", "mac-bridge/hostile")
+    assert (ran.code, "xy is no regular file" in ran.err) == (1, True), ran.err
+    assert not {"\x1b", "\x07"} & set(ran.out + ran.err)
 
 
 def test_a_bus_that_cannot_be_used_leads_to_a_command_but_another_one_than_the_pinned_to_none(place, tmp_path):

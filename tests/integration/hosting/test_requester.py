@@ -38,6 +38,7 @@ class Place:
             "GH_TOKEN": SECRET,
         }
         self.host = ScriptedHost(self.asking.bus, self.asking.clock)
+        self.asking.pin(self.host.sign())
 
     def run(self, *words: str) -> Ran:
         ran = self.asking.run(*words)

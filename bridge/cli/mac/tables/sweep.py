@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.screen.run_view import print_unwanted
+from bridge.cli.screen.run_view import without_unwanted
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
 from bridge.client.document.envelope import BusPart, of_data
@@ -27,12 +27,13 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
     """
     args = call.args
     sending.refuse_options({name: getattr(args, name) for name in ("follow", "confirms")})
-    placed = sending.place_drafts(session, drafts, 1 if args.repeat is None else args.repeat, new=args.new)
+    repeats = 1 if args.repeat is None else args.repeat
     if args.dry_run:
-        return _show(call, session, placed)
-    slots = sending.slots_of(session, placed)
-    sending.check_new(session, slots, queue=args.queue, warn=lambda line: call.output.say("warn", line))
-    sweep_id = sending.id_of(placed)
+        return _show(call, session, sending.place_drafts(session, drafts, repeats, new=args.new))
+    slots = sending.decide(
+        session, drafts, repeats, new=args.new, queue=args.queue, warn=lambda line: call.output.say("warn", line)
+    )
+    sweep_id = sending.id_of([slot.draft for slot in slots])
     try:
         sent = list(sending.send_all(session, slots))
     except DetachedError as detached:
@@ -41,7 +42,7 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
     runs = [call.run_on(session, one.sent.id) for one in sent]
     again = sum(one.reattached for one in sent)
     known = f", {again} of them sent before" if again else ""
-    said = f" {short(sweep_id)} {placed[0].preset}: {len(runs)} runs{known}; the same line goes on with it"
+    said = f" {short(sweep_id)} {drafts[0].preset}: {len(runs)} runs{known}; the same line goes on with it"
     call.output.say("sweep", said)
     if args.wait or args.wait_timeout is not None:
         return _see_through(call, evidence.SweptRuns(sweep_id, runs))
@@ -89,12 +90,13 @@ def _print(call: Invocation, sweep: evidence.SweptRuns) -> int:
     bus = sweep.runs[0].bus_part()
     compare = ["kakeya-mac", "compare", short(sweep.id), *sweep.runs[0].settings.bus.words]
     call.output.say("next", f"  {shlex.join(compare)}")
-    unwanted = [one for one in sweep.found if print_unwanted(call.output, one, call.args.fail_if)]
-    code = 1 if sweep.exit_code == 0 and unwanted else sweep.exit_code
+    sweep.found = [without_unwanted(call.output, one, call.args.fail_if) for one in sweep.found]
+    message = next((one.message for one in sweep.found if one.reason == sweep.reason == "unwanted"), None)
     call.output.document(
-        of_data("run", sweep.data(), exit_code=code, reason=sweep.reason, bus=bus, next_argv=[compare])
+        of_data("run", sweep.data(), exit_code=sweep.exit_code, reason=sweep.reason, bus=bus, next_argv=[compare],
+                message=message)
     )  # fmt: skip
-    return code
+    return sweep.exit_code
 
 
 def _show(call: Invocation, session: BusSession, placed: Sequence[RequestDraft]) -> int:

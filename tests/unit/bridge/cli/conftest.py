@@ -17,6 +17,7 @@ def requester(tmp_path):
 def host(requester):
     host = ScriptedHost(requester.bus, requester.clock)
     host.beat()
+    requester.pin(host.sign())
     return host
 
 

@@ -13,10 +13,18 @@ from bridge import strictjson
 from bridge.gate import identity
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from tests.drift import ROOT
-from tests.fakes.scripted_host import PROBE
+from tests.fakes.scripted_host import PROBE, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, take
 
 EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+
+
+@pytest.fixture
+def host(requester):
+    """Return a host that signs nothing, on a bus whose reader knows no key."""
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    return host
 
 
 @pytest.fixture
@@ -156,3 +164,10 @@ def test_what_stands_against_a_result_beside_its_verdict_is_in_every_format(requ
     assert f"{EVIDENCE}: below evidence" in [one.get("message") for one in required.iter("failure")]
     assert f"::error title=evidence gate::{altered}: log.txt: " in checked("annotations")
     assert "altered: log.txt: " in next(line for line in checked("markdown").splitlines() if line.endswith("**"))
+
+
+@pytest.mark.parametrize("words", [("G4-MARKS",), ("decode_speedup",)])
+def test_a_page_of_a_rule_has_its_lines_in_json_too(requester, words):
+    text = requester.run("gate", "explain", *words, "--json").document["data"]["text"]
+    assert text.rstrip("\n") == requester.run("gate", "explain", *words).out.rstrip("\n")
+    assert "\n" in text

@@ -23,6 +23,7 @@ from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
 def test_every_state_is_seen_from_another_clone(requester, host, sent, tmp_path):
     (tmp_path / "second").mkdir()
     second = requester.second_clone(tmp_path / "second")
+    second.pin(host.sign())
     steps = [
         ("queued", lambda: None),
         ("claimed", lambda: host.claim(sent)),

@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from bridge import errors
 from bridge.cli.boundary import as_known
 from bridge.cli.host import main as runner
 from bridge.client.connection.pins import RefusedResultError
 from bridge.client.connection.session import BusSession
+from bridge.client.document.envelope import of_error
 from bridge.ids import short
 from bridge.trust.judgement import TrustAnswer
 from tests.fakes.requester import Requester
@@ -82,3 +84,21 @@ def test_a_parameter_out_of_bounds_leads_to_where_the_bounds_are(tmp_path) -> No
     assert ran.code == 2
     assert "got '99', expected 0 to 15" in ran.err
     assert "kakeya-mac presets show" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "retryable"),
+    [
+        (errors.RemoteError, True),
+        (errors.RemoteRefusedError, False),
+        (errors.BusError, True),
+        (errors.NoRunnerError, True),
+        (errors.ObjectError, False),
+        (errors.BusMissingError, False),
+        (errors.WrongBusError, False),
+        (errors.PendingError, True),
+        (errors.UsageError, False),
+    ],
+)
+def test_only_what_may_end_differently_by_itself_is_retryable(kind, retryable):
+    assert of_error(kind("no"), "run")["outcome"]["retryable"] is retryable

@@ -13,6 +13,8 @@ from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import KILLED, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, plan, requester_short, run_id
 
+SIGNED = "signed by mini, key EMMK4C8oYk3JrguI ({}/config/config.toml), its number 1"
+
 
 def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
     plan(requester, host)
@@ -24,7 +26,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
     ).replace("SHORT0", requester_short(requester))
     assert normal(ran.out, tmp_path) == normal(
         f"passed      valid (smoke)   {requester_short(requester)}   13s   mlx-cpu Linux x86_64\n"
-        "signature   unsigned bus: carries no signature\n"
+        f"signature   {SIGNED.format('FOLDER')}\n"
         f"files       data/runs/{requester_short(requester)}/\n"
         f"next        kakeya-mac verify {run_id(requester)}\n"
     )
@@ -99,7 +101,7 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
         "message        exit code 3",
         *(f"log            | line {number}" for number in range(9, 20)),
         "log            | ::error::boom",
-        "signature      unsigned bus: carries no signature",
+        f"signature      {SIGNED.format(tmp_path)}",
         f"files          data/runs/{short}/",
         f"next           kakeya-mac logs {run_id(requester)}",
     ]
@@ -131,7 +133,23 @@ def test_every_ending_has_its_exit_code(requester, host, ending, words, code):
     ran = requester.run("run", "mlx-env-probe", "--wait", "--json", *words)
     assert ran.code == code
     assert ran.document["outcome"]["exit_code"] == code
-    assert ran.document["outcome"]["reason"] == ending["reason"]
+    said = "below_required" if "--require" in words and code else ending["reason"]
+    assert ran.document["outcome"]["reason"] == said
+
+
+@pytest.mark.parametrize("words", [[], ["--require", "evidence"], ["--require", "speed:evidence"]])
+def test_a_verdict_that_nobody_known_signed_counts_only_as_far_as_the_gate_here_says_the_same(tmp_path, words):
+    requester = Requester(tmp_path)
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    plan(requester, host, ending={"decision": "evidence", "claims": (claim(),)})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--json", *words)
+    outcome = ran.document["outcome"]
+    assert (ran.code, outcome["reason"], outcome["verdict"]) == (1, "gate_rejected", "rejected")
+    assert (ran.document["claims"], ran.document["answer"]["word"]) == ([], "unsigned")
+    assert ran.document["headline"].startswith("Rejected, nothing may be quoted")
+    again = requester.run("status", "@last", "--json").document
+    assert (again["outcome"]["verdict"], again["claims"]) == ("rejected", [])
 
 
 def test_what_is_required_and_not_met_is_said_with_what_explains_it(requester, host):
@@ -139,8 +157,27 @@ def test_what_is_required_and_not_met_is_said_with_what_explains_it(requester, h
     ran = requester.run("run", "mlx-env-probe", "--wait", "--require", "memory")
     said = next(line for line in ran.out.splitlines() if line.startswith("required"))
     explain = f"kakeya-mac gate explain speed {run_id(requester)}"
-    assert (ran.code, said) == (1, f"required    memory: not met. {explain} says what it rests on, and what is missing")
-    assert ran.out.startswith("passed")
+    assert (ran.code, said) == (
+        1,
+        f"required       memory: not met. {explain} says what it rests on, and what is missing",
+    )
+    assert ran.out.startswith("below_required valid (smoke)")
+
+
+@pytest.mark.parametrize(("effect", "code", "reason"), [("slower", 1, "unwanted"), ("not slower", 0, "passed")])
+def test_a_claim_that_is_not_wanted_is_a_reason_of_its_own(requester, host, effect, code, reason):
+    plan(requester, host, ending={"claims": (claim(detail={"effect": effect}),)})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--fail-if", "slower", "--json")
+    outcome = ran.document["outcome"]
+    assert (ran.code, outcome["exit_code"], outcome["reason"]) == (code, code, reason)
+    assert outcome["message"] == ("decode_ratio is slower (--fail-if slower)" if code else None)
+
+
+def test_a_claim_that_is_not_wanted_takes_a_wait(requester, host):
+    ran = requester.run("run", "mlx-env-probe", "--fail-if", "slower")
+    assert (ran.code, requester.bus.snapshot().requests) == (2, ())
+    assert "next    add --wait" in ran.err
+    assert requester.run("run", "mlx-env-probe", "--fail-if", "slower", "--dry-run").code == 0
 
 
 @pytest.mark.parametrize("words", [["--expires", "5x"], ["--wait-timeout", ""], ["--expires", "-1"]])
@@ -172,6 +209,7 @@ def test_a_terminal_gets_a_live_view_and_no_colour_is_obeyed(tmp_path):
     requester = Requester(tmp_path, terminal=True, environment={"NO_COLOR": "1"})
     host = ScriptedHost(requester.bus, requester.clock)
     host.beat()
+    requester.pin(host.sign())
     plan(requester, host)
     ran = requester.run("run", "mlx-env-probe", "--wait")
     assert "00:02 running (limit 5m)" in ran.err

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
+
 from tests.fakes.memory_bus import MemoryBus
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
@@ -133,6 +137,7 @@ def test_a_remote_that_is_away_for_a_while_is_waited_for(tmp_path):
     requester = Requester(tmp_path)
     host = ScriptedHost(MemoryBus(requester.bus.remote, clock=requester.clock), requester.clock)
     host.beat()
+    requester.pin(host.sign())
     clock, faults = requester.clock, requester.bus.store.faults
     plan(requester, host, claim_after_s=70.0)
     clock.plan(5, lambda: setattr(faults, "decide", lambda operation: "lost"))
@@ -157,3 +162,17 @@ def test_a_remote_that_stays_away_ends_the_wait_with_its_name(tmp_path):
 def test_a_bound_on_the_wait_is_a_wait(requester, host):
     ran = requester.run("run", "mlx-env-probe", "--wait-timeout", "3")
     assert ran.code == 8
+
+
+@pytest.mark.parametrize("changed", [{"schema": 99}, {"of_a_newer_version": True}], ids=["schema", "field"])
+def test_a_request_that_a_newer_version_wrote_down_is_left_to_that_version(requester, host, sent, changed):
+    folder = requester.folder / "data" / "requests"
+    document = json.loads((folder / f"{sent}.json").read_text())
+    newer = sent[:-1] + ("0" if sent[-1] != "0" else "1")
+    request = json.loads(document["request"]) | {"id": newer} | changed
+    document |= {"id": newer, "request": json.dumps(request)}
+    (folder / f"{newer}.json").write_text(json.dumps(document))
+    assert requester.run("run", "mlx-env-probe").out.strip() == sent
+    assert requester.run("run", "mlx-env-probe", "--repeat", "2").code == 0
+    rows = {row["id"]: row for row in requester.run("ls", "--json").document["data"]}
+    assert (rows[sent]["preset"], rows[newer]["preset"]) == ("mlx-env-probe", None)

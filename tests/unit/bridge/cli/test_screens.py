@@ -32,6 +32,7 @@ class Day:
         environment = {"COLUMNS": str(width), "NO_COLOR": "1"}
         self.requester = Requester(folder, environment=environment, record={"lease_s": 600.0})
         self.host = ScriptedHost(self.requester.bus, self.requester.clock)
+        self.requester.pin(self.host.sign())
         self.folder = folder
         self.ids: list[str] = []
         self.screens: dict[str, str] = {}
@@ -42,10 +43,11 @@ class Day:
         self.screens[name] = f"{self.stable(chr(10).join(said))}\n[exit code {ran.code}]\n"
 
     def stable(self, text: str) -> str:
-        """Return a screen without what differs from day to day, and without the words of the gate's rules."""
+        """Return a screen without what differs from day to day, the words of the gate's rules and the key's file."""
         for number, run_id in enumerate(self.ids, 1):
             text = text.replace(run_id, f"01{number:024d}").replace(run_id[-8:], f"{number:08d}")
         text = re.sub(r"(?<=findings  )G\d.*(\n {12}.*)*", "(codes of rules)", text)
+        text = re.sub(r"\bsigned by mini, key .*(\n {12}.*)*", "(whose key, and its file)", text)
         return re.sub(r"\bG0-SCHEMA: .*(\n {12}.*)*", "(words of a rule)", normal(text, self.folder))
 
     def sent(self, *words: str) -> str:

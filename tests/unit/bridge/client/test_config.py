@@ -207,3 +207,27 @@ def test_folders_of_the_environment_are_the_same_from_every_folder(place, tmp_pa
     settings = discover(top, {"KAKEYA_DATA_DIR": "data", "KAKEYA_CONFIG_DIR": "config"}, None)
     assert settings.data_dir.is_absolute()
     assert settings.config_dir.is_absolute()
+
+
+TEMPLATE = "AgentMemory/mac-bridge-{preset}-{id}-1f2e"
+
+
+@pytest.mark.parametrize(
+    ("named", "template"),
+    [
+        ("origin", TEMPLATE),
+        (f"origin#{ID}", TEMPLATE),
+        (f"origin#{'f' * 32}", None),
+        ("other", None),
+        ("embedded", None),
+    ],
+)
+@pytest.mark.parametrize("by", ["option", "variable"])
+def test_the_branches_of_a_route_are_those_of_its_file_however_the_route_is_named(place, named, template, by):
+    top, environment = place
+    write_clone_config(discover(top, environment), BusChoice("clone", "x", "origin", ID, TEMPLATE))
+    if by == "variable":
+        environment["KAKEYA_BUS"] = named
+    found = discover(top, environment, named if by == "option" else None).bus
+    assert found.branch_template == template
+    assert found.source == ("KAKEYA_BUS" if by == "variable" else "--bus")

@@ -10,12 +10,13 @@ from bridge.bus.tree import Tree
 from bridge.client.clone.store import read_folder
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
+from bridge.client.run.result import read_result
 from bridge.gate import identity, judge
 from bridge.publish.tree import build_tree
 from bridge.records import JobSpec, Manifest, Request, RunRecord
 from bridge.trust import runner_key
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
-from bridge.trust.judgement import KeyAuthority, NamedKey
+from bridge.trust.judgement import KeyAuthority, NamedKey, TrustAnswer
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.launches import launched, scattered
 from tests.corpus.gate.turned import in_turns
@@ -66,6 +67,20 @@ def test_a_host_with_an_older_gate_that_said_the_same_is_not_judged_differently(
         reports=reports, verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     assert verify(Tree(files), Pins(), source="here", run_id=case.run_id).differs
+
+
+def test_honest_evidence_that_nobody_known_signed_is_recorded_and_no_evidence():
+    case = in_turns()
+    record, spec, reports = case.record_value(), case.spec_value(), case.files()
+    said = judge(case.run_id, reports, record, spec)
+    files = build_tree(
+        request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
+        verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+    )  # fmt: skip
+    result = read_result(Tree(files))
+    known = [result.verdict_for(TrustAnswer(word)).decision for word in ("verified", "first use")]
+    unknown = [result.verdict_for(answer).decision for answer in (TrustAnswer("unsigned"), None)]
+    assert (known, unknown) == (["evidence"] * 2, ["recorded"] * 2)
 
 
 def attempted_again(folder, unseen):

@@ -13,7 +13,7 @@ from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 
 MARGIN = 40  # more calls than one command makes
-WHOLE = 13  # whole, unsigned, and scripted: the gate itself would not have said what this host said
+WHOLE = 13  # whole and scripted: the gate itself would not have said what this host said
 
 
 class Killed(BaseException):
@@ -95,6 +95,7 @@ def test_killed_at_any_call_of_a_wait_the_result_is_whole_or_not_there(tmp_path,
         requester.folder.mkdir()
         host = ScriptedHost(requester.bus, requester.clock)
         host.beat()
+        requester.pin(host.sign())
         sent = requester.run("run", "mlx-env-probe").out.strip()
         host.claim(sent)
         host.start(sent)

@@ -60,6 +60,21 @@ def test_presets_show_and_explain_know_parameters_bounds_and_metrics(requester, 
     assert "--lr 0.5" in requester.run("explain", "my-train", "-p", "lr=0.5").out
 
 
+def test_what_a_bus_offers_and_what_a_result_says_ran_carry_no_escape_to_a_terminal(requester, host, own):
+    escape = "x\x1b]52;c;cm0gLXJm\x07\u202ey"
+    (command,) = own.commands[:1]
+    hostile = own.model_copy(update={"commands": (command.model_copy(update={"argv": (*command.argv, escape)}),)})
+    host.offer(hostile)
+    run_id = requester.run("run", "my-train").out.strip()
+    host.claim(run_id)
+    host.start(run_id)
+    host.finish(run_id)
+    for words in (("presets", "show", "my-train"), ("explain", "my-train"), ("explain", run_id)):
+        ran = requester.run(*words)
+        assert (ran.code, "xy" in ran.out) == (0, True), ran.err
+        assert not {"\x1b", "\x07", "\u202e"} & set(ran.out), words
+
+
 def test_a_parameter_out_of_its_bounds_is_refused_before_anything_is_sent(requester, host):
     for word, said in (
         ("lr=7", "0.01 to 1.0"),

@@ -16,7 +16,7 @@ from bridge.client.clone.store import Sent, Store, check_path
 from bridge.client.connection.session import BusSession
 from bridge.client.send.draft import build, draft_of_preset, parse_selector, without_sandbox
 from bridge.client.send.parameters import split, typed
-from bridge.client.send.submit import find_live, send, submit
+from bridge.client.send.submit import find_live, pushed, submit, written_down
 from bridge.errors import (
     IntegrityError,
     ParameterError,
@@ -62,7 +62,8 @@ def test_a_request_without_a_sandbox_is_for_this_machine_only(session):
 
 
 def ask(session, one, *, new=False):
-    return send(session, one, None if new else find_live(session, one))
+    live = None if new else find_live(session, one)
+    return pushed(session, live or written_down(session, one), first=live is None)
 
 
 @pytest.fixture

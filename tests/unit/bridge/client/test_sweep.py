@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jsonschema
 import pytest
 
 from bridge.cli.signals import DetachedError
+from bridge.client.clone.store import Store
 from bridge.client.evidence import sweep
 from bridge.client.send.sweep import combinations
 from bridge.errors import ParameterError, UsageError
@@ -19,6 +24,7 @@ from bridge.presets import find
 from bridge.presets.commands import seed_basis
 from bridge.presets.workloads import read_folder
 from bridge.records import HostRecord, Request
+from bridge.system.clock import SystemClock
 from tests.fakes.requester import Requester, StepClock
 from tests.fakes.scripted_host import HOST, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, write_workload
@@ -49,6 +55,7 @@ def requester(tmp_path):
 def host(requester, own):
     host = ScriptedHost(requester.bus, requester.clock)
     host.offer(own)
+    requester.pin(host.sign())
     return host
 
 
@@ -109,6 +116,25 @@ def test_a_line_that_was_stopped_after_two_requests_sends_the_other_two(requeste
     ran = requester.run(*LINE)
     assert (ran.code, len(ran.out.split())) == (0, 4)
     assert len({one.sweep.id for one in requests(requester)}) == 1
+    assert len(requests(requester)) == 4
+
+
+def test_the_same_line_asked_twice_at_once_is_one_sweep(requester, host):
+    """Each looks on the bus while the other decides, unless one waits for the other."""
+    met = threading.Barrier(2)
+    remember = Store.remember
+
+    def meet(store, sent):
+        with suppress(threading.BrokenBarrierError):
+            met.wait(0.5)
+        remember(store, sent)
+
+    here = [replace(requester, clock=SystemClock(), remote=requester.bus.remote) for _ in range(2)]
+    with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(2) as pool:
+        patched.setattr(Store, "remember", meet)
+        ran = list(pool.map(lambda one: one.run(*LINE, "--queue"), here))
+    assert [one.code for one in ran] == [0, 0], [one.err for one in ran]
+    assert ran[0].out == ran[1].out
     assert len(requests(requester)) == 4
 
 

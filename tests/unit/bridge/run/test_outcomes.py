@@ -27,8 +27,8 @@ from tests.unit.bridge.cli.looking import claim
 from tests.unit.bridge.publish.records import VERDICT
 
 
-def test_the_table_holds_every_reason_a_claim_can_name_and_the_wait_that_ended_first():
-    assert set(OUTCOMES) == {*get_args(Reason), "pending"}
+def test_the_table_holds_every_reason_a_claim_can_name_and_what_a_requester_asks():
+    assert set(OUTCOMES) == {*get_args(Reason), "pending", "below_required", "unwanted"}
 
 
 def test_an_earlier_reason_is_a_stronger_one():
