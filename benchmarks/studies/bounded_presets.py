@@ -1,7 +1,8 @@
 """The presets of bounded caches over a runner that serves, from a second clone; each result is kept and judged again.
 
 A result's tree lies in docs/evidence/bounded-presets with the key that signed it in the report: what it claims, whoever
-pins that key can find out by `kakeya-mac gate check`.
+pins that key can find out by `kakeya-mac gate check`. A claim on recall asks one arm beside the native cache: each arm
+answers sixty prompts, and all of them again when they are computed again, which takes hours for every arm of a preset.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ PRESETS: Final = (
     "k3-step2-fused",
 )
 PROFILES: Final = ("smoke", "claim")
+RECALLED: Final = frozenset({"k3-step1-incremental", "k3-step2-fused-allmlx", "k3-step2-fused"})
+CLAIMED: Final = "sink4+window64+ftheta64"
+"""The arm of the presets of recall that a claim is made of."""
 
 
 def cases() -> Sequence[str]:
@@ -46,7 +50,8 @@ def run(case: str, kept: Path = KEPT) -> list[Row]:
         host, requester = (person(place / who) for who in ("host", "requester"))
         with served(host, route) as key:
             well(requester.do(f"kakeya-mac init --bus {route} --runner-key {key}"))
-            found = run_and_keep(requester, f"{preset} --profile {profile}", kept / f"{preset}-{profile}")
+            arms = f" -p arms={CLAIMED}" if preset in RECALLED and profile == "claim" else ""
+            found = run_and_keep(requester, f"{preset} --profile {profile}{arms}", kept / f"{preset}-{profile}")
     return [{"preset": preset, "profile": profile, "pin": key} | found]
 
 
