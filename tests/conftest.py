@@ -16,7 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import order
+from tests.support import importing, order
 
 hypothesis.settings.register_profile("patient", deadline=None)  # an example's seconds are the machine's
 hypothesis.settings.load_profile("patient")
@@ -64,9 +64,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection(session: pytest.Session) -> Iterator[None]:
-    """Import every test without looking for garbage, and never look through what was imported later."""
+    """Import every test without looking for garbage, a worker its own part first; never look through them later."""
     gc.disable()
     try:
+        worker, workers = os.environ.get("PYTEST_XDIST_WORKER"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+        if worker is not None and workers > 1:
+            files = importing.files_below(session.config.args)
+            importing.import_first(importing.part_of(files, worker, workers), session.config.rootpath)
         return (yield)
     finally:
         gc.freeze()

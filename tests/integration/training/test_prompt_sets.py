@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from argparse import Namespace
+from functools import cache
 
 import pytest
 
@@ -18,10 +19,22 @@ from engine.training.structured import is_held_out_template
 from tests.integration.training.conftest import ASSETS, TARGETS
 
 
-def test_every_token_digest_is_that_of_the_text(target, prompt_sets):
+@pytest.fixture(scope="session")
+def encode(target):
+    """Encode a text for a target, each text once: all of them take seconds, and several tests look at the same."""
+    return cache(target.encode)
+
+
+@pytest.fixture(scope="module")
+def words():
+    """The training words that codes are asked for by: to count those of a whole library takes long."""
+    return word_pool(read_corpus()).training
+
+
+def test_every_token_digest_is_that_of_the_text(target, prompt_sets, encode):
     for prompts in prompt_sets.values():
         for prompt in prompts:
-            assert prompt["token_digest"][target.name] == token_digest(target.encode(prompt["text"]))
+            assert prompt["token_digest"][target.name] == token_digest(encode(prompt["text"]))
 
 
 def test_there_are_enough_distinct_prompts_of_each_kind(prompt_sets):
@@ -58,7 +71,7 @@ def test_a_changed_set_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_recall_set_asks_one_thing_150_times_at_one_length(prompt_sets, target, name):
+def test_a_recall_set_asks_one_thing_150_times_at_one_length(prompt_sets, encode, name):
     prompts = prompt_sets[name]
     assert len(prompts) == len({prompt["text"] for prompt in prompts}) == 150
     for prompt in prompts:
@@ -73,21 +86,21 @@ def test_a_recall_set_asks_one_thing_150_times_at_one_length(prompt_sets, target
         expected = {"recall-one": (1, 1, 1), "recall-four": (4, 1, 1), "recall-chain": (4, 1, 2)}
         assert (len(notes), len(keys), hops) == expected.get(name, (4, 4, 1))
         assert all(f"{key}?\n# A: the secret code for {key} is {notes[key]}." in prompt["text"] for key in keys[:-1])
-        assert 1850 <= len(target.encode(prompt["text"])) <= 1950
+        assert 1850 <= len(encode(prompt["text"])) <= 1950
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_recall_set_is_drawn_from_its_seed_again(prompt_sets, target, name):
+def test_a_recall_set_is_drawn_from_its_seed_again(prompt_sets, target, words, name):
     files = read_corpus()
     pinned = json.loads((ASSETS / "corpus.json").read_text())["listing_sha256"]
     if corpus_record(files)["listing_sha256"] != pinned:
         pytest.skip("another Python's library is another text to hide codes in")
     texts = [file.text for file in files if file.held_out]
-    drawn = recall_prompts(name, target, texts, word_pool(files).training, 5, count=3)
+    drawn = recall_prompts(name, target, texts, words, 5, count=3)
     assert [(each.id, each.text, each.expected) for each in drawn] == [
         (stored["id"], stored["text"], stored["expected"]) for stored in prompt_sets[name][:3]
     ]
-    (longer,) = recall_prompts(name, target, texts, word_pool(files).training, 5, count=1, length=3950)
+    (longer,) = recall_prompts(name, target, texts, words, 5, count=1, length=3950)
     assert longer.expected == drawn[0].expected
     assert abs(len(target.encode(longer.text)) - 3950) < 50
 

@@ -10,7 +10,8 @@ from engine.cards.acceptance import dflash_walk, measure_acceptance
 from engine.cards.language import greedy_samples
 from engine.cards.model_card import spread
 
-BUDGET = 640
+BUDGET, FEW_TOKENS = 640, 160
+"""Answers of sixty prompts may end by themselves; those of a few are cut: a drafter shows early what it is worth."""
 
 
 def native_drafter(folder):
@@ -77,22 +78,22 @@ def test_transformers_own_dflash_gives_the_same_tokens_and_acceptance(target, dr
         assert abs((forwards - 1) - len(steps)) <= 1
 
 
-def measured(target, drafter, prompt_sets, count):
+def measured(target, drafter, prompt_sets, count, budget):
     prompts = spread(prompt_sets["code-structured"], count)
-    samples = greedy_samples(target, prompts, BUDGET)
+    samples = greedy_samples(target, prompts, budget)
     ids = {prompt["id"]: tuple(target.encode(prompt["text"])) for prompt in prompts}
     return samples, *measure_acceptance(target, drafter, samples, ids, 4)
 
 
 def test_a_few_structured_prompts_are_accepted_beyond_prompt_lookup(target, drafter, prompt_sets):
-    _, neural, lookup = measured(target, drafter, prompt_sets, 4)
+    _, neural, lookup = measured(target, drafter, prompt_sets, 4, FEW_TOKENS)
     assert neural.mean > lookup.mean
     assert neural.mean > 1.5
 
 
 @pytest.mark.slow
 def test_sixty_structured_prompts_are_accepted_beyond_prompt_lookup(target, drafter, prompt_sets):
-    _, neural, lookup = measured(target, drafter, prompt_sets, 60)
+    _, neural, lookup = measured(target, drafter, prompt_sets, 60, BUDGET)
     assert neural.lower >= 2.0
     assert neural.mean > lookup.mean
 
