@@ -40,7 +40,7 @@ def refusals(report: Path) -> list[str]:
 
 
 def quantised(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
-    asked = ["kv-quant", "--set", str(root / "needles.json"), "--max-new", "8", *arguments]
+    asked = ["kv-quant", "--set", str(root / "needles.json"), "--max-new", "5", *arguments]
     assert eval_cli.main(asked) == 0
     assert [path.name for path in out.iterdir()] == ["kv-quant.json"]
     value: dict[str, Any] = json.loads((out / "kv-quant.json").read_bytes())

@@ -51,12 +51,16 @@ class Reached:
         self.server = SshServer(self.server_folder, forced=self.forced)
         self.clone = folder / "clone"
         git("init", "--quiet", str(self.clone))
-        git("config", "core.sshCommand", self.ssh, cwd=self.clone)
+        self.connect_by(self.server.command)
 
     @property
     def ssh(self) -> str:
         """The ssh command without a shared connection: a lost one is lost."""
         return self.server.command.split(" -oControlMaster")[0]
+
+    def connect_by(self, command: str) -> None:
+        """Let the requester's git use this ssh command; a shared connection greets the server once."""
+        git("config", "core.sshCommand", command, cwd=self.clone)
 
     @property
     def via(self) -> str:
@@ -129,8 +133,8 @@ def reached(tmp_path_factory, missing) -> Iterator[Reached]:
 
 
 @pytest.fixture
-def own(tmp_path, missing) -> Iterator[Reached]:
-    with reached_in(tmp_path, missing) as one:
+def own(tmp_path_factory, missing) -> Iterator[Reached]:
+    with reached_in(tmp_path_factory.mktemp("own"), missing) as one:
         yield one
 
 
@@ -198,6 +202,7 @@ def test_a_requester_cannot_write_what_is_the_runner_s(reached) -> None:
 
 def test_a_lost_connection_costs_nothing(reached) -> None:
     reached.site.set_work(f"while [ ! -e {reached.site.folder}/counted/go ]; do sleep 0.1; done")
+    reached.connect_by(reached.ssh)
     bus = reached.requester()
     request = make_request(bus.identity().bus_id, "count")
     ref = push(bus, request)
@@ -210,6 +215,7 @@ def test_a_lost_connection_costs_nothing(reached) -> None:
     code, document = reached.told("attach", ref.id, "--bus", reached.via, "--wait-timeout", "120")
     assert (document["id"], document["state"], code) == (ref.id, "published", 1), document
     assert reached.site.starts().count(ref.id) == 1
+    reached.connect_by(reached.server.command)
 
 
 def test_a_runner_that_died_is_started_again_by_whoever_looks(reached) -> None:

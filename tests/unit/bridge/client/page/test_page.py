@@ -77,8 +77,15 @@ def page_of(requester, what):
     return read(ran.document["data"]["page"])
 
 
-def test_the_page_of_a_claim_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(requester):
-    page, said = page_of(requester, EVIDENCE)
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """The page of a claim run, made once: who wrote it, what a browser reads, and its text."""
+    requester = Requester(tmp_path_factory.mktemp("shown"))
+    return requester, *page_of(requester, EVIDENCE)
+
+
+def test_the_page_of_a_claim_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(shown):
+    requester, page, said = shown
     verdict = json.loads((EVIDENCE / "verdict.json").read_text())
     assert "recorded (claim)" in said
     assert all(one["id"] in said for one in verdict["claims"])
@@ -93,13 +100,13 @@ def test_the_page_of_a_claim_run_shows_verdict_premises_arms_plots_and_log_and_i
     assert path.read_bytes() == before
 
 
-def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(requester):
-    _, said = page_of(requester, EVIDENCE)
+def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(shown):
+    _, _, said = shown
     record = json.loads((EVIDENCE / "run.json").read_text())
     lasted = duration_text((parse_rfc3339(record["ended"]) - parse_rfc3339(record["started"])).total_seconds())
-    shown = " ".join(said.split())
-    assert f"asked for {record['created']} requester claimed {record['claimed']} host" in shown
-    assert f"ended {record['ended']} host {lasted}" in shown
+    said = " ".join(said.split())
+    assert f"asked for {record['created']} requester claimed {record['claimed']} host" in said
+    assert f"ended {record['ended']} host {lasted}" in said
 
 
 def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
