@@ -6,7 +6,6 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bridge.client.run.rerun import words_again
 from bridge.client.run.result import backend_of
 from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
@@ -97,6 +96,8 @@ def _next_of_result(status: RunStatus) -> list[list[str]]:
     if any(claim.citable for claim in claims):
         return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
     if status.reason in {"passed", "below_required"} and request is not None and request.profile == "smoke":
+        from bridge.client.run.rerun import words_again
+
         again = words_again(request, result.spec) if any(claim.role == "primary" for claim in claims) else None
         if again is not None:
             return [[PROGRAM, *again, "--profile", "claim", "--wait"]]

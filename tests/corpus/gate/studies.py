@@ -37,7 +37,7 @@ def needle_recall() -> Case:
     return state_claims(code_throughput(Plan(needles=True, stop="natural"), "needle_recall"))
 
 
-def acceptance(skip: float = 0.0) -> Case:
+def acceptance(skip: float = Plan.skip) -> Case:
     """Return how many drafts were accepted; ``skip`` is the share of steps to which no draft came."""
     plan = Plan(arms=("autoregressive", "speculative"), launches=1, per_launch=60, warmups=2, skip=skip)
     case = code_throughput(plan, "acceptance")

@@ -18,6 +18,7 @@ from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.executor.local import LocalExecutor
 from bridge.system.clock import SystemClock
+from bridge.trust import keyring, runner_key
 from tests.fakes.clone import Clone
 from tests.support import guarded
 
@@ -71,7 +72,7 @@ def _spin() -> None:
 
 
 class Site:
-    """A bus, a runner with two users to run as, and a clone that sends."""
+    """A bus, a runner with two users to run as, and a clone that sends and knows its key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.sent = folder, 0
@@ -84,12 +85,15 @@ class Site:
         assets = ROOT / "engine" / "assets"
         policy.write_text(POLICY.format(python=sys.executable, assets=assets, uid=UID, peer_uid=PEER_UID))
         policy.chmod(0o600)
+        key = keyring.pin(runner_key.generate(folder / "state", "mini"))
         argv = ["serve", "--policy", policy, "--state", folder / "state", "--bus", self.route]
         with (folder / "log").open("wb") as log:
             self.runner = guarded.start([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
         self.clone = Clone(folder / "requester", {"PYTHONPATH": str(ROOT)})
         files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "engine").rglob("*.py")}
         self.clone.commit(files)
+        told = self.clone.mac("init", "--bus", self.route, "--runner-key", key)
+        assert told.returncode == 0, told.stdout + told.stderr
         self.honest = files[ANSWERING]
 
     def send(self, text: str) -> dict[str, Any]:
