@@ -20,7 +20,7 @@ from typing import Any
 
 from benchmarks.first_layers import first_layers
 from bridge.system.process import run
-from engine.benchmarks.contest import Entry, standings
+from engine.bench.contest import Entry, standings
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "docs" / "evidence" / "engine"

@@ -19,7 +19,7 @@ import torch
 import transformers
 
 from benchmarks.figures import Figure
-from engine.benchmarks.overhead import Overhead, loop_overhead
+from engine.bench.overhead import Overhead, loop_overhead
 from engine.decoding.depth import FixedDepth
 from engine.drafters.ngram import NgramModel
 from engine.loading import BACKENDS, Engine, load_backend, open_engine

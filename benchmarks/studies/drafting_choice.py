@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.studies.study import Row, Study
-from engine.benchmarks.turns import SLICE_TOKENS
+from engine.bench.turns import SLICE_TOKENS
 from engine.decoding.speculative import Parts, speculative
 from engine.loading import Engine, load_backend, open_engine, own_drafter, resolve_model
 from engine.measurement.selection import Prompt, load_prompts

@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any
 
 from benchmarks.studies.study import Row, Study
-from engine.benchmarks.remote import RemoteTrial
+from engine.bench.remote import RemoteTrial
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.distributed.rpc.client import DrafterChannel

@@ -13,7 +13,7 @@ from typing import Any
 
 from benchmarks.studies.namespaces import FarDrafter
 from benchmarks.studies.study import Row, Study
-from engine.benchmarks.remote import RemoteDecode, RemoteTrial
+from engine.bench.remote import RemoteDecode, RemoteTrial
 from engine.decoding.depth import FixedDepth
 from engine.distributed.rpc.client import DrafterChannel
 from engine.distributed.rpc.methods import DFLASH

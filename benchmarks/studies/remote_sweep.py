@@ -20,7 +20,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from benchmarks.studies.study import Row, Study
-from engine.benchmarks.remote import RemoteDecode, RemoteTrial, measured_terms
+from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.distributed.placement import PlacementSnapshot, plan

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from engine.benchmarks.peer import Contestant
-from engine.benchmarks.turns import SLICE_TOKENS, Decode, take_turns
+from engine.bench.peer import Contestant
+from engine.bench.turns import SLICE_TOKENS, Decode, take_turns
 from engine.measurement.ratio import PairedRatio, paired_ratio
 from engine.measurement.selection import Prompt
 from engine.protocols import Clock

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 
 import pytest
 
-from engine.benchmarks.turns import Arrivals, Decode, HeldDecode, Pulled, Pushed, take_turns
+from engine.bench.turns import Arrivals, Decode, HeldDecode, Pulled, Pushed, take_turns
 
 
 class WorkClock:

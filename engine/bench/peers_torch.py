@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from engine import checkpoint
-from engine.benchmarks.peer import Contestant, NativePeer
-from engine.benchmarks.turns import HeldDecode, Pushed
+from engine.bench.peer import Contestant, NativePeer
+from engine.bench.turns import HeldDecode, Pushed
 from engine.drafters import dflash
 from engine.drafters.dflash import DFlashConfig
 from engine.huggingface import open_causal

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.benchmarks.peer import stopping
+from engine.bench.peer import stopping
 from engine.decoding.speculative import Parts, speculative
 from engine.decoding.timing import Spent
 from engine.loading import Engine

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.benchmarks.controller import DraftCounts, Pair, SpoiltDrafter, curve
-from engine.benchmarks.turns import Arrivals
+from engine.bench.controller import DraftCounts, Pair, SpoiltDrafter, curve
+from engine.bench.turns import Arrivals
 from engine.drafters.ngram import NgramModel
 from engine.errors import UsageError
 from engine.types import Step

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.benchmarks.contest import Contest, standings, table
-from engine.benchmarks.turns import Pulled
+from engine.bench.contest import Contest, standings, table
+from engine.bench.turns import Pulled
 from engine.decoding.timing import Spent
 from engine.measurement.selection import Prompt
 

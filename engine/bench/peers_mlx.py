@@ -12,8 +12,8 @@ import mlx.core as mx
 from mlx_lm.generate import speculative_generate_step
 from mlx_lm.utils import load_model
 
-from engine.benchmarks.peer import Contestant, NativePeer, stopping
-from engine.benchmarks.turns import HeldDecode, Pulled
+from engine.bench.peer import Contestant, NativePeer, stopping
+from engine.bench.turns import HeldDecode, Pulled
 from engine.errors import UsageError
 from engine.loading import Engine
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.benchmarks.turns import Arrivals, Decode, Pulled, take_turns
+from engine.bench.turns import Arrivals, Decode, Pulled, take_turns
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.benchmarks.turns import HeldDecode, Pulled
+from engine.bench.turns import HeldDecode, Pulled
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompt
