@@ -1,23 +1,10 @@
-"""The parts of the project that studies and figures are filed under."""
+"""The parts of the project that studies are filed under."""
 
 from __future__ import annotations
 
 import argparse
 
-AREAS = (
-    "rooms",
-    "executor",
-    "bus",
-    "identity",
-    "evidence",
-    "workloads",
-    "front-door",
-    "engine",
-    "restoration",
-    "distributed",
-    "clusters",
-    "hardware",
-)
+AREAS = ("requester", "bus", "executor", "evidence", "restoration", "distributed", "clusters")
 
 
 def area(name: str) -> str:

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.claim_runs.figures import LOADS, agreement, at_load
 from benchmarks.claim_runs.load import loaded
 from benchmarks.studies.report import ROOT
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.gate.facts.launch_series import load_of
 from bridge.gate.interface import Evidence
 from bridge.records import JobSpec, RunRecord, Verdict
@@ -26,9 +28,7 @@ from bridge.run.stop_rule import finished
 
 PRESET: Final = "k3-fused-allmlx-code"
 KEPT: Final = ROOT / "docs" / "evidence" / "claim-runs"
-LOADS: Final = (0, 25, 50)
 RUNS: Final = 2
-ALLOWED_S: Final = 15 * 60.0
 _MAX_BYTES: Final = 1 << 26
 
 
@@ -104,4 +104,11 @@ def claim_run_row(tree: Path) -> dict[str, Any]:
     }
 
 
-STUDY = Study("claim-runs", "What may be quoted of a claim run at 0, 25 and 50 % load?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return what the runs at each load came to, and whether two of one load agree."""
+    rows = rows_of(entries)
+    lines = [*(at_load(rows, load) for load in LOADS), agreement(rows)]
+    return "; ".join(line for line in lines if line is not None)
+
+
+STUDY = Study("claim-runs", "What may be quoted of a claim run at 0, 25 and 50 % load?", cases, run, summary)

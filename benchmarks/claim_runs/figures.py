@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from benchmarks.claim_runs.campaign import ALLOWED_S, LOADS
 from benchmarks.studies.study import Row
 from bridge.launches.estimate import Launch, over_launches
 from bridge.launches.sittings import agree
 
+LOADS: Final = (0, 25, 50)
+"""Shares of the processors, in percent, that a load program computes for beside a run."""
+ALLOWED_S: Final = 15 * 60.0
 WANTED: Final = ("identical_prompts", "acceptance_length", "decode_speedup")
 ABSOLUTE: Final = "baseline_tokens_per_s"
 BLOCKS: Final = 5

@@ -16,10 +16,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.equal_arms.figures import figures
 from benchmarks.equal_arms.program import ARMS
 from benchmarks.studies.jobs import carry_out
 from benchmarks.studies.report import ROOT
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.executor.interface import Execution
 from bridge.executor.trial import make_directory
 from bridge.launches.attempts import ShownInterval
@@ -145,4 +146,9 @@ def _lag(values: Sequence[float]) -> float:
     return both / spread if spread > 0.0 else 0.0
 
 
-STUDY = Study("equal-arms", "How often is a model called faster or slower than its copy?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return what the runs come to together."""
+    return str(figures(rows_of(entries)) or "too few runs yet")
+
+
+STUDY = Study("equal-arms", "How often is a model called faster or slower than its copy?", cases, run, summary)

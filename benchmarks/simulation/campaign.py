@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.simulation.bars import bars
 from benchmarks.simulation.noises import NOISES, ORDERS, Array, Order, errors
 from benchmarks.simulation.rule import Ended, stopped
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.launches.stopping import BLOCKS, MODELS, LaunchRule
 from bridge.launches.wording import FASTER
 
@@ -89,4 +90,11 @@ def rates(ended: Ended, width: float) -> dict[str, Any]:
     }
 
 
-STUDY = Study("simulation", "How often does the rule over launches err, and how often does it see?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return every bound with its worst cell."""
+    return "; ".join(map(str, bars(rows_of(entries))))
+
+
+STUDY = Study(
+    "simulation", "How often does the rule over launches err, and how often does it see?", cases, run, summary
+)

@@ -85,6 +85,8 @@ def run(name: str, studies: Sequence[Study], folder: Path = FOLDER, most: int | 
             report.append(entry | {"seconds": round(time.monotonic() - began, 1)})
             done.append(case)
             print(f"  {len(done)} of {len(cases)}: {case}", flush=True)
+        if study.summary is not None and (entries := report.entries()):
+            print(f"  {study.summary(entries)}", flush=True)
     return 1 if failed else 0
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.bus import open_bus
 from bridge.bus.views import RequestRef
 from bridge.trust.verifier import verify_tree
@@ -159,9 +159,19 @@ def _site() -> Iterator[Site]:
                 process.wait(timeout=60)
 
 
+def summary(entries: Sequence[Entry]) -> str:
+    """Return what came of the requests whose runners were killed and stalled."""
+    rows = rows_of(entries)
+    kills, stalls, lost, twice = (
+        sum(row.get(key, 0) for row in rows) for key in ("kills", "stalls", "lost", "begun twice")
+    )
+    return f"{len(rows)} seeds, {kills} kills, {stalls} stalls: {lost} lost, {twice} begun twice"
+
+
 STUDY = Study(
     "chaos",
     f"Is any of {REQUESTS} requests lost or run twice when {RUNNERS} runners are killed and stalled at random?",
     lambda: [f"{CLIENTS} clients, {RUNNERS} runners, {REQUESTS} requests, seed {seed}" for seed in SEEDS],
     run,
+    summary,
 )

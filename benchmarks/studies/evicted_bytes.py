@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study
 from engine.loading import load_backend, resolve_model
 from engine.structure.layout import CacheLayout
 from engine.types import Draft
@@ -82,4 +82,22 @@ def _longer(folder: Path, root: Path) -> Path:
     return copied
 
 
-STUDY = Study("evicted-bytes", "How many bytes does a bounded cache hold by context?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return by target and layout how bytes grow from the shortest to the longest context, and how far below native."""
+    sizes: dict[tuple[str, str], dict[int, int]] = {}
+    for entry in entries:
+        where = entry["case"].rpartition(", ")[0]
+        for row in entry["rows"]:
+            sizes.setdefault((where, row["layout"]), {})[row["context"]] = row["kv_bytes"] + row["drafter_bytes"]
+    lines = []
+    for (where, layout), by_context in sorted(sizes.items()):
+        longest, native = max(by_context), sizes[where, "native"]
+        if layout != "native":
+            growth = by_context[longest] / by_context[min(by_context)] - 1
+            below = native[longest] / by_context[longest]
+            grown = f"{growth:+.1%} from {min(by_context)} to {longest}"
+            lines.append(f"{where}, {layout}: {grown}, {below:.1f}x below native")
+    return "; ".join(lines)
+
+
+STUDY = Study("evicted-bytes", "How many bytes does a bounded cache hold by context?", cases, run, summary)

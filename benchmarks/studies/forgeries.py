@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study, rows_of
 from tests.integration.gate.lies import LIES, TWINS
 from tests.integration.gate.lies.registry import Lie
 from tests.integration.gate.site import Ended, Site, serving
@@ -87,8 +87,9 @@ def _as_written(lie: Lie, fell: set[tuple[str, str, str]], decision: str) -> boo
     return any(premise == lie.fell and code in lie.codes for premise, code, _ in fell)
 
 
-def summary(found: Sequence[Row]) -> str:
+def summary(entries: Sequence[Entry]) -> str:
     """Return in a sentence how many cheats lost what was written down beforehand."""
+    found = rows_of(entries)
     seen, unseen = [row for row in found if row["expected"]], [row for row in found if row["unseen"]]
     honest = [row for row in found if row not in seen and row not in unseen]
     said = [f"{sum(row['as_written'] for row in rows)} of {len(rows)}" for rows in (seen, unseen, honest)]
@@ -121,4 +122,6 @@ def _ended(name: str, profile: str) -> Ended:
     return site.ended(name)
 
 
-STUDY = Study("forgeries", "Which premise does each coordinated cheat lose, through the real runner?", cases, run)
+STUDY = Study(
+    "forgeries", "Which premise does each coordinated cheat lose, through the real runner?", cases, run, summary
+)

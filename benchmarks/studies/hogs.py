@@ -24,7 +24,7 @@ import psutil
 from benchmarks.studies.escapes.situations import new_folder
 from benchmarks.studies.jobs import carry_out, handle_of
 from benchmarks.studies.report import ROOT
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study
 from bridge import limits
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.process.subreaper import stage
@@ -277,7 +277,26 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps(run_here(*arguments)))
 
 
-STUDY = Study("hogs", "How soon is a run over that passes a default bound, and what is left of it?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return the slowest end of each kind of hog, the least share of its neighbour, and what was left behind."""
+    slowest: dict[str, float] = {}
+    left, shares = [], []
+    for entry in entries:
+        hog = entry["case"].partition(",")[0]
+        for row in entry["rows"]:
+            if row["seconds_to_end"] is not None:
+                slowest[hog] = max(slowest.get(hog, 0.0), row["seconds_to_end"] - row["of_them_waiting"])
+            left += [f"{entry['case']}: {what}" for what in (*row["left"], *["survivors"] * bool(row["survivors"]))]
+            shares.append((row["neighbour_processors"], entry["case"]))
+    ends = ", ".join(f"{hog} {seconds:.1f} s" for hog, seconds in slowest.items())
+    share, case = min(shares)
+    neighbour = f"a neighbour with one thread had at least {share:.2f} of a processor ({case})"
+    return f"{ends}; {neighbour}; left: {'; '.join(left) or 'nothing'}"
+
+
+STUDY = Study(
+    "hogs", "How soon is a run over that passes a default bound, and what is left of it?", cases, run, summary
+)
 
 if __name__ == "__main__":
     main(sys.argv[1:])

@@ -14,12 +14,13 @@ drafter gains most, come last.
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from statistics import geometric_mean
 from typing import Any
 
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study
 from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
@@ -30,6 +31,7 @@ from engine.distributed.rpc.remote import remote_model
 from engine.isolation.delayed_link import DelayedLink
 from engine.isolation.drafter_process import DrafterProcess
 from engine.loading import load_backend, open_engine, own_drafter, resolve_model
+from engine.measurement.ratio import PairedRatio, paired_ratio
 from engine.measurement.selection import load_prompts
 from engine.options import longest_draft
 from engine.tokenizer import Tokenizer
@@ -151,4 +153,46 @@ def _with_plain(order: list[WayAndTrip], chooser: random.Random, *, between: boo
     return [*order[:place], plain, *order[place:]]
 
 
-STUDY = Study("remote-sweep", "What is a remote drafter worth at which round-trip time?", cases, run)
+def curve(entries: Sequence[Entry], way: str = FORCED) -> dict[tuple[int, int], PairedRatio]:
+    """Return by target and round-trip time the speed against plain decoding of the same prompts, nearest in time.
+
+    Args:
+        entries: of the report.
+        way: the remote drafter forced, or as planned: plain decoding's second time where it would not be asked, no
+            point where that was not taken.
+    """
+    seconds: dict[tuple[int, int], list[tuple[float, float]]] = defaultdict(list)
+    lacking: set[tuple[int, int]] = set()
+    for entry in entries:
+        target_ms = int(entry["case"].split()[0])
+        decodes = {(row["number"], row["way"], row["trip_ms"]): row for row in entry["rows"]}
+        for (number, kind, trip_ms), row in decodes.items():
+            if kind == FORCED:
+                ours = row if way == FORCED or row["asked"] else decodes.get((number, AGAIN, None))
+                if ours is None:
+                    lacking.add((target_ms, trip_ms))
+                else:
+                    plain_s = ours["plain_s"] if "plain_s" in ours else decodes[number, PLAIN, None]["decode_s"]
+                    seconds[target_ms, trip_ms].append((plain_s, ours["decode_s"]))
+    return {
+        point: paired_ratio([plain for plain, _ in pairs], [ours for _, ours in pairs])
+        for point, pairs in seconds.items()
+        if len(pairs) > 1 and point not in lacking
+    }
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Return the curves of both targets, the remote drafter forced and where the planner may leave it out."""
+    lines = []
+    for target in TARGETS_MS:
+        for way in (FORCED, PLANNED):
+            points = {trip: at for (of, trip), at in sorted(curve(entries, way).items()) if of == target}
+            speeds = (
+                f"{trip} ms {at.value:.2f}x [{at.low:.2f}, {at.high:.2f}] n {at.n}" for trip, at in points.items()
+            )
+            if points:
+                lines.append(f"{target or 'packaged'} ms a token, {way}: {', '.join(speeds)}")
+    return "; ".join(lines) or "too few pairs yet"
+
+
+STUDY = Study("remote-sweep", "What is a remote drafter worth at which round-trip time?", cases, run, summary)

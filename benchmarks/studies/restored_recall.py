@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study
 from engine.checkpoint import ASSETS
 from engine.loading import load_backend
 from engine.restoration.episodes import Episode, Episodes
@@ -212,4 +212,15 @@ def _fitted(fit: Any, steps: int, loss: str) -> tuple[Any, dict[str, float]]:
     return restorer, {f"{layer}.{side}": round(error, 4) for (layer, side), error in errors.items()}
 
 
-STUDY = Study("restored-recall", "What do codes found cost in bytes when evicted rows are made again?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return how many hidden codes each way found, and in how many bytes."""
+    return "; ".join(
+        f"{entry['case']} {row['right']}/{row['of']} in {(row['row_bytes'] + row['latent_bytes']) / 1e6:.2f} MB"
+        for entry in entries
+        for row in entry["rows"]
+    )
+
+
+STUDY = Study(
+    "restored-recall", "What do codes found cost in bytes when evicted rows are made again?", cases, run, summary
+)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.studies.study import Row, Study
+from benchmarks.studies.study import Entry, Row, Study
 from bridge.bus.views import RequestRef
 from tests.support.runner_site import ROOT, Site
 
@@ -27,6 +27,11 @@ EVENTS = (
 MOMENTS = 100
 AWAY = 10
 SUPERVISORS = 20
+KINDS = {
+    "runner away for less than its lease": ("point", "moment"),
+    "runner away for longer": ("away",),
+    "supervisor": ("supervisor",),
+}
 WORK = "sleep 1; echo went on"
 LEASE_S = 60.0
 SHORT_LEASE_S = 6.0
@@ -167,4 +172,19 @@ def _site(lease_s: float) -> Iterator[Site]:
             site.end()
 
 
-STUDY = Study("runner-kills", "Is a run lost or repeated when its runner or its supervisor is killed?", cases, run)
+def summary(entries: Sequence[Entry]) -> str:
+    """Return by what was killed how many runs were lost, repeated or ended twice, and how many processes were left."""
+    lines = []
+    for name, kinds in KINDS.items():
+        rows = [row for entry in entries if entry["case"].split()[0] in kinds for row in entry["rows"]]
+        if rows:
+            lost, twice = (sum(bool(row[key]) for row in rows) for key in ("lost", "ended_twice"))
+            repeated, left = sum(row["starts"] != 1 for row in rows), sum(row["left"] for row in rows)
+            counts = f"{lost} lost, {repeated} repeated, {twice} ended twice, {left} processes left"
+            lines.append(f"{name}: {counts} in {len(rows)} cases")
+    return "; ".join(lines)
+
+
+STUDY = Study(
+    "runner-kills", "Is a run lost or repeated when its runner or its supervisor is killed?", cases, run, summary
+)

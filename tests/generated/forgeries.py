@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.simulation.page import rows
 from benchmarks.studies.forgeries import FULL, STUDY, WHOLE, summary
-from benchmarks.studies.study import Row
+from benchmarks.studies.report import report_of
+from benchmarks.studies.study import Row, rows_of
 from tests.integration.gate.lies import LIES
 
 HEAD = """# Coordinated cheats
@@ -27,8 +27,9 @@ patched together with its RECORD it sees nothing.
 
 def generate() -> dict[str, str]:
     """Return the page by path."""
-    found = {(row["profile"], row["forgery"]): row for row in rows(STUDY.name)}
-    lines = [HEAD, summary(list(found.values())), ""]
+    entries = report_of("evidence", STUDY.name).entries()
+    found = {(row["profile"], row["forgery"]): row for row in rows_of(entries)}
+    lines = [HEAD, summary(entries), ""]
     lines += ["| cheat | must fall | fell | by | class | as written |", "|---|---|---|---|---|---|"]
     lines += [_line(name, LIES[name].fell, found.get(("smoke", name))) for name in LIES if not LIES[name].unseen]
     lines += ["", "At the full size of a claim:", "", "| cheat | must fall | fell | by | class | as written |"]

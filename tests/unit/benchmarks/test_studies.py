@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import ast
 import contextlib
 import json
 import os
 import pkgutil
 import signal
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -14,10 +14,9 @@ import pytest
 import benchmarks.studies
 from benchmarks.areas import AREAS
 from benchmarks.studies import __main__ as studies
-from benchmarks.studies import supervisor_overhead
 from benchmarks.studies.registry import STUDIES
 from benchmarks.studies.report import report_of
-from benchmarks.studies.study import Study
+from benchmarks.studies.study import Study, rows_of
 
 
 def lengths(asked: list[str], broken: set[str] = frozenset()) -> Study:  # type: ignore[assignment]
@@ -33,44 +32,54 @@ def lengths(asked: list[str], broken: set[str] = frozenset()) -> Study:  # type:
 
 
 def test_every_case_is_one_line_of_the_report_with_what_it_was_measured_on(tmp_path: Path, capsys) -> None:
-    assert studies.run("rooms", [lengths([])], tmp_path) == 0
-    lines = [json.loads(line) for line in (tmp_path / "rooms" / "lengths.jsonl").read_text().splitlines()]
+    assert studies.run("bus", [lengths([])], tmp_path) == 0
+    lines = [json.loads(line) for line in (tmp_path / "bus" / "lengths.jsonl").read_text().splitlines()]
     assert [(line["case"], line["of"], line["rows"]) for line in lines] == [
         ("a", 3, [{"length": 1}]), ("bb", 3, [{"length": 2}]), ("ccc", 3, [{"length": 3}])
     ]  # fmt: skip
     assert {"commit", "machine", "python", "ended", "seconds"} <= set(lines[0])
     said = capsys.readouterr().out.splitlines()
-    assert said[0] == "rooms/lengths: How long are words? 0 of 3 done"
+    assert said[0] == "bus/lengths: How long are words? 0 of 3 done"
     assert said[-1] == "  3 of 3: ccc"
 
 
 def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path, capsys) -> None:
-    studies.run("rooms", [lengths([])], tmp_path)
-    path = tmp_path / "rooms" / "lengths.jsonl"
+    studies.run("bus", [lengths([])], tmp_path)
+    path = tmp_path / "bus" / "lengths.jsonl"
     first, second, third = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + third + second[:20])  # killed while it wrote
     capsys.readouterr()
     asked: list[str] = []
-    assert studies.run("rooms", [lengths(asked)], tmp_path) == 0
+    assert studies.run("bus", [lengths(asked)], tmp_path) == 0
     assert asked == ["bb"]
     assert capsys.readouterr().out.splitlines()[0].endswith("2 of 3 done")
-    assert [entry["case"] for entry in report_of("rooms", "lengths", tmp_path).entries()] == ["a", "ccc", "bb"]
-    assert studies.run("rooms", [lengths(asked)], tmp_path) == 0
+    assert [entry["case"] for entry in report_of("bus", "lengths", tmp_path).entries()] == ["a", "ccc", "bb"]
+    assert studies.run("bus", [lengths(asked)], tmp_path) == 0
     assert asked == ["bb"]
 
 
 def test_no_more_cases_are_measured_than_are_asked_for(tmp_path: Path) -> None:
     asked: list[str] = []
-    assert studies.run("rooms", [lengths(asked), lengths(asked)], tmp_path, most=2) == 0
+    assert studies.run("bus", [lengths(asked), lengths(asked)], tmp_path, most=2) == 0
     assert asked == ["a", "bb"]
-    assert studies.run("rooms", [lengths(asked)], tmp_path, most=2) == 0
+    assert studies.run("bus", [lengths(asked)], tmp_path, most=2) == 0
     assert asked == ["a", "bb", "ccc"]
 
 
 def test_a_case_that_fails_stays_open_and_the_others_are_measured(tmp_path: Path, capsys) -> None:
-    assert studies.run("rooms", [lengths([], {"bb"})], tmp_path) == 1
+    assert studies.run("bus", [lengths([], {"bb"})], tmp_path) == 1
     assert "failed: bb: no length today" in capsys.readouterr().err
-    assert report_of("rooms", "lengths", tmp_path).done(["a", "bb", "ccc"]) == ["a", "ccc"]
+    assert report_of("bus", "lengths", tmp_path).done(["a", "bb", "ccc"]) == ["a", "ccc"]
+
+
+def test_a_summary_says_what_the_whole_report_comes_to(tmp_path: Path, capsys) -> None:
+    def summary(entries) -> str:
+        return f"{sum(row['length'] for row in rows_of(entries))} letters"
+
+    assert studies.run("bus", [replace(lengths([]), summary=summary)], tmp_path, most=2) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "  3 letters"
+    assert studies.run("bus", [replace(lengths([]), summary=summary)], tmp_path) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "  6 letters"
 
 
 def test_two_runs_never_measure_at_once(tmp_path: Path) -> None:
@@ -108,13 +117,6 @@ def test_every_module_of_a_study_can_be_imported() -> None:
     assert all(import_module(one.name) for one in found if not one.name.endswith("__main__"))
 
 
-def test_what_the_program_of_an_arm_imports_is_there() -> None:
-    program = ast.parse(supervisor_overhead.ARM.format(run=supervisor_overhead.RUNS["now"]))
-    for one in ast.walk(program):
-        if isinstance(one, ast.ImportFrom):
-            assert all(hasattr(import_module(str(one.module)), name.name) for name in one.names)
-
-
 def test_a_study_that_is_told_to_end_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[str] = []
 
@@ -126,14 +128,14 @@ def test_a_study_that_is_told_to_end_cleans_up(tmp_path: Path, monkeypatch: pyte
             os.kill(os.getpid(), signal.SIGTERM)  # a second one while it cleans up
             ended.append(case)
 
-    monkeypatch.setitem(STUDIES, "rooms", (Study("lengths", "How long?", lambda: ["a", "bb"], run),))
+    monkeypatch.setitem(STUDIES, "bus", (Study("lengths", "How long?", lambda: ["a", "bb"], run),))
     monkeypatch.setattr(studies, "alone", contextlib.nullcontext)
-    monkeypatch.setattr(studies, "report_of", lambda _area, _study, _folder: report_of("rooms", "lengths", tmp_path))
+    monkeypatch.setattr(studies, "report_of", lambda _area, _study, _folder: report_of("bus", "lengths", tmp_path))
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as told:
-            studies.main(["rooms", "lengths"])
+            studies.main(["bus", "lengths"])
     finally:
         signal.signal(signal.SIGTERM, before)
     assert (told.value.code, ended) == (128 + signal.SIGTERM, ["a"])
-    assert report_of("rooms", "lengths", tmp_path).entries() == []
+    assert report_of("bus", "lengths", tmp_path).entries() == []
