@@ -8,7 +8,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tests unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit locks audit release site clean
+.PHONY: help demo test tests unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -68,8 +68,8 @@ check: types imports evidence drift ruff workflows release-ready ## what must ho
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
 
-engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet machine
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.engine_study
+engine-peers: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet machine
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.engine_peers
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score

@@ -13,7 +13,7 @@ import platform
 import sys
 from pathlib import Path
 
-from benchmarks.figures import Figure, markdown
+from benchmarks.quick.figures import Figure, markdown
 from bridge.system.clock import SystemClock, rfc3339
 
 NAMES = (
@@ -51,7 +51,7 @@ def main() -> int:
     results: dict[str, list[Figure]] = {}
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        results[name] = importlib.import_module(f"benchmarks.{name}").measure(arguments.repeats)
+        results[name] = importlib.import_module(f"benchmarks.quick.{name}").measure(arguments.repeats)
     host["load_after"] = [round(one, 2) for one in os.getloadavg()]
     document = {
         "command": " ".join(["python -m benchmarks", *names, f"--repeats {arguments.repeats}"]),

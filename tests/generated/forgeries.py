@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.studies.forgeries import FULL, STUDY, WHOLE, summary
+from benchmarks.studies.claims.forgeries import FULL, STUDY, WHOLE, summary
 from benchmarks.studies.report import report_of
 from benchmarks.studies.study import Row, rows_of
 from tests.integration.gate.lies import LIES

@@ -1,0 +1,39 @@
+"""How many of some hundred ways out of the sandbox reach the host, as each kind of run?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.studies.sandbox.escapes.situations import SITUATIONS
+from benchmarks.studies.study import Entry, Row, Study, rows_of
+
+
+def run(situation: str) -> list[Row]:
+    """Try every probe in one situation; what reached the host is named.
+
+    Raises:
+        RuntimeError: a probe is broken.
+    """
+    found, files = SITUATIONS[situation]()
+    broken = {name: said for name, said in found.items() if said and said.startswith("broken probe")}
+    if broken:
+        raise RuntimeError(f"broken probes: {broken}")
+    reached = {name: said for name, said in found.items() if said is not None}
+    return [{"situation": situation, "probes": len(found), "kernel_files": files, "reached": reached}]
+
+
+def summary(entries: Sequence[Entry]) -> str:
+    """Return how many probes were tried in each situation, and what reached the host."""
+    rows = rows_of(entries)
+    tried = ", ".join(f"{row['situation']} {row['probes']}" for row in rows)
+    reached = [f"{row['situation']}: {probe}" for row in rows for probe in row["reached"]]
+    return "; ".join([f"{len(reached)} reach the host; probes: {tried}", *reached])
+
+
+STUDY = Study(
+    "escapes",
+    "Does a way out of the sandbox reach the host, as any kind of run?",
+    lambda: list(SITUATIONS),
+    run,
+    summary,
+)
