@@ -83,8 +83,8 @@ fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 slow: $(VENV)/.dev ## the slow tests
 	$(PYTEST) -q -m slow $(PYTEST_ARGS)
 
-studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=bus
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(AREA) $(STUDY)
+studies: $(VENV)/.dev ## list what can be measured, or measure what is open of it, one case at a time: make studies STUDY=escapes
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(STUDY)
 
 hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself and its hardware tests, in one file to commit
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.hardware_kit

@@ -16,30 +16,32 @@ from pathlib import Path
 from benchmarks.quick.figures import Figure, markdown
 from bridge.system.clock import SystemClock, rfc3339
 
-NAMES = (
-    "startup",
-    "bus_overhead",
-    "overhead",
-    "polling",
-    "cancel",
-    "pushes",
-    "gate_cost",
-    "attestation",
-    "loop_overhead",
-)
+BENCHMARKS = {
+    "startup": "start of the three programs beside a bare interpreter",
+    "bus_overhead": "the bus's calls beside the same steps in plain git",
+    "overhead": "a whole run through client and runner beside plain git",
+    "polling": "a look at a bus of ten thousand requests beside one of ten",
+    "cancel": "from a cancel to the last process beside killing the process group",
+    "pushes": "pushes of a runner on a hosted remote, counted over simulated time",
+    "gate_cost": "judging each kind of report beside parsing it",
+    "attestation": "signing and verifying a result beside hashing it",
+    "loop_overhead": "the decode loop beside the calls it makes",
+}
+"""What each measures; seconds to a few minutes each."""
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(NAMES)} (default: all)")
+    known = "; ".join(f"{name}: {about}" for name, about in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=known)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
     parser.add_argument("--repeats", type=int, default=15, help="turns of each interleaved run (default: 15)")
     parser.add_argument("--markdown", action="store_true", help="print a table instead of JSON")
     parser.add_argument("--out", type=Path, help="write the JSON document here and print the table")
     arguments = parser.parse_args()
-    names = arguments.names or list(NAMES)
-    unknown = [name for name in names if name not in NAMES]
+    names = arguments.names or list(BENCHMARKS)
+    unknown = [name for name in names if name not in BENCHMARKS]
     if unknown:
-        parser.error(f"unknown benchmark {unknown[0]!r}; known: {', '.join(NAMES)}")
+        parser.error(f"unknown benchmark {unknown[0]!r}; known: {', '.join(BENCHMARKS)}")
     host: dict[str, object] = {
         "machine": platform.machine(),
         "system": platform.platform(),

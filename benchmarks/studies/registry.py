@@ -1,8 +1,7 @@
-"""Which studies each area has."""
+"""Every study there is, by its name."""
 
 from __future__ import annotations
 
-from benchmarks.areas import AREAS
 from benchmarks.studies.bus import calls, chaos, listings
 from benchmarks.studies.caches import evicted_bytes, page_recall, restored_recall
 from benchmarks.studies.claims import forgeries
@@ -17,12 +16,24 @@ from benchmarks.studies.sandbox.escapes import study as escapes
 from benchmarks.studies.statistics import campaign, failures
 from benchmarks.studies.study import Study
 
-STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
-    "requester": (command_costs.STUDY,),
-    "bus": (listings.STUDY, calls.STUDY, chaos.STUDY),
-    "executor": (escapes.STUDY, hogs.STUDY, kills.STUDY),
-    "evidence": (campaign.STUDY, failures.STUDY, equal_arms.STUDY, claim_runs.STUDY, forgeries.STUDY),
-    "restoration": (evicted_bytes.STUDY, page_recall.STUDY, restored_recall.STUDY),
-    "distributed": (remote_sweep.STUDY,),
-    "clusters": (slurm_runs.STUDY, ray_runs.STUDY),
-}
+_ALL = (
+    command_costs.STUDY,
+    calls.STUDY,
+    listings.STUDY,
+    chaos.STUDY,
+    kills.STUDY,
+    escapes.STUDY,
+    hogs.STUDY,
+    slurm_runs.STUDY,
+    ray_runs.STUDY,
+    campaign.STUDY,
+    failures.STUDY,
+    claim_runs.STUDY,
+    equal_arms.STUDY,
+    forgeries.STUDY,
+    evicted_bytes.STUDY,
+    page_recall.STUDY,
+    restored_recall.STUDY,
+    remote_sweep.STUDY,
+)
+STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

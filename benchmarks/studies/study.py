@@ -25,11 +25,17 @@ class Study:
         about: what it answers, one line.
         cases: returns the names of all cases, in the order they run.
         run: measures one case and returns its rows; an exception leaves the case open.
-        summary: says in words what the entries of a report come to, None where rows speak for themselves.
+        takes: how long all cases took when they were measured last, on two cores.
+        summary: says in lines what the entries of a report come to, None where rows speak for themselves.
     """
 
     name: str
     about: str
     cases: Callable[[], Sequence[str]]
     run: Callable[[str], list[Row]]
-    summary: Callable[[Sequence[Entry]], str] | None = None
+    takes: str
+    summary: Callable[[Sequence[Entry]], list[str]] | None = None
+
+    def lines(self, entries: Sequence[Entry]) -> list[str]:
+        """Return what a report comes to, nothing before its first case."""
+        return [] if self.summary is None or not entries else self.summary(entries)

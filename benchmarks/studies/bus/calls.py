@@ -105,4 +105,6 @@ def noted(folder: Path) -> Iterator[Path]:
         os.environ["PATH"] = path
 
 
-STUDY = Study("calls", "What does a run cost beside raw git, in git calls and processor time?", lambda: [CASE], run)
+STUDY = Study(
+    "bus-calls", "What does a run cost beside raw git, in git calls and processor time?", lambda: [CASE], run, "seconds"
+)

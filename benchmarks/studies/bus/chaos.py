@@ -159,19 +159,20 @@ def _site() -> Iterator[Site]:
                 process.wait(timeout=60)
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return what came of the requests whose runners were killed and stalled."""
     rows = rows_of(entries)
     kills, stalls, lost, twice = (
         sum(row.get(key, 0) for row in rows) for key in ("kills", "stalls", "lost", "begun twice")
     )
-    return f"{len(rows)} seeds, {kills} kills, {stalls} stalls: {lost} lost, {twice} begun twice"
+    return [f"{len(rows)} seeds, {kills} kills, {stalls} stalls: {lost} lost, {twice} begun twice"]
 
 
 STUDY = Study(
-    "chaos",
+    "bus-chaos",
     f"Is any of {REQUESTS} requests lost or run twice when {RUNNERS} runners are killed and stalled at random?",
     lambda: [f"{CLIENTS} clients, {RUNNERS} runners, {REQUESTS} requests, seed {seed}" for seed in SEEDS],
     run,
+    "a quarter of an hour",
     summary,
 )

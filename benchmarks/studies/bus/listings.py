@@ -148,4 +148,6 @@ def _state(folder: Path, name: str) -> Path:
     return state
 
 
-STUDY = Study("listings", "What does looking at a bus cost when runs have piled up?", cases, run)
+STUDY = Study(
+    "bus-listings", "What does looking at a bus cost when runs have piled up?", cases, run, "a quarter of an hour"
+)

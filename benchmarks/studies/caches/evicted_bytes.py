@@ -82,7 +82,7 @@ def _longer(folder: Path, root: Path) -> Path:
     return copied
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return by target and layout how bytes grow from the shortest to the longest context, and how far below native."""
     sizes: dict[tuple[str, str], dict[int, int]] = {}
     for entry in entries:
@@ -97,7 +97,7 @@ def summary(entries: Sequence[Entry]) -> str:
             below = native[longest] / by_context[longest]
             grown = f"{growth:+.1%} from {min(by_context)} to {longest}"
             lines.append(f"{where}, {layout}: {grown}, {below:.1f}x below native")
-    return "; ".join(lines)
+    return lines
 
 
-STUDY = Study("evicted-bytes", "How many bytes does a bounded cache hold by context?", cases, run, summary)
+STUDY = Study("evicted-bytes", "How many bytes does a bounded cache hold by context?", cases, run, "two hours", summary)

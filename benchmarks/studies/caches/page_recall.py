@@ -132,7 +132,7 @@ def _engine(target: str) -> Engine:
     return open_engine(load_backend("torch", "cpu"), str(folder), own_drafter(folder))
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return by target and task how many codes native found, then of each arm codes, paired bound and saving."""
     lines = []
     for target in TARGETS:
@@ -143,7 +143,7 @@ def summary(entries: Sequence[Entry]) -> str:
                 beside = [_paired(arm, native, rows) for arm, rows in arms.items() if native.keys() & rows.keys()]
                 right = f"native {sum(row['found'] for row in native.values())}/{len(native)}"
                 lines.append(f"{target} {task}, {LENGTHS[target]} tokens: {', '.join([right, *beside])}")
-    return "; ".join(lines)
+    return lines
 
 
 def _paired(arm: str, native: dict[str, Row], rows: dict[str, Row]) -> str:
@@ -167,4 +167,11 @@ def _rows(entries: Sequence[Entry], begin: str) -> dict[str, Row]:
     return {row["prompt"]: row for entry in entries if entry["case"].startswith(begin) for row in entry["rows"]}
 
 
-STUDY = Study("page-recall", "How many hidden codes does each way to bound a cache find, by task?", cases, run, summary)
+STUDY = Study(
+    "page-recall",
+    "How many hidden codes does each way to bound a cache find, by task?",
+    cases,
+    run,
+    "an hour and a quarter",
+    summary,
+)

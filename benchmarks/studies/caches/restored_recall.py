@@ -212,15 +212,20 @@ def _fitted(fit: Any, steps: int, loss: str) -> tuple[Any, dict[str, float]]:
     return restorer, {f"{layer}.{side}": round(error, 4) for (layer, side), error in errors.items()}
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return how many hidden codes each way found, and in how many bytes."""
-    return "; ".join(
+    return [
         f"{entry['case']} {row['right']}/{row['of']} in {(row['row_bytes'] + row['latent_bytes']) / 1e6:.2f} MB"
         for entry in entries
         for row in entry["rows"]
-    )
+    ]
 
 
 STUDY = Study(
-    "restored-recall", "What do codes found cost in bytes when evicted rows are made again?", cases, run, summary
+    "restored-recall",
+    "What do codes found cost in bytes when evicted rows are made again?",
+    cases,
+    run,
+    "two hours",
+    summary,
 )

@@ -87,16 +87,18 @@ def _as_written(lie: Lie, fell: set[tuple[str, str, str]], decision: str) -> boo
     return any(premise == lie.fell and code in lie.codes for premise, code, _ in fell)
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return in a sentence how many cheats lost what was written down beforehand."""
     found = rows_of(entries)
     seen, unseen = [row for row in found if row["expected"]], [row for row in found if row["unseen"]]
     honest = [row for row in found if row not in seen and row not in unseen]
     said = [f"{sum(row['as_written'] for row in rows)} of {len(rows)}" for rows in (seen, unseen, honest)]
-    return (
-        f"{len(found)} of {len(cases())} told: {said[0]} lost the premise written down beforehand, {said[1]} that "
-        f"nothing was expected to see lost none, {said[2]} that change nothing kept all"
-    )
+    return [
+        (
+            f"{len(found)} of {len(cases())} told: {said[0]} lost the premise written down beforehand, {said[1]} that "
+            f"nothing was expected to see lost none, {said[2]} that change nothing kept all"
+        )
+    ]
 
 
 def _taken(ended: Ended) -> set[tuple[str, str, str]]:
@@ -123,5 +125,10 @@ def _ended(name: str, profile: str) -> Ended:
 
 
 STUDY = Study(
-    "forgeries", "Which premise does each coordinated cheat lose, through the real runner?", cases, run, summary
+    "forgeries",
+    "Which premise does each coordinated cheat lose, through the real runner?",
+    cases,
+    run,
+    "two hours",
+    summary,
 )

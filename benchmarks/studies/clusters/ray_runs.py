@@ -184,7 +184,13 @@ _FAULTS: dict[str, Callable[[RaySite], Row]] = {
     "head-restarted": _head_restarted,
 }
 MODULE = "benchmarks.studies.clusters.ray_runs"
-STUDY = Study("ray-runs", "Does a run on a real Ray end as at home, whatever happens around it?", cases, run)
+STUDY = Study(
+    "ray-runs",
+    "Does a run on a real Ray end as at home, whatever happens around it?",
+    cases,
+    run,
+    "a quarter of an hour",
+)
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]))

@@ -290,7 +290,7 @@ _FAULTS: dict[str, Callable[[SlurmSite], Row]] = {
 }
 
 STUDY = Study("slurm-runs", "Does a run on a real Slurm end as at home, whatever happens to runner, node or queue?",
-              cases, run)  # fmt: skip
+              cases, run, "forty minutes")  # fmt: skip
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]))

@@ -181,7 +181,7 @@ def curve(entries: Sequence[Entry], way: str = FORCED) -> dict[tuple[int, int], 
     }
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return the curves of both targets, the remote drafter forced and where the planner may leave it out."""
     lines = []
     for target in TARGETS_MS:
@@ -192,7 +192,9 @@ def summary(entries: Sequence[Entry]) -> str:
             )
             if points:
                 lines.append(f"{target or 'packaged'} ms a token, {way}: {', '.join(speeds)}")
-    return "; ".join(lines) or "too few pairs yet"
+    return lines or ["too few pairs yet"]
 
 
-STUDY = Study("remote-sweep", "What is a remote drafter worth at which round-trip time?", cases, run, summary)
+STUDY = Study(
+    "remote-sweep", "What is a remote drafter worth at which round-trip time?", cases, run, "three hours", summary
+)

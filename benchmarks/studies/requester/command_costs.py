@@ -106,4 +106,4 @@ def _spent(words: Sequence[str], folder: Path, environment: dict[str, str]) -> d
     return {"cpu_s": round(spent_s, 4), "wall_s": round(wall_s, 4)}
 
 
-STUDY = Study("requester-speed", "What does it cost to ask?", cases, run)
+STUDY = Study("command-costs", "What does it cost to ask?", cases, run, "seconds")

@@ -172,7 +172,7 @@ def _site(lease_s: float) -> Iterator[Site]:
             site.end()
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return by what was killed how many runs were lost, repeated or ended twice, and how many processes were left."""
     lines = []
     for name, kinds in KINDS.items():
@@ -182,9 +182,14 @@ def summary(entries: Sequence[Entry]) -> str:
             repeated, left = sum(row["starts"] != 1 for row in rows), sum(row["left"] for row in rows)
             counts = f"{lost} lost, {repeated} repeated, {twice} ended twice, {left} processes left"
             lines.append(f"{name}: {counts} in {len(rows)} cases")
-    return "; ".join(lines)
+    return lines
 
 
 STUDY = Study(
-    "runner-kills", "Is a run lost or repeated when its runner or its supervisor is killed?", cases, run, summary
+    "runner-kills",
+    "Is a run lost or repeated when its runner or its supervisor is killed?",
+    cases,
+    run,
+    "an hour and a half",
+    summary,
 )

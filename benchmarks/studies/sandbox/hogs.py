@@ -277,7 +277,7 @@ def main(arguments: Sequence[str]) -> None:
     print(json.dumps(run_here(*arguments)))
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return the slowest end of each kind of hog, the least share of its neighbour, and what was left behind."""
     slowest: dict[str, float] = {}
     left, shares = [], []
@@ -291,11 +291,16 @@ def summary(entries: Sequence[Entry]) -> str:
     ends = ", ".join(f"{hog} {seconds:.1f} s" for hog, seconds in slowest.items())
     share, case = min(shares)
     neighbour = f"a neighbour with one thread had at least {share:.2f} of a processor ({case})"
-    return f"{ends}; {neighbour}; left: {'; '.join(left) or 'nothing'}"
+    return [ends, neighbour, f"left: {'; '.join(left) or 'nothing'}"]
 
 
 STUDY = Study(
-    "hogs", "How soon is a run over that passes a default bound, and what is left of it?", cases, run, summary
+    "hogs",
+    "How soon is a run over that passes a default bound, and what is left of it?",
+    cases,
+    run,
+    "three minutes",
+    summary,
 )
 
 if __name__ == "__main__":

@@ -90,11 +90,16 @@ def rates(ended: Ended, width: float) -> dict[str, Any]:
     }
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return every bound with its worst cell."""
-    return "; ".join(map(str, bars(rows_of(entries))))
+    return [str(bar) for bar in bars(rows_of(entries))]
 
 
 STUDY = Study(
-    "simulation", "How often does the rule over launches err, and how often does it see?", cases, run, summary
+    "simulation",
+    "How often does the rule over launches err, and how often does it see?",
+    cases,
+    run,
+    "ten minutes",
+    summary,
 )

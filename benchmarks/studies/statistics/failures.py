@@ -154,4 +154,4 @@ def run(case: str, runs: int = RUNS) -> list[Row]:
     return [{"name": case} | CASES[case](np.random.default_rng(zlib.crc32(case.encode())), runs)]
 
 
-STUDY = Study("known-failures", "What does the rule over launches not see?", lambda: tuple(CASES), run)
+STUDY = Study("known-failures", "What does the rule over launches not see?", lambda: tuple(CASES), run, "seconds")

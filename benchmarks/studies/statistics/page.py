@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
 
 from benchmarks.studies.report import FOLDER, report_of
 from benchmarks.studies.statistics import campaign, failures
 from benchmarks.studies.statistics.bars import bars, share
 from benchmarks.studies.study import Row
 
-AREA: Final = "evidence"
-
 
 def rows(study: str, folder: Path = FOLDER) -> list[Row]:
     """Return the rows of every case of a study that is done."""
-    return [row for entry in report_of(AREA, study, folder).entries() for row in entry["rows"]]
+    return [row for entry in report_of(study, folder).entries() for row in entry["rows"]]
 
 
 def done(folder: Path = FOLDER) -> tuple[int, int]:
     """Return how many cases of the simulation are in the report, and how many there are."""
     cases = campaign.cases()
-    return len(report_of(AREA, campaign.STUDY.name, folder).done(cases)), len(cases)
+    return len(report_of(campaign.STUDY.name, folder).done(cases)), len(cases)
 
 
 def page(folder: Path = FOLDER) -> str:
@@ -33,8 +30,8 @@ def page(folder: Path = FOLDER) -> str:
     lines = [
         "# The rule over launches, simulated",
         "",
-        "Generated from [simulation.jsonl](studies/evidence/simulation.jsonl) and",
-        "[known-failures.jsonl](studies/evidence/known-failures.jsonl); `make studies AREA=evidence` measures what is",
+        "Generated from [simulation.jsonl](studies/simulation.jsonl) and",
+        "[known-failures.jsonl](studies/known-failures.jsonl); `make studies` measures what is",
         f"open. {count} of {of} pairs of noise and order are done, {runs:,} runs or more a cell. Noises:",
         "`benchmarks/studies/statistics/noises.py`; the rule is the product's, `bridge/launches/stopping.py`.",
         "",

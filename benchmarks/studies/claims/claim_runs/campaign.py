@@ -104,11 +104,18 @@ def claim_run_row(tree: Path) -> dict[str, Any]:
     }
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return what the runs at each load came to, and whether two of one load agree."""
     rows = rows_of(entries)
     lines = [*(at_load(rows, load) for load in LOADS), agreement(rows)]
-    return "; ".join(line for line in lines if line is not None)
+    return [line for line in lines if line is not None]
 
 
-STUDY = Study("claim-runs", "What may be quoted of a claim run at 0, 25 and 50 % load?", cases, run, summary)
+STUDY = Study(
+    "claim-runs",
+    "What may be quoted of a claim run at 0, 25 and 50 % load?",
+    cases,
+    run,
+    "three quarters of an hour",
+    summary,
+)

@@ -146,9 +146,16 @@ def _lag(values: Sequence[float]) -> float:
     return both / spread if spread > 0.0 else 0.0
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return what the runs come to together."""
-    return str(figures(rows_of(entries)) or "too few runs yet")
+    return [str(figures(rows_of(entries)) or "too few runs yet")]
 
 
-STUDY = Study("equal-arms", "How often is a model called faster or slower than its copy?", cases, run, summary)
+STUDY = Study(
+    "equal-arms",
+    "How often is a model called faster or slower than its copy?",
+    cases,
+    run,
+    "an hour and a half",
+    summary,
+)

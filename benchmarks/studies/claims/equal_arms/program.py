@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
     """Load, warm up, take turns until the launch is over, say how the samples went."""
     turns = Turns.open()
     if turns is None:
-        raise SystemExit("error: no supervisor hands out turns here; run `make studies AREA=evidence`")
+        raise SystemExit("error: no supervisor hands out turns here; run `make studies STUDY=equal-arms`")
     prompts_a_launch, budget = int(arguments[0]), int(arguments[1])
     target = resolve_model(arguments[2])
     arms, padding = load(str(target), random.Random(os.urandom(16)))

@@ -22,12 +22,12 @@ def run(situation: str) -> list[Row]:
     return [{"situation": situation, "probes": len(found), "kernel_files": files, "reached": reached}]
 
 
-def summary(entries: Sequence[Entry]) -> str:
+def summary(entries: Sequence[Entry]) -> list[str]:
     """Return how many probes were tried in each situation, and what reached the host."""
     rows = rows_of(entries)
     tried = ", ".join(f"{row['situation']} {row['probes']}" for row in rows)
     reached = [f"{row['situation']}: {probe}" for row in rows for probe in row["reached"]]
-    return "; ".join([f"{len(reached)} reach the host; probes: {tried}", *reached])
+    return [f"{len(reached)} reach the host; probes: {tried}", *reached]
 
 
 STUDY = Study(
@@ -35,5 +35,6 @@ STUDY = Study(
     "Does a way out of the sandbox reach the host, as any kind of run?",
     lambda: list(SITUATIONS),
     run,
+    "three minutes",
     summary,
 )

@@ -25,7 +25,7 @@ def test_every_task_and_arm_comes_before_a_second_part_of_any():
 def test_an_arm_is_paired_with_native_on_the_prompts_that_both_answered():
     native, codes = entry("native", [True] * 9 + [False], 950), entry("codes", [True] * 8 + [False], 50)
     said = page_recall.summary([native, codes, entry("recent", [False] * 10, 50, "recall-four")])
-    assert said == "kakeya-tiny-qwen3 recall-one, 1900 tokens: native 9/10, codes 8/9 (> -38 pp, 10.0x)"
+    assert said == ["kakeya-tiny-qwen3 recall-one, 1900 tokens: native 9/10, codes 8/9 (> -38 pp, 10.0x)"]
 
 
 def test_what_is_asked_of_an_arm_is_the_layout_by_its_name():

@@ -40,7 +40,7 @@ def test_a_point_is_paired_prompt_by_prompt():
     entries = [{"case": "40 ms a token, part 0", "rows": rows()}]
     assert speeds(entries, FORCED) == {(40, 5): 2.0, (40, 150): 0.5}
     assert {at.n for at in curve(entries).values()} == {3}
-    assert summary(entries).startswith("40 ms a token, elsewhere: 5 ms 2.00x [2.00, 2.00] n 3, 150 ms 0.50x")
+    assert summary(entries)[0].startswith("40 ms a token, elsewhere: 5 ms 2.00x [2.00, 2.00] n 3, 150 ms 0.50x")
 
 
 def test_a_link_that_would_not_be_asked_over_counts_as_plain_decoding():

@@ -104,9 +104,7 @@ def test_a_bar_is_met_in_every_cell_or_says_the_worst():
 
 def test_the_page_says_how_much_is_done(tmp_path):
     assert "0 of 24 pairs" in page.page(tmp_path)
-    report_of("evidence", "simulation", tmp_path).append(
-        {"case": "bursts, turns", "rows": [cell(effect="two-mode"), cell()]}
-    )
+    report_of("simulation", tmp_path).append({"case": "bursts, turns", "rows": [cell(effect="two-mode"), cell()]})
     text = page.page(tmp_path)
     assert "1 of 24 pairs" in text
     assert "| turns | no | two-mode | 2 % | 8.0 | 2.0 % | 0.950 | 0.40 % |" in text
