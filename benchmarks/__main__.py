@@ -31,8 +31,8 @@ BENCHMARKS = {
 
 
 def main() -> int:
-    known = "; ".join(f"{name}: {about}" for name, about in BENCHMARKS.items())
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=known)
+    epilog = "; ".join(f"{name}: {about}" for name, about in BENCHMARKS.items())
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=epilog)
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
     parser.add_argument("--repeats", type=int, default=15, help="turns of each interleaved run (default: 15)")
     parser.add_argument("--markdown", action="store_true", help="print a table instead of JSON")
@@ -47,18 +47,18 @@ def main() -> int:
         "system": platform.platform(),
         "python": platform.python_version(),
         "processors": os.cpu_count(),
-        "load_before": [round(one, 2) for one in os.getloadavg()],
+        "load_before": [round(load, 2) for load in os.getloadavg()],
         "started": rfc3339(SystemClock().now()),
     }
     results: dict[str, list[Figure]] = {}
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         results[name] = importlib.import_module(f"benchmarks.quick.{name}").measure(arguments.repeats)
-    host["load_after"] = [round(one, 2) for one in os.getloadavg()]
+    host["load_after"] = [round(load, 2) for load in os.getloadavg()]
     document = {
         "command": " ".join(["python -m benchmarks", *names, f"--repeats {arguments.repeats}"]),
         "host": host,
-        "results": {name: [one.data() for one in figures] for name, figures in results.items()},
+        "results": {name: [figure.data() for figure in figures] for name, figures in results.items()},
     }
     text = json.dumps(document, indent=2) + "\n"
     if arguments.out is not None:
@@ -66,9 +66,11 @@ def main() -> int:
         fresh.write_text(text)
         fresh.replace(arguments.out)
     print(markdown(results) if arguments.markdown or arguments.out else text.rstrip("\n"))
-    missed = [f"{name}: {one.name}" for name, figures in results.items() for one in figures if one.met is False]
-    for one in missed:
-        print(f"target missed: {one}", file=sys.stderr)
+    missed = [
+        f"{name}: {figure.name}" for name, figures in results.items() for figure in figures if figure.met is False
+    ]
+    for miss in missed:
+        print(f"target missed: {miss}", file=sys.stderr)
     return 0
 
 

@@ -124,9 +124,9 @@ def _standings(report: dict[str, Any]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for row in report["rows"]["standings"]:
         speed = row["speed"]
-        said = "other tokens" if speed is None else _ratio(speed)
+        speed_text = "other tokens" if speed is None else _ratio(speed)
         word = "" if speed is None else "faster" if speed["low"] > FASTER else "slower" if speed["high"] < 1.0 else ""
-        yield f"| {row['peer']} | {row['tokens_per_s']:.1f} | {said} | {word} |"
+        yield f"| {row['peer']} | {row['tokens_per_s']:.1f} | {speed_text} | {word} |"
     entries = [Entry(**{name: row[name] for name in ENTRY_FIELDS}) for row in report["rows"]["entries"]]
     for peer, kind in SAME_DRAFTER.items():
         if not any(entry.peer == peer for entry in entries):

@@ -23,8 +23,8 @@ def first_layers(target: Path, folder: Path, layers: int) -> None:
     config["num_hidden_layers"], config["layer_types"] = layers, config["layer_types"][:layers]
     (folder / "config.json").write_text(json.dumps(config, indent=2))
     tensors = load_file(target / "model.safetensors")
-    kept = {name: tensor for name, tensor in tensors.items() if _layer(name) < layers}
-    save_file(kept, folder / "model.safetensors", metadata={"format": "pt"})
+    shallow = {name: tensor for name, tensor in tensors.items() if _layer(name) < layers}
+    save_file(shallow, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def _layer(name: str) -> int:

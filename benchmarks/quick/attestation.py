@@ -21,7 +21,7 @@ def measure(repeats: int = 15) -> list[Figure]:
     """Return medians and ratios by size of the reports in the result."""
     with tempfile.TemporaryDirectory() as folder:
         keys.generate(Path(folder), "mini")
-        return [one for name, size in SIZES.items() for one in _measured(Path(folder), name, size, repeats)]
+        return [figure for name, size in SIZES.items() for figure in _measured(Path(folder), name, size, repeats)]
 
 
 def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
@@ -40,7 +40,7 @@ def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
         )
 
     signed = {**files, ATTESTATION_FILE: sign()}
-    trusted = [one.public for one in keys.published(folder)]
+    trusted = [key.public for key in keys.published(folder)]
     timings = interleave(
         {
             "hash": lambda: [hashlib.sha256(data).digest() for data in files.values()],

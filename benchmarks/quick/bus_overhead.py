@@ -31,10 +31,10 @@ def measure(repeats: int = 15) -> list[Figure]:
 
         def run() -> None:
             sent = client.submit()
-            (seen,) = [one for one in host.bus.snapshot().requests if one.id == sent.ref.id]
-            host.bus.read_request(seen)
-            ended = host.run(seen)
-            host.bus.copy_result(seen, ended.claim.result_oid or "")
+            (listed,) = [request for request in host.bus.snapshot().requests if request.id == sent.ref.id]
+            host.bus.read_request(listed)
+            ended = host.run(listed)
+            host.bus.copy_result(listed, ended.claim.result_oid or "")
             client.bus.view(sent.ref.id)
             client.bus.read_result(ended.claim.result_oid or "")
 

@@ -41,16 +41,16 @@ def measure(repeats: int = 15) -> list[Figure]:
         base = Path(folder) / "runs"
         base.mkdir()
         jobs = Jobs(local_executor(clock), base)  # type: ignore[arg-type]
-        seen: list[float] = []
+        cancelled_s: list[float] = []
         floors: list[float] = []
         ways: dict[str, Callable[[], object]] = {
-            "cancel": lambda: seen.append(_cancelled(jobs)),
+            "cancel": lambda: cancelled_s.append(_cancelled(jobs)),
             "floor": lambda: floors.append(_killed()),
         }
         interleave(ways, repeats)
     if left := living("time.sleep(600)"):
         raise RuntimeError(f"processes were left: {left}")
-    timings = {"cancel": Timing(tuple(seen[-repeats:])), "floor": Timing(tuple(floors[-repeats:]))}
+    timings = {"cancel": Timing(tuple(cancelled_s[-repeats:])), "floor": Timing(tuple(floors[-repeats:]))}
     return [
         Figure("killpg and wait of the same tree", round(timings["floor"].median_s * 1e3, 1), "ms"),
         Figure("cancel seen to dead tree p50", round(timings["cancel"].median_s * 1e3, 1), "ms", 1000.0),
@@ -61,20 +61,20 @@ def measure(repeats: int = 15) -> list[Figure]:
 
 def _cancelled(jobs: Jobs) -> float:
     """Run the tree, cancel it once it is up, and return the seconds until the executor vouches for its death."""
-    asked: list[float] = []
+    cancelled_s: list[float] = []
     heard = threading.Event()
 
     def stop() -> Literal["cancelled"] | None:
-        if not asked and b"up" in jobs.heard:
-            asked.append(time.perf_counter())
+        if not cancelled_s and b"up" in jobs.heard:
+            cancelled_s.append(time.perf_counter())
             heard.set()
-        return "cancelled" if asked else None
+        return "cancelled" if cancelled_s else None
 
     execution = jobs.run(TREE, stop=stop)
     ended_s = time.perf_counter()
     if execution.ending != "cancelled" or not heard.is_set():
         raise RuntimeError(f"the run was not cancelled but {execution.ending}: {execution.message}")
-    return ended_s - asked[0]
+    return ended_s - cancelled_s[0]
 
 
 def _killed() -> float:

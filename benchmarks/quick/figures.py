@@ -41,7 +41,11 @@ def markdown(results: Mapping[str, Iterable[Figure]]) -> str:
     """Return all figures as one table."""
     lines = ["| benchmark | figure | value | target |", "|---|---|---:|---|"]
     for name, figures in results.items():
-        for one in figures:
-            target = "" if one.at_most is None else f"at most {one.at_most:g} {'' if one.met else '**missed**'}".strip()
-            lines.append(f"| {name} | {one.name} | {one.value:g} {one.unit} | {target} |")
+        for figure in figures:
+            target = (
+                ""
+                if figure.at_most is None
+                else f"at most {figure.at_most:g} {'' if figure.met else '**missed**'}".strip()
+            )
+            lines.append(f"| {name} | {figure.name} | {figure.value:g} {figure.unit} | {target} |")
     return "\n".join(lines)

@@ -25,12 +25,12 @@ HEAVY = ("numpy", "scipy", "pandas", "torch", "mlx")
 
 def seconds(work: Callable[[], object], repeats: int = 7) -> float:
     """Return the median processor seconds of a piece of work."""
-    found = []
+    times = []
     for _ in range(repeats):
         began = time.process_time()
         work()
-        found.append(time.process_time() - began)
-    return statistics.median(found)
+        times.append(time.process_time() - began)
+    return statistics.median(times)
 
 
 def measure(repeats: int = 7) -> list[Figure]:
@@ -52,11 +52,11 @@ def main() -> int:
     gate = import_module("bridge.gate")
     loaded = [name for name in HEAVY if name in sys.modules]
     honest = import_module("tests.corpus.gate.breaks").honest
-    known = set(sys.modules)
+    before = set(sys.modules)
     print(f"{'report':<12}{'bytes':>10}{'json.loads':>13}{'schema':>12}{'judge':>12}{'judge / both':>14}")
     for name in ("probe", "suite", "smoke", "claim"):
         _row(gate, name, honest(name))
-    brought = sorted(name for name in HEAVY if name in set(sys.modules) - known)
+    brought = sorted(name for name in HEAVY if name in set(sys.modules) - before)
     print(f"heavy modules after import: {loaded or 'none'}; brought by judging: {brought or 'none'}")
     return 1 if loaded or brought else 0
 

@@ -52,9 +52,9 @@ def measure(repeats: int = 12, tokens: int = 128) -> list[Figure]:
         parameters = min(engine.target.info.parameters for engine in engines.values())
         if parameters < LEAST_PARAMETERS:
             raise ValueError(f"the target has {parameters} parameters; expected at least {LEAST_PARAMETERS}")
-        found = _interleaved(arms, repeats, tokens)
+        overheads = _interleaved(arms, repeats, tokens)
     figures = [Figure("target", round(parameters / 1e6, 1), "million parameters")]
-    for name, parts in found.items():
+    for name, parts in overheads.items():
         steps = sum(part.steps for part in parts)
         figures.append(Figure(f"{name}: loop, {steps} steps", round(_share(parts) * 100, 2), "%", AT_MOST_PERCENT))
     return figures
@@ -78,7 +78,7 @@ def _engine(name: str, folder: Path) -> Engine:
 def _interleaved(arms: dict[str, tuple[Engine, int]], repeats: int, tokens: int) -> dict[str, list[Overhead]]:
     """Decode one new prompt a turn on every arm, the first turn as a warm-up."""
     chooser = random.Random(0)
-    found: dict[str, list[Overhead]] = {name: [] for name in arms}
+    overheads: dict[str, list[Overhead]] = {name: [] for name in arms}
     for turn in range(1 + repeats):
         prompt = tuple(chooser.randrange(SHAPE["vocab_size"]) for _ in range(PROMPT_TOKENS))
         names = list(arms)
@@ -87,8 +87,8 @@ def _interleaved(arms: dict[str, tuple[Engine, int]], repeats: int, tokens: int)
             engine, depth = arms[name]
             part = loop_overhead(engine, prompt, tokens, FixedDepth(depth))
             if turn:
-                found[name].append(part)
-    return found
+                overheads[name].append(part)
+    return overheads
 
 
 def _share(parts: list[Overhead]) -> float:

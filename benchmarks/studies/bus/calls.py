@@ -50,11 +50,11 @@ def sides(folder: Path, log: Path) -> dict[str, Row]:
     runner = site.start("serve", "--bus", site.route)
     try:
         site.until(lambda: site.requester().read_beacons(), "the runner does not start")
-        found = [cost(log, lambda: run_once(site), runner.pid) for _ in range(WARM + RUNS)][WARM:]
+        costs = [cost(log, lambda: run_once(site), runner.pid) for _ in range(WARM + RUNS)][WARM:]
     finally:
         runner.terminate()
         runner.wait(timeout=120)
-    return {who: least([one[who] for one in found]) for who in ("client", "runner")}
+    return {who: least([cost_of[who] for cost_of in costs]) for who in ("client", "runner")}
 
 
 def cost(log: Path, act: Callable[[], object], runner: int | None = None) -> dict[str, Row]:
@@ -87,7 +87,7 @@ def verb(line: str) -> str:
 
 def least(rows: Sequence[Row]) -> Row:
     """Return the least of each thing that was counted."""
-    return {what: min(row.get(what, 0) for row in rows) for what in sorted({one for row in rows for one in row})}
+    return {what: min(row.get(what, 0) for row in rows) for what in sorted({key for row in rows for key in row})}
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def write_history(remote: Path, history: History, now: dt.datetime, runner: str 
         raise subprocess.CalledProcessError(importer.returncode, importer.args)
     subprocess.run(["git", "-C", str(remote), "update-ref", "-d", _SCRATCH], check=True)
     _pack_refs(remote, made)
-    return [one.id for one in made]
+    return [run.id for run in made]
 
 
 def _pack_refs(remote: Path, made: list[EndedRefs]) -> None:
@@ -72,8 +72,8 @@ def _pack_refs(remote: Path, made: list[EndedRefs]) -> None:
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     lines = listed.stdout.splitlines()
-    lines += [f"{one.request_oid} {one.branch}" for one in made]
-    lines += [f"{one.claim_oid} {names.claim_ref(names.DEFAULT_PREFIX, one.id)}" for one in made]
+    lines += [f"{run.request_oid} {run.branch}" for run in made]
+    lines += [f"{run.claim_oid} {names.claim_ref(names.DEFAULT_PREFIX, run.id)}" for run in made]
     packed = "\n".join(sorted(lines, key=lambda line: line.split(" ")[1]))
     (remote / "packed-refs").write_text(f"# pack-refs with: sorted\n{packed}\n", encoding="ascii")
 
@@ -81,14 +81,14 @@ def _pack_refs(remote: Path, made: list[EndedRefs]) -> None:
 def _write(stream: io.BufferedWriter, run_id: str, moment_ms: int, runner: str) -> EndedRefs:
     """Write one run; ids are computed here, as fast-import writes the same bytes."""
     moment = rfc3339(dt.datetime.fromtimestamp(moment_ms / 1000, dt.UTC))
-    asked, asked_objects = commits.folder_commit(
+    request_commit, request_objects = commits.folder_commit(
         {commits.REQUEST_FILE: f'{{"id":"{run_id}"}}'.encode()},
         over=(), parents=(), time_unix_s=moment_ms // 1000, message=f"request {run_id}",
     )  # fmt: skip
     top, result_objects = commits.file_tree({b"manifest.json": f'{{"id":"{run_id}"}}'.encode()})
     result = commit(top.oid, (), moment_ms // 1000, f"result {run_id}")
     first = Claim.model_construct(
-        id=run_id, request_oid=asked.oid, state="claimed", runner=runner, nonce=run_id.encode().hex()[:32],
+        id=run_id, request_oid=request_commit.oid, state="claimed", runner=runner, nonce=run_id.encode().hex()[:32],
         sequence=0, lease_s=60.0, time=moment,
     )  # fmt: skip
     last = first.model_copy(
@@ -98,12 +98,12 @@ def _write(stream: io.BufferedWriter, run_id: str, moment_ms: int, runner: str) 
     head, head_objects = commits.claim_commit(first, ())
     end, end_objects = commits.claim_commit(last, (head.oid, result.oid))
     request_file, claim_file = b".mac-bridge/request.json", commits.CLAIM_FILE
-    _write_commit(stream, asked, asked_objects, request_file)
+    _write_commit(stream, request_commit, request_objects, request_file)
     _write_commit(stream, result, result_objects, b"manifest.json", mark=1)
     _write_commit(stream, head, head_objects, claim_file, mark=2)
     _write_commit(stream, end, end_objects, claim_file, parents=b"from :2\nmerge :1\n")
     branch = f"refs/heads/mac-bridge/{PRESET}-{run_id}"
-    return EndedRefs(run_id, branch, asked.oid, end.oid)
+    return EndedRefs(run_id, branch, request_commit.oid, end.oid)
 
 
 def _write_commit(
@@ -113,7 +113,7 @@ def _write_commit(
     """Write a commit of one file; marks name what a later commit of the same run follows."""
     head, _, message = made.data.partition(b"\n\n")
     who = next(line for line in head.split(b"\n") if line.startswith(b"committer "))
-    content = next(one for one in objects if one.kind == "blob").data
+    content = next(item for item in objects if item.kind == "blob").data
     named = b"mark :%d\n" % mark if mark else b""
     scratch = _SCRATCH.encode()
     stream.write(b"reset %b\ncommit %b\n%b%b\ndata %d\n%b" % (scratch, scratch, named, who, len(message), message))
@@ -122,4 +122,4 @@ def _write_commit(
 
 def sizes(folder: Path) -> Iterator[int]:
     """Yield the bytes of each file of a repository."""
-    yield from (one.stat().st_size for one in folder.rglob("*") if one.is_file())
+    yield from (path.stat().st_size for path in folder.rglob("*") if path.is_file())

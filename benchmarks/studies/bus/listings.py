@@ -51,9 +51,9 @@ class Metered(GitStore):
         super().__init__(*arguments, **options)
 
     def list(self, prefixes: Sequence[str], **options: Any) -> Listing:
-        found = super().list(prefixes, **options)
-        self.calls += Counter({"listings": 1, "bytes": found.bytes_received, "bytes sent": found.bytes_sent})
-        return found
+        tips = super().list(prefixes, **options)
+        self.calls += Counter({"listings": 1, "bytes": tips.bytes_received, "bytes sent": tips.bytes_sent})
+        return tips
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
         self.calls["pushes"] += 1
@@ -69,8 +69,8 @@ class Metered(GitStore):
 
     def take(self) -> dict[str, int]:
         """Return what was counted since the last time."""
-        found, self.calls = dict(sorted(self.calls.items())), Counter()
-        return found
+        counts, self.calls = dict(sorted(self.calls.items())), Counter()
+        return counts
 
 
 def cases() -> Sequence[str]:
@@ -101,7 +101,7 @@ def measured(folder: Path, history: History, protocol: str) -> Row:
     ids = write_history(remote, history, clock.now())
     size = sum(sizes(remote))
     now_ms = int(clock.now().timestamp() * 1000)
-    recent = sum(unix_ms(one) >= now_ms - RECENT_S * 1000 for one in ids)
+    recent = sum(unix_ms(run_id) >= now_ms - RECENT_S * 1000 for run_id in ids)
     # v0 is what plain ssh without AcceptEnv GIT_PROTOCOL speaks too: every ref is sent, whatever is asked for.
     route = Route(str(remote), "here", (("protocol.version", protocol.removeprefix("v")),), is_local=True)
     row: Row = {"runs": history.runs, "runs of two days": recent, "repository bytes a run": size // history.runs}
@@ -133,9 +133,9 @@ def _looks(store: Metered, clock: SystemClock, days: ListingWindow) -> Row:
     row["claim"] = store.take()
     bus.view(ref.id)
     row["status"] = store.take()
-    seen = bus.snapshot(days)
-    newest = sorted(seen.claims, reverse=True)[:PAGE]
-    bus.newest_claims({one: seen.claims[one] for one in newest}, WorkBudget(24))
+    snapshot = bus.snapshot(days)
+    newest = sorted(snapshot.claims, reverse=True)[:PAGE]
+    bus.newest_claims({run_id: snapshot.claims[run_id] for run_id in newest}, WorkBudget(24))
     row["ls"] = store.take()
     bus.snapshot()
     row["whole listing"] = store.take()

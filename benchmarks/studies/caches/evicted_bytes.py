@@ -44,18 +44,20 @@ def run(case: str, layouts: Sequence[str] = LAYOUTS) -> list[Row]:
         for layout in layouts:
             sequence = target.open(drafter.capture, CacheLayout.parse(layout))
             model = drafter if layout == "native" else drafter.bounded(DRAFTER_CONTEXT)
-            proposer, seen = model.open(), 0
+            proposer, rows_seen = model.open(), 0
             prompt = tuple(6 + index * 7919 % 2000 for index in range(int(context)))
             for forward in sequence.prefill(prompt, CHUNK):
-                proposer.observe(seen, prompt[seen : seen + forward.rows], sequence.committed(forward, forward.rows))
-                seen += forward.rows
+                proposer.observe(
+                    rows_seen, prompt[rows_seen : rows_seen + forward.rows], sequence.committed(forward, forward.rows)
+                )
+                rows_seen += forward.rows
             before = sequence.page_counts()
             for _ in range(STEPS):
                 forward = sequence.forward_block(7, Draft((9,) * (ROWS - 1), ROWS - 1))
                 sequence.crop(sequence.length - ROWS + 1)
-                proposer.observe(seen, (7,), sequence.committed(forward, 1))
+                proposer.observe(rows_seen, (7,), sequence.committed(forward, 1))
                 proposer.measured_bytes()  # what waits is projected, as a draft would
-                seen += 1
+                rows_seen += 1
             after = sequence.page_counts()
             rows.append(
                 {

@@ -121,8 +121,8 @@ def _prompts(task: str, target: str) -> PromptSet:
         raise RuntimeError("another Python's library is another text to hide codes in; run this with the pinned one")
     words, texts = word_pool(files).training, [file.text for file in files if file.held_out]
     drawn = recall_sets.recall_prompts(task, load_target(ASSETS / target), texts, words, SEED, length=LENGTHS[target])
-    asked = ((one, tokenizer.encode(one.text)) for one in drawn)
-    prompts = tuple(Prompt(one.id, one.kind, ids, token_digest(ids), one.expected) for one, ids in asked)
+    encoded = ((prompt, tokenizer.encode(prompt.text)) for prompt in drawn)
+    prompts = tuple(Prompt(prompt.id, prompt.kind, ids, token_digest(ids), prompt.expected) for prompt, ids in encoded)
     return PromptSet(task, recall_sets.RULES[task], prompts)
 
 

@@ -80,15 +80,15 @@ def run(case: str) -> list[Row]:
         if more.startswith("alpha "):
             restorer = _Mixed(restorer, _inputs(), float(more.removeprefix("alpha ")))
     prefilled = _natively if case == FROM_NATIVE else _bounded
-    found = [_asked(prefilled(target, layout, restorer, episode), episode) for episode in _episodes()]
-    right = sum(answer for answer, _ in found)
-    held = found[-1][1]
-    latents = 0 if held.latents is None else held.latents.measured_bytes()
+    answers = [_asked(prefilled(target, layout, restorer, episode), episode) for episode in _episodes()]
+    right = sum(answer for answer, _ in answers)
+    last_sequence = answers[-1][1]
+    latents = 0 if last_sequence.latents is None else last_sequence.latents.measured_bytes()
     return [
         {
-            "layout": text, "right": right, "of": len(found), "context_tokens": held.length,
-            "row_bytes": held.measured_bytes() - latents, "latent_bytes": latents,
-            "rows_restored": 0 if held.latents is None else held.latents.rows_made,
+            "layout": text, "right": right, "of": len(answers), "context_tokens": last_sequence.length,
+            "row_bytes": last_sequence.measured_bytes() - latents, "latent_bytes": latents,
+            "rows_restored": 0 if last_sequence.latents is None else last_sequence.latents.rows_made,
             "held_out_error": errors,
         }
     ]  # fmt: skip
@@ -147,7 +147,9 @@ class _Mixed:
         width = len(self.exact.capture) * self.exact.size
         exact = self.exact.rows(layer, latents[:, :width], first)
         made = self.fitted.rows(layer, latents[:, width:], first)
-        keys, values = (one + self.alpha * (other - one) for one, other in zip(exact, made, strict=True))
+        keys, values = (
+            exact_row + self.alpha * (other - exact_row) for exact_row, other in zip(exact, made, strict=True)
+        )
         return keys, values
 
     def _of(self, restorer: Any, features: Any) -> Any:

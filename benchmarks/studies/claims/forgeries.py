@@ -60,7 +60,7 @@ def run(case: str) -> list[Row]:
     profile = "claim" if case.startswith(WHOLE) else "smoke"
     lie, ended = LIES[name], _ended(name, profile)
     fell = _taken(ended) - _taken(_ended(twin_of(name), profile))
-    noise = set() if lie.timed else {one for one in fell if one[1] in NOISY - set(lie.codes)}
+    noise = set() if lie.timed else {finding for finding in fell if finding[1] in NOISY - set(lie.codes)}
     fell -= noise
     premises = sorted({premise for premise, *_ in fell})
     return [
@@ -89,14 +89,14 @@ def _as_written(lie: Lie, fell: set[tuple[str, str, str]], decision: str) -> boo
 
 def summary(entries: Sequence[Entry]) -> list[str]:
     """Return in a sentence how many cheats lost what was written down beforehand."""
-    found = rows_of(entries)
-    seen, unseen = [row for row in found if row["expected"]], [row for row in found if row["unseen"]]
-    honest = [row for row in found if row not in seen and row not in unseen]
-    said = [f"{sum(row['as_written'] for row in rows)} of {len(rows)}" for rows in (seen, unseen, honest)]
+    outcomes = rows_of(entries)
+    detectable, unseen = [row for row in outcomes if row["expected"]], [row for row in outcomes if row["unseen"]]
+    honest = [row for row in outcomes if row not in detectable and row not in unseen]
+    shares = [f"{sum(row['as_written'] for row in rows)} of {len(rows)}" for rows in (detectable, unseen, honest)]
     return [
         (
-            f"{len(found)} of {len(cases())} told: {said[0]} lost the premise written down beforehand, {said[1]} that "
-            f"nothing was expected to see lost none, {said[2]} that change nothing kept all"
+            f"{len(outcomes)} of {len(cases())} told: {shares[0]} lost the premise written down beforehand, "
+            f"{shares[1]} that nothing was expected to see lost none, {shares[2]} that change nothing kept all"
         )
     ]
 
@@ -104,7 +104,11 @@ def summary(entries: Sequence[Entry]) -> list[str]:
 def _taken(ended: Ended) -> set[tuple[str, str, str]]:
     """Return the premises that rules took from a run, each with the rule and what it looked at."""
     findings: list[dict[str, Any]] = ended.verdict["findings"]
-    return {(one["premise"], one["code"], one["where"]) for one in findings if one["premise"] is not None}
+    return {
+        (finding["premise"], finding["code"], finding["where"])
+        for finding in findings
+        if finding["premise"] is not None
+    }
 
 
 @cache

@@ -44,10 +44,10 @@ def whole(site: ClusterSite, _what: str) -> list[Row]:
     site.serve()
     rows = []
     for number in range(4):
-        asked = time.monotonic()
+        sent_s = time.monotonic()
         ref = site.send("plain")
         site.end_of(ref)
-        rows.append(site.row(ref, number=number, seconds=round(time.monotonic() - asked - 1.0, 2)))
+        rows.append(site.row(ref, number=number, seconds=round(time.monotonic() - sent_s - 1.0, 2)))
     return rows
 
 
@@ -56,7 +56,9 @@ def hostile(site: ClusterSite, what: str) -> list[Row]:
     ref = site.send(what)
     site.began(ref)
     if what != "timeout":
-        site.until(lambda: b"up" in b"".join(one.data for one in site.requester().read_log(ref.id)), "no log", 900.0)
+        site.until(
+            lambda: b"up" in b"".join(chunk.data for chunk in site.requester().read_log(ref.id)), "no log", 900.0
+        )
         site.requester().ask_cancel(ref.id, b"{}")
     return [site.row(ref, case=what)]
 
@@ -67,8 +69,8 @@ def doctor(site: ClusterSite, _what: str) -> list[Row]:
         site.command("doctor", "--json", "--bus", site.route), cwd=ROOT, capture_output=True, text=True, check=False,
         timeout=900,
     )  # fmt: skip
-    found = json.loads(done.stdout.replace(str(site.folder), "…"))
-    return [one for one in found if one["name"] in {"slurm", "ray", "shared folder"}]
+    checks = json.loads(done.stdout.replace(str(site.folder), "…"))
+    return [check for check in checks if check["name"] in {"slurm", "ray", "shared folder"}]
 
 
 def killed(site: ClusterSite, drawn: random.Random, within_s: float, jobs: Callable[[RequestRef], int]) -> Row:

@@ -74,9 +74,9 @@ class RayCluster:
             "--object-store-memory=80000000", "--include-log-monitor=false",
             f"--dashboard-agent-listen-port={self.ports[2 + place]}",
         ]  # fmt: skip
-        with (self.folder / f"ray-{node}.log").open("ab") as told:
+        with (self.folder / f"ray-{node}.log").open("ab") as log:
             self.nodes[node] = subprocess.Popen(
-                words, cwd="/", env=environment, stdout=told, stderr=told, start_new_session=True
+                words, cwd="/", env=environment, stdout=log, stderr=log, start_new_session=True
             )
         until(lambda: node in self.resources(), f"node {node} does not come up", 900.0)
 
@@ -93,8 +93,8 @@ class RayCluster:
 
     def resources(self) -> set[str]:
         """Return which of its nodes are up."""
-        said = str(self.ask("GET", "/api/cluster_status"))
-        return {node for node in _NODES if f"/1000.0 {node}" in said}
+        status = str(self.ask("GET", "/api/cluster_status"))
+        return {node for node in _NODES if f"/1000.0 {node}" in status}
 
     def jobs(self) -> list[dict[str, Any]]:
         """Return all of its jobs."""
@@ -123,13 +123,13 @@ class RayCluster:
 
     def left(self) -> list[int]:
         """Return the processes of its daemons and workers."""
-        found, needle = [], f"{_MARK}={self.mark}".encode()
+        pids, needle = [], f"{_MARK}={self.mark}".encode()
         for folder in Path("/proc").iterdir():
             if folder.name.isdigit():
                 with contextlib.suppress(OSError):
                     if needle in (folder / "environ").read_bytes().split(b"\0"):
-                        found.append(int(folder.name))
-        return found
+                        pids.append(int(folder.name))
+        return pids
 
     def end(self) -> None:
         """End all of it."""
@@ -153,9 +153,9 @@ def _listens(port: int) -> bool:
 def _free_ports(count: int) -> tuple[int, ...]:
     with contextlib.ExitStack() as stack:
         taken = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in taken:
-            one.bind(("127.0.0.1", 0))
-        return tuple(int(one.getsockname()[1]) for one in taken)
+        for listener in taken:
+            listener.bind(("127.0.0.1", 0))
+        return tuple(int(listener.getsockname()[1]) for listener in taken)
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class RaySite(ClusterSite):
 
     def jobs(self) -> dict[str, str]:
         """Return the state of each of Ray's jobs."""
-        return {one["submission_id"]: one["status"] for one in as_root("jobs") if one["submission_id"]}
+        return {job["submission_id"]: job["status"] for job in as_root("jobs") if job["submission_id"]}
 
 
 def cases() -> Sequence[str]:
@@ -100,12 +100,12 @@ def _spread(site: RaySite, _what: str) -> list[Row]:
     site.serve()
     refs = [site.send("plain", label) for label in ("odd", "even") for _ in range(8)]
     rows = [site.row(ref, wanted=("odd", "even")[number // 8]) for number, ref in enumerate(refs)]
-    nodes = {one["submission_id"]: one["driver_node_id"] for one in as_root("jobs")}
+    nodes = {job["submission_id"]: job["driver_node_id"] for job in as_root("jobs")}
     return [{**row, "ran_on": _of(nodes, ref.id)[:8]} for ref, row in zip(refs, rows, strict=True)]
 
 
-def _of(found: dict[str, Any], run_id: str) -> str:
-    return str(next((value for name, value in found.items() if run_id in str(name)), ""))
+def _of(jobs: dict[str, Any], run_id: str) -> str:
+    return str(next((value for name, value in jobs.items() if run_id in str(name)), ""))
 
 
 def _fault(site: RaySite, what: str) -> list[Row]:
@@ -116,8 +116,8 @@ def _fault(site: RaySite, what: str) -> list[Row]:
 def _dashboard_stop(site: RaySite) -> Row:
     ref = site.send("long")
     site.began(ref)
-    said = as_root("stop-job", site.job(ref))
-    return site.row(ref, said=said, word=_of(site.jobs(), ref.id))
+    answer = as_root("stop-job", site.job(ref))
+    return site.row(ref, said=answer, word=_of(site.jobs(), ref.id))
 
 
 def _job_process_killed(site: RaySite) -> Row:
@@ -143,14 +143,14 @@ def _no_node(site: RaySite) -> Row:
 
 def _cancelled_queued(site: RaySite) -> Row:
     """Cancel what waits, once its place in the queue was shown."""
-    held = [site.send("long", "even") for _ in range(2)]
-    for ref in held:
+    queued = [site.send("long", "even") for _ in range(2)]
+    for ref in queued:
         site.began(ref)
     ref = site.send("plain", "even")
     shown = site.shown_place(ref)
     site.requester().ask_cancel(ref.id, b"{}")
     site.end_of(ref)
-    for other in held:
+    for other in queued:
         site.requester().ask_cancel(other.id, b"{}")
         site.end_of(other)
     site.until(lambda: _of(site.jobs(), ref.id) not in {"PENDING", "RUNNING"}, "its job waits for ever", 900.0)

@@ -29,11 +29,11 @@ def sweep(site: ClusterSite, _what: str) -> list[Row]:
     values = ",".join(map(str, RATES))
     _, swept = _asked(site, "run", WORKLOAD, "-p", f"lr={values}", "--repeat", str(REPEATS), "--wait")
     runs, differing = swept["data"]["runs"], swept["data"]["differences"]
-    kept = ("params", "repeat", "node", "host_class", "reason", "verdict")
-    classes = {one["id"]: one["host_class"] for one in runs}
-    across = sum(classes[one["a"]] != classes[one["b"]] for one in differing)
+    columns = ("params", "repeat", "node", "host_class", "reason", "verdict")
+    classes = {row["id"]: row["host_class"] for row in runs}
+    across = sum(classes[difference["a"]] != classes[difference["b"]] for difference in differing)
     return [
-        *({name: one[name] for name in kept} for one in runs),
+        *({name: row[name] for name in columns} for row in runs),
         {"sweep": len(runs), "differences": len(differing), "differences_across_classes": across},
         *_compared(site, classes),
     ]
@@ -48,9 +48,16 @@ def _compared(site: ClusterSite, classes: Mapping[str, str]) -> list[Row]:
         return []
     a, b, *_ = first.values()
     code, document = _asked(site, "compare", a, b)
-    found = document["data"]["differences"]
-    why = sorted({text for one in found for text in one["why"]})
-    return [{"compare": sorted(first), "exit_code": code, "citable": any(one["citable"] for one in found), "why": why}]
+    differences = document["data"]["differences"]
+    why = sorted({text for difference in differences for text in difference["why"]})
+    return [
+        {
+            "compare": sorted(first),
+            "exit_code": code,
+            "citable": any(difference["citable"] for difference in differences),
+            "why": why,
+        }
+    ]
 
 
 def labelled(site: ClusterSite, _what: str) -> list[Row]:
@@ -59,11 +66,11 @@ def labelled(site: ClusterSite, _what: str) -> list[Row]:
     rows = []
     for preset, label in ASKED.items():
         code, document = _asked(site, "run", preset, "--runner", f"{label},", "--wait")
-        _, kept = _asked(site, "verify", document["id"])
+        _, verified = _asked(site, "verify", document["id"])
         rows.append({
             "preset": preset, "label": label, "exit_code": code, "reason": document["outcome"]["reason"],
-            "claims": sorted(f"{one['metric']}: {one['decision']}" for one in document["claims"]),
-            "answer": kept["data"]["answer"],
+            "claims": sorted(f"{claim['metric']}: {claim['decision']}" for claim in document["claims"]),
+            "answer": verified["data"]["answer"],
         })  # fmt: skip
     return rows
 

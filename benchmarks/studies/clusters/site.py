@@ -153,9 +153,9 @@ class ClusterSite(Site):
         """Start the runner, and wait until it serves."""
         log = self.folder / "mini.log"
         before = log.read_text().count("serves") if log.exists() else 0
-        with log.open("ab") as told:
+        with log.open("ab") as output:
             process = subprocess.Popen(
-                self.command("serve", "--bus", self.route), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=told
+                self.command("serve", "--bus", self.route), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=output
             )
         self.runners.append(process)  # type: ignore[arg-type]
         self.until(lambda: log.read_text().count("serves") > before, "it does not serve", 600.0)
@@ -190,8 +190,8 @@ class ClusterSite(Site):
             "sandbox": record.sandbox.kind,
             "node": record.host.name,
             "decision": verdict["decision"],
-            "rules": sorted({one["code"] for one in verdict["findings"]}),
-            "limits": [one.limit for one in record.limits_hit],
+            "rules": sorted({finding["code"] for finding in verdict["findings"]}),
+            "limits": [hit.limit for hit in record.limits_hit],
             **more,
         }
 

@@ -43,10 +43,10 @@ class SlurmSite(ClusterSite):
 
     def squeue(self) -> list[list[str]]:
         """Return number, state and reason of all jobs."""
-        said = subprocess.run(
+        done = subprocess.run(
             ["squeue", "-h", "--states=all", "-o", "%i|%T|%r"], capture_output=True, text=True, check=False, timeout=60
         )
-        return [line.split("|") for line in said.stdout.splitlines()]
+        return [line.split("|") for line in done.stdout.splitlines()]
 
     def state(self, job: str) -> str:
         """Return a job's state, empty where Slurm knows none."""
@@ -117,7 +117,7 @@ def _hostile(site: SlurmSite, what: str) -> list[Row]:
 
 
 def _killed(site: SlurmSite, what: str) -> list[Row]:
-    return [killed(site, random.Random(int(what)), 12.0, lambda _ref: len([one for one in site.squeue() if one[0]]))]
+    return [killed(site, random.Random(int(what)), 12.0, lambda _ref: len([job for job in site.squeue() if job[0]]))]
 
 
 def _spread(site: SlurmSite, _what: str) -> list[Row]:
@@ -126,7 +126,7 @@ def _spread(site: SlurmSite, _what: str) -> list[Row]:
     refs = [site.send("plain", *labels) for labels in (("odd",), ("even",), ()) for _ in range(8)]
     jobs = {ref.id: site.job(ref) for ref in refs[:1]}
     rows = [site.row(ref, wanted=("odd", "even", "any")[number // 8]) for number, ref in enumerate(refs)]
-    for row, (job, node) in zip(rows, sorted(_nodes().items(), key=lambda one: int(one[0])), strict=False):
+    for row, (job, node) in zip(rows, sorted(_nodes().items(), key=lambda pair: int(pair[0])), strict=False):
         row["job"], row["ran_on"] = job, node
     assert jobs
     return rows
@@ -134,9 +134,9 @@ def _spread(site: SlurmSite, _what: str) -> list[Row]:
 
 def _nodes() -> dict[str, str]:
     """Return on which node each job ran."""
-    said = subprocess.run(["squeue", "-h", "--states=all", "-o", "%i|%N"], capture_output=True, text=True, check=False,
+    done = subprocess.run(["squeue", "-h", "--states=all", "-o", "%i|%N"], capture_output=True, text=True, check=False,
                           timeout=60)  # fmt: skip
-    return dict(line.split("|") for line in said.stdout.splitlines())
+    return dict(line.split("|") for line in done.stdout.splitlines())
 
 
 def _many(site: SlurmSite, _what: str) -> list[Row]:
@@ -211,12 +211,12 @@ def _requeued(site: SlurmSite) -> Row:
     ref = site.send("long")
     site.began(ref)
     job = site.job(ref)
-    said = as_root("call", "scontrol", "requeue", job)
+    answer = as_root("call", "scontrol", "requeue", job)
     time.sleep(10.0)
     state = site.state(job)
     if state == "RUNNING":
         site.requester().ask_cancel(ref.id, b"{}")
-    return site.row(ref, state=state, said=said)
+    return site.row(ref, state=state, said=answer)
 
 
 def _no_node(site: SlurmSite) -> Row:
@@ -230,18 +230,18 @@ def _longest_wait(site: SlurmSite) -> Row:
 
 def _cancelled_queued(site: SlurmSite) -> Row:
     """Cancel what waits, once its place in the queue was shown."""
-    held = [site.send("long") for _ in range(4)]
-    for ref in held:
+    queued = [site.send("long") for _ in range(4)]
+    for ref in queued:
         site.began(ref)
     as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
-    site.requester().ask_cancel(held[0].id, b"{}")
-    site.end_of(held[0])
+    site.requester().ask_cancel(queued[0].id, b"{}")
+    site.end_of(queued[0])
     ref = site.send("plain")
     job = site.job(ref)
     shown = site.shown_place(ref)
     site.requester().ask_cancel(ref.id, b"{}")
     row = site.row(ref, shown=shown, job=site.state(job))
-    for other in held[1:]:
+    for other in queued[1:]:
         site.requester().ask_cancel(other.id, b"{}")
         site.end_of(other)
     return row
@@ -251,10 +251,10 @@ def _preempted(site: SlurmSite) -> Row:
     """Have a job of a partition that comes first take both nodes."""
     ref = site.send("long")
     site.began(ref)
-    said = as_root(
+    answer = as_root(
         "call", "sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--wrap=sleep 5", "--output=/dev/null"
     )
-    row = site.row(ref, said=said)
+    row = site.row(ref, said=answer)
     return {**row, "state": site.state(site.job(ref)) if row["reason"] is None else "", "jobs": len(site.squeue())}
 
 

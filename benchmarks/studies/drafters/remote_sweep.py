@@ -97,13 +97,13 @@ def _planned(target_ms: int) -> frozenset[int]:
     plain: list[RemoteDecode] = []
     there: dict[int, list[RemoteDecode]] = {trip: [] for trip in TRIPS_MS}
     for number, prompt in enumerate((prompts[0], *prompts)):
-        found = trial.decode(prompt.ids, None, FixedDepth(0))
+        decode_plain = trial.decode(prompt.ids, None, FixedDepth(0))
         beside = {trip: trial.decode(prompt.ids, _remote(trip), depth) for trip in TRIPS_MS}
         if number:  # the first prompt warms every way up
-            plain.append(found)
+            plain.append(decode_plain)
             for trip, decode in beside.items():
                 there[trip].append(decode)
-    plain_s = sum(one.decode_s for one in plain) / sum(len(one.drafts) for one in plain)
+    plain_s = sum(decode.decode_s for decode in plain) / sum(len(decode.drafts) for decode in plain)
     terms = {trip: measured_terms("there", decodes) for trip, decodes in there.items()}
     return frozenset(trip for trip in TRIPS_MS if plan(PlacementSnapshot(plain_s, (terms[trip],))).node)
 

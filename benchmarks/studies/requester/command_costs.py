@@ -43,14 +43,14 @@ def run(case: str) -> list[Row]:
 
 
 def _help(folder: Path) -> Row:
-    nothing, asked = [], []
+    nothing, help_s = [], []
     for _ in range(REPEATS):
         nothing.append(_spent(["-c", "pass"], folder, {})["cpu_s"])
-        asked.append(_spent([*MAC, "--help"], folder, {})["cpu_s"])
+        help_s.append(_spent([*MAC, "--help"], folder, {})["cpu_s"])
     return {
         "pass_cpu_s": median(nothing),
-        "help_cpu_s": median(asked),
-        "ratio": round(median(asked) / median(nothing), 2),
+        "help_cpu_s": median(help_s),
+        "ratio": round(median(help_s) / median(nothing), 2),
     }
 
 
@@ -70,9 +70,9 @@ def _status(folder: Path) -> Row:
     first = _spent(words, clone.top, clone.env)
     stored = [_spent(words, clone.top, clone.env) for _ in range(REPEATS // 3)]
     return {
-        "running_cpu_s": median(one["cpu_s"] for one in running),
+        "running_cpu_s": median(cost["cpu_s"] for cost in running),
         "fetching_cpu_s": first["cpu_s"],
-        "stored_cpu_s": median(one["cpu_s"] for one in stored),
+        "stored_cpu_s": median(cost["cpu_s"] for cost in stored),
     }
 
 
@@ -84,8 +84,8 @@ def _ls(folder: Path) -> Row:
     write_history(remote, History(RUNS, 300), clock.now())
     words = [*MAC, "ls", "--bus", str(remote)]
     _spent(words, clone.top, clone.env)
-    found = [_spent(words, clone.top, clone.env) for _ in range(REPEATS // 3)]
-    return {"runs": RUNS} | {key: median(one[key] for one in found) for key in ("cpu_s", "wall_s")}
+    costs = [_spent(words, clone.top, clone.env) for _ in range(REPEATS // 3)]
+    return {"runs": RUNS} | {key: median(cost[key] for cost in costs) for key in ("cpu_s", "wall_s")}
 
 
 _MEASURED: dict[str, Callable[[Path], Row]] = {"help": _help, "status": _status, "ls": _ls}

@@ -84,12 +84,12 @@ def _row(site: Site, ref: RequestRef, kind: str) -> Row:
 def _at_point(site: Site, event: str, when: str, runners: int) -> RequestRef:
     """Let a runner die around one journal line, then start it again, beside another one if there are two."""
     ref = site.ask()
-    told = {
+    orders = {
         "bus": site.route, "state": str(site.folder / "state-mini"), "policy": str(site.policy()),
         "event": event, "when": when,
     }  # fmt: skip
     file = site.folder / "scenario.json"
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(orders))
     subprocess.run([sys.executable, "-m", "tests.support.crash", str(file)], cwd=ROOT, check=False, timeout=120)
     if runners == 2:
         _serve(site, "other")

@@ -227,21 +227,21 @@ def _cpu_s(process: subprocess.Popen[bytes]) -> float:
 
 def _left(token: str) -> list[str]:
     """Return what is still there of a hog: processes, files in shared memory, System V objects; objects are removed."""
-    found = []
+    remains = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            found += [f"process {process.pid}"] if any(token in word for word in process.cmdline()) else []
+            remains += [f"process {process.pid}"] if any(token in word for word in process.cmdline()) else []
     shared = Path("/dev/shm", token)
     if shared.exists():
-        found.append(f"/dev/shm: {shared.stat().st_size} bytes")
+        remains.append(f"/dev/shm: {shared.stat().st_size} bytes")
         shared.unlink()
     for kind, option in (("shm", "-m"), ("sem", "-s"), ("msg", "-q")):
         lines = Path("/proc/sysvipc", kind).read_text().splitlines()[1:]
         mine = [line.split()[1] for line in lines if str(UID) in line.split()]
-        found += [f"System V {kind}: {len(mine)}"] if mine else []
+        remains += [f"System V {kind}: {len(mine)}"] if mine else []
         for number in mine:
             subprocess.run(["ipcrm", option, number], check=False, timeout=10)
-    return found
+    return remains
 
 
 def run(case: str) -> list[Row]:

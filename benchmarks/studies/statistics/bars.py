@@ -28,13 +28,13 @@ class Bar:
 
     def __str__(self) -> str:
         """Return it in one line."""
-        held = "met" if self.met else "NOT met"
-        return f"{self.text}: {held} in all of {self.cells} cells, worst {self.worst:.5g} ({self.cell})"
+        outcome = "met" if self.met else "NOT met"
+        return f"{self.text}: {outcome} in all of {self.cells} cells, worst {self.worst:.5g} ({self.cell})"
 
 
-def bars(found: Sequence[Row]) -> tuple[Bar, ...]:
+def bars(cells: Sequence[Row]) -> tuple[Bar, ...]:
     """Return the bars over the cells with Gaussian and t3 launches; none without cells."""
-    barred = [row for row in found if row["effect"] in BARRED]
+    barred = [row for row in cells if row["effect"] in BARRED]
     powered = [row for row in barred if row["order"] == "turns" and row["sd"] <= POWER_SD]
     if not powered:
         return ()
@@ -47,11 +47,11 @@ def bars(found: Sequence[Row]) -> tuple[Bar, ...]:
     )
 
 
-def _bar(text: str, found: Sequence[Row], name: str, *, least: float | None = None, most: float | None = None) -> Bar:
-    worst = (max if least is None else min)(found, key=lambda row: share(row, name))
+def _bar(text: str, cells: Sequence[Row], name: str, *, least: float | None = None, most: float | None = None) -> Bar:
+    worst = (max if least is None else min)(cells, key=lambda row: share(row, name))
     value = share(worst, name)
     cell = f"{worst['noise']}, {worst['order']}, {worst['blocks']} blocks, {worst['effect']} {worst['sd'] * 100:.0f} %"
-    return Bar(text, value, cell, len(found), (least is None or value >= least) and (most is None or value <= most))
+    return Bar(text, value, cell, len(cells), (least is None or value >= least) and (most is None or value <= most))
 
 
 def share(row: Row, name: str) -> float:

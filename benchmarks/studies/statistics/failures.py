@@ -35,8 +35,8 @@ def persisting(rho: float, sd: float, rng: np.random.Generator, runs: int) -> Ro
     def logs() -> Array:
         drawn = rng.normal(0.0, sd * math.sqrt(1.0 - rho * rho), (runs, MODELS.most))
         drawn[:, 0] = rng.normal(0.0, sd, runs)
-        found: Array = scipy.signal.lfilter([1.0], [1.0, -rho], drawn, axis=1) + rng.normal(0.0, WITHIN, drawn.shape)
-        return found
+        noise: Array = scipy.signal.lfilter([1.0], [1.0, -rho], drawn, axis=1) + rng.normal(0.0, WITHIN, drawn.shape)
+        return noise
 
     first, second = stopped(MODELS, logs()), stopped(MODELS, logs())
     agreed = np.abs(first.mean - second.mean) <= np.hypot(first.half, second.half)
@@ -53,13 +53,13 @@ def pooled(sd: float, count: int, rng: np.random.Generator, runs: int) -> Row:
     """Return how often several sittings, each shifted by an effect of its own, cover the truth together."""
     some = runs // 40
     shifts = rng.normal(0.0, sd, (some, count, 1)) + rng.normal(0.0, WITHIN, (some, count, MODELS.least))
-    found = [pool([[Launch(float(value)) for value in run] for run in runs_of_one]) for runs_of_one in shifts]
-    known = [one for one in found if one is not None]
+    pools = [pool([[Launch(float(value)) for value in run] for run in runs_of_one]) for runs_of_one in shifts]
+    ratios = [ratio for ratio in pools if ratio is not None]
     return {
         "runs": some,
-        "covered": sum(abs(one.log_ratio) <= one.half_width() for one in known),
-        "sittings_as_units": sum(one.unit == "sitting" for one in known),
-        "half_width": round(float(np.median([one.half_width() for one in known])), 5),
+        "covered": sum(abs(ratio.log_ratio) <= ratio.half_width() for ratio in ratios),
+        "sittings_as_units": sum(ratio.unit == "sitting" for ratio in ratios),
+        "half_width": round(float(np.median([ratio.half_width() for ratio in ratios])), 5),
     }
 
 
@@ -92,12 +92,12 @@ def beginnings(sd: float, tries: int, rng: np.random.Generator, runs: int) -> Ro
     """
     starts = rng.normal(0.0, sd, (runs, tries, 2))
     good = starts.mean(-1) >= 0.0
-    kept = np.where(good.any(1), good.argmax(1), tries - 1)
+    first_good = np.where(good.any(1), good.argmax(1), tries - 1)
     row = np.arange(runs)
-    logs = np.concatenate([starts[row, kept], rng.normal(0.0, sd, (runs, MODELS.most - 2))], axis=1)
+    logs = np.concatenate([starts[row, first_good], rng.normal(0.0, sd, (runs, MODELS.most - 2))], axis=1)
     ended = stopped(MODELS, logs)
     used = np.arange(MODELS.most) < ended.launches[:, None]
-    cut = np.repeat(np.arange(tries) < kept[:, None], 2, axis=1)
+    cut = np.repeat(np.arange(tries) < first_good[:, None], 2, axis=1)
     values = np.concatenate([starts.reshape(runs, -1), logs], axis=1)
     taken = np.concatenate([cut, used], axis=1)
     count = taken.sum(1)
@@ -108,7 +108,7 @@ def beginnings(sd: float, tries: int, rng: np.random.Generator, runs: int) -> Ro
     low, every = ended.mean - ended.half, mean - half
     return {
         "runs": runs,
-        "cancelled": round(float(kept.mean()), 2),
+        "cancelled": round(float(first_good.mean()), 2),
         "false_faster_dropped": int((low > _MARGIN).sum()),
         "false_faster": int((np.minimum(low, every) > _MARGIN).sum()),
     }
@@ -129,21 +129,21 @@ def prompts_as_units(sd: float, rng: np.random.Generator, runs: int) -> Row:
 
 
 def _cases() -> dict[str, _Measure]:
-    found: dict[str, _Measure] = {"one effect a sitting, sd 3 %": partial(sitting, 0.03)}
+    measures: dict[str, _Measure] = {"one effect a sitting, sd 3 %": partial(sitting, 0.03)}
     for rho, sd in ((0.5, 0.02), (0.7, 0.02), (0.9, 0.02), (0.7, 0.03), (0.9, 0.03)):
-        found[f"ratio persists over launches, rho {rho}, sd {sd * 100:.0f} %"] = partial(persisting, rho, sd)
+        measures[f"ratio persists over launches, rho {rho}, sd {sd * 100:.0f} %"] = partial(persisting, rho, sd)
     for count in (2, 3, 5):
-        found[f"{count} sittings pooled, sd 3 % a sitting"] = partial(pooled, 0.03, count)
+        measures[f"{count} sittings pooled, sd 3 % a sitting"] = partial(pooled, 0.03, count)
     for sd in (0.02, 0.03, 0.05, 0.08):
-        said = f"launch sd {sd * 100:.0f} %"
-        found[f"pairs of short processes, up to 240, {said}"] = partial(gaussian, PROCESS_PAIRS, TAIL, sd)
-        found[f"not taken: t(.975), 6 to 20 launches to 2.5 %, {said}"] = partial(gaussian, DRAFT, 0.025, sd)
-        found[f"8 to 20 launches, {said}"] = partial(gaussian, MODELS, TAIL, sd)
+        label = f"launch sd {sd * 100:.0f} %"
+        measures[f"pairs of short processes, up to 240, {label}"] = partial(gaussian, PROCESS_PAIRS, TAIL, sd)
+        measures[f"not taken: t(.975), 6 to 20 launches to 2.5 %, {label}"] = partial(gaussian, DRAFT, 0.025, sd)
+        measures[f"8 to 20 launches, {label}"] = partial(gaussian, MODELS, TAIL, sd)
     for sd in (0.0, 0.03, 0.05):
-        found[f"not taken: prompts as units, launch sd {sd * 100:.0f} %"] = partial(prompts_as_units, sd)
-    found["best of 5 equal programs, launch sd 5 %"] = partial(best_of, 5)
-    found["up to 9 bad beginnings cancelled, launch sd 5 %"] = partial(beginnings, 0.05, 10)
-    return found
+        measures[f"not taken: prompts as units, launch sd {sd * 100:.0f} %"] = partial(prompts_as_units, sd)
+    measures["best of 5 equal programs, launch sd 5 %"] = partial(best_of, 5)
+    measures["up to 9 bad beginnings cancelled, launch sd 5 %"] = partial(beginnings, 0.05, 10)
+    return measures
 
 
 CASES: Final[Mapping[str, _Measure]] = MappingProxyType(_cases())

@@ -125,7 +125,7 @@ def errors(noise: Noise, order: Order, blocks: int, shape: tuple[int, int], rng:
     runs, launches = shape
     pairs = PROMPTS * ROUNDS[order]
     at_once = max(1, _STEPS_AT_ONCE // (launches * pairs * 2))
-    found = np.empty(shape)
+    log_ratios = np.empty(shape)
     for start in range(0, runs, at_once):
         some = min(at_once, runs - start)
         times = np.exp(noise.steps(some, launches * pairs * 2, rng)).reshape(some, launches, pairs, 2)
@@ -140,8 +140,8 @@ def errors(noise: Noise, order: Order, blocks: int, shape: tuple[int, int], rng:
             for side, load in ((baseline, work), (candidate, other))
         ]
         truth = np.log(work.sum(-1) / other.sum(-1)).mean(-1)
-        found[start : start + some] = np.log(totals[0] / totals[1]) - truth[:, None]
-    return found
+        log_ratios[start : start + some] = np.log(totals[0] / totals[1]) - truth[:, None]
+    return log_ratios
 
 
 def _jitter(runs: int, count: int, rng: np.random.Generator) -> Any:

@@ -24,9 +24,9 @@ def done(folder: Path = FOLDER) -> tuple[int, int]:
 
 def page(folder: Path = FOLDER) -> str:
     """Return `docs/evidence/simulation.md`."""
-    found = rows(campaign.STUDY.name, folder)
+    cells = rows(campaign.STUDY.name, folder)
     count, of = done(folder)
-    runs = min((row["runs"] for row in found), default=0)
+    runs = min((row["runs"] for row in cells), default=0)
     lines = [
         "# The rule over launches, simulated",
         "",
@@ -39,7 +39,7 @@ def page(folder: Path = FOLDER) -> str:
         "|---|---:|---|---:|---|",
         *(
             f"| {bar.text} | {bar.worst:.5g} | {bar.cell} | {bar.cells} | {'met' if bar.met else '**not met**'} |"
-            for bar in bars(found)
+            for bar in bars(cells)
         ),
         "",
         "Two-mode launches (one in four is slow) have no bound. Below, each row is the worst of twelve noises.",
@@ -47,7 +47,7 @@ def page(folder: Path = FOLDER) -> str:
         "*-5 %*: a program that is 5 % slower is called faster; *1.05*, *1.10*: how often an effect of this size",
         "is called faster.",
         "",
-        *_table(found),
+        *_table(cells),
         "",
         "## Known failures, and what was not taken",
         "",
@@ -56,12 +56,12 @@ def page(folder: Path = FOLDER) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(found: Sequence[Row]) -> Iterable[str]:
+def _table(cells: Sequence[Row]) -> Iterable[str]:
     yield "| order | blocks | launches | sd | count | half-width | cover | faster | slower | -5 % | 1.05 | 1.10 |"
     yield "|---|---|---" + "|---:" * 9 + "|"
-    keys = dict.fromkeys((row["order"], row["blocks"], row["effect"], row["sd"]) for row in found)
+    keys = dict.fromkeys((row["order"], row["blocks"], row["effect"], row["sd"]) for row in cells)
     for order, blocks, effect, sd in keys:
-        cell = [r for r in found if (r["order"], r["blocks"], r["effect"], r["sd"]) == (order, blocks, effect, sd)]
+        cell = [r for r in cells if (r["order"], r["blocks"], r["effect"], r["sd"]) == (order, blocks, effect, sd)]
         least = {
             name: min(share(row, name) for row in cell) for name in ("covered", "faster_at_1_05", "faster_at_1_10")
         }
@@ -77,10 +77,10 @@ def _table(found: Sequence[Row]) -> Iterable[str]:
         yield f"| {order} | {blocks} | {effect} | {' | '.join(shown)} |"
 
 
-def _failures(found: Sequence[Row]) -> Iterable[str]:
+def _failures(cells: Sequence[Row]) -> Iterable[str]:
     yield "| case | runs | cover | faster | slower | else |"
     yield "|---|---:|---:|---:|---:|---|"
-    for row in found:
+    for row in cells:
         shares = (f"{share(row, 'covered'):.3f}" if "covered" in row else "",)
         shares += tuple(
             f"{share(row, name) * 100:.2f} %" if name in row else "" for name in ("false_faster", "false_slower")
@@ -89,17 +89,17 @@ def _failures(found: Sequence[Row]) -> Iterable[str]:
 
 
 def _rest(row: Row) -> str:
-    said = []
+    notes = []
     if "two_runs_agree" in row:
-        said.append(f"two runs agree in {share(row, 'two_runs_agree'):.2f}")
+        notes.append(f"two runs agree in {share(row, 'two_runs_agree'):.2f}")
     if "sittings_as_units" in row:
-        said.append(f"sittings are the units in {share(row, 'sittings_as_units'):.2f}")
+        notes.append(f"sittings are the units in {share(row, 'sittings_as_units'):.2f}")
     if row.get("width_reached") and "covered_of_those_that_reached" in row:
         reached = row["covered_of_those_that_reached"] / row["width_reached"]
-        said.append(f"{row['launches']:.1f} launches, cover {reached:.3f} where the width was reached")
+        notes.append(f"{row['launches']:.1f} launches, cover {reached:.3f} where the width was reached")
     if "false_faster_corrected" in row:
-        said.append(f"faster after the correction {share(row, 'false_faster_corrected') * 100:.2f} %")
+        notes.append(f"faster after the correction {share(row, 'false_faster_corrected') * 100:.2f} %")
     if "false_faster_dropped" in row:
         dropped = share(row, "false_faster_dropped") * 100
-        said.append(f"{row['cancelled']} cancelled; faster {dropped:.2f} % if their launches were dropped")
-    return "; ".join(said)
+        notes.append(f"{row['cancelled']} cancelled; faster {dropped:.2f} % if their launches were dropped")
+    return "; ".join(notes)

@@ -45,7 +45,7 @@ def stopped(rule: LaunchRule, logs: Array, tail: float = TAIL, looks: int = 1) -
     df = count - rule.blocks
     error = np.sqrt(spread / np.maximum(df, 1) / count)
     stop, printed = (
-        np.array([t_quantile(1.0 - one, max(1, int(value))) for value in df]) for one in (tail, tail / looks)
+        np.array([t_quantile(1.0 - side, max(1, int(value))) for value in df]) for side in (tail, tail / looks)
     )
     looked, half = stop * error, printed * error
     looked[:, count < rule.least] = np.inf

@@ -37,7 +37,7 @@ def cases() -> tuple[str, ...]:
     return tuple(f"run {number} at {load} % load" for number in range(1, RUNS + 1) for load in LOADS)
 
 
-def run(case: str, profile: str = "claim", kept: Path = KEPT) -> list[Row]:
+def run(case: str, profile: str = "claim", results: Path = KEPT) -> list[Row]:
     """Send one request, keep its result, and return what it came to.
 
     Raises:
@@ -51,11 +51,11 @@ def run(case: str, profile: str = "claim", kept: Path = KEPT) -> list[Row]:
         with loaded(load / 100):
             code = _kakeya(folder, "run", PRESET, "--profile", profile, "--wait").returncode
         took_s = time.monotonic() - began
-        found = _kakeya(folder, "open", "@last")
-        tree = clone / found.stdout.strip()
-        if found.returncode or not (tree / "verdict.json").is_file():
-            raise RuntimeError(f"{case}: exit code {code}, no verdict: {found.stderr[-500:]}")
-        place = kept / case.replace(" % ", " ").replace(" ", "-")
+        opened = _kakeya(folder, "open", "@last")
+        tree = clone / opened.stdout.strip()
+        if opened.returncode or not (tree / "verdict.json").is_file():
+            raise RuntimeError(f"{case}: exit code {code}, no verdict: {opened.stderr[-500:]}")
+        place = results / case.replace(" % ", " ").replace(" ", "-")
         shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(tree, place)
         pin = _pin(folder)
@@ -86,7 +86,7 @@ def claim_run_row(tree: Path) -> dict[str, Any]:
         for kind, name in ((Verdict, "verdict.json"), (RunRecord, "run.json"), (JobSpec, "spec.json"))
     )
     (plan,) = (command.launches for command in spec.commands if command.launches is not None)
-    seen = load_of(Evidence(reports=(), record=record, spec=spec, profile={}))
+    load_seen = load_of(Evidence(reports=(), record=record, spec=spec, profile={}))
     speed = next((claim for claim in verdict.claims if claim.id == "decode_speedup"), None)
     return {
         "id": verdict.id,
@@ -95,11 +95,11 @@ def claim_run_row(tree: Path) -> dict[str, Any]:
             claim.id: {"value": claim.value, "interval": claim.interval, "decision": claim.decision, "why": claim.why}
             for claim in verdict.claims
         },
-        "logs": [[round(one.log_ratio, 6), one.block] for one in finished(plan, record.launches)],
+        "logs": [[round(launch.log_ratio, 6), launch.block] for launch in finished(plan, record.launches)],
         "launch_sd": None if speed is None else speed.detail.get("launch_sd"),
         "half_width": None if speed is None else speed.detail.get("half_width"),
         "ended": None if speed is None else speed.detail.get("ended"),
-        "others_share": None if seen is None else round(seen, 3),
+        "others_share": None if load_seen is None else round(load_seen, 3),
         "wall_s": round(record.wall_s, 1),
     }
 

@@ -27,25 +27,25 @@ def _run(row: Row) -> str:
     citable = [name for name in WANTED if row["claims"].get(name, {}).get("decision") == "evidence"]
     lacking = [name for name in WANTED if name not in citable]
     absolute = row["claims"].get(ABSOLUTE, {}).get("decision")
-    said = f"citable {', '.join(citable) or 'nothing'}"
-    said += f", not {', '.join(lacking)}" if lacking else ""
-    said += f"; tokens/s {'CITABLE' if absolute == 'evidence' else 'not citable'}"
+    text = f"citable {', '.join(citable) or 'nothing'}"
+    text += f", not {', '.join(lacking)}" if lacking else ""
+    text += f"; tokens/s {'CITABLE' if absolute == 'evidence' else 'not citable'}"
     if row["half_width"] is not None:
         low, high = row["claims"]["decode_speedup"]["interval"]
         sd = "unknown" if row["launch_sd"] is None else f"{row['launch_sd'] * 100:.1f} %"
-        said += f"; ratio [{low:.2f}, {high:.2f}], half-width {row['half_width'] * 100:.1f} % at a launch sd of {sd}"
-        said += f", {len(row['logs'])} launches ({row['ended']})"
+        text += f"; ratio [{low:.2f}, {high:.2f}], half-width {row['half_width'] * 100:.1f} % at a launch sd of {sd}"
+        text += f", {len(row['logs'])} launches ({row['ended']})"
     within = "within" if row["took_s"] <= ALLOWED_S else "NOT within"
-    return f"{row['run']}: {said}; {row['took_s'] / 60:.1f} min, {within} 15"
+    return f"{row['run']}: {text}; {row['took_s'] / 60:.1f} min, {within} 15"
 
 
 def agreement(rows: Sequence[Row]) -> str | None:
     """Return whether the second run at each load agrees with the first, None before there are two of one load."""
-    said = []
+    lines = []
     for load in LOADS:
         mine = [row for row in rows if row["load"] == load]
-        found = [over_launches([Launch(log, block) for log, block in row["logs"]], BLOCKS) for row in mine]
-        known = [one for one in found if one is not None]
-        if len(known) > 1:
-            said.append(f"{load} %: {'agree' if agree(known[0], known[1]) else 'DIFFER'}")
-    return "; ".join(said) or None
+        estimates = [over_launches([Launch(log, block) for log, block in row["logs"]], BLOCKS) for row in mine]
+        ratios = [estimate for estimate in estimates if estimate is not None]
+        if len(ratios) > 1:
+            lines.append(f"{load} %: {'agree' if agree(ratios[0], ratios[1]) else 'DIFFER'}")
+    return "; ".join(lines) or None

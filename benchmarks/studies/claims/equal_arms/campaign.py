@@ -102,7 +102,7 @@ def result(plan: LaunchSeries, records: Sequence[LaunchRecord]) -> dict[str, Any
     launches = finished(plan, records)
     ratio = over_launches(launches, plan.rule.blocks)
     if ratio is None:
-        raise RuntimeError(f"{len(launches)} launches finished a pair: {[one.cut for one in records]}")
+        raise RuntimeError(f"{len(launches)} launches finished a pair: {[launch.cut for launch in records]}")
     bounds = ShownInterval.of(ratio)
     pairs = [value for record in counting(records) for value in pair_ratios(plan.arms, record)]
     slow = [math.log(turn.done_s - turn.go_s) for record in counting(records) for turn in record.turns]
@@ -119,15 +119,15 @@ def result(plan: LaunchSeries, records: Sequence[LaunchRecord]) -> dict[str, Any
 
 def pair_ratios(arms: tuple[str, str], record: LaunchRecord) -> list[float]:
     """Return the log ratio of each two turns that followed each other on the same sample."""
-    found, place = [], 0
+    ratios, place = [], 0
     while place + 1 < len(record.turns):
         first, second = record.turns[place : place + 2]
         both = first.sample == second.sample and first.arm != second.arm
         if both and first.tokens == second.tokens:
             spent = {turn.arm: turn.done_s - turn.go_s for turn in (first, second)}
-            found.append(math.log(spent[arms[0]] / spent[arms[1]]))
+            ratios.append(math.log(spent[arms[0]] / spent[arms[1]]))
         place += 2 if both else 1
-    return found
+    return ratios
 
 
 def _sd(values: Sequence[float]) -> float:

@@ -85,21 +85,21 @@ def main(arguments: list[str]) -> None:
     arms, padding = load(str(target), random.Random(os.urandom(16)))
     tokenizer = Tokenizer(target)
     name = arms["model"].engine.target.info.name
-    known = [prompt.ids for prompt in load_prompts(PROMPT_SET, tokenizer, name).lasting(budget).prompts]
-    prompts = known[:prompts_a_launch]
+    encoded = [prompt.ids for prompt in load_prompts(PROMPT_SET, tokenizer, name).lasting(budget).prompts]
+    prompts = encoded[:prompts_a_launch]
     for arm in arms.values():
-        arm.advance(known[-1], budget, None)
+        arm.advance(encoded[-1], budget, None)
     launch = turns.ready(samples=len(prompts))
     order = random.Random(launch.nonce).sample(range(len(prompts)), k=len(prompts))
-    for asked in turns:
-        arm, prompt = arms[asked.arm], prompts[order[asked.sample % len(order)]]
-        if asked.seconds is not None:
-            turns.done(alone(arm, asked, prompts, budget), over=False)
+    for turn in turns:
+        arm, prompt = arms[turn.arm], prompts[order[turn.sample % len(order)]]
+        if turn.seconds is not None:
+            turns.done(alone(arm, turn, prompts, budget), over=False)
         else:
-            tokens, over = arm.advance(prompt, budget, asked.tokens)
+            tokens, over = arm.advance(prompt, budget, turn.tokens)
             turns.done(tokens, over=over)
-    said = {"launch": launch.number, "padding_bytes": sum(map(len, padding))}
-    Path(os.environ["KAKEYA_OUT"], f"launch-{launch.number}.json").write_text(json.dumps(said), encoding="utf-8")
+    report = {"launch": launch.number, "padding_bytes": sum(map(len, padding))}
+    Path(os.environ["KAKEYA_OUT"], f"launch-{launch.number}.json").write_text(json.dumps(report), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -142,7 +142,13 @@ def facts_of(root: Path, victim: int, targets: dict[str, Any]) -> dict[str, obje
 
 def _write_files(folder: Path, secret: str) -> None:
     names = [name for name in HIDDEN.values() if "." in Path(name).name or "readable" in name]
-    for name in (*names, "home/secret", "other-run/secret", *(f"models/{one}" for one in CREDENTIALS), "state/secret"):
+    for name in (
+        *names,
+        "home/secret",
+        "other-run/secret",
+        *(f"models/{model}" for model in CREDENTIALS),
+        "state/secret",
+    ):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(secret)
     (folder / "models" / "weights").write_bytes(b"\0" * 4096)
@@ -212,7 +218,7 @@ def _kernel_objects(stack: ExitStack, token: str) -> int:
 
 def _writable_kernel_files() -> list[str]:
     """Return the files below /proc and /sys that somebody on this host may write, those of processes apart."""
-    found = []
+    paths = []
     for top in ("/proc", "/sys"):
         for folder, names, files in os.walk(top):
             if folder == "/proc":
@@ -220,8 +226,8 @@ def _writable_kernel_files() -> list[str]:
             for path in (os.path.join(folder, name) for name in files):
                 with contextlib.suppress(OSError):
                     if os.lstat(path).st_mode & 0o222:
-                        found.append(path)
-    return found
+                        paths.append(path)
+    return paths
 
 
 def _settings() -> str:
@@ -249,18 +255,18 @@ def _digest(root: Path) -> str:
 
 
 def _left(token: str) -> int:
-    found = 0
+    count = 0
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            found += token in process.cmdline()
-    return found
+            count += token in process.cmdline()
+    return count
 
 
 def _addresses() -> list[str]:
     """Return the addresses of this host's devices but the loopback."""
     return [
-        one.address
+        address.address
         for name, addresses in psutil.net_if_addrs().items()
-        for one in addresses
-        if name != "lo" and one.family == socket.AF_INET
+        for address in addresses
+        if name != "lo" and address.family == socket.AF_INET
     ]

@@ -78,8 +78,8 @@ def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = ()) -> RunDirecto
     ]
     own += [str(directory.root / "peer" / name) for name in ("work", "out", "home", "tmp")]
     shutil.copytree(INSIDE, directory.work / "inside", ignore=shutil.ignore_patterns("__pycache__"))
-    told = scene.targets | {"own_paths": own, "parent": str(directory.root), "only": sorted(only)}
-    (directory.work / "inside" / "targets.json").write_text(json.dumps(told))
+    targets = scene.targets | {"own_paths": own, "parent": str(directory.root), "only": sorted(only)}
+    (directory.work / "inside" / "targets.json").write_text(json.dumps(targets))
     (directory.work / "kakeya_planted.py").write_text("")
     return directory
 
@@ -160,8 +160,8 @@ def as_same_user() -> tuple[Found, int]:
 
 def answer_same_user() -> None:
     """Print what a run of this very user reached; started as that user."""
-    found, files = as_same_user()
-    print(MARK + json.dumps({"found": found, "files": files}))
+    outcomes, files = as_same_user()
+    print(MARK + json.dumps({"found": outcomes, "files": files}))
 
 
 SITUATIONS: dict[str, Callable[[], tuple[Found, int]]] = {

@@ -14,12 +14,12 @@ def run(situation: str) -> list[Row]:
     Raises:
         RuntimeError: a probe is broken.
     """
-    found, files = SITUATIONS[situation]()
-    broken = {name: said for name, said in found.items() if said and said.startswith("broken probe")}
+    outcomes, files = SITUATIONS[situation]()
+    broken = {name: outcome for name, outcome in outcomes.items() if outcome and outcome.startswith("broken probe")}
     if broken:
         raise RuntimeError(f"broken probes: {broken}")
-    reached = {name: said for name, said in found.items() if said is not None}
-    return [{"situation": situation, "probes": len(found), "kernel_files": files, "reached": reached}]
+    reached = {name: outcome for name, outcome in outcomes.items() if outcome is not None}
+    return [{"situation": situation, "probes": len(outcomes), "kernel_files": files, "reached": reached}]
 
 
 def summary(entries: Sequence[Entry]) -> list[str]:

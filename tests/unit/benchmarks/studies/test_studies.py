@@ -18,11 +18,11 @@ from benchmarks.studies.report import report_of
 from benchmarks.studies.study import Study, rows_of
 
 
-def lengths(asked: list[str], broken: set[str] = frozenset()) -> Study:  # type: ignore[assignment]
+def lengths(measured: list[str], broken: set[str] = frozenset()) -> Study:  # type: ignore[assignment]
     """A study of how long words are."""
 
     def run(case: str) -> list[dict[str, object]]:
-        asked.append(case)
+        measured.append(case)
         if case in broken:
             raise ValueError("no length today")
         return [{"length": len(case)}]
@@ -37,9 +37,9 @@ def test_every_case_is_one_line_of_the_report_with_what_it_was_measured_on(tmp_p
         ("a", 3, [{"length": 1}]), ("bb", 3, [{"length": 2}]), ("ccc", 3, [{"length": 3}])
     ]  # fmt: skip
     assert {"commit", "machine", "python", "ended", "seconds"} <= set(lines[0])
-    said = capsys.readouterr().out.splitlines()
-    assert said[0] == "lengths: How long are words? 0 of 3 done"
-    assert said[-1] == "  3 of 3: ccc"
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "lengths: How long are words? 0 of 3 done"
+    assert printed[-1] == "  3 of 3: ccc"
 
 
 def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path, capsys) -> None:
@@ -48,21 +48,21 @@ def test_a_run_goes_on_where_the_last_one_was_killed(tmp_path: Path, capsys) -> 
     first, second, third = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + third + second[:20])  # killed while it wrote
     capsys.readouterr()
-    asked: list[str] = []
-    assert studies.run([lengths(asked)], tmp_path) == 0
-    assert asked == ["bb"]
+    measured: list[str] = []
+    assert studies.run([lengths(measured)], tmp_path) == 0
+    assert measured == ["bb"]
     assert capsys.readouterr().out.splitlines()[0].endswith("2 of 3 done")
     assert [entry["case"] for entry in report_of("lengths", tmp_path).entries()] == ["a", "ccc", "bb"]
-    assert studies.run([lengths(asked)], tmp_path) == 0
-    assert asked == ["bb"]
+    assert studies.run([lengths(measured)], tmp_path) == 0
+    assert measured == ["bb"]
 
 
 def test_no_more_cases_are_measured_than_are_asked_for(tmp_path: Path) -> None:
-    asked: list[str] = []
-    assert studies.run([lengths(asked), lengths(asked)], tmp_path, most=2) == 0
-    assert asked == ["a", "bb"]
-    assert studies.run([lengths(asked)], tmp_path, most=2) == 0
-    assert asked == ["a", "bb", "ccc"]
+    measured: list[str] = []
+    assert studies.run([lengths(measured), lengths(measured)], tmp_path, most=2) == 0
+    assert measured == ["a", "bb"]
+    assert studies.run([lengths(measured)], tmp_path, most=2) == 0
+    assert measured == ["a", "bb", "ccc"]
 
 
 def test_a_case_that_fails_stays_open_and_the_others_are_measured(tmp_path: Path, capsys) -> None:
@@ -116,8 +116,8 @@ def test_a_digest_is_what_the_report_comes_to_and_where_it_was_measured(tmp_path
 
 
 def test_every_module_of_a_study_can_be_imported() -> None:
-    found = pkgutil.walk_packages(benchmarks.studies.__path__, "benchmarks.studies.")
-    assert all(import_module(one.name) for one in found if not one.name.endswith("__main__"))
+    modules = pkgutil.walk_packages(benchmarks.studies.__path__, "benchmarks.studies.")
+    assert all(import_module(module.name) for module in modules if not module.name.endswith("__main__"))
 
 
 def test_a_study_that_is_told_to_end_cleans_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +136,9 @@ def test_a_study_that_is_told_to_end_cleans_up(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(studies, "report_of", lambda _study, _folder: report_of("lengths", tmp_path))
     before = signal.getsignal(signal.SIGTERM)
     try:
-        with pytest.raises(SystemExit) as told:
+        with pytest.raises(SystemExit) as ended_by:
             studies.main(["lengths"])
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert (told.value.code, ended) == (128 + signal.SIGTERM, ["a"])
+    assert (ended_by.value.code, ended) == (128 + signal.SIGTERM, ["a"])
     assert report_of("lengths", tmp_path).entries() == []

@@ -61,11 +61,11 @@ def secret_in(path: str) -> str | None:
     """Return where the secret was read: in a file, or in any file directly below a folder."""
     paths = [path]
     if os.path.isdir(path):
-        paths = [one for one in (os.path.join(path, name) for name in os.listdir(path)) if os.path.isfile(one)]
-    for one in paths:
-        with open(one, "rb") as file:
+        paths = [entry for entry in (os.path.join(path, name) for name in os.listdir(path)) if os.path.isfile(entry)]
+    for entry in paths:
+        with open(entry, "rb") as file:
             if SECRET.encode() in file.read(1 << 20):
-                return f"read {one}"
+                return f"read {entry}"
     return None
 
 
@@ -104,9 +104,9 @@ def by_descriptor() -> str | None:
 @probe("read the runner's key by descriptors of the sandbox's first process")
 def by_first_process() -> str | None:
     for number in os.listdir("/proc/1/fd"):
-        found = secret_in(f"/proc/1/fd/{number}{KEY}")
-        if found:
-            return found
+        secret = secret_in(f"/proc/1/fd/{number}{KEY}")
+        if secret:
+            return secret
     return None
 
 

@@ -103,16 +103,16 @@ def _run(function: Callable[[], object]) -> str | None:
         os.write(write, _reached(function).encode()[:4096])
         os._exit(0)
     os.close(write)
-    said = b""
+    output = b""
     while select.select([read], [], [], _TIMEOUT_S)[0]:
         block = os.read(read, 4096)
         if not block:
             break
-        said += block
+        output += block
     os.close(read)
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
-    return said.decode()[:_SHOWN_CHARS] or None
+    return output.decode()[:_SHOWN_CHARS] or None
 
 
 def _reached(function: Callable[[], object]) -> str:

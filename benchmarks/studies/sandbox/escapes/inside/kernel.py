@@ -89,8 +89,8 @@ CAPABILITY_SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
 
 @each("hold a capability in {}", CAPABILITY_SETS)
 def capability(name: str) -> str | None:
-    held = int(status()[name], 16)
-    return hex(held) if held else None
+    capabilities = int(status()[name], 16)
+    return hex(capabilities) if capabilities else None
 
 
 def status() -> dict[str, str]:
@@ -194,8 +194,8 @@ def not_read_only(path: str) -> str | None:
 @each("read {}", ("kcore", "kmsg", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo", "timer_list"))
 def kernel_file(name: str) -> str | None:
     with open(f"/proc/{name}", "rb", buffering=0) as file:
-        found = file.read(64)
-    return f"{len(found)} bytes" if found else None
+        head = file.read(64)
+    return f"{len(head)} bytes" if head else None
 
 
 @probe("see an address of the kernel")
@@ -206,8 +206,8 @@ def addresses() -> str | None:
 
 @probe("see a key of the host's user")
 def keys() -> str | None:
-    found = [line for line in Path("/proc/keys").read_text().splitlines() if TARGETS["token"] in line]
-    return found[0] if found else None
+    lines = [line for line in Path("/proc/keys").read_text().splitlines() if TARGETS["token"] in line]
+    return lines[0] if lines else None
 
 
 @probe("attach the host's shared memory")

@@ -21,7 +21,10 @@ ADDRESSES = {
     "the documentation network": (socket.AF_INET, ("192.0.2.1", 80)),
     "a network by IPv6": (socket.AF_INET6, ("2001:db8::1", 80)),
     "the link by IPv6": (socket.AF_INET6, ("fe80::1", 80)),
-    **{f"the host's address {one}": (socket.AF_INET, (one, TARGETS["port"])) for one in TARGETS["addresses"]},
+    **{
+        f"the host's address {address}": (socket.AF_INET, (address, TARGETS["port"]))
+        for address in TARGETS["addresses"]
+    },
 }
 
 
@@ -114,8 +117,8 @@ def devices() -> str | None:
 def table(name: str) -> str | None:
     text = Path("/proc/net", name).read_text()
     port = f":{TARGETS['port']:04X} "
-    found = [line for line in text.splitlines()[1:] if port in line or TARGETS["token"] in line]
-    return found[0] if found else None
+    sockets = [line for line in text.splitlines()[1:] if port in line or TARGETS["token"] in line]
+    return sockets[0] if sockets else None
 
 
 def netlink(protocol: int, kind: int, payload: bytes, *, groups: int = 0) -> bytes:
@@ -130,15 +133,15 @@ def netlink(protocol: int, kind: int, payload: bytes, *, groups: int = 0) -> byt
 
 @probe("see the host's sockets by netlink")
 def diagnosis() -> str | None:
-    wanted = struct.pack("=BBBBI", 2, 6, 0, 0, 0xFFFFFFFF) + b"\0" * 48  # inet_diag_req_v2: all TCP sockets
-    found = netlink(4, 20, wanted)
-    return "its port" if struct.pack(">H", TARGETS["port"]) in found else None
+    request = struct.pack("=BBBBI", 2, 6, 0, 0, 0xFFFFFFFF) + b"\0" * 48  # inet_diag_req_v2: all TCP sockets
+    sockets = netlink(4, 20, request)
+    return "its port" if struct.pack(">H", TARGETS["port"]) in sockets else None
 
 
 @probe("see the host's devices by netlink")
 def links() -> str | None:
-    found = netlink(0, 18, b"\0" * 16)  # RTM_GETLINK
-    return "another device" if b"eth" in found or b"ens" in found or b"wlan" in found else None
+    interfaces = netlink(0, 18, b"\0" * 16)  # RTM_GETLINK
+    return "another device" if b"eth" in interfaces or b"ens" in interfaces or b"wlan" in interfaces else None
 
 
 @each("ask the kernel's {} by netlink", {"audit": (9, 1000), "routing for a new address": (0, 20)}.items())

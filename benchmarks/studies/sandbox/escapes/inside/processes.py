@@ -41,8 +41,8 @@ def see(name: str) -> str | None:
 @probe("see a process that is not the run's")
 def others() -> str | None:
     names = [name for name in os.listdir("/proc") if name.isdigit()]
-    found = [name for name in names if TOKEN.encode() in Path("/proc", name, "cmdline").read_bytes()]
-    return str(found) if found else None
+    others_pids = [name for name in names if TOKEN.encode() in Path("/proc", name, "cmdline").read_bytes()]
+    return str(others_pids) if others_pids else None
 
 
 SIGNALS = {"a test signal": 0, "SIGTERM": 15, "SIGKILL": 9, "SIGSTOP": 19}
@@ -120,13 +120,13 @@ if LINUX_X86:
 
 def descriptors() -> dict[int, os.stat_result]:
     """Return the descriptors of this process."""
-    found = {}
+    facts_of = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            found[int(name)] = os.fstat(int(name))
+            facts_of[int(name)] = os.fstat(int(name))
         except OSError:
             continue
-    return found
+    return facts_of
 
 
 NULL = os.stat("/dev/null").st_rdev
@@ -150,14 +150,14 @@ def held(matches: Callable[[os.stat_result], bool]) -> str | None:
 @probe("hold a descriptor of the sandbox's own set-up")
 def set_up() -> str | None:
     links = {number: os.readlink(f"/proc/self/fd/{number}") for number in descriptors()}
-    found = {number: link for number, link in links.items() if "memfd" in link or "anon_inode" in link}
-    return str(found) if found else None
+    inherited = {number: link for number, link in links.items() if "memfd" in link or "anon_inode" in link}
+    return str(inherited) if inherited else None
 
 
 @probe("see a variable of the runner")
 def variables() -> str | None:
-    found = sorted(set(os.environ) & set(TARGETS["variables"]))
-    return str(found) if found else None
+    shared_names = sorted(set(os.environ) & set(TARGETS["variables"]))
+    return str(shared_names) if shared_names else None
 
 
 @probe("see the runner's variables in the first process")

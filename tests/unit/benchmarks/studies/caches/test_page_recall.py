@@ -5,10 +5,10 @@ from __future__ import annotations
 from benchmarks.studies.caches import page_recall
 
 
-def entry(arm: str, found: list[bool], kv_bytes: int, task: str = "recall-one") -> dict[str, object]:
+def entry(arm: str, right: list[bool], kv_bytes: int, task: str = "recall-one") -> dict[str, object]:
     rows = [
         {"prompt": f"{task}-{number}", "found": each, "kv_bytes": kv_bytes, "drafter_bytes": 50}
-        for number, each in enumerate(found)
+        for number, each in enumerate(right)
     ]
     return {"case": f"kakeya-tiny-qwen3, {task}, {arm}, part 0", "rows": rows}
 
@@ -24,8 +24,8 @@ def test_every_task_and_arm_comes_before_a_second_part_of_any():
 
 def test_an_arm_is_paired_with_native_on_the_prompts_that_both_answered():
     native, codes = entry("native", [True] * 9 + [False], 950), entry("codes", [True] * 8 + [False], 50)
-    said = page_recall.summary([native, codes, entry("recent", [False] * 10, 50, "recall-four")])
-    assert said == ["kakeya-tiny-qwen3 recall-one, 1900 tokens: native 9/10, codes 8/9 (> -38 pp, 10.0x)"]
+    lines = page_recall.summary([native, codes, entry("recent", [False] * 10, 50, "recall-four")])
+    assert lines == ["kakeya-tiny-qwen3 recall-one, 1900 tokens: native 9/10, codes 8/9 (> -38 pp, 10.0x)"]
 
 
 def test_what_is_asked_of_an_arm_is_the_layout_by_its_name():

@@ -19,9 +19,9 @@ def row(load: int, middle: float, **changes):
 
 def test_a_run_says_what_may_be_quoted_how_wide_it_is_and_how_long_it_took():
     assert at_load([row(25, 0.2)], 0) is None
-    said = at_load([row(25, 0.2)], 25)
-    assert "citable identical_prompts, acceptance_length, decode_speedup; tokens/s not citable" in said
-    assert "half-width 1.0 % at a launch sd of 1.0 %, 10 launches (width reached); 10.0 min, within 15" in said
+    text = at_load([row(25, 0.2)], 25)
+    assert "citable identical_prompts, acceptance_length, decode_speedup; tokens/s not citable" in text
+    assert "half-width 1.0 % at a launch sd of 1.0 %, 10 launches (width reached); 10.0 min, within 15" in text
     late = row(25, 0.2, took_s=1000.0)
     late["claims"]["decode_speedup"]["decision"] = "valid"
     assert "not decode_speedup" in at_load([late], 25)

@@ -29,20 +29,20 @@ def scattered(runs, between, within, seed=1):
 
 
 def test_equal_runs_show_no_difference_and_the_count_has_a_bound():
-    found = figures(scattered(40, 0.0, 0.01))
-    assert (found.runs, found.wrong) == (40, 0)
-    assert found.bound == pytest.approx(1 - 0.05 ** (1 / 40), abs=1e-6)
-    assert found.between < 0.004
-    assert found.launch_sd == pytest.approx(0.01, rel=0.1)
-    assert found.resampled < 0.01
+    outcome = figures(scattered(40, 0.0, 0.01))
+    assert (outcome.runs, outcome.wrong) == (40, 0)
+    assert outcome.bound == pytest.approx(1 - 0.05 ** (1 / 40), abs=1e-6)
+    assert outcome.between < 0.004
+    assert outcome.launch_sd == pytest.approx(0.01, rel=0.1)
+    assert outcome.resampled < 0.01
 
 
 def test_what_runs_differ_by_beyond_their_launches_is_seen():
-    found = figures(scattered(40, 0.05, 0.01))
-    assert found.wrong > 10
-    assert found.between == pytest.approx(0.05, rel=0.35)
-    assert found.bound > found.wrong / 40
-    assert found.resampled < found.wrong / 40
+    outcome = figures(scattered(40, 0.05, 0.01))
+    assert outcome.wrong > 10
+    assert outcome.between == pytest.approx(0.05, rel=0.35)
+    assert outcome.bound > outcome.wrong / 40
+    assert outcome.resampled < outcome.wrong / 40
     assert figures(scattered(1, 0.0, 0.01)) is None
     assert resampled([[0.1] * 8] * 2, draws=20) == 1.0
 
@@ -55,10 +55,10 @@ def test_a_run_is_read_from_the_supervisors_stamps():
             turn["arm"] = ARMS[launches.ARMS.index(turn["arm"])]
     plan = LaunchSeries(arms=ARMS, rule=StopRule(least=3, most=3))
     stamped = tuple(LaunchRecord.model_validate(record, strict=False) for record in records)
-    found = campaign.result(plan, stamped)
-    assert found["logs"] == pytest.approx(logs, abs=0.02)
-    assert (found["turn_tokens"], found["slept_s"], found["pairs_a_launch"]) == (launches.TOKENS, 0.0, 6)
-    assert found["low"] < found["ratio"] < found["high"]
+    result = campaign.result(plan, stamped)
+    assert result["logs"] == pytest.approx(logs, abs=0.02)
+    assert (result["turn_tokens"], result["slept_s"], result["pairs_a_launch"]) == (launches.TOKENS, 0.0, 6)
+    assert result["low"] < result["ratio"] < result["high"]
     pairs = campaign.pair_ratios(ARMS, stamped[1])
     assert len(pairs) == launches.SAMPLES * launches.TURNS
     assert sum(pairs) / len(pairs) == pytest.approx(0.02, abs=0.02)
@@ -72,8 +72,8 @@ class Counting:
         def decode(prompt, stopping, chunk):
             del prompt, chunk
             while stopping.remaining_tokens:
-                kept, stop = stopping.cut((1, 2, 3))
-                yield Step(kept, stop=stop)
+                emitted, stop = stopping.cut((1, 2, 3))
+                yield Step(emitted, stop=stop)
 
 
 def test_a_turn_ends_at_the_next_multiple_and_overshoot_does_not_add_up():
@@ -92,7 +92,7 @@ def test_there_are_forty_runs():
 @pytest.mark.slow
 def test_a_short_run_takes_its_turns_from_the_real_supervisor():
     plan = LaunchSeries(arms=ARMS, rule=StopRule(least=2, most=2), solo_s=0.2)
-    (found,) = campaign.run("trial", plan, prompts=2, tokens=16)
-    assert len(found["logs"]) == 2
-    assert found["turn_tokens"] > 0
-    assert found["pairs_a_launch"] >= 1
+    (row_of_run,) = campaign.run("trial", plan, prompts=2, tokens=16)
+    assert len(row_of_run["logs"]) == 2
+    assert row_of_run["turn_tokens"] > 0
+    assert row_of_run["pairs_a_launch"] >= 1

@@ -27,24 +27,24 @@ def test_the_vectorised_rule_is_the_products(rule, sd):
     for row, mean, half, count in zip(logs, ended.mean, ended.half, ended.launches, strict=True):
         launches = [Launch(float(value), index % rule.blocks) for index, value in enumerate(row)]
         assert stopping_point(rule, launches) == count
-        found = decide(rule, launches[:count]).ratio
-        assert (found.log_ratio, found.half_width()) == pytest.approx((mean, half), rel=1e-9)
+        ratio = decide(rule, launches[:count]).ratio
+        assert (ratio.log_ratio, ratio.half_width()) == pytest.approx((mean, half), rel=1e-9)
 
 
 @pytest.mark.parametrize("name", NOISES)
 @pytest.mark.parametrize("blocks", [1, 5])
 def test_equal_programs_differ_by_noise_only(name, blocks):
-    found = errors(NOISES[name], "whole", blocks, (60, 20), np.random.default_rng(2))
-    assert found.shape == (60, 20)
-    means = found.mean(1)
+    errors_drawn = errors(NOISES[name], "whole", blocks, (60, 20), np.random.default_rng(2))
+    assert errors_drawn.shape == (60, 20)
+    means = errors_drawn.mean(1)
     assert abs(means.mean()) < 5 * means.std() / math.sqrt(60)
 
 
 @pytest.mark.parametrize("effect", campaign.EFFECTS)
 def test_a_launch_effect_has_the_size_it_says(effect):
-    found = campaign.effects(effect, 0.05, (200_000,), np.random.default_rng(3))
-    assert abs(found.mean()) < 0.002
-    assert found.std() == pytest.approx(0.05, rel=0.15)  # the fourth moment of t3 is infinite
+    effects = campaign.effects(effect, 0.05, (200_000,), np.random.default_rng(3))
+    assert abs(effects.mean()) < 0.002
+    assert effects.std() == pytest.approx(0.05, rel=0.15)  # the fourth moment of t3 is infinite
     assert not campaign.effects(effect, 0.0, (3,), np.random.default_rng(3)).any()
 
 
@@ -112,6 +112,6 @@ def test_the_page_says_how_much_is_done(tmp_path):
 
 def test_the_committed_report_is_whole_and_meets_what_the_design_asks():
     assert page.done() == (24, 24)
-    found = page.rows("simulation")
-    assert min(row["runs"] for row in found) >= 20_000
-    assert [str(bar) for bar in bars(found) if not bar.met] == []
+    cells = page.rows("simulation")
+    assert min(row["runs"] for row in cells) >= 20_000
+    assert [str(bar) for bar in bars(cells) if not bar.met] == []
