@@ -61,9 +61,9 @@ class Contest:
         entries: list[Entry] = []
         turns = [(repeat, prompt) for repeat in range(self.repeats) for prompt in self.prompts]
         for repeat, prompt in turns:
-            wanted = expected(prompt)
+            oracle_tokens = expected(prompt)
             for name, decode in self._decoded(prompt, chooser):
-                entries.append(_entry(name, prompt, repeat, decode, wanted))
+                entries.append(_entry(name, prompt, repeat, decode, oracle_tokens))
                 heard(entries[-1])
         return entries
 
@@ -71,7 +71,7 @@ class Contest:
         """Return every contestant's finished decode of one prompt."""
         order = chooser.sample(list(self.peers), len(self.peers))
         groups = [order] if self.slice_tokens is not None else [[peer] for peer in order]
-        found: list[tuple[str, Decode]] = []
+        finished: list[tuple[str, Decode]] = []
         for group in groups:
             with ExitStack() as stack:
                 decodes: list[Decode] = []
@@ -79,11 +79,11 @@ class Contest:
                     running = stack.enter_context(closing(peer.start(prompt.ids, self.budget_tokens)))
                     decodes.append(Decode(running, self.clock))
                 take_turns(decodes, chooser, self.slice_tokens or self.budget_tokens)
-            found += zip((peer.name for peer in group), decodes, strict=True)
-        return found
+            finished += zip((peer.name for peer in group), decodes, strict=True)
+        return finished
 
 
-def _entry(name: str, prompt: Prompt, repeat: int, decode: Decode, wanted: tuple[int, ...]) -> Entry:
+def _entry(name: str, prompt: Prompt, repeat: int, decode: Decode, oracle_tokens: tuple[int, ...]) -> Entry:
     return Entry(
         name,
         prompt.id,
@@ -91,7 +91,7 @@ def _entry(name: str, prompt: Prompt, repeat: int, decode: Decode, wanted: tuple
         tokens=len(decode.tokens),
         first_s=decode.first_s,
         decode_s=decode.arrivals.seconds[-1],
-        identical=tuple(decode.tokens) == wanted,
+        identical=tuple(decode.tokens) == oracle_tokens,
     )
 
 
@@ -134,17 +134,19 @@ def _by_prompt(entries: Sequence[Entry], name: str) -> dict[str, float]:
     return {prompt: median(values) for prompt, values in seconds.items()}
 
 
-def table(found: Sequence[Placing], reference: str) -> list[str]:
+def table(placings: Sequence[Placing], reference: str) -> list[str]:
     """Return the standings as lines of text."""
     lines = [f"{'contestant':<44}{'tokens/s':>10}   decode speed against {reference!r} [95 %]"]
-    for row in found:
+    for row in placings:
         if row.speed is not None:
-            said = f"{row.speed.value:.3f} [{row.speed.low:.3f}, {row.speed.high:.3f}] over {row.speed.n} prompts"
+            speed_text = f"{row.speed.value:.3f} [{row.speed.low:.3f}, {row.speed.high:.3f}] over {row.speed.n} prompts"
         elif row.different_prompts:
-            said = f"no ratio: other tokens than plain decoding on {row.different_prompts} of {row.prompts} prompts"
+            speed_text = (
+                f"no ratio: other tokens than plain decoding on {row.different_prompts} of {row.prompts} prompts"
+            )
         else:
-            said = "no ratio: fewer than 2 prompts"
-        lines.append(f"{row.peer:<44}{row.tokens_per_s:>10.1f}   {said}")
+            speed_text = "no ratio: fewer than 2 prompts"
+        lines.append(f"{row.peer:<44}{row.tokens_per_s:>10.1f}   {speed_text}")
     return lines
 
 

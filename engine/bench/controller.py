@@ -148,12 +148,12 @@ class ControllerTrial:
         return self.pairs
 
     def _pair(self, world: DrafterWorld, prompt: Prompt, chooser: random.Random) -> Pair:
-        clock, asked = self.engine.backend.clock, DraftCounts()
+        clock, draft_counts = self.engine.backend.clock, DraftCounts()
         plain = Decode(Pulled(DraftCounts().count(self._plain(prompt)), clock), clock)
-        controlled = Decode(Pulled(asked.count(self._controlled(world, prompt)), clock), clock)
+        controlled = Decode(Pulled(draft_counts.count(self._controlled(world, prompt)), clock), clock)
         take_turns([plain, controlled], chooser)
         identical = plain.tokens == controlled.tokens
-        counts = asked.drafted_steps, asked.shadow_drafts
+        counts = draft_counts.drafted_steps, draft_counts.shadow_drafts
         return Pair(world.name, prompt.id, plain.arrivals, controlled.arrivals, identical, *counts)
 
     def _plain(self, prompt: Prompt) -> Iterator[Step]:
@@ -198,8 +198,8 @@ def curve(pairs: Sequence[Pair], budgets: Sequence[int]) -> dict[int, PairedRati
     different = [pair.prompt_id for pair in pairs if not pair.identical]
     if different:
         raise UsageError(f"{len(different)} prompts were decoded to other tokens, first {different[0]}; no ratio")
-    found = {}
+    ratios = {}
     for budget in budgets:
         taken = [pair.at(budget) for pair in pairs]
-        found[budget] = paired_ratio([plain for _, plain, _ in taken], [controlled for *_, controlled in taken])
-    return found
+        ratios[budget] = paired_ratio([plain for _, plain, _ in taken], [controlled for *_, controlled in taken])
+    return ratios

@@ -138,14 +138,14 @@ def measured_terms(node: str, decodes: Iterable[RemoteDecode], mib_s: float | No
         UsageError: If no draft came.
     """
     taken = list(decodes)
-    steps = sum(len(one.drafts) for one in taken)
-    answers = [answer for one in taken for answer in one.answers_s]
-    drafting = [draft for one in taken for draft in one.drafting_s]
+    steps = sum(len(decode.drafts) for decode in taken)
+    answers = [answer for decode in taken for answer in decode.answers_s]
+    drafting = [draft for decode in taken for draft in decode.drafting_s]
     if not answers:
         raise UsageError(f"no draft came from {node}; nothing was measured. Try more prompts or tokens")
-    decode_s, committed = sum(one.decode_s for one in taken), sum(len(one.tokens) - 1 for one in taken)
+    decode_s, committed = sum(decode.decode_s for decode in taken), sum(len(decode.tokens) - 1 for decode in taken)
     draft_s = sum(drafting) / len(drafting)
-    sent_bytes = sum(sum(one.sent.values()) for one in taken)
+    sent_bytes = sum(sum(decode.sent.values()) for decode in taken)
     moving_s = 0.0 if mib_s is None else sent_bytes / len(answers) / (mib_s * 2**20)
     return DrafterTerms(
         node=node,

@@ -41,11 +41,11 @@ class Pulled:
 
     def advance(self, tokens: int) -> list[Came]:
         """Take steps until enough tokens have come."""
-        came: list[Came] = []
+        arrivals: list[Came] = []
         while self._have < tokens and (step := next(self._steps, None)) is not None:
             self._have += len(step)
-            came.append((self._clock.host_ns(), step))
-        return came
+            arrivals.append((self._clock.host_ns(), step))
+        return arrivals
 
     def close(self) -> None:
         """Close the generator."""
@@ -80,8 +80,8 @@ class Pushed:
             error = self._answered.get()
             if error is not None:
                 raise error
-        came, self._came = self._came, []
-        return came
+        arrivals, self._came = self._came, []
+        return arrivals
 
     def close(self) -> None:
         """Make a call that is held leave through an exception, and wait for its thread."""
@@ -165,8 +165,8 @@ class Decode:
         """End, finished or not."""
         self._running.close()
 
-    def _take(self, came: Sequence[Came], spent_ns: int, began_ns: int | None) -> None:
-        for at_ns, tokens in came:
+    def _take(self, arrivals: Sequence[Came], spent_ns: int, began_ns: int | None) -> None:
+        for at_ns, tokens in arrivals:
             self.tokens.extend(tokens)
             self._counts.append(len(self.tokens))
             self._seconds.append(0.0 if began_ns is None else (spent_ns + at_ns - began_ns) / 1e9)

@@ -75,12 +75,12 @@ def test_a_contestant_with_other_tokens_gets_no_ratio() -> None:
     clock = FakeClock()
     peers = [FakePeer("plain", 10, clock), FakePeer("twice", 5, clock), FakePeer("false", 1, clock, wrong=(2,))]
     entries = Contest(peers, PROMPTS, [], 8, 3, "seed", clock).run(answer)
-    found = {row.peer: row for row in standings(entries, "plain")}
-    assert found["plain"].speed.value == 1.0
-    assert round(found["twice"].speed.value, 9) == 2.0
-    assert found["false"].speed is None
-    assert found["false"].different_prompts == 1
-    text = "\n".join(table(list(found.values()), "plain"))
+    placings = {row.peer: row for row in standings(entries, "plain")}
+    assert placings["plain"].speed.value == 1.0
+    assert round(placings["twice"].speed.value, 9) == 2.0
+    assert placings["false"].speed is None
+    assert placings["false"].different_prompts == 1
+    text = "\n".join(table(list(placings.values()), "plain"))
     assert "other tokens than plain decoding on 1 of 4 prompts" in text
 
 
@@ -132,9 +132,9 @@ def test_a_meter_that_waits_charges_a_call_for_what_it_queued() -> None:
             clock.queued += 100
 
     for ended_ns, expected in ((clock.now_ns, (40e-9, 100e-9)), (clock.host_ns, (0, 0))):
-        found = []
+        readings = []
         for name in ("draft", "verify"):
             spent = Spent(clock.host_ns, ended_ns)
             getattr(spent.around(Work(), name), name)()
-            found.append(spent.read_s())
-        assert tuple(found) == expected
+            readings.append(spent.read_s())
+        assert tuple(readings) == expected

@@ -18,10 +18,10 @@ def pair(name: str, plain_s: float, controlled_s: float, *, jump: int = 1, ident
 
 
 def test_the_curve_is_the_ratio_of_times_to_the_same_number_of_tokens() -> None:
-    found = curve([pair("a", 1.0, 2.0), pair("b", 2.0, 4.0, jump=4)], [10, 64])
-    assert found[10].value == pytest.approx(0.5)
-    assert found[64].value == pytest.approx(0.5)
-    assert found[64].n == 2
+    ratios = curve([pair("a", 1.0, 2.0), pair("b", 2.0, 4.0, jump=4)], [10, 64])
+    assert ratios[10].value == pytest.approx(0.5)
+    assert ratios[64].value == pytest.approx(0.5)
+    assert ratios[64].n == 2
 
 
 def test_a_row_holds_both_times_to_the_same_number_of_tokens() -> None:
@@ -48,6 +48,6 @@ def test_a_spoilt_drafter_proposes_other_tokens_from_its_position_on_and_pays_fo
 
 def test_drafted_steps_and_shadow_drafts_are_counted_while_tokens_pass() -> None:
     steps = [Step((index,), 3 * (index == 2), 0, 1, 0, 1, 0, 1, shadowed=4 * (index in (1, 3))) for index in range(6)]
-    asked = DraftCounts()
-    assert list(asked.count(iter(steps))) == [(index,) for index in range(6)]
-    assert asked == DraftCounts(drafted_steps=1, shadow_drafts=2)
+    counts = DraftCounts()
+    assert list(counts.count(iter(steps))) == [(index,) for index in range(6)]
+    assert counts == DraftCounts(drafted_steps=1, shadow_drafts=2)

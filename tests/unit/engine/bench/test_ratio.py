@@ -21,21 +21,21 @@ def test_the_interval_is_the_one_the_gate_computes() -> None:
     generator = np.random.default_rng(0)
     ours = generator.lognormal(sigma=0.3, size=12).tolist()
     theirs = [value * factor for value, factor in zip(ours, generator.lognormal(0.2, 0.1, 12), strict=True)]
-    found, judged = paired_ratio(theirs, ours), gate_ratio(theirs, ours)
-    assert (found.value, found.n) == (pytest.approx(judged.value), judged.n)
-    assert (found.low, found.high) == pytest.approx(judged.interval(0.95), rel=1e-9)
+    ratio, judged = paired_ratio(theirs, ours), gate_ratio(theirs, ours)
+    assert (ratio.value, ratio.n) == (pytest.approx(judged.value), judged.n)
+    assert (ratio.low, ratio.high) == pytest.approx(judged.interval(0.95), rel=1e-9)
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     generator = np.random.default_rng(1)
-    held = 0
+    covered = 0
     for _ in range(400):
         prompts = generator.lognormal(sigma=0.5, size=12)
         slow = prompts * 1.25 * generator.lognormal(sigma=0.1, size=12)
-        found = paired_ratio(slow.tolist(), prompts.tolist())
-        held += found.low <= 1.25 * float(np.exp(0.005)) <= found.high
-    assert scipy.stats.binom.sf(held - 1, 400, 0.95) > 1e-3
-    assert scipy.stats.binom.cdf(held, 400, 0.95) > 1e-3
+        ratio = paired_ratio(slow.tolist(), prompts.tolist())
+        covered += ratio.low <= 1.25 * float(np.exp(0.005)) <= ratio.high
+    assert scipy.stats.binom.sf(covered - 1, 400, 0.95) > 1e-3
+    assert scipy.stats.binom.cdf(covered, 400, 0.95) > 1e-3
 
 
 @pytest.mark.parametrize(
