@@ -31,8 +31,12 @@ BENCHMARKS = {
 
 
 def main() -> int:
-    epilog = "; ".join(f"{name}: {about}" for name, about in BENCHMARKS.items())
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, epilog=epilog)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        epilog="\n".join(f"{name}: {about}" for name, about in BENCHMARKS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which (default: all)")
     parser.add_argument("--repeats", type=int, default=15, help="turns of each interleaved run (default: 15)")
     parser.add_argument("--markdown", action="store_true", help="print a table instead of JSON")
