@@ -117,7 +117,7 @@ def keep_digest(study: Study, folder: Path = FOLDER) -> Path:
 def print_list() -> None:
     """Print every study with its question and how long it took."""
     for study in STUDIES.values():
-        print(f"{study.name}: {study.about} ({study.takes})")
+        print(f"{study.name}: {study.about} ({study.duration})")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

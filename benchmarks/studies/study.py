@@ -25,7 +25,7 @@ class Study:
         about: what it answers, one line.
         cases: returns the names of all cases, in the order they run.
         run: measures one case and returns its rows; an exception leaves the case open.
-        takes: how long all cases took when they were measured last, on two cores.
+        duration: how long all cases took when they were measured last, on two cores.
         summary: says in lines what the entries of a report come to, None where rows speak for themselves.
     """
 
@@ -33,7 +33,7 @@ class Study:
     about: str
     cases: Callable[[], Sequence[str]]
     run: Callable[[str], list[Row]]
-    takes: str
+    duration: str
     summary: Callable[[Sequence[Entry]], list[str]] | None = None
 
     def lines(self, entries: Sequence[Entry]) -> list[str]:
