@@ -8,7 +8,7 @@ PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tests unit lint ruff types imports check drift evidence workflows release-ready bench engine-study gate-score planted fuzz slow studies hardware-kit show locks audit release site clean
+.PHONY: help demo test tests unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -68,8 +68,8 @@ check: types imports evidence drift ruff workflows release-ready ## what must ho
 bench: $(VENV)/.dev ## ratios inside interleaved runs; needs a quiet machine
 	$(ONE_THREAD) $(BIN)/python -m benchmarks
 
-engine-study: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet machine
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.engine_study
+engine-peers: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet machine
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.engine_peers
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
@@ -83,14 +83,11 @@ fuzz: $(VENV)/.dev ## millions of mutated manifests through the request parser
 slow: $(VENV)/.dev ## the slow tests
 	$(PYTEST) -q -m slow $(PYTEST_ARGS)
 
-studies: $(VENV)/.dev ## measure what is open of an area's studies, one case at a time: make studies AREA=rooms
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(AREA) $(STUDY)
+studies: $(VENV)/.dev ## list what can be measured, or measure what is open of it, one case at a time: make studies STUDY=escapes
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(STUDY)
 
 hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself and its hardware tests, in one file to commit
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.hardware_kit
-
-show: $(VENV)/.dev ## what an area promises to show, each line with its figure and command: make show AREA=rooms
-	$(BIN)/python -m benchmarks.show $(AREA)
 
 LOCK := --quiet --universal --python-version 3.11 -c constraints.txt --generate-hashes --no-header --no-annotate
 locks: $(VENV)/.release ## pin by digest what set-up installs

@@ -23,16 +23,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.hardware_kit", description=__doc__)
     parser.add_argument("--out", type=Path, default=FOLDER, help="folder of the bundle (default: %(default)s)")
     parser.add_argument("--tests", nargs="+", default=TESTS, metavar="PATH", help="run these tests instead of all")
-    asked = parser.parse_args(arguments)
-    bundle = make(asked.tests)
+    options = parser.parse_args(arguments)
+    bundle = make(options.tests)
     text = written(bundle, names_of_this_machine())
-    asked.out.mkdir(parents=True, exist_ok=True)
-    path = asked.out / name_of(bundle)
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / name_of(bundle)
     path.write_text(text, encoding="utf-8")
     for name, why in bundle["absent"].items():
         print(f"absent   {name}: {why}")
-    outcomes = Counter(one["outcome"] for one in bundle["tests"])
-    for why, count in Counter(one["why"] for one in bundle["tests"] if one["outcome"] == "skipped").items():
+    outcomes = Counter(test["outcome"] for test in bundle["tests"])
+    for why, count in Counter(test["why"] for test in bundle["tests"] if test["outcome"] == "skipped").items():
         print(f"skipped  {count} tests: {why}")
     print(f"tests    {', '.join(f'{count} {outcome}' for outcome, count in sorted(outcomes.items())) or 'none ran'}")
     print(f"bundle   {path}: look at it, then commit it")

@@ -54,7 +54,7 @@ def make(tests: Sequence[str] = TESTS) -> dict[str, Any]:
             "condition": asdict(condition.read()),
             "state": {name: value for name, (value, _) in machine_state.look(meter).values.items()},
             "place": asdict(this_place()),
-            "checks": [asdict(one) for one in _checks(packages, described.drivers)],
+            "checks": [asdict(check) for check in _checks(packages, described.drivers)],
         },
         "tests": run_tests(tests),
     }
@@ -62,9 +62,14 @@ def make(tests: Sequence[str] = TESTS) -> dict[str, Any]:
 
 def _registry(raw: dict[str, Any]) -> dict[str, Any] | None:
     """Return what the parser makes of the cut-down registry: the same numbers, or the cut took too much."""
-    found = registry(plistlib.dumps(raw["ioreg AGXAccelerator"])) if "ioreg AGXAccelerator" in raw else None
-    return None if found is None else {"share": found.share, "memory_bytes": found.memory_bytes,
-                                       "clients": len(found.clients)}  # fmt: skip
+    accelerators = registry(plistlib.dumps(raw["ioreg AGXAccelerator"])) if "ioreg AGXAccelerator" in raw else None
+    if accelerators is None:
+        return None
+    return {
+        "share": accelerators.share,
+        "memory_bytes": accelerators.memory_bytes,
+        "clients": len(accelerators.clients),
+    }
 
 
 def _checks(packages: dict[str, str], drivers: dict[str, str]) -> list[Check]:
@@ -82,15 +87,18 @@ def run_tests(tests: Sequence[str]) -> list[dict[str, str]]:
 
 def ended(report: str) -> list[dict[str, str]]:
     """Return the tests of a JUnit report; of a failure only its first line, since a traceback names paths."""
-    found = []
+    outcomes = []
     for case in ET.fromstring(report).iter("testcase"):
-        one = {"test": f"{case.get('classname')}.{case.get('name')}", "outcome": "passed"}
+        outcome = {"test": f"{case.get('classname')}.{case.get('name')}", "outcome": "passed"}
         for part in case:
             if part.tag in {"skipped", "failure", "error"}:
-                said = (part.get("message") or "").splitlines()
-                one |= {"outcome": "skipped" if part.tag == "skipped" else "failed", "why": said[0] if said else ""}
-        found.append(one)
-    return found
+                message_lines = (part.get("message") or "").splitlines()
+                outcome |= {
+                    "outcome": "skipped" if part.tag == "skipped" else "failed",
+                    "why": message_lines[0] if message_lines else "",
+                }
+        outcomes.append(outcome)
+    return outcomes
 
 
 def written(bundle: dict[str, Any], names: dict[str, str]) -> str:

@@ -42,5 +42,5 @@ def cleaned(text: str, names: Mapping[str, str]) -> str:
 
 def left_in(text: str, names: Mapping[str, str]) -> list[str]:
     """Return what is private in a text, nothing where it may be committed."""
-    found = [name for name in names if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text, re.I)]
-    return found + [match for pattern in _PATTERNS.values() for match in pattern.findall(text)]
+    names_left = [name for name in names if re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", text, re.I)]
+    return names_left + [match for pattern in _PATTERNS.values() for match in pattern.findall(text)]

@@ -41,10 +41,10 @@ class Source:
 
     def taken(self) -> Any:
         """Return what is kept of what it says."""
-        said = self.read()
+        output = self.read()
         if self.keep is None:
-            return said
-        return "\n".join(line[: m.end()] for line in str(said).splitlines() if (m := re.match(self.keep, line)))
+            return output
+        return "\n".join(line[: m.end()] for line in str(output).splitlines() if (m := re.match(self.keep, line)))
 
 
 def _tool(system: str, *argv: str, keep: str) -> Source:
@@ -72,20 +72,20 @@ def reduced_registry(text: bytes) -> list[dict[str, Any]]:
 
 
 def _reduced(entry: dict[str, Any]) -> dict[str, Any]:
-    kept = {name: entry[name] for name in _REGISTRY_KEYS if name in entry}
-    if isinstance(statistics := kept.get("PerformanceStatistics"), dict):
-        kept["PerformanceStatistics"] = {name: statistics[name] for name in _STATISTICS if name in statistics}
-    if isinstance(usage := kept.get("AppUsage"), list):
-        kept["AppUsage"] = [{name: one[name] for name in _USAGE if name in one} for one in usage]
-    creator = re.match(r"pid (\d+), (python)?", str(kept.get("IOUserClientCreator", "")), re.IGNORECASE)
+    reduced = {name: entry[name] for name in _REGISTRY_KEYS if name in entry}
+    if isinstance(statistics := reduced.get("PerformanceStatistics"), dict):
+        reduced["PerformanceStatistics"] = {name: statistics[name] for name in _STATISTICS if name in statistics}
+    if isinstance(usage := reduced.get("AppUsage"), list):
+        reduced["AppUsage"] = [{name: use[name] for name in _USAGE if name in use} for use in usage]
+    creator = re.match(r"pid (\d+), (python)?", str(reduced.get("IOUserClientCreator", "")), re.IGNORECASE)
     if creator is not None:
-        kept["IOUserClientCreator"] = f"pid {creator[1]}, {'python' if creator[2] else 'another'}"
+        reduced["IOUserClientCreator"] = f"pid {creator[1]}, {'python' if creator[2] else 'another'}"
     else:
-        kept.pop("IOUserClientCreator", None)
+        reduced.pop("IOUserClientCreator", None)
     children = entry.get("IORegistryEntryChildren")
     if isinstance(children, list):
-        kept["IORegistryEntryChildren"] = [_reduced(one) for one in children if isinstance(one, dict)]
-    return kept
+        reduced["IORegistryEntryChildren"] = [_reduced(child) for child in children if isinstance(child, dict)]
+    return reduced
 
 
 def nvml() -> list[dict[str, Any]]:
@@ -114,8 +114,8 @@ def _card(library: Any, handle: Any) -> Iterator[tuple[str, Any]]:
         },
         "nvmlDeviceGetComputeRunningProcesses": lambda: len(library.nvmlDeviceGetComputeRunningProcesses(handle)),
         "nvmlDeviceGetProcessUtilization": lambda: [
-            {"smUtil": one.smUtil, "timeStamp": one.timeStamp}
-            for one in library.nvmlDeviceGetProcessUtilization(handle, 0)
+            {"smUtil": sample.smUtil, "timeStamp": sample.timeStamp}
+            for sample in library.nvmlDeviceGetProcessUtilization(handle, 0)
         ],
         "nvmlDeviceGetPersistenceMode": lambda: library.nvmlDeviceGetPersistenceMode(handle),
         "nvmlDeviceGetEccMode": lambda: library.nvmlDeviceGetEccMode(handle),
@@ -157,11 +157,11 @@ def read_all(platform: str = sys.platform) -> tuple[dict[str, Any], dict[str, st
     raw: dict[str, Any] = {}
     absent: dict[str, str] = {}
     for source in SOURCES:
-        said = source.taken() if source.system == platform else None
-        if said is None:
+        output = source.taken() if source.system == platform else None
+        if output is None:
             absent[source.name] = f"of {'macOS' if source.system == 'darwin' else 'Linux'} only"
-        elif not said:
+        elif not output:
             absent[source.name] = "this machine has none, or it does not say"
         else:
-            raw[source.name] = said
+            raw[source.name] = output
     return raw, absent

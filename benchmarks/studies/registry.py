@@ -1,142 +1,39 @@
-"""Which studies each area has."""
+"""Every study there is, by its name."""
 
 from __future__ import annotations
 
-from benchmarks.areas import AREAS
-from benchmarks.claim_runs import campaign as claim_runs
-from benchmarks.equal_arms import campaign as equal_arms
-from benchmarks.simulation import campaign, failures
-from benchmarks.studies import (
-    bounded_presets,
-    bus_calls,
-    bus_chaos,
-    bus_delays,
-    bus_fleet,
-    bus_listings,
-    bus_service,
-    confirmations,
-    dispatch,
-    docs_site,
-    drafting_choice,
-    evicted_bytes,
-    families,
-    fast_demo,
-    forgeries,
-    fresh_clone,
-    hog_leases,
-    hogs,
-    hostile_places,
-    inspector,
-    lagged_features,
-    own_tests,
-    page_recall,
-    pages,
-    proofs,
-    ratios,
-    ray_runs,
-    remote_faults,
-    remote_identity,
-    remote_link,
-    remote_presets,
-    remote_sessions,
-    remote_sweep,
-    requester_size,
-    requester_speed,
-    restored_recall,
-    runner_kills,
-    served_examples,
-    slow_tests,
-    slurm_overhead,
-    slurm_runs,
-    state_cost,
-    streamed_answers,
-    streamed_speed,
-    supervisor_cost,
-    supervisor_overhead,
-    workload_mutations,
-)
-from benchmarks.studies.escapes import study as escapes
+from benchmarks.studies.bus import calls, chaos, listings
+from benchmarks.studies.caches import evicted_bytes, page_recall, restored_recall
+from benchmarks.studies.claims import forgeries
+from benchmarks.studies.claims.claim_runs import campaign as claim_runs
+from benchmarks.studies.claims.equal_arms import campaign as equal_arms
+from benchmarks.studies.clusters import ray_runs, slurm_runs
+from benchmarks.studies.drafters import remote_sweep
+from benchmarks.studies.requester import command_costs
+from benchmarks.studies.runner import kills
+from benchmarks.studies.sandbox import hogs
+from benchmarks.studies.sandbox.escapes import study as escapes
+from benchmarks.studies.statistics import campaign, failures
 from benchmarks.studies.study import Study
 
-STUDIES: dict[str, tuple[Study, ...]] = dict.fromkeys(AREAS, ()) | {
-    "rooms": (fresh_clone.STUDY, slow_tests.STUDY, proofs.STUDIES["rooms"]),
-    "bus": (
-        bus_listings.STUDY,
-        bus_calls.STUDY,
-        bus_chaos.STUDY,
-        bus_delays.STUDY,
-        bus_service.STUDY,
-        bus_fleet.SMALL_STUDY,
-        bus_fleet.LARGE_STUDY,
-        own_tests.STUDIES["bus"],
-        proofs.STUDIES["bus"],
-    ),
-    "executor": (
-        escapes.STUDY,
-        escapes.HOLES,
-        escapes.TWO_USERS,
-        proofs.STUDIES["executor"],
-        hogs.STUDY,
-        hog_leases.STUDY,
-        runner_kills.STUDY,
-        supervisor_cost.STUDY,
-        supervisor_overhead.STUDY,
-    ),
-    "evidence": (
-        campaign.STUDY,
-        failures.STUDY,
-        equal_arms.STUDY,
-        claim_runs.STUDY,
-        forgeries.STUDY,
-        confirmations.STUDY,
-        own_tests.STUDIES["evidence"],
-    ),
-    "restoration": (
-        streamed_answers.STUDY,
-        evicted_bytes.STUDY,
-        page_recall.STUDY,
-        restored_recall.STUDY,
-        streamed_speed.STUDY,
-        bounded_presets.STUDY,
-        own_tests.STUDIES["restoration"],
-        proofs.STUDIES["restoration"],
-    ),
-    "workloads": (workload_mutations.STUDY, ratios.STUDY, served_examples.STUDY),
-    "distributed": (
-        remote_identity.STUDY,
-        remote_faults.STUDY,
-        remote_sessions.STUDY,
-        remote_link.STUDY,
-        remote_presets.STUDY,
-        remote_sweep.STUDY,
-        lagged_features.STUDY,
-        own_tests.STUDIES["distributed"],
-        proofs.STUDIES["distributed"],
-    ),
-    "clusters": (
-        slurm_runs.STUDY,
-        ray_runs.STUDY,
-        slurm_overhead.STUDY,
-        own_tests.STUDIES["clusters"],
-        proofs.STUDIES["clusters"],
-    ),
-    "hardware": (hostile_places.STUDY,),
-    "front-door": (
-        requester_size.STUDY,
-        requester_speed.STUDY,
-        pages.STUDY,
-        inspector.STUDY,
-        docs_site.STUDY,
-        proofs.STUDIES["front-door"],
-        own_tests.STUDIES["front-door"],
-    ),
-    "engine": (
-        fast_demo.STUDY,
-        families.STUDY,
-        state_cost.STUDY,
-        dispatch.STUDY,
-        drafting_choice.STUDY,
-        own_tests.STUDIES["engine"],
-        proofs.STUDIES["engine"],
-    ),
-}
+_ALL = (
+    command_costs.STUDY,
+    calls.STUDY,
+    listings.STUDY,
+    chaos.STUDY,
+    kills.STUDY,
+    escapes.STUDY,
+    hogs.STUDY,
+    slurm_runs.STUDY,
+    ray_runs.STUDY,
+    campaign.STUDY,
+    failures.STUDY,
+    claim_runs.STUDY,
+    equal_arms.STUDY,
+    forgeries.STUDY,
+    evicted_bytes.STUDY,
+    page_recall.STUDY,
+    restored_recall.STUDY,
+    remote_sweep.STUDY,
+)
+STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

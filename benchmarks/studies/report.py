@@ -46,6 +46,6 @@ class Report:
             os.fsync(file.fileno())
 
 
-def report_of(area: str, study: str, folder: Path = FOLDER) -> Report:
-    """Return the report of a study of this area."""
-    return Report(folder / area / f"{study}.jsonl")
+def report_of(study: str, folder: Path = FOLDER) -> Report:
+    """Return the report of a study."""
+    return Report(folder / f"{study}.jsonl")

@@ -14,8 +14,7 @@ from bridge.launches.distributions import t_quantile
 
 SOLO_MOST: Final = math.log(1.10)
 SOLO_UNKNOWN: Final = math.log(1.50)
-"""Stretches alone that scatter so that they do not exclude this agree with anything. How many runs drawn from the
-launches of committed claim runs keep it, and the bounds below: `make show AREA=evidence`."""
+"""Stretches alone that scatter so that they do not exclude this agree with anything."""
 HANDICAP_MOST: Final = 0.05
 HANDICAP_UNKNOWN: Final = math.log(1.35)
 """The same for the host's own loop."""

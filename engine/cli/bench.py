@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engine.benchmarks.contest import Contest, Entry, as_row, standings, table
-from engine.benchmarks.controller import ControllerTrial, DrafterWorld, Pair, curve
-from engine.benchmarks.overhead import Overhead, loop_overhead
-from engine.benchmarks.peer import Contestant, engine_peers, oracle
-from engine.benchmarks.turns import SLICE_TOKENS
+from engine.bench.contest import Contest, Entry, as_row, standings, table
+from engine.bench.controller import ControllerTrial, DrafterWorld, Pair, curve
+from engine.bench.overhead import Overhead, loop_overhead
+from engine.bench.peer import Contestant, engine_peers, oracle
+from engine.bench.turns import SLICE_TOKENS
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
@@ -185,11 +185,11 @@ def contestants(engine: Engine, options: argparse.Namespace) -> list[Contestant]
     layout = cache_layout(options, lossless=True)
     draft_model = resolve_model(str(from_here(options.draft_model))) if options.draft_model else None
     if engine.backend.name == "mlx":
-        from engine.benchmarks.peers_mlx import mlx_peers
+        from engine.bench.peers_mlx import mlx_peers
 
         peers = mlx_peers(engine, target.module, draft_model)
     else:
-        from engine.benchmarks.peers_torch import torch_peers
+        from engine.bench.peers_torch import torch_peers
 
         named = engine.drafter.info.format == "dflash-v1" and chosen_drafter(from_here(options.drafter), engine.folder)
         folder = resolve_model(named) if named else None

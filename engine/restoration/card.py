@@ -17,7 +17,7 @@ ASKED = (
     "Contexts of about 1,900 tokens with 4 codes, forwarded with the layout itself and asked behind it. An answer "
     "counts when every token of it is the most likely one. Nothing follows for other models or texts."
 )
-STUDY = "make studies AREA=restoration STUDY=restored-recall"
+STUDY = "make studies STUDY=restored-recall"
 
 
 def card_of(folder: Path, recall: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from benchmarks.simulation.page import rows
-from benchmarks.studies.forgeries import FULL, STUDY, WHOLE, summary
-from benchmarks.studies.study import Row
+from benchmarks.studies.claims.forgeries import FULL, STUDY, WHOLE, summary
+from benchmarks.studies.report import report_of
+from benchmarks.studies.study import Row, rows_of
 from tests.integration.gate.lies import LIES
 
 HEAD = """# Coordinated cheats
@@ -12,7 +12,7 @@ HEAD = """# Coordinated cheats
 Each is a workload that lies in everything it says itself: report, marks, answers, files. It runs through the real
 runner, beside an honest twin of the same preset, with a stand-in for the engine whose recompute and reference commands
 are the host's and never lie. The premise that must fall was written down first, in `tests/integration/gate/lies`;
-"fell" is what rules took from it and not from the twin. `make studies AREA=evidence STUDY=forgeries` goes on where it
+"fell" is what rules took from it and not from the twin. `make studies STUDY=forgeries` goes on where it
 stopped; an empty cell is a cheat that was not told yet.
 """
 UNSEEN = """
@@ -27,8 +27,9 @@ patched together with its RECORD it sees nothing.
 
 def generate() -> dict[str, str]:
     """Return the page by path."""
-    found = {(row["profile"], row["forgery"]): row for row in rows(STUDY.name)}
-    lines = [HEAD, summary(list(found.values())), ""]
+    entries = report_of(STUDY.name).entries()
+    found = {(row["profile"], row["forgery"]): row for row in rows_of(entries)}
+    lines = [HEAD, *summary(entries), ""]
     lines += ["| cheat | must fall | fell | by | class | as written |", "|---|---|---|---|---|---|"]
     lines += [_line(name, LIES[name].fell, found.get(("smoke", name))) for name in LIES if not LIES[name].unseen]
     lines += ["", "At the full size of a claim:", "", "| cheat | must fall | fell | by | class | as written |"]

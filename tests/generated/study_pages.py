@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.simulation.page import page
+from benchmarks.studies.statistics.page import page
 
 
 def generate() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The reports of trials: the one being written, and what the committed ones say of each fault."""
+"""The report of trials: the one being written, and what the committed one says of each fault."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from tests.planted.tree import ROOT
 
-FOLDER = ROOT / "docs" / "evidence"
-NEWEST = FOLDER / "planted-faults.json"
+NEWEST = ROOT / "docs" / "evidence" / "planted-faults.json"
 
 
 def load(file: Path) -> dict[str, Any]:
@@ -26,11 +25,7 @@ def save(file: Path, report: dict[str, Any]) -> None:
     file.write_text(json.dumps(report, indent=1) + "\n")
 
 
-def finders(folder: Path = FOLDER) -> dict[str, tuple[str, ...]]:
-    """Return by fault the tests that found it, as the reports of a folder say."""
-    found: dict[str, set[str]] = {}
-    for file in sorted(folder.glob("planted-faults*.json")):
-        for row in json.loads(file.read_text())["trials"]:
-            if row["detected"]:
-                found.setdefault(row["fault"], set()).add(row["by"])
-    return {fault: tuple(sorted(tests)) for fault, tests in found.items()}
+def finders(file: Path = NEWEST) -> dict[str, tuple[str, ...]]:
+    """Return by fault the test that found it, as a report says; the last row of a fault counts."""
+    rows = {row["fault"]: row for row in load(file)["trials"]}
+    return {fault: (row["by"],) for fault, row in rows.items() if row["detected"]}

@@ -72,13 +72,13 @@ def test_a_report_that_was_begun_is_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_what_found_a_fault_before_is_tried_first(tmp_path: Path) -> None:
-    for name, detected, test in (("before", True, "test_a"), ("after", True, "test_b[x]"), ("again", False, None)):
-        row = {"fault": "one", "room": "gate", "detected": detected, "by": test and f"tests/test_one.py::{test}"}
-        reports.save(tmp_path / f"planted-faults-{name}.json", {"trials": [row]})
+    row = {"fault": "one", "room": "gate", "detected": True, "by": "tests/test_one.py::test_b[x]"}
+    missed = {"fault": "two", "room": "gate", "detected": False, "by": None}
+    reports.save(tmp_path / "planted-faults.json", {"trials": [row | {"by": "tests/test_one.py::test_a"}, row, missed]})
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "test_one.py").write_text("def test_b(x): ...\n", encoding="utf-8")
-    finders = reports.finders(tmp_path)["one"]
-    assert finders == ("tests/test_one.py::test_a", "tests/test_one.py::test_b[x]")
+    assert reports.finders(tmp_path / "planted-faults.json") == {"one": ("tests/test_one.py::test_b[x]",)}
+    finders = ("tests/test_one.py::test_a", "tests/test_one.py::test_b[x]")
     fault = Fault("one", "gate", "symbol", "old", "new", "why", look=("tests/test_one.py", "tests/gone.py"))
     assert [*stages(fault, tmp_path, finders)] == [
         ("found before", ["tests/test_one.py::test_b[x]"]),

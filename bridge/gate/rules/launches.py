@@ -32,7 +32,7 @@ STUDIED: Final = (MODELS, BLOCKS, PROCESS_PAIRS)
 SLEPT_MOST_S: Final = 0.1
 WORKED_LEAST: Final = 0.5
 LONGEST_MOST: Final = 3.0
-"""How many times as long as the median of them a launch may last; what was seen: `make show AREA=evidence`."""
+"""How many times as long as the median of them a launch may last."""
 
 
 @report_rule(

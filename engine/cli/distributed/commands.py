@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from engine.benchmarks.remote import RemoteDecode, RemoteTrial, measured_terms
+from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.boundary import guarded
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth

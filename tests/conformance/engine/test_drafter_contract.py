@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from engine.benchmarks.controller import SpoiltDrafter
+from engine.bench.controller import SpoiltDrafter
 from engine.distributed.remote_drafter import RemoteDrafter
 from engine.drafters.draft_model import DraftModel
 from engine.drafters.ngram import NgramModel

@@ -367,7 +367,7 @@ def test_a_run_that_was_just_sent_is_looked_at_when_it_can_have_changed_and_not_
 
 
 def test_a_look_at_runs_loads_what_it_shows_and_no_more(place):
-    """What a short command costs is what it imports; seconds are measured by the study `requester-speed`.
+    """What a short command costs is what it imports; seconds are measured by the study `command-costs`.
 
     Of a stored result it checks the signature. One that nobody known signed is judged here, by the whole gate.
     """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from engine.benchmarks.remote import RemoteTrial
+from engine.bench.remote import RemoteTrial
 from engine.decoding.depth import FixedDepth
 from engine.types import Draft
 from tests.integration.distributed.conftest import Pair

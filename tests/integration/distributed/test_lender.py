@@ -7,7 +7,7 @@ import gc
 
 import pytest
 
-from engine.benchmarks.remote import RemoteTrial
+from engine.bench.remote import RemoteTrial
 from engine.decoding.depth import FixedDepth
 from engine.errors import UsageError
 from engine.loading import own_drafter, resolve_model

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="one of the two is torch")
 pytest.importorskip("transformers", reason="torch's targets are transformers' own")
 
-from engine.benchmarks.remote import RemoteTrial
+from engine.bench.remote import RemoteTrial
 from engine.decoding.depth import FixedDepth
 from engine.distributed.rpc.client import DrafterChannel
 from engine.distributed.rpc.in_thread import serving

@@ -13,10 +13,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.benchmarks.overhead import loop_overhead
-from engine.benchmarks.peer import Contestant, engine_peers, oracle
-from engine.benchmarks.peers_torch import torch_peers
-from engine.benchmarks.turns import Decode, take_turns
+from engine.bench.overhead import loop_overhead
+from engine.bench.peer import Contestant, engine_peers, oracle
+from engine.bench.peers_torch import torch_peers
+from engine.bench.turns import Decode, take_turns
 from engine.cli import bench
 from engine.decoding.depth import FixedDepth
 from engine.errors import ModelWeightsError
@@ -84,7 +84,7 @@ def test_weights_that_are_a_pickle_are_refused(models: Path, tmp_path: Path, bes
 
 def test_every_mlx_contestant_emits_the_tokens_of_plain_decoding(models: Path) -> None:
     pytest.importorskip("mlx_lm", reason="mlx-lm is not installed")
-    from engine.benchmarks.peers_mlx import mlx_peers
+    from engine.bench.peers_mlx import mlx_peers
     from engine.errors import UsageError
 
     engine = open_engine(load_backend("mlx"), str(models / "qwen3"), str(models / "drafter"))

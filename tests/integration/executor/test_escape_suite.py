@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.studies.escapes import situations
-from benchmarks.studies.escapes.scene import host_scene
-from benchmarks.studies.jobs import QUIET
+from benchmarks.studies.sandbox.escapes import situations
+from benchmarks.studies.sandbox.escapes.scene import host_scene
+from benchmarks.studies.sandbox.jobs import QUIET
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox import bubblewrap, bwrap_options, seccomp
 from bridge.system.clock import SystemClock

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.studies.forgeries import cases
+from benchmarks.studies.claims.forgeries import cases
 from tests.integration.gate.lies import EARLIER, HONEST, LIES, RUN_FOR_REAL, SECONDS_LONG
 from tests.integration.gate.lies.registry import MODELS, mild, premises_of
 from tests.integration.gate.recording import Recording

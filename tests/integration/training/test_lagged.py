@@ -124,25 +124,6 @@ def test_a_start_that_is_none_is_found_before_data_is_made(tmp_path, capsys):
     assert not list(tmp_path.rglob("responses.json"))
 
 
-def test_a_replay_without_a_lag_is_that_of_the_model_cards_and_one_with_it_reads_less(tmp_path, target, responses):
-    from benchmarks.studies.lagged_features import _proposer, lagged_walk
-    from engine.cards.acceptance import dflash_walk
-    from engine.cards.loading import EvaluatedTarget
-
-    named, drafter = EvaluatedTarget("t", target, None), trainer_of(tmp_path, target, responses).drafter
-    # Random weights are never right: the text is what the drafter itself would say, with errors in it.
-    tokens = list(responses[0].ids[:PROMPT])
-    while len(tokens) < LENGTH:
-        tokens += _proposer(named, drafter, [*tokens, 9], 3)(len(tokens) - 1, len(tokens) - 1)
-        tokens[-1] = (tokens[-1] + len(tokens) % 2) % VOCABULARY
-    in_time = lagged_walk(named, drafter, tokens, PROMPT, 3, 0)
-    assert in_time == dflash_walk(named, drafter, tokens, PROMPT, 4)
-    assert max(in_time.accepted_per_step) > 0
-    late = lagged_walk(named, drafter, tokens, PROMPT, 3, 1)
-    assert late.accepted_per_step[0] == in_time.accepted_per_step[0], "nothing lags at the first step"
-    assert late.committed == in_time.committed
-
-
 def test_a_lag_beyond_any_block_is_refused(capsys):
     from engine.cli.train import main
 

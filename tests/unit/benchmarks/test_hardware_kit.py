@@ -51,9 +51,9 @@ def test_the_kit_runs_here_and_says_what_is_absent(made):
     assert code == 0
     assert value["absent"]["ioreg AGXAccelerator"] == "of macOS only"
     assert value["raw"].keys().isdisjoint(value["absent"])
-    assert value["raw"].keys() | value["absent"].keys() == {one.name for one in sources.SOURCES}
-    assert {one["outcome"] for one in value["tests"]} <= {"passed", "skipped"}
-    assert all(one["why"] for one in value["tests"] if one["outcome"] == "skipped")
+    assert value["raw"].keys() | value["absent"].keys() == {source.name for source in sources.SOURCES}
+    assert {test["outcome"] for test in value["tests"]} <= {"passed", "skipped"}
+    assert all(test["why"] for test in value["tests"] if test["outcome"] == "skipped")
     assert re.fullmatch(r"[0-9a-f]{40}", value["commit"])
 
 
@@ -76,7 +76,7 @@ def test_the_registry_is_cut_down_to_what_the_meter_reads_and_reads_the_same():
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "kept"),
+    ("name", "output", "lines"),
     [
         ("pmset -g", " sleep   1 (sleep prevented by Slack, Ann)\n womp 1\n", " sleep   1\n womp 1"),
         ("pmset -g assertions", "  PreventSystemSleep 1\n  pid 3(Signal): Ann's call\n", "  PreventSystemSleep 1"),
@@ -84,9 +84,9 @@ def test_the_registry_is_cut_down_to_what_the_meter_reads_and_reads_the_same():
         ("fdesetup status", "FileVault is On.\nAnn may unlock it\n", "FileVault is On"),
     ],
 )  # fmt: skip
-def test_of_a_tool_only_the_lines_that_a_parser_reads_are_kept(name, said, kept):
-    source = next(one for one in sources.SOURCES if one.name == name)
-    assert sources.Source(name, source.system, lambda: said, source.keep).taken() == kept
+def test_of_a_tool_only_the_lines_that_a_parser_reads_are_kept(name, output, lines):
+    source = next(source for source in sources.SOURCES if source.name == name)
+    assert sources.Source(name, source.system, lambda: output, source.keep).taken() == lines
 
 
 def test_what_slips_through_is_replaced_and_what_cannot_be_stops_the_bundle():
@@ -114,6 +114,6 @@ def test_a_failed_test_is_its_first_line_and_no_traceback():
 @pytest.mark.parametrize(("row", "device"), [("macOS, Apple Silicon, Metal", "metal"), ("Linux, NVIDIA GPU", "cuda")])
 def test_readme_says_untested_until_a_committed_bundle_says_otherwise(row, device):
     bundles = [json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")]
-    seen = [one for one in bundles if any(name.startswith(device) for name in one["machine"]["devices"])]
+    measured = [bundle for bundle in bundles if any(name.startswith(device) for name in bundle["machine"]["devices"])]
     (line,) = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith(f"| {row}")]
-    assert ("untested" in line) == (not seen)
+    assert ("untested" in line) == (not measured)

@@ -1,6 +1,6 @@
 """One controller over plain decoding, prompt lookup and a drafter, on recorded answers and costs measured once.
 
-The answers are the packaged target's to the first texts of ``benchmarks/texts``; ``accepted`` says how many of the
+The answers are the packaged target's to texts of four kinds; ``accepted`` says how many of the
 packaged drafter's seven tokens were right behind each token.
 """
 

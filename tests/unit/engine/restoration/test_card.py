@@ -16,7 +16,7 @@ TOLD = ("native", "sink4+window64", "sink4+window64+exact5", "sink4+window64+fth
 
 def test_the_card_is_made_of_its_files_and_of_the_study() -> None:
     card = json.loads((FOLDER / "card.json").read_text())
-    rows = {entry["case"]: entry["rows"][0] for entry in report_of("restoration", "restored-recall").entries()}
+    rows = {entry["case"]: entry["rows"][0] for entry in report_of("restored-recall").entries()}
     assert card == card_of(FOLDER, [rows[case] for case in TOLD])
     assert (FOLDER / "MODEL_CARD.md").read_text() == card_markdown(card)
 

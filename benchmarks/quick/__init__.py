@@ -1,0 +1,1 @@
+"""Ratios within one interleaved run each, seconds to minutes: `make bench`."""

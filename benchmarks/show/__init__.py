@@ -1,1 +1,0 @@
-"""What an issue promises to show, line by line: the figure, and the command that makes it again."""

@@ -1,0 +1,1 @@
+"""Bounded caches: bytes held, hidden codes found."""

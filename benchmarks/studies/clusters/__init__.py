@@ -1,0 +1,1 @@
+"""Runs on a real Slurm and a real Ray."""

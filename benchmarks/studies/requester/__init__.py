@@ -1,0 +1,1 @@
+"""What a requester's commands cost."""

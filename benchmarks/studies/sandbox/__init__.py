@@ -1,0 +1,1 @@
+"""Programs that try to leave their sandbox, or take more than their bounds."""

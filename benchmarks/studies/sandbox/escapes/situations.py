@@ -1,0 +1,173 @@
+"""The kinds of run that the probes are tried as: who the runner is, who the run is, whose code it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.studies.report import ROOT
+from benchmarks.studies.sandbox.escapes.scene import Scene, host_scene
+from benchmarks.studies.sandbox.jobs import carry_out
+from bridge.executor.interface import Execution, HostPaths, RunDirectory
+from bridge.executor.process.subreaper import stage
+from bridge.executor.sandbox.allowlist import allow_list
+from bridge.executor.sandbox.user import JOB_UID, closed_to
+from bridge.executor.trial import make_directory
+from bridge.limits import MIB
+from bridge.records import Command, JobSpec, Limits, SandboxSpec
+
+OTHER_UID, PEER_UID, RUNNER_UID = 54331, 54332, 54333
+INSIDE = Path(__file__).parent / "inside"
+MARK = "ESCAPES "
+LIMITS = Limits(
+    wall_s=240.0, inactivity_s=240.0, grace_s=0.5, memory_bytes=512 * MIB, processes=256, open_files=1024,
+    output_bytes=32 * MIB, log_bytes=MIB,
+)  # fmt: skip
+CONDUCTOR = """
+import os
+while os.read(int(os.environ["KAKEYA_PEER_REPLY"]), 4096): pass
+"""
+
+Found = dict[str, str | None]
+
+
+@contextmanager
+def new_folder() -> Iterator[Path]:
+    """Yield a new folder that every user may enter."""
+    with tempfile.TemporaryDirectory(prefix="kakeya-escapes-", dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+def job(scene: Scene, *, uid: int | None, code: str, peer_uid: int | None = None) -> JobSpec:
+    """Return the job spec of a run of the probes."""
+    argv = (sys.executable, "-I", "-S", "inside/main.py")
+    if peer_uid is not None:
+        command = Command(name="probes", argv=(sys.executable, "-I", "-S", "-c", CONDUCTOR), peer=argv)
+    else:
+        command = Command(name="probes", argv=argv)
+    return JobSpec(
+        id="01k9x3" + "1" * 20, request_digest="0" * 64, preset="escapes", preset_digest="0" * 64,
+        policy_digest="0" * 64, params={}, profile="smoke", code=code,
+        trust_class="host" if code == "host" else "untrusted",
+        commands=(command,), environment=(), limits=LIMITS,
+        sandbox=SandboxSpec(mode="required", uid=uid, peer_uid=peer_uid, read_only=(str(scene.models),)),
+        outputs=(), gate_profile="smoke",
+    )  # fmt: skip
+
+
+def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = ()) -> RunDirectory:
+    """Make the run's folders, with the program and what it is told in the work folder; `only` names its probes."""
+    directory = make_directory(scene.root / "run")
+    allow = allow_list(
+        [command.argv[0] for command in spec.commands], spec.sandbox.read_only, tools=spec.code == "request"
+    )
+    own = [
+        *allow.declared,
+        *allow.system,
+        *allow.links,
+        *map(str, (directory.work, directory.out, directory.home, directory.tmp)),
+    ]
+    own += [str(directory.root / "peer" / name) for name in ("work", "out", "home", "tmp")]
+    shutil.copytree(INSIDE, directory.work / "inside", ignore=shutil.ignore_patterns("__pycache__"))
+    targets = scene.targets | {"own_paths": own, "parent": str(directory.root), "only": sorted(only)}
+    (directory.work / "inside" / "targets.json").write_text(json.dumps(targets))
+    (directory.work / "kakeya_planted.py").write_text("")
+    return directory
+
+
+def host_paths(scene: Scene) -> HostPaths:
+    """Return what a runner with this scene's files hides and shows."""
+    private = tuple(str(scene.root / name) for name in ("state/runner.key", "state", "config/policy.toml", "home"))
+    return HostPaths(private=private, read_only=(str(scene.models),))
+
+
+def try_out(scene: Scene, spec: JobSpec) -> tuple[Found, int]:
+    """Run the probes; return what each reached, and how many files of /proc and /sys were opened.
+
+    Raises:
+        RuntimeError: the program inside gave no answer.
+    """
+    answer = answer_of(carry_out(spec, prepare(scene, spec), host_paths(scene)))
+    return answer["probes"] | scene.reached(), answer["files"]
+
+
+def answer_of(execution: Execution) -> dict[str, Any]:
+    """Return what the program inside printed.
+
+    Raises:
+        RuntimeError: it printed nothing of the kind.
+    """
+    for line in execution.log.decode("utf-8", "replace").splitlines():
+        if line.startswith(MARK):
+            return json.loads(line.removeprefix(MARK))
+    raise RuntimeError(f"{execution.ending}: {execution.message}: {execution.log[-2000:]!r}")
+
+
+def as_root(*, uid: int | None, run_uid: int, code: str = "host", peer_uid: int | None = None) -> tuple[Found, int]:
+    """Try the probes as a run of a root runner."""
+    if os.getuid() != 0:
+        raise RuntimeError("a root runner's runs are tried as root")
+    with new_folder() as folder, host_scene(folder, run_uid) as scene:
+        return try_out(scene, job(scene, uid=uid, code=code, peer_uid=peer_uid))
+
+
+def as_same_user() -> tuple[Found, int]:
+    """Try the probes as a run of an ordinary runner, whose user the run is."""
+    if os.getuid() != 0:
+        with new_folder() as folder, host_scene(folder, os.getuid()) as scene:
+            return try_out(scene, job(scene, uid=None, code="host"))
+    needed = [*allow_list([sys.executable], ()).declared, str(ROOT)]
+    closed = closed_to(RUNNER_UID, dict.fromkeys((*needed, *map(os.path.realpath, needed))))
+
+    def become() -> None:
+        if closed:
+            stage(list(dict.fromkeys(closed.values())), {path: path for path in closed})
+        os.setgroups([])
+        os.setgid(RUNNER_UID)
+        os.setuid(RUNNER_UID)
+
+    program = "from benchmarks.studies.sandbox.escapes import situations; situations.answer_same_user()"
+    words = [sys.executable, "-c", program]
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(ROOT),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HOME": "/var/tmp",
+    }
+    done = subprocess.run(
+        words,
+        preexec_fn=become,
+        env=environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr[-2000:])
+    answer = json.loads(done.stdout.rpartition(MARK)[2])
+    return answer["found"], answer["files"]
+
+
+def answer_same_user() -> None:
+    """Print what a run of this very user reached; started as that user."""
+    outcomes, files = as_same_user()
+    print(MARK + json.dumps({"found": outcomes, "files": files}))
+
+
+SITUATIONS: dict[str, Callable[[], tuple[Found, int]]] = {
+    "root runner": lambda: as_root(uid=None, run_uid=JOB_UID),
+    "other user": lambda: as_root(uid=OTHER_UID, run_uid=OTHER_UID),
+    "same user": as_same_user,
+    "request code": lambda: as_root(uid=OTHER_UID, run_uid=OTHER_UID, code="request"),
+    "peer": lambda: as_root(uid=OTHER_UID, run_uid=PEER_UID, code="request", peer_uid=PEER_UID),
+}

@@ -1,0 +1,105 @@
+"""The page of the simulation, from the committed reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.studies.report import FOLDER, report_of
+from benchmarks.studies.statistics import campaign, failures
+from benchmarks.studies.statistics.bars import bars, share
+from benchmarks.studies.study import Row
+
+
+def rows(study: str, folder: Path = FOLDER) -> list[Row]:
+    """Return the rows of every case of a study that is done."""
+    return [row for entry in report_of(study, folder).entries() for row in entry["rows"]]
+
+
+def done(folder: Path = FOLDER) -> tuple[int, int]:
+    """Return how many cases of the simulation are in the report, and how many there are."""
+    cases = campaign.cases()
+    return len(report_of(campaign.STUDY.name, folder).done(cases)), len(cases)
+
+
+def page(folder: Path = FOLDER) -> str:
+    """Return `docs/evidence/simulation.md`."""
+    cells = rows(campaign.STUDY.name, folder)
+    count, of = done(folder)
+    runs = min((row["runs"] for row in cells), default=0)
+    lines = [
+        "# The rule over launches, simulated",
+        "",
+        "Generated from [simulation.jsonl](studies/simulation.jsonl) and",
+        "[known-failures.jsonl](studies/known-failures.jsonl); `make studies` measures what is",
+        f"open. {count} of {of} pairs of noise and order are done, {runs:,} runs or more a cell. Noises:",
+        "`benchmarks/studies/statistics/noises.py`; the rule is the product's, `bridge/launches/stopping.py`.",
+        "",
+        "| bound, Gaussian and t3 launches | worst cell | where | cells | |",
+        "|---|---:|---|---:|---|",
+        *(
+            f"| {bar.text} | {bar.worst:.5g} | {bar.cell} | {bar.cells} | {'met' if bar.met else '**not met**'} |"
+            for bar in bars(cells)
+        ),
+        "",
+        "Two-mode launches (one in four is slow) have no bound. Below, each row is the worst of twelve noises.",
+        "*cover*: the interval printed as 95 % holds the true ratio; *faster*, *slower*: said of equal programs;",
+        "*-5 %*: a program that is 5 % slower is called faster; *1.05*, *1.10*: how often an effect of this size",
+        "is called faster.",
+        "",
+        *_table(cells),
+        "",
+        "## Known failures, and what was not taken",
+        "",
+        *_failures(rows(failures.STUDY.name, folder)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _table(cells: Sequence[Row]) -> Iterable[str]:
+    yield "| order | blocks | launches | sd | count | half-width | cover | faster | slower | -5 % | 1.05 | 1.10 |"
+    yield "|---|---|---" + "|---:" * 9 + "|"
+    keys = dict.fromkeys((row["order"], row["blocks"], row["effect"], row["sd"]) for row in cells)
+    for order, blocks, effect, sd in keys:
+        cell = [r for r in cells if (r["order"], r["blocks"], r["effect"], r["sd"]) == (order, blocks, effect, sd)]
+        least = {
+            name: min(share(row, name) for row in cell) for name in ("covered", "faster_at_1_05", "faster_at_1_10")
+        }
+        most = {
+            name: max(share(row, name) for row in cell)
+            for name in ("false_faster", "false_slower", "faster_at_5_slower")
+        }
+        launches, half = (max(row[name] for row in cell) for name in ("launches", "half_width"))
+        shown = [f"{sd * 100:.0f} %", f"{launches:.1f}", f"{half * 100:.1f} %", f"{least['covered']:.3f}"]
+        shown += [f"{most[name] * 100:.2f} %" for name in ("false_faster", "false_slower")]
+        shown += [f"{most['faster_at_5_slower'] * 100:.3f} %"]
+        shown += [f"{least[name]:.2f}" for name in ("faster_at_1_05", "faster_at_1_10")]
+        yield f"| {order} | {blocks} | {effect} | {' | '.join(shown)} |"
+
+
+def _failures(cells: Sequence[Row]) -> Iterable[str]:
+    yield "| case | runs | cover | faster | slower | else |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for row in cells:
+        shares = (f"{share(row, 'covered'):.3f}" if "covered" in row else "",)
+        shares += tuple(
+            f"{share(row, name) * 100:.2f} %" if name in row else "" for name in ("false_faster", "false_slower")
+        )
+        yield f"| {row['name']} | {row['runs']:,} | {' | '.join(shares)} | {_rest(row)} |"
+
+
+def _rest(row: Row) -> str:
+    notes = []
+    if "two_runs_agree" in row:
+        notes.append(f"two runs agree in {share(row, 'two_runs_agree'):.2f}")
+    if "sittings_as_units" in row:
+        notes.append(f"sittings are the units in {share(row, 'sittings_as_units'):.2f}")
+    if row.get("width_reached") and "covered_of_those_that_reached" in row:
+        reached = row["covered_of_those_that_reached"] / row["width_reached"]
+        notes.append(f"{row['launches']:.1f} launches, cover {reached:.3f} where the width was reached")
+    if "false_faster_corrected" in row:
+        notes.append(f"faster after the correction {share(row, 'false_faster_corrected') * 100:.2f} %")
+    if "false_faster_dropped" in row:
+        dropped = share(row, "false_faster_dropped") * 100
+        notes.append(f"{row['cancelled']} cancelled; faster {dropped:.2f} % if their launches were dropped")
+    return "; ".join(notes)
