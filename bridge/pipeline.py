@@ -18,6 +18,7 @@ from bridge.gate import judge
 from bridge.presets import PolicyFacts, Preset, Trust, find, resolve
 from bridge.publish import build_tree
 from bridge.records import JobSpec, Request, RunRecord
+from bridge.records.places import PlaceNames
 from bridge.request import parse
 from bridge.run.outcomes import Ending, RunOutcome, of_error
 from bridge.system.clock import Clock
@@ -34,6 +35,8 @@ class RunSession(Protocol):
     request_bytes: bytes | None
     signature: bytes | None
 
+    @property
+    def places(self) -> PlaceNames: ...
     @property
     def attestation(self) -> Literal["none", "dsse"]: ...
     def read(self) -> bytes: ...
@@ -88,8 +91,9 @@ def recover_once(session: RunSession, lost: Ending) -> RunOutcome:
 
 
 def finish(session: RunSession, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunOutcome:
-    """Judge and publish whatever there is."""
-    record = session.record(spec, execution, ending)
+    """Judge and publish whatever there is; what leaves the machine names none of its folders."""
+    record = session.places.name_in(session.record(spec, execution, ending))
+    spec = None if spec is None else session.places.name_in(spec)
     reports = {} if execution is None else execution.reports
     verdict = judge(session.ref.id, reports, record, spec, earlier=session.earlier(record))
     if ending.reason == "passed" and verdict.decision == "rejected":

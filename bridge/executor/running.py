@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets as randomness
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 
 from bridge.errors import InfrastructureError
 from bridge.executor.capture.logs import LogKeeper, last_line
@@ -40,6 +41,7 @@ from bridge.records import (
     PeerRecord,
     SampleMark,
 )
+from bridge.records.places import PlaceNames
 from bridge.run.outcomes import one_line
 from bridge.system.clock import Clock, ClockReading, rfc3339
 
@@ -86,7 +88,9 @@ class RunExecution:
         self._directory = directory
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
-        self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets)
+        handle = directory.root.parent
+        places = PlaceNames({"RUN": (handle, handle.resolve()), "HOME": (Path.home(),)})
+        self._log = LogKeeper(hooks.on_log, spec.limits.log_bytes, self._secrets, places=places)
         self._bounds = Bounds(spec.limits, directory.root, clock)
         self._meter = ProgressMeter(spec.commands, self._bounds.elapsed_s, hooks.on_progress)
         self._on_mark = on_mark

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.clone.store import id_in
+from bridge.client.clone.store import holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
 from bridge.client.document.untrusted import clean_line
@@ -24,7 +24,7 @@ def find_result(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
         PendingError: the run has no result yet.
     """
     folder = Path(call.directory, what)
-    if folder.is_dir():
+    if holds_result(folder):
         return None, JudgedResult.of_folder(folder, pins_of(call, id_in(folder)))
     if "/" in what:
         raise UsageError(

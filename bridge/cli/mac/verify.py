@@ -8,7 +8,7 @@ from typing import Final
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import pins_of, say_first
 from bridge.client.clone.git_door import find_request_branch, read_branch_result
-from bridge.client.clone.store import Store, id_in
+from bridge.client.clone.store import Store, holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
@@ -57,7 +57,7 @@ def verify(call: Invocation) -> int:
 def _verification(call: Invocation, what: str) -> checking.Verification:
     option = tuple(call.args.runner_key or ())
     folder = Path(call.directory, what)
-    if folder.is_dir():
+    if holds_result(folder):
         return checking.verify_folder(folder, pins_of(call, id_in(folder), option))
     settings = call.settings()
     top = settings.repository.top if settings.repository is not None else None

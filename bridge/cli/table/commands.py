@@ -150,12 +150,16 @@ _WATCH = (
         examples=("kakeya-mac ls --state started", "kakeya-mac ls -w", "kakeya-mac ls --all --limit 200"),
     ),
     Verb("fetch", "Watch", "bridge.cli.mac.watch.look:fetch", "write a run's verified result to disk",
-            (_ID, _JSON, _BUS), examples=("kakeya-mac fetch @last",), exit_codes=_RESULT_EXITS),
+            (_ID, Argument(("--pack",), "write it as one file, NAME.tar.xz", metavar="FILE"), _JSON, _BUS),
+            "A packed result is read like its folder: `verify`, `quote`, `open`, `compare`, `report` and `gate check` "
+            "take the file. Packed again it is the same bytes.",
+            ("kakeya-mac fetch @last", "kakeya-mac fetch @last --pack result.tar.xz"), _RESULT_EXITS),
     Verb("open", "Watch", "bridge.cli.mac.watch.look:open_result",
             "print the folder of a run's result, fetching it first",
             (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
-            "With --html also a sweep, a preset whose results are stored here, and a folder that holds a result, "
-            "whether or not it verifies. The page needs no network and no script; its plots need the extra `report`.",
+            "A packed result, NAME.tar.xz, is unpacked into the data folder. With --html also a sweep, a preset whose "
+            "results are stored here, and a result in a folder or file, whether or not it verifies. The page needs no "
+            "network and no script; its plots need the extra `report`.",
             ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP"),
             _RESULT_EXITS),
     Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from bridge import records, strictjson
-from bridge.bus.tree import Tree
+from bridge.bus.tree import Tree, check_path
+from bridge.client.clone.packed import SUFFIX, is_packed, read_packed
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
@@ -161,7 +162,7 @@ class Store:
 
     def read_result(self, run_id: str) -> Tree:
         """Return a stored result tree."""
-        return read_folder(self.folder(run_id))
+        return read_tree(self.folder(run_id))
 
     def read_ending(self, run_id: str) -> StoredEnding:
         """Return what a listing shows of a stored result; nothing of a file that is not as it was written."""
@@ -209,25 +210,24 @@ def _metric(claims: object) -> str | None:
     return None
 
 
-def check_path(name: str) -> None:
-    """Refuse a path that could lead outside of its folder or into a repository's own files.
+def holds_result(path: Path) -> bool:
+    """Return whether a path may be that of a result: a folder, or a packed file."""
+    return path.is_dir() or is_packed(path)
+
+
+def read_tree(folder: Path) -> Tree:
+    """Return the result tree of a folder or of a packed file.
+
+    In a folder symbolic links are refused, and what the Finder leaves in it is passed over.
 
     Raises:
-        IntegrityError: absolute, empty, ``.``, ``..``, hidden, or with a backslash or NUL.
+        IntegrityError: a link, a pipe, too many files, too many bytes, a damaged file, or nothing that holds a tree.
     """
-    parts = name.split("/")
-    if not name or any(part in {"", ".", ".."} or part.startswith(".") for part in parts) or {"\\", "\0"} & set(name):
-        raise IntegrityError(f"the result holds a file named {name[:120]!r}, which is not a plain relative path")
-
-
-def read_folder(folder: Path) -> Tree:
-    """Return the tree of a folder; symbolic links are refused, what the Finder leaves in it is passed over.
-
-    Raises:
-        IntegrityError: a link, a pipe, too many files, too many bytes, or no folder at all.
-    """
+    if is_packed(folder):
+        return read_packed(folder)
     if not folder.is_dir():
-        raise IntegrityError(f"{folder} is no folder; expected a result tree", remedy="kakeya-mac fetch ID")
+        expected = f"expected a result: a folder, or NAME{SUFFIX}"
+        raise IntegrityError(f"{folder} is no folder; {expected}", remedy="kakeya-mac fetch ID")
     files: dict[str, bytes] = {}
     total = 0
     for path in sorted(folder.rglob("*")):
@@ -244,11 +244,12 @@ def read_folder(folder: Path) -> Tree:
     return Tree(files)
 
 
-def id_in(folder: Path) -> str | None:
-    """Return the id a stored result says of itself, None when it is no result."""
+def id_in(path: Path) -> str | None:
+    """Return the id that a result in a folder or a packed file says of itself, None when it is no result."""
     try:
-        document = strictjson.decode((folder / "manifest.json").read_bytes(), max_bytes=RESULT_MAX_BYTES)
-        run_id = document["id"]
-    except (OSError, ValueError, KeyError, TypeError):
+        packed = is_packed(path)
+        manifest = read_packed(path).files["manifest.json"] if packed else (path / "manifest.json").read_bytes()
+        run_id = strictjson.decode(manifest, max_bytes=RESULT_MAX_BYTES)["id"]
+    except (OSError, ValueError, KeyError, TypeError, IntegrityError):
         return None
     return run_id if isinstance(run_id, str) and is_id(run_id) else None

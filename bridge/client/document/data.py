@@ -194,10 +194,10 @@ class DryRunData(Part):
     live: str | None
 
 
-class PageData(Part):
-    """What `open --html` wrote."""
+class WrittenData(Part):
+    """What `open --html` or `open FILE` wrote: a page, or the folder of a result that was packed."""
 
-    page: str
+    path: str
 
 
 class AgentFileRow(Part):
@@ -262,7 +262,7 @@ DATA: Final[dict[str, Any]] = {
     "quote": QuoteData,
     "compare": ComparedData,
     "config": ConfigData,
-    "open": PageData,
+    "open": WrittenData,
     "init": InitData,
     "version": VersionData,
     "agent install": AgentFileRows,

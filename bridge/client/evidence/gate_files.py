@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge import strictjson
-from bridge.client.clone.store import read_folder
+from bridge.client.clone.packed import SUFFIX, is_packed
+from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins, answer_about
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.run.result import read_result
@@ -58,10 +59,10 @@ def judge_paths(paths: list[Path], trusted: Callable[[Path], Pins]) -> Iterator[
         UsageError: a path is neither, or nothing is there.
     """
     for path in paths:
-        if path.is_file():
-            yield _bare(path)
-        elif (path / "manifest.json").is_file():
+        if is_packed(path) or (path / "manifest.json").is_file():
             yield _folder(path, trusted(path))
+        elif path.is_file():
+            yield _bare(path)
         elif path.is_dir():
             yield from _inside(path, trusted)
         else:
@@ -69,11 +70,11 @@ def judge_paths(paths: list[Path], trusted: Callable[[Path], Pins]) -> Iterator[
 
 
 def _inside(folder: Path, trusted: Callable[[Path], Pins]) -> Iterator[Judged | NoReport]:
-    found = sorted(folder.glob("*/manifest.json"))
+    results = sorted([manifest.parent for manifest in folder.glob("*/manifest.json")] + list(folder.glob(f"*{SUFFIX}")))
     files = {one: _is_report(one) for one in sorted(folder.glob("*.json")) if one.is_file()}
-    if not found and not any(files.values()):
-        raise UsageError(f"{folder} holds no report and no result folder")
-    yield from (_folder(one.parent, trusted(one.parent)) for one in found)
+    if not results and not any(files.values()):
+        raise UsageError(f"{folder} holds no report and no result")
+    yield from (_folder(result, trusted(result)) for result in results)
     yield from (_bare(one) if is_report else _other(one) for one, is_report in files.items())
 
 
@@ -103,7 +104,7 @@ def _bounded(path: Path) -> bytes:
 def _folder(path: Path, trusted: Pins) -> Judged:
     """Judge a result folder: digests first, so that an edited report is named as one."""
     try:
-        tree = read_folder(path)
+        tree = read_tree(path)
     except IntegrityError as error:  # it is refused and stops no other
         return Judged(path, judge_bytes(BARE_ID, {}, None, None), None, (error.message,))
     problems = tuple(str(problem) for problem in verify_tree(tree.files))

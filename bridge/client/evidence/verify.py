@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bridge.bus.tree import Tree
-from bridge.client.clone.store import read_folder
+from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins
 from bridge.client.connection.session import BusSession
 from bridge.client.evidence.judged import said_otherwise
@@ -71,7 +71,7 @@ class Verification:
 
 def verify_folder(folder: Path, trusted: Pins) -> Verification:
     """Verify a result in a folder, as `fetch` writes it."""
-    return verify(read_folder(folder), trusted, source=str(folder))
+    return verify(read_tree(folder), trusted, source=str(folder))
 
 
 def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bridge.client.clone.config import ClientSettings
+from bridge.client.clone.packed import SUFFIX, is_packed
 from bridge.client.clone.store import Store, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.evidence import verify as checking
@@ -39,14 +40,14 @@ def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
     Raises:
         IntegrityError: there is nothing that could be a result.
     """
-    if not (folder / "manifest.json").exists():
+    if not is_packed(folder) and not (folder / "manifest.json").exists():
         raise IntegrityError(
             f"{folder} holds no manifest.json; expected the folder of a result", remedy="kakeya-mac ls"
         )
     trusted = pins(settings)
     verified = checking.verify_folder(folder, trusted)
     name = id_in(folder)
-    named = short(name) if name is not None else folder.name
+    named = short(name) if name is not None else folder.name.removesuffix(SUFFIX)
     if not verified.ok or verified.answer.refused:
         failed = "; ".join(f"{check.name}: {check.text}" for check in verified.checks if check.level == "fail")
         return _put(settings, named, page_of_refused(named, failed or verified.reason, verified.checks))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import pydantic
 
 from bridge import records, strictjson
-from bridge.client.clone.store import read_folder
+from bridge.client.clone.store import read_tree
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.run.outcomes import ended_as
@@ -139,7 +139,7 @@ def read_folder_result(folder: Path) -> Result:
     Raises:
         IntegrityError: it holds no result tree.
     """
-    return read_result(read_folder(folder))
+    return read_result(read_tree(folder))
 
 
 def ending(

@@ -11,6 +11,7 @@ from typing import Final
 
 from bridge.executor.capture.redaction import Redactor, contains_secret
 from bridge.limits import ANSWER_MAX_CHARS
+from bridge.records.places import PlaceNames
 
 _MARK_BYTES: Final = 96  # room for the line that says what was cut
 
@@ -25,8 +26,24 @@ class LogKeeper:
         cut_bytes: bytes that were thrown away; final after `end`.
     """
 
-    def __init__(self, on_log: Callable[[bytes], None], cap: int, secrets: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        on_log: Callable[[bytes], None],
+        cap: int,
+        secrets: Iterable[str] = (),
+        *,
+        places: PlaceNames | None = None,
+    ) -> None:
+        """Begin a log.
+
+        Args:
+            on_log: gets its bytes in order.
+            cap: how many bytes are kept.
+            secrets: are masked.
+            places: name this machine's folders in the executor's own lines; what the run wrote stays as it is.
+        """
         self._on_log = on_log
+        self._places = PlaceNames({}) if places is None else places
         self._redactor = Redactor(secrets)
         room = max(0, cap - _MARK_BYTES)
         self._head_bytes = room - room // 2
@@ -57,7 +74,7 @@ class LogKeeper:
 
     def note(self, text: str) -> None:
         """Add a line of the executor's own."""
-        self.feed(f"[kakeya] {text}\n".encode())
+        self.feed(f"[kakeya] {self._places.name(text)}\n".encode())
 
     def _take(self, block: bytes) -> None:
         self.seen_bytes += len(block)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import PurePosixPath
 from typing import Final
 
 from bridge import strictjson
@@ -103,7 +102,7 @@ def _import_origin(record: RunRecord, spec: JobSpec) -> Iterator[Violation]:
     module = _module(spec.commands[0].argv)
     if found.module != module:
         yield Violation(f"imported.module is {found.module!r}, the first command runs {module!r}", "imported.module")
-    if PurePosixPath(found.work).parts[-3:] != (record.id, "files", "work"):
+    if found.work != "${RUN}/files/work":
         yield Violation(f"the run was started in {found.work}, which is not its own folder", "imported.work")
     # Two commits are timed by the host's own engine, which starts a child for each: G4-TREES looks at those. What
     # answers a command as its peer is timed by the host's too: G2-PEER.
@@ -162,7 +161,7 @@ def require_complete_record(record: RunRecord, _evidence: Evidence) -> Iterator[
         yield Violation("a model is digested twice", "models", severity="reject")
     for model in record.models:
         if (
-            not (model.path.startswith("/") and model.path.endswith(model.name.rsplit("/", 1)[-1]))
+            not (model.path.startswith(("/", "${")) and model.path.endswith(model.name.rsplit("/", 1)[-1]))
             or not model.files
             or not model.bytes
         ):

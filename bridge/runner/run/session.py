@@ -26,6 +26,7 @@ from bridge.executor.interface import Execution
 from bridge.executor.removal import remove_tree
 from bridge.presets import Preset, Trust
 from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
+from bridge.records.places import PlaceNames
 from bridge.run.outcomes import EndedError, Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement
 from bridge.runner.authorisation.rules import OwnerRules, lacking
@@ -34,6 +35,7 @@ from bridge.runner.machine.machine import Machine
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.run.follower import RunFollower
+from bridge.runner.run.places import place_names
 from bridge.runner.run.preparation import directory_of, prepare
 from bridge.runner.run.record import RunFacts, run_record
 from bridge.runner.run.sender import Sender
@@ -100,6 +102,11 @@ class ClaimedRunSession:
             cancelled=cancelled, stopping=stopping, leaving=leaving, log=self._log,
         )  # fmt: skip
         self._prepared: prepared.PreparedRun | None = None
+
+    @property
+    def places(self) -> PlaceNames:
+        """How the folders of this machine are said in what is published."""
+        return place_names(self._handle, self._state.folder, self._rules.policy.interpreter, self._machine.recent_code)
 
     def read(self) -> bytes:
         """Return the stored request.

@@ -244,7 +244,7 @@ def around(
         "imported": {
             "module": "engine",
             "path": "/opt/kakeya/lib/python3.11/site-packages/engine/__init__.py",
-            "work": f"/var/lib/kakeya/runs/{RUN_ID}/files/work",
+            "work": "${RUN}/files/work",
             "installation": "/opt/kakeya/lib/python3.11/site-packages/engine",
         },
         "created": moment(0.0),

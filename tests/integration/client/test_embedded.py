@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 from itertools import groupby
 from pathlib import Path
 
@@ -94,6 +95,16 @@ def test_the_result_verifies_from_its_id_and_from_a_copy_of_its_folder(clone, pr
     forged = clone.mac("verify", str(copy))
     assert forged.returncode == 12  # altered
     assert "FAILED      log.txt" in forged.stdout
+
+
+def test_what_is_published_names_no_folder_of_the_machine(clone, probed):
+    folder = clone.top / clone.mac("open", "@last").stdout.strip()
+    source = Path(__file__).parents[3]
+    places = [str(clone.root), str(source), sys.prefix, str(Path.home())]
+    for name in ("run.json", "spec.json", "summary.md", "verdict.json", "log.txt"):
+        text = (folder / name).read_text("utf-8")
+        assert [place for place in places if f"{place}/" in text] == [], name
+    assert json.loads((folder / "run.json").read_bytes())["imported"]["work"] == "${RUN}/files/work"
 
 
 def test_every_command_gives_one_answer_about_a_run(clone):

@@ -20,6 +20,7 @@ from bridge.executor.interface import Execution
 from bridge.pipeline import finish
 from bridge.presets import PolicyFacts, Preset, Trust
 from bridge.records import JobSpec, Request, RunRecord
+from bridge.records.places import PlaceNames
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
@@ -70,6 +71,10 @@ class RecordedSession:
     @property
     def bus_id(self) -> str:
         return self.recorded.bus_id
+
+    @property
+    def places(self) -> PlaceNames:
+        return PlaceNames({})
 
     @property
     def policy(self) -> PolicyFacts:

@@ -1,14 +1,13 @@
 """`kakeya-mac run k3-fused-allmlx-code --profile claim`, twice at each load, each by an embedded runner of its own.
 
-A case is at most 15 minutes long. Its result tree is kept in docs/evidence/claim-runs with the key that signed it: what
-is quotable there, whoever pins that key can find out by `kakeya-mac gate check`.
+A case is at most 15 minutes long. Its result is packed into docs/evidence, and its row names the key that signed it:
+what is quotable there, whoever pins that key can find out by `kakeya-mac gate check`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,13 +20,14 @@ from benchmarks.studies.claims.claim_runs.figures import LOADS, agreement, at_lo
 from benchmarks.studies.claims.claim_runs.load import loaded
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Entry, Row, Study, rows_of
+from bridge.client.clone.packed import SUFFIX, read_packed
 from bridge.gate.facts.launch_series import load_of
 from bridge.gate.interface import Evidence
 from bridge.records import JobSpec, RunRecord, Verdict
 from bridge.run.stop_rule import finished
 
 PRESET: Final = "k3-fused-allmlx-code"
-KEPT: Final = ROOT / "docs" / "evidence" / "claim-runs"
+KEPT: Final = ROOT / "docs" / "evidence"
 RUNS: Final = 2
 _MAX_BYTES: Final = 1 << 26
 
@@ -55,11 +55,10 @@ def run(case: str, profile: str = "claim", results: Path = KEPT) -> list[Row]:
         tree = clone / opened.stdout.strip()
         if opened.returncode or not (tree / "verdict.json").is_file():
             raise RuntimeError(f"{case}: exit code {code}, no verdict: {opened.stderr[-500:]}")
-        place = results / case.replace(" % ", " ").replace(" ", "-")
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(tree, place)
+        packed = results / f"claim-{case.replace(' % ', ' ').replace(' ', '-')}{SUFFIX}"
+        _kakeya(folder, "fetch", "@last", "--pack", str(packed)).check_returncode()
         pin = _pin(folder)
-    return [claim_run_row(place) | {"run": case, "load": load, "exit": code, "took_s": round(took_s, 1), "pin": pin}]
+    return [claim_run_row(packed) | {"run": case, "load": load, "exit": code, "took_s": round(took_s, 1), "pin": pin}]
 
 
 def _kakeya(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -79,10 +78,11 @@ def _pin(folder: Path) -> str:
     return f"{record['name']}={record['public']}"
 
 
-def claim_run_row(tree: Path) -> dict[str, Any]:
+def claim_run_row(packed: Path) -> dict[str, Any]:
     """Return what a result says: class and interval of each claim, launches, load as the runner saw it."""
+    files = read_packed(packed).files
     verdict, record, spec = (
-        kind.parse((tree / name).read_bytes(), max_bytes=_MAX_BYTES)
+        kind.parse(files[name], max_bytes=_MAX_BYTES)
         for kind, name in ((Verdict, "verdict.json"), (RunRecord, "run.json"), (JobSpec, "spec.json"))
     )
     (plan,) = (command.launches for command in spec.commands if command.launches is not None)

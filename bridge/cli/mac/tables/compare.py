@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, say_first
-from bridge.client.clone.store import id_in
+from bridge.client.clone.store import holds_result, id_in
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
@@ -46,7 +46,7 @@ def compare(call: Invocation) -> int:
 def _compare_sweep(call: Invocation) -> int:
     """Print the table of a sweep, and what its runs differ by from the first one of their repeat."""
     session, folder = call.connect(quiet=True), Path(call.directory, call.args.a)
-    sweep_id = find_sweep(session, (id_in(folder) if folder.is_dir() else None) or call.args.a)
+    sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.args.a)
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     found = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
     for line in sweeping.table(found.rows):

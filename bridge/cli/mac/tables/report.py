@@ -9,6 +9,7 @@ from typing import Any, Final
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, say_first
 from bridge.cli.screen.table import Column, table_lines
+from bridge.client.clone.packed import is_packed
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.history import rows_of_preset
@@ -42,7 +43,7 @@ def report(call: Invocation) -> int:
 def _reports(call: Invocation) -> int:
     path = Path(call.directory, call.args.what)
     claims: list[dict[str, Any]] = []
-    if path.is_file():
+    if path.is_file() and not is_packed(path):
         found = {path.name: read_report(path)}
     else:
         _, judged = find_result(call, call.args.what)

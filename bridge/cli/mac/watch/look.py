@@ -67,20 +67,31 @@ def _follow(call: Invocation, run: Run) -> int:
 
 
 def fetch(call: Invocation) -> int:
-    """Write a run's verified result to disk."""
+    """Write a run's verified result to disk, with --pack as one file."""
+    if call.args.pack is not None:
+        from bridge.cli.mac.watch.packing import file_of_pack, pack_result
+
+        file_of_pack(call)  # a name that cannot be packed into is said before anything is fetched
     run = call.find_run(call.args.id)
     run.result()
-    print_status(call.output, run, run.status(), call.directory)
+    if call.args.pack is None:
+        print_status(call.output, run, run.status(), call.directory)
+    else:
+        call.output.data(str(pack_result(call, run)))
     _document(call, run, run.status())
     return 0
 
 
 def open_result(call: Invocation) -> int:
-    """Print the folder of a run's result, or the page that shows it."""
+    """Print the folder of a run's result, of a packed one where it is unpacked, or the page that shows it."""
     if call.args.html:
         from bridge.cli.mac.watch.pages import open_page
 
         return open_page(call)
+    if call.args.id.endswith(".tar.xz"):
+        from bridge.cli.mac.watch.packing import unpack_result
+
+        return unpack_result(call)
     run = call.find_run(call.args.id)
     run.result()
     call.output.data(str(run.status().folder))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.client.clone.run_ids import resolve
-from bridge.client.clone.store import Store
+from bridge.client.clone.store import Store, holds_result
 from bridge.client.document.envelope import of_data
 from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.writing import write_folder_page, write_history_page, write_page, write_sweep_page
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def open_page(call: Invocation) -> int:
     """Write the page of what was named and print its path."""
     folder = Path(call.directory, call.args.id)
-    path = write_folder_page(call.settings(), folder) if folder.is_dir() else _page_of(call, call.args.id)
+    path = write_folder_page(call.settings(), folder) if holds_result(folder) else _page_of(call, call.args.id)
     call.output.data(str(path))
-    call.output.document(of_data("open", {"page": str(path)}))
+    call.output.document(of_data("open", {"path": str(path)}))
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -12,11 +11,11 @@ import pytest
 from bridge import strictjson
 from bridge.gate import identity
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
-from tests.drift import ROOT
 from tests.fakes.scripted_host import PROBE, ScriptedHost
+from tests.support.committed import SMOKE, unpacked
 from tests.unit.bridge.cli.looking import claim, take
 
-EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+EVIDENCE = SMOKE
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def host(requester):
 @pytest.fixture
 def altered(tmp_path):
     """Return a published result of which the log was changed: nothing that the gate judges."""
-    folder = shutil.copytree(EVIDENCE, tmp_path / "altered")
+    folder = unpacked(SMOKE, tmp_path / "altered")
     (folder / "log.txt").write_bytes(b"all tests passed\n")
     return folder
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-import shutil
 
 import pytest
 
-from tests.drift import ROOT
+from bridge.client.clone.store import id_in
+from bridge.ids import short
+from tests.support.committed import SMOKE, SMOKE_AGAIN, unpacked
 
-EVIDENCE = ROOT / "docs" / "evidence"
 PRESET = "k3-fused-allmlx-code"
-RUN = str(EVIDENCE / f"{PRESET}-rpa4gwnn")
+RUN = str(SMOKE)
 
 
 def shown(requester, words, columns=None):
@@ -57,8 +57,8 @@ def test_formats_for_pages_and_programs_are_never_wrapped(requester):
 
 
 def test_a_history_leaves_out_columns_before_a_value_goes_on_below(requester):
-    for short_id in ("rpa4gwnn", "y6rgxwg2"):
-        shutil.copytree(EVIDENCE / f"{PRESET}-{short_id}", requester.folder / "data" / "runs" / short_id)
+    for packed in (SMOKE, SMOKE_AGAIN):
+        unpacked(packed, requester.folder / "data" / "runs" / short(id_in(packed)))
     words = ["report", "--history", PRESET]
     fitted = {columns: shown(requester, words, columns) for columns in (200, 110, 60)}
     heads = {columns: lines[0].split() for columns, lines in fitted.items()}

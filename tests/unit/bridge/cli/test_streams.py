@@ -11,8 +11,9 @@ import pytest
 
 from bridge.cli.streams import READER_LEFT
 from tests.drift import ROOT
+from tests.support.committed import SMOKE
 
-UNSIGNED = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+UNSIGNED = SMOKE
 FRONT, ALL, OTHER, DOCUMENT = ["--help"], ["help", "all"], ["presets"], ["presets", "--json"]
 ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 

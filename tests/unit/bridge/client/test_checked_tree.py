@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from bridge.bus.tree import Tree
-from bridge.client.clone.store import read_folder
+from bridge.client.clone.store import read_tree
 from bridge.client.run.status import check
 from bridge.errors import IntegrityError
-
-PUBLISHED = Path(__file__).parents[4] / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
+from tests.support.committed import SMOKE, unpacked
 
 
 @pytest.fixture
 def files() -> dict[str, bytes]:
     """Return a result that was published and committed here."""
-    paths = (path for path in PUBLISHED.rglob("*") if path.is_file())
-    return {path.relative_to(PUBLISHED).as_posix(): path.read_bytes() for path in paths}
+    return dict(read_tree(SMOKE).files)
 
 
 @pytest.fixture
@@ -41,14 +38,14 @@ def test_one_changed_file_is_enough_to_refuse_a_result(files: dict[str, bytes], 
 
 
 def test_what_the_finder_leaves_in_a_folder_is_no_part_of_the_result(tmp_path: Path) -> None:
-    folder = shutil.copytree(PUBLISHED, tmp_path / "result")
+    folder = unpacked(SMOKE, tmp_path / "result")
     for place in (folder, folder / "reports"):
         (place / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
-    assert read_folder(folder) == read_folder(PUBLISHED)
+    assert read_tree(folder) == read_tree(SMOKE)
 
 
 def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(tmp_path: Path) -> None:
-    folder = shutil.copytree(PUBLISHED, tmp_path / "result")
+    folder = unpacked(SMOKE, tmp_path / "result")
     os.mkfifo(folder / "reports" / "more.json")
     with pytest.raises(IntegrityError, match="regular files only"):
-        read_folder(folder)
+        read_tree(folder)

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from bridge.bus.tree import Tree
-from bridge.client.clone.store import read_folder
+from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.client.run.result import read_result
@@ -20,9 +20,8 @@ from bridge.trust.judgement import KeyAuthority, NamedKey, TrustAnswer
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.launches import launched, scattered
 from tests.corpus.gate.turned import in_turns
-from tests.drift import ROOT
+from tests.support.committed import SMOKE
 
-PUBLISHED = ROOT / "docs" / "evidence" / "bounded-presets" / "k3-bounded-kv-smoke"
 EARLIER = "01jd7zk3v8q4w2m6x9c5b7n1t0"
 
 
@@ -85,7 +84,7 @@ def test_honest_evidence_that_nobody_known_signed_is_recorded_and_no_evidence():
 
 def attempted_again(folder, unseen):
     """Return a published result as a second attempt, judged by the gate here and signed, with who goes by that key."""
-    files = {name: data for name, data in read_folder(PUBLISHED).files.items() if name != ATTESTATION_FILE}
+    files = {name: data for name, data in read_tree(SMOKE).files.items() if name != ATTESTATION_FILE}
     record, spec = RunRecord.parse(files["run.json"], max_bytes=1 << 26), JobSpec.parse(files["spec.json"])
     record = record.evolve(
         attempt=record.attempt.evolve(number=2, earlier=(EARLIER,), unseen=unseen), gate_digest=identity().digest

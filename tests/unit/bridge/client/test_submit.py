@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.bus.tree import check_path
 from bridge.client.clone.config import discover
 from bridge.client.clone.run_ids import resolve
-from bridge.client.clone.store import Sent, Store, check_path
+from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.session import BusSession
 from bridge.client.send.draft import build, draft_of_preset, parse_selector, without_sandbox
 from bridge.client.send.parameters import split, typed

@@ -78,6 +78,6 @@ def test_not_knowing_is_no_proof(base, severity, request):
 
 def test_another_module_or_another_runs_folder_is_no_answer(host):
     host.record["imported"]["module"] = "json"
-    host.record["imported"]["work"] = "/var/lib/kakeya/runs/another/files/work"
+    host.record["imported"]["work"] = "${STATE}/runs/another/files/work"
 
     assert len(findings(host)) == 2

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 import io
 import json
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
 from bridge.client.clone.config import discover
+from bridge.client.clone.store import id_in
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.page import plots
 from bridge.client.page.writing import earlier
 from bridge.client.run.result import read_folder_result
 from bridge.durations import duration_text
+from bridge.ids import short
 from bridge.presets.workloads import read_folder
 from bridge.system.clock import parse_rfc3339
-from tests.drift import ROOT
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
+from tests.support.committed import SMOKE, unpacked
 from tests.support.workload_folder import INTERPRETER, write_workload
 from tests.unit.bridge.cli.looking import claim, take
 
-EVIDENCE = ROOT / "docs" / "evidence" / "k3-fused-allmlx-code-rpa4gwnn"
 PAGE_MAX_BYTES = 1_000_000
 VOID = {"meta", "link", "br"}
 HOSTILE = '<script>alert(1)</script><img src=x onerror=y>" onclick="z'
@@ -74,35 +74,35 @@ def requester(tmp_path):
 def page_of(requester, what):
     ran = requester.run("open", "--html", str(what), "--json")
     assert ran.code == 0, ran.err
-    return read(ran.document["data"]["page"])
+    return read(ran.document["data"]["path"])
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory):
     """The page of a claim run, made once: who wrote it, what a browser reads, and its text."""
-    requester = Requester(tmp_path_factory.mktemp("shown"))
-    return requester, *page_of(requester, EVIDENCE)
+    requester, folder = Requester(tmp_path_factory.mktemp("shown")), unpacked(SMOKE, tmp_path_factory.mktemp("smoke"))
+    return requester, folder, *page_of(requester, folder)
 
 
-def test_the_page_of_a_claim_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(shown):
-    requester, page, said = shown
-    verdict = json.loads((EVIDENCE / "verdict.json").read_text())
-    assert "recorded (claim)" in said
+def test_the_page_of_a_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(shown):
+    requester, folder, page, said = shown
+    verdict = json.loads((folder / "verdict.json").read_text())
+    assert "recorded (smoke)" in said
     assert all(one["id"] in said for one in verdict["claims"])
-    report = json.loads((EVIDENCE / "reports" / "report.json").read_text())
+    report = json.loads((folder / "reports" / "report.json").read_text())
     assert all(arm["name"] in said for arm in report["arms"])
     assert "missing" in said
     assert "svg" in page.tags
-    assert (EVIDENCE / "log.txt").read_text().splitlines()[-1].strip() in said
-    path = requester.folder / "data" / "runs" / "rpa4gwnn.html"
+    assert (folder / "log.txt").read_text().splitlines()[-1].strip() in said
+    path = requester.folder / "data" / "runs" / f"{short(id_in(folder))}.html"
     before = path.read_bytes()
-    page_of(requester, EVIDENCE)
+    page_of(requester, SMOKE)
     assert path.read_bytes() == before
 
 
 def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(shown):
-    _, _, said = shown
-    record = json.loads((EVIDENCE / "run.json").read_text())
+    _, folder, _, said = shown
+    record = json.loads((folder / "run.json").read_text())
     lasted = duration_text((parse_rfc3339(record["ended"]) - parse_rfc3339(record["started"])).total_seconds())
     said = " ".join(said.split())
     assert f"asked for {record['created']} requester claimed {record['claimed']} host" in said
@@ -111,14 +111,13 @@ def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(shown):
 
 def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
     monkeypatch.setattr(plots, "is_available", lambda: False)
-    page, said = page_of(requester, EVIDENCE)
+    page, said = page_of(requester, SMOKE)
     assert "svg" not in page.tags
-    assert "recorded (claim)" in said
+    assert "recorded (smoke)" in said
 
 
 def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(requester, tmp_path):
-    forged = tmp_path / "forged"
-    shutil.copytree(EVIDENCE, forged)
+    forged = unpacked(SMOKE, tmp_path / "forged")
     report = (forged / "reports" / "report.json").read_text()
     (forged / "reports" / "report.json").write_text(report.replace('"output_tokens"', '"output_tokens" ', 1))
     _, said = page_of(requester, forged)
