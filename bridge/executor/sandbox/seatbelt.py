@@ -84,6 +84,9 @@ def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool, 
         "(allow process-fork)",
         _rule("signal process-info*", "(target same-sandbox)"),
         "(allow sysctl-read)",
+        # The dynamic linker reads the root itself: without this no program gets as far as its `main` on macOS 15.7
+        # and later (mise issue 12263, ai-jail issue 77). What lies below the root stays closed.
+        '(allow file-read* file-test-existence (literal "/"))',
         _rule("file-read-metadata", *_ancestors([*_SYSTEM_FOLDERS, *readable, *writable])),
         _rule("file-read* file-map-executable process-exec", *_subpaths([*_SYSTEM_FOLDERS, *readable])),
         _rule("file-read* file-write* file-ioctl", *(f"(literal {quoted(path)})" for path in _DEVICES)),

@@ -24,6 +24,13 @@ def test_everything_is_denied_that_is_not_named():
     assert not any(re.fullmatch(r"\(allow file-(read|write)\*?\)", line) for line in lines)
 
 
+def test_the_root_itself_can_be_read_as_the_dynamic_linker_does_and_nothing_below_it():
+    lines = seatbelt.profile(READABLE, WRITABLE, network=False).splitlines()
+
+    assert '(allow file-read* file-test-existence (literal "/"))' in lines
+    assert not any('(subpath "/")' in line for line in lines)
+
+
 def test_only_the_runs_folders_are_writable():
     text = seatbelt.profile(READABLE, WRITABLE, network=False)
     rules = [rule for rule in text.split("\n(") if "file-write*" in rule]
