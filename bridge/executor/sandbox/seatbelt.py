@@ -46,6 +46,9 @@ _GPU_CLIENTS: Final = (
     "IOSurfaceRootUserClient",
     "IOAccelerationUserClient",
 )
+# Python's shared memory, the locks of multiprocessing, and the segment in which libomp, which torch loads, registers
+# itself; without it a program ends with "OMP: Error #179". The names that their sources give on macOS.
+_SHARED_NAMES: Final = ("^/psm_", "^/mp-", "^/__KMP_REGISTERED_LIB_[0-9]+$")
 _NETWORK_SERVICES: Final = ("com.apple.SystemConfiguration.configd", "com.apple.trustd", "com.apple.dnssd.service")
 
 
@@ -91,7 +94,7 @@ def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool, 
         _rule("file-read* file-map-executable process-exec", *_subpaths([*_SYSTEM_FOLDERS, *readable])),
         _rule("file-read* file-write* file-ioctl", *(f"(literal {quoted(path)})" for path in _DEVICES)),
         _rule("file-read* file-write*", *_subpaths(writable)),
-        _rule("ipc-posix-shm* ipc-posix-sem*", '(ipc-posix-name-regex #"^kakeya")', '(ipc-posix-name-regex #"^/psm_")'),
+        _rule("ipc-posix-shm* ipc-posix-sem*", *(f'(ipc-posix-name-regex #"{name}")' for name in _SHARED_NAMES)),
         _rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _SERVICES)),
         _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),
         "(allow iokit-get-properties)",

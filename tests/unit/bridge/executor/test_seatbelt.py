@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from multiprocessing.synchronize import SemLock
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,32 @@ def test_metal_is_reachable():
 
     assert '(global-name "com.apple.MTLCompilerService")' in text
     assert '(iokit-user-client-class "AGXDeviceUserClient")' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("/psm_3f2a9c1d", True),
+        ("/mp-k2x9w_ab", True),
+        ("/__KMP_REGISTERED_LIB_4711", True),
+        ("/__KMP_REGISTERED_LIB_4711/other", False),
+        ("/other/mp-k2x9w_ab", False),
+        ("apple.shm.notification_center", False),
+    ],
+)
+def test_only_the_names_of_pythons_and_openmps_shared_memory_are_open(name, allowed):
+    text = seatbelt.profile(READABLE, WRITABLE, network=False)
+    (rule,) = [rule for rule in text.split("\n(") if rule.startswith("allow ipc-posix-shm* ipc-posix-sem*")]
+    patterns = re.findall(r'\(ipc-posix-name-regex #"([^"]+)"\)', rule)
+
+    assert any(re.search(pattern, name) for pattern in patterns) is allowed
+
+
+def test_a_lock_of_multiprocessing_has_a_name_that_is_open():
+    text = seatbelt.profile(READABLE, WRITABLE, network=False)
+    name = SemLock._make_name()
+
+    assert any(re.search(pattern, name) for pattern in re.findall(r'ipc-posix-name-regex #"([^"]+)"', text))
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", 'x")) (allow default) ((subpath "'])
