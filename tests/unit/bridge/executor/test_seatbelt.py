@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from bridge.executor.interface import RunDirectory
+from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox import seatbelt
+from bridge.executor.trial import make_directory
+from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import Jobs
 
 GOLDEN = Path(__file__).with_name("golden") / "seatbelt.sb"
 READABLE = ("/opt/venv", "/models/tiny")
@@ -30,6 +34,56 @@ def test_the_root_itself_can_be_read_as_the_dynamic_linker_does_and_nothing_belo
 
     assert '(allow file-read* file-test-existence (literal "/"))' in lines
     assert not any('(subpath "/")' in line for line in lines)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Lay out a folder of interpreters as package managers do: versions behind links, an environment before them."""
+    root = tmp_path.resolve()
+    (root / "store" / "cpython-3.12.13" / "bin").mkdir(parents=True)
+    (root / "store" / "cpython-3.12.13" / "bin" / "tool").touch()
+    (root / "store" / "cpython-3.12").symlink_to("cpython-3.12.13")
+    (root / "env" / "bin").mkdir(parents=True)
+    (root / "env" / "bin" / "tool").symlink_to("../../store/cpython-3.12/bin/tool")
+    (root / "current").symlink_to(root / "env")
+    return root
+
+
+def crossed(root, path):
+    return [str(Path(node).relative_to(root)) for node in seatbelt.link_nodes(str(root / path))]
+
+
+def test_every_link_on_the_way_counts_relative_chained_and_in_the_middle(store):
+    assert crossed(store, "current/bin/tool") == ["current", "env/bin/tool", "store/cpython-3.12"]
+    assert crossed(store, "store/cpython-3.12/../cpython-3.12/bin") == ["store/cpython-3.12", "store/cpython-3.12"]
+    assert crossed(store, "store/cpython-3.12.13/bin/tool") == []
+
+
+def test_a_circle_of_links_and_a_path_that_is_not_there_end(store):
+    (store / "east").symlink_to("west")
+    (store / "west").symlink_to("east")
+    (store / "gone").symlink_to("nowhere/at/all")
+
+    assert set(crossed(store, "east/bin")) == {"east", "west"}
+    assert crossed(store, "gone/bin") == ["gone"]
+
+
+def metadata(text):
+    (rule,) = [rule for rule in text.split("\n(") if rule.startswith("allow file-read-metadata")]
+    return re.findall(r'\(literal "([^"]+)"\)', rule)
+
+
+def test_each_link_to_a_program_and_the_folders_above_it_may_be_looked_up(store):
+    directory = make_directory(store / "run")
+    spec = Jobs(LocalExecutor(SystemClock()), store).spec(argv=[(str(store / "current" / "bin" / "tool"),)])
+
+    text = seatbelt.profile_of(spec, directory)
+
+    links = [str(store / name) for name in ("current", "env/bin/tool", "store/cpython-3.12")]
+    folders = [str(store / name) for name in ("", "env", "env/bin", "store")]
+    assert {*links, *folders} <= set(metadata(text))
+    assert f'(subpath "{store}/store/cpython-3.12.13/bin/tool")' in text
+    assert not any(f'(subpath "{link}")' in text for link in links)
 
 
 def test_only_the_runs_folders_are_writable():
