@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
-PYTEST := $(ONE_THREAD) $(BIN)/python -m pytest
+# Whatever kills make or pytest, no process of a test outlives them. `exec`: make signals the keeper, not a shell.
+PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 

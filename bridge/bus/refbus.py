@@ -24,5 +24,7 @@ class RefBus(RequesterRefBus, RunnerRefBus):
             quarantine=self._quarantine,
         )
         other.use_seals(self._seals.seals)
-        other._identity, other._lock, other._beacons = self._identity, self._lock, self._beacons
+        other._identity, other._lock = self._identity, self._lock
+        # Over its own store: a sign of life that goes along with a run's claim is not given up before the claim is.
+        other._beacons = self._beacons.over(other._store)
         return other

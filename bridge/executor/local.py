@@ -15,7 +15,7 @@ from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hook
 from bridge.executor.observe import host as machine
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.held_folders import sweep_run_folders
-from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
+from bridge.executor.sandbox.private_paths import own_homes, refuse_exposed
 from bridge.executor.supervisor.attached import FollowedRun, StartingRun, attach
 from bridge.executor.supervisor.folder import JobFile, RunFolder
 from bridge.executor.supervisor.own_users import OwnUserProcesses
@@ -52,7 +52,7 @@ class LocalExecutor:
         sweep_run_folders()
         self._clock, self._tied = clock, tied
         given = HostPaths() if paths is None else paths
-        self._paths = replace(given, private=(own_home(), *given.private))
+        self._paths = replace(given, private=(*own_homes(), *given.private))
         self._trials: dict[tuple[int | None, RunKind], SandboxTrial] = {}
         self._service: RunService | None = None
         if service is not None:

@@ -54,7 +54,7 @@ def test_drafts_change_no_token_and_the_device_says_what_it_has_room_for() -> No
     from engine.decoding.depth import FixedDepth
     from engine.decoding.speculative import Parts, speculative
     from engine.stopping import Stopping
-    from engine.types import CacheLayout
+    from engine.structure.layout import CacheLayout
 
     backend = MlxBackend("float32")
     room = backend.memory()

@@ -48,6 +48,12 @@ class BeaconRefs:
         self._read: dict[str, tuple[Beacon, Commit]] = {}
         self._newest: dict[str, int] = {}
 
+    def over(self, store: RefStore) -> BeaconRefs:
+        """Return what is known here of this runner's own beacons, over another store of the same remote."""
+        other = BeaconRefs(store, self._prefix, self._seals, self._quarantine, self._known)
+        other._mine, other._sent = self._mine, self._sent
+        return other
+
     def prepare(self, beacon: Beacon) -> RefUpdate:
         """Build a beacon's commit on top of the runner's last one and return the update that sends it."""
         ref = names.beacon_ref(self._prefix, beacon.runner)

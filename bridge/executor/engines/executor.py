@@ -17,7 +17,7 @@ from bridge.executor.engines.placing import NodeJob, PlacedStart, find_again
 from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.observe import host as machine
 from bridge.executor.sandbox.confinement import nothing
-from bridge.executor.sandbox.private_paths import own_home, refuse_exposed
+from bridge.executor.sandbox.private_paths import own_homes, refuse_exposed
 from bridge.executor.supervisor.folder import JobFile, RunFolder
 from bridge.records import HostRecord, JobSpec, SandboxApplied
 from bridge.system.clock import Clock
@@ -42,7 +42,7 @@ class EngineExecutor:
         self, clock: Clock, queue: ClusterQueue, paths: HostPaths, trials: Path, python: str = sys.executable
     ) -> None:
         self._clock, self._queue, self._trials, self._python = clock, queue, trials, python
-        private = (own_home(), *paths.private)
+        private = (*own_homes(), *paths.private)
         self._paths = HostPaths(private, paths.read_only, paths.devices, paths.interpreter)
 
     @functools.cached_property

@@ -9,6 +9,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -52,12 +53,16 @@ _CREDENTIAL_FILES: Final = (
 )
 
 
-def own_home() -> str:
-    """Return the home folder of this process's user, as the user database has it."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_dir
-    except KeyError:
-        return str(Path.home())
+def own_homes() -> tuple[str, ...]:
+    """Return the home folders of this process's user: the user database's, and the one that HOME names.
+
+    A service or a container may name another than the database: git and ssh then keep their credentials there. A home
+    of `/`, which users of the system have, holds nothing of its own.
+    """
+    homes = [os.environ.get("HOME", "")]
+    with suppress(KeyError):
+        homes.insert(0, pwd.getpwuid(os.getuid()).pw_dir)
+    return tuple(dict.fromkeys(home for home in homes if Path(home).is_absolute() and Path(home) != Path("/")))
 
 
 def exposed(readable: Iterable[str], private: Iterable[str]) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,9 @@ _SYSTEM_FOLDERS: Final = (
     "/private/var/db/timezone",
     "/private/etc/localtime",
 )
+# By these names programs come to the folders above: on macOS they are links.
+_ALIASES: Final = ("/etc/localtime", "/tmp", "/var/db/timezone")  # noqa: S108 - looked up, never written
+_LINKS_MAX: Final = 32  # MAXSYMLINKS of Darwin's sys/param.h
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom", "/dev/dtracehelper")
 _SERVICES: Final = (
     "com.apple.MTLCompilerService",
@@ -46,6 +49,9 @@ _GPU_CLIENTS: Final = (
     "IOSurfaceRootUserClient",
     "IOAccelerationUserClient",
 )
+# Python's shared memory, the locks of multiprocessing, and the segment in which libomp, which torch loads, registers
+# itself; without it a program ends with "OMP: Error #179". The names that their sources give on macOS.
+_SHARED_NAMES: Final = ("^/psm_", "^/mp-", "^/__KMP_REGISTERED_LIB_[0-9]+$")
 _NETWORK_SERVICES: Final = ("com.apple.SystemConfiguration.configd", "com.apple.trustd", "com.apple.dnssd.service")
 
 
@@ -62,13 +68,45 @@ def _subpaths(paths: Iterable[str]) -> list[str]:
     return [f"(subpath {quoted(path)})" for path in paths]
 
 
+def _literals(paths: Iterable[str]) -> list[str]:
+    return [f"(literal {quoted(path)})" for path in paths]
+
+
 def _ancestors(paths: Iterable[str]) -> list[str]:
     """Return the folders above these paths, whose mere existence a path lookup asks for."""
-    folders = {str(parent) for path in paths for parent in Path(path).parents}
-    return [f"(literal {quoted(folder)})" for folder in sorted(folders)]
+    return _literals(sorted({str(parent) for path in paths for parent in Path(path).parents}))
 
 
-def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool, masked: Iterable[str] = ()) -> str:
+def link_nodes(path: str) -> Iterator[str]:
+    """Yield each symbolic link that a lookup of an absolute path crosses, in that order, by its own real place.
+
+    Links in the middle of a path count, and so do the links that a link leads through. A circle ends after as many as
+    the kernel follows; what this user may not look up is no link.
+    """
+    place, pending, crossed = Path("/"), [*reversed(Path(path).parts[1:])], 0
+    while pending:
+        part = pending.pop()
+        node = place.parent if part == ".." else place / part
+        if not os.path.islink(node):  # noqa: PTH114 - pathlib raises where this user may not look
+            place = node
+            continue
+        crossed += 1
+        if crossed > _LINKS_MAX:
+            return
+        yield str(node)
+        target = node.readlink()
+        place = Path("/") if target.is_absolute() else place
+        pending += reversed([part for part in target.parts if part != "/"])
+
+
+def profile(
+    readable: Iterable[str],
+    writable: Iterable[str],
+    *,
+    network: bool,
+    masked: Iterable[str] = (),
+    links: Iterable[str] = (),
+) -> str:
     """Return the profile's text.
 
     Args:
@@ -76,19 +114,23 @@ def profile(readable: Iterable[str], writable: Iterable[str], *, network: bool, 
         writable: real paths of the run's folders.
         network: whether connections are allowed.
         masked: real paths below the readable ones that stay closed.
+        links: the symbolic links that lead to any of them; what they are may be asked, not what they lead to.
     """
-    readable, writable = list(readable), list(writable)
+    readable, writable, links = list(readable), list(writable), sorted(set(links))
     rules = [
         "(version 1)",
         "(deny default)",
         "(allow process-fork)",
         _rule("signal process-info*", "(target same-sandbox)"),
         "(allow sysctl-read)",
-        _rule("file-read-metadata", *_ancestors([*_SYSTEM_FOLDERS, *readable, *writable])),
+        # The dynamic linker reads the root itself: without this no program gets as far as its `main` on macOS 15.7
+        # and later (mise issue 12263, ai-jail issue 77). What lies below the root stays closed.
+        '(allow file-read* file-test-existence (literal "/"))',
+        _rule("file-read-metadata", *_ancestors([*_SYSTEM_FOLDERS, *readable, *writable, *links]), *_literals(links)),
         _rule("file-read* file-map-executable process-exec", *_subpaths([*_SYSTEM_FOLDERS, *readable])),
-        _rule("file-read* file-write* file-ioctl", *(f"(literal {quoted(path)})" for path in _DEVICES)),
+        _rule("file-read* file-write* file-ioctl", *_literals(_DEVICES)),
         _rule("file-read* file-write*", *_subpaths(writable)),
-        _rule("ipc-posix-shm* ipc-posix-sem*", '(ipc-posix-name-regex #"^kakeya")', '(ipc-posix-name-regex #"^/psm_")'),
+        _rule("ipc-posix-shm* ipc-posix-sem*", *(f'(ipc-posix-name-regex #"{name}")' for name in _SHARED_NAMES)),
         _rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _SERVICES)),
         _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),
         "(allow iokit-get-properties)",
@@ -152,19 +194,31 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Seatbelt:
     if not Path(PROGRAM).exists():
         raise SandboxUnavailableError(f"{PROGRAM} is missing: this macOS has no sandbox for command lines")
     drop_to(job_uid(spec.sandbox.uid))
+    return Seatbelt(profile_of(spec, directory), directory, spec.sandbox.network, os.getuid())
+
+
+def profile_of(spec: JobSpec, directory: RunDirectory) -> str:
+    """Return the text of the profile around a run.
+
+    Raises:
+        SandboxUnavailableError: a declared path does not exist.
+    """
+    programs = [command.argv[0] for command in spec.commands]
     allow = allow_list(
-        [command.argv[0] for command in spec.commands],
+        programs,
         spec.sandbox.read_only,
         network=spec.sandbox.network,
         devices=False,
         platform_paths=False,
     )
-    folders = (directory.work, directory.out, directory.home, directory.tmp)
-    # The kernel compares real paths: /tmp is a link to /private/tmp there.
-    text = profile(
+    folders = [str(folder) for folder in (directory.work, directory.out, directory.home, directory.tmp)]
+    lookups = (*_SYSTEM_FOLDERS, *_ALIASES, *programs, *spec.sandbox.read_only, *allow.declared, *folders)
+    # The kernel compares real paths: /tmp is a link to /private/tmp there. But it also asks for the metadata of each
+    # link on the way to one, at the link's own place (ai-jail issue 124, omnigent issue 2049).
+    return profile(
         [os.path.realpath(path) for path in allow.declared],
-        [os.path.realpath(path) for path in folders],
+        [os.path.realpath(folder) for folder in folders],
         network=spec.sandbox.network,
         masked=[os.path.realpath(path) for path in allow.masked],
+        links=[node for path in lookups for node in link_nodes(path)],
     )
-    return Seatbelt(text, directory, spec.sandbox.network, os.getuid())

@@ -9,7 +9,7 @@ import platformdirs
 
 from bridge.errors import UsageError
 from bridge.executor.interface import HostPaths
-from bridge.executor.sandbox.private_paths import exposed, own_home
+from bridge.executor.sandbox.private_paths import exposed, own_homes
 from bridge.runner.policy.model import Policy
 from bridge.trust.runner_key import KEY_FILE
 
@@ -18,7 +18,7 @@ REMEDY = "name the model folders themselves"
 
 def exposures(policy: Policy, private: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
     """Yield the key of each list with a private path in it, and a sentence about it."""
-    hidden = (*private, own_home(), platformdirs.user_config_path("kakeya"), platformdirs.user_state_path("kakeya"))
+    hidden = (*private, *own_homes(), platformdirs.user_config_path("kakeya"), platformdirs.user_state_path("kakeya"))
     lists = (
         ("model_roots", policy.model_roots),
         ("sandbox.read_only", policy.sandbox.read_only),

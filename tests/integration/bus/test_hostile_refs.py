@@ -258,3 +258,29 @@ def test_a_listing_that_hangs_is_given_up_when_the_program_is_asked_to_end(
     assert CLOCK.steady_s() - began_s < STOP_S
     counted.hang.unlink()
     assert beside.snapshot().claims == {}  # what a run still sends is not given up
+
+
+def test_what_a_run_sends_arrives_with_its_sign_of_life_when_the_program_is_asked_to_end(
+    remote: Path, tmp_path: Path
+) -> None:
+    host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=CLOCK), CLOCK)
+    sent = host.submit().ref
+    held = host.claim(sent)
+    run = Actor(host.bus.beside(), CLOCK)
+    host.bus.stop_when(lambda: True)
+    run.renew(sent, held, beacon=run.beacon(1))  # the first, which asks the remote what is there already
+    assert [beacon.sequence for _, beacon in run.bus.read_beacons()] == [1]
+    with pytest.raises(RemoteError):
+        host.bus.snapshot()
+
+
+def test_runs_and_the_program_beside_them_send_signs_of_life_in_one_chain(remote: Path, tmp_path: Path) -> None:
+    host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=CLOCK), CLOCK)
+    sent = host.submit().ref
+    run = Actor(host.bus.beside(), CLOCK)
+    held = run.claim(sent)
+    host.bus.beacon(host.beacon(1))
+    run.renew(sent, held, beacon=run.beacon(2))
+    host.bus.beacon(host.beacon(3))
+    assert [beacon.sequence for _, beacon in host.bus.read_beacons()] == [3]
+    assert git("rev-list", "--count", f"{PREFIX}runner/mini", cwd=remote).strip() == "3"

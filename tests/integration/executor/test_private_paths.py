@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import subprocess
 import sys
@@ -181,14 +182,22 @@ class Holed(LocalExecutor):
         return try_sandbox(CLOCK, uid, holed, self._paths, kind)
 
 
-@pytest.mark.parametrize("hole", ["the key", "the state", "the home", "no mask", "user 0"])
-def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, hole):
+@pytest.mark.parametrize("hole", ["the key", "the state", "the home", "HOME", "no mask", "user 0"])
+def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, monkeypatch, hole):
     need_sandbox("sandboxed")
+    if hole == "HOME":  # names another folder than the user database
+        (tmp_path / "home").mkdir()
+        monkeypatch.setenv("HOME", str(tmp_path / "home"))
     state = StateFolder(tmp_path / "state")
     state.create()
     (state.root / "runner.key").write_text("secret")
     path = write_policy(tmp_path, f'[sandbox]\nmode = "required"\nread_only = ["{models}"]\n')
-    shown = {"the key": state.root / "runner.key", "the state": state.root, "the home": Path.home()}.get(hole)
+    shown = {
+        "the key": state.root / "runner.key",
+        "the state": state.root,
+        "the home": pwd.getpwuid(os.getuid()).pw_dir,
+        "HOME": tmp_path / "home",
+    }.get(hole)
 
     def dig(box):
         extra = (str(shown),) if shown is not None else ()
@@ -197,7 +206,8 @@ def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, hole):
 
     (state.root / "runner.key").chmod(0o644)
     # Modes close the folders to anybody else: there the hole shows only to a run that is the runner's own user.
-    own = {"the state", "the home", "user 0"}
+    folders = ("the state", "the home", "HOME")
+    own = {*folders, "user 0"}
     executor = Holed(host_paths(load_policy(path), state.root), dig, as_runner=hole in own)
     findings = list(examine(DoctorContext(path, state, executor, CLOCK, None)))
     open_ways = {
@@ -207,9 +217,7 @@ def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, hole):
     masks = {"read a credential below an allowed folder", "connect to a socket below an allowed folder"}
     root = {"be root on the host"} if os.getuid() == 0 else set()
     private = {"reach the runner's key, policy, state or home"}
-    wanted = {"no mask": masks, "user 0": root, **dict.fromkeys(("the state", "the home"), private | root)}.get(
-        hole, private
-    )
+    wanted = {"no mask": masks, "user 0": root, **dict.fromkeys(folders, private | root)}.get(hole, private)
     assert open_ways == wanted
 
 

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import re
+from multiprocessing.synchronize import SemLock
 from pathlib import Path
 
 import pytest
 
 from bridge.executor.interface import RunDirectory
+from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox import seatbelt
+from bridge.executor.trial import make_directory
+from bridge.system.clock import SystemClock
+from tests.fakes.local_jobs import Jobs
 
 GOLDEN = Path(__file__).with_name("golden") / "seatbelt.sb"
 READABLE = ("/opt/venv", "/models/tiny")
@@ -22,6 +27,63 @@ def test_everything_is_denied_that_is_not_named():
 
     assert lines[:2] == ["(version 1)", "(deny default)"]
     assert not any(re.fullmatch(r"\(allow file-(read|write)\*?\)", line) for line in lines)
+
+
+def test_the_root_itself_can_be_read_as_the_dynamic_linker_does_and_nothing_below_it():
+    lines = seatbelt.profile(READABLE, WRITABLE, network=False).splitlines()
+
+    assert '(allow file-read* file-test-existence (literal "/"))' in lines
+    assert not any('(subpath "/")' in line for line in lines)
+
+
+@pytest.fixture
+def store(tmp_path):
+    """Lay out a folder of interpreters as package managers do: versions behind links, an environment before them."""
+    root = tmp_path.resolve()
+    (root / "store" / "cpython-3.12.13" / "bin").mkdir(parents=True)
+    (root / "store" / "cpython-3.12.13" / "bin" / "tool").touch()
+    (root / "store" / "cpython-3.12").symlink_to("cpython-3.12.13")
+    (root / "env" / "bin").mkdir(parents=True)
+    (root / "env" / "bin" / "tool").symlink_to("../../store/cpython-3.12/bin/tool")
+    (root / "current").symlink_to(root / "env")
+    return root
+
+
+def crossed(root, path):
+    return [str(Path(node).relative_to(root)) for node in seatbelt.link_nodes(str(root / path))]
+
+
+def test_every_link_on_the_way_counts_relative_chained_and_in_the_middle(store):
+    assert crossed(store, "current/bin/tool") == ["current", "env/bin/tool", "store/cpython-3.12"]
+    assert crossed(store, "store/cpython-3.12/../cpython-3.12/bin") == ["store/cpython-3.12", "store/cpython-3.12"]
+    assert crossed(store, "store/cpython-3.12.13/bin/tool") == []
+
+
+def test_a_circle_of_links_and_a_path_that_is_not_there_end(store):
+    (store / "east").symlink_to("west")
+    (store / "west").symlink_to("east")
+    (store / "gone").symlink_to("nowhere/at/all")
+
+    assert set(crossed(store, "east/bin")) == {"east", "west"}
+    assert crossed(store, "gone/bin") == ["gone"]
+
+
+def metadata(text):
+    (rule,) = [rule for rule in text.split("\n(") if rule.startswith("allow file-read-metadata")]
+    return re.findall(r'\(literal "([^"]+)"\)', rule)
+
+
+def test_each_link_to_a_program_and_the_folders_above_it_may_be_looked_up(store):
+    directory = make_directory(store / "run")
+    spec = Jobs(LocalExecutor(SystemClock()), store).spec(argv=[(str(store / "current" / "bin" / "tool"),)])
+
+    text = seatbelt.profile_of(spec, directory)
+
+    links = [str(store / name) for name in ("current", "env/bin/tool", "store/cpython-3.12")]
+    folders = [str(store / name) for name in ("", "env", "env/bin", "store")]
+    assert {*links, *folders} <= set(metadata(text))
+    assert f'(subpath "{store}/store/cpython-3.12.13/bin/tool")' in text
+    assert not any(f'(subpath "{link}")' in text for link in links)
 
 
 def test_only_the_runs_folders_are_writable():
@@ -42,6 +104,32 @@ def test_metal_is_reachable():
 
     assert '(global-name "com.apple.MTLCompilerService")' in text
     assert '(iokit-user-client-class "AGXDeviceUserClient")' in text
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("/psm_3f2a9c1d", True),
+        ("/mp-k2x9w_ab", True),
+        ("/__KMP_REGISTERED_LIB_4711", True),
+        ("/__KMP_REGISTERED_LIB_4711/other", False),
+        ("/other/mp-k2x9w_ab", False),
+        ("apple.shm.notification_center", False),
+    ],
+)
+def test_only_the_names_of_pythons_and_openmps_shared_memory_are_open(name, allowed):
+    text = seatbelt.profile(READABLE, WRITABLE, network=False)
+    (rule,) = [rule for rule in text.split("\n(") if rule.startswith("allow ipc-posix-shm* ipc-posix-sem*")]
+    patterns = re.findall(r'\(ipc-posix-name-regex #"([^"]+)"\)', rule)
+
+    assert any(re.search(pattern, name) for pattern in patterns) is allowed
+
+
+def test_a_lock_of_multiprocessing_has_a_name_that_is_open():
+    text = seatbelt.profile(READABLE, WRITABLE, network=False)
+    name = SemLock._make_name()
+
+    assert any(re.search(pattern, name) for pattern in re.findall(r'ipc-posix-name-regex #"([^"]+)"', text))
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", 'x")) (allow default) ((subpath "'])
