@@ -9,7 +9,7 @@ PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/py
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test tests unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
+.PHONY: help demo test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -31,14 +31,19 @@ demo: $(VENV)/.demo ## install what a runner needs and send one real request thr
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait
 
 # Tests that wait for processes leave a third of two cores idle: the linters run beside them, one at a time.
-test: $(VENV)/.dev ## everything CI runs: linters, drift checks, all tests but the slow studies
+test: $(VENV)/.dev ## linters, drift checks and a test of everything, in five minutes on two cores
 	$(MAKE) --jobs=2 --keep-going tests check
 
+ci: test rest ## everything CI runs: `make test`, and the tests that it leaves out
+
 tests: $(VENV)/.dev
-	MAKEFLAGS= $(PYTEST) -q -n 4 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+	MAKEFLAGS= $(PYTEST) -q -n 4 --dist worksteal -m "not slow and not ci" $(PYTEST_ARGS)
+
+rest: $(VENV)/.dev ## the tests that `make test` leaves out: long ones, and further backends, stores and executors
+	MAKEFLAGS= $(PYTEST) -q -n 4 --dist worksteal -m "ci and not slow" $(PYTEST_ARGS)
 
 unit: $(VENV)/.dev ## the offline tier, under a minute
-	$(PYTEST) -q tests/unit -m "not slow" -n 4 --dist worksteal --disable-socket --allow-unix-socket $(PYTEST_ARGS)
+	$(PYTEST) -q tests/unit -m "not slow and not ci" -n 4 --dist worksteal --disable-socket --allow-unix-socket $(PYTEST_ARGS)
 
 lint: ruff types imports ## ruff, mypy --strict, import directions
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-from tests.support import importing, order
+from tests.support import importing, order, tiers
 
 hypothesis.settings.register_profile("patient", deadline=None)  # an example's seconds are the machine's
 hypothesis.settings.load_profile("patient")
@@ -52,6 +52,13 @@ def missing(request: pytest.FixtureRequest):
         pytest.skip(reason)
 
     return end
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before `-m` leaves out what is marked
+def mark_cases_of_ci(items: list[pytest.Item]) -> None:
+    """Mark the cases that `make test` does not draw; a run without `-m` tries them all."""
+    for place in tiers.left_to_ci([item.nodeid for item in items]):
+        items[place].add_marker(pytest.mark.ci)
 
 
 @pytest.hookimpl(trylast=True)  # after slow tests are left out: the parts are of what runs

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
 from tests.conformance.bus.conftest import Place
@@ -49,6 +51,7 @@ def test_runs_of_a_day_that_is_over_are_folded_into_one_ref_and_their_logs_go(
     assert all(held[ref.id].ref == ref.ref for ref in first)
 
 
+@pytest.mark.ci
 def test_an_owner_drops_refs_and_every_result_stays(place: Place, host: Actor, client: Actor) -> None:
     refs = ended(host, client, 2)
     place.clock.advance(3 * DAY_S)

@@ -56,6 +56,7 @@ def test_an_upload_cut_short_changes_nothing_and_may_be_repeated(line: Line) -> 
     assert held.chain == (held.oid,)
 
 
+@pytest.mark.ci
 def test_a_slow_push_of_a_fenced_owner_publishes_nothing(line: Line) -> None:
     client, other = line.direct("client"), line.direct()
     sent = client.submit()
@@ -84,6 +85,7 @@ def test_a_slow_push_of_a_fenced_owner_publishes_nothing(line: Line) -> None:
     assert (view.claim.oid, view.claim.claim.reason) == (lost.oid, "runner_lost")
 
 
+@pytest.mark.ci
 def test_a_silent_remote_ends_at_the_wall_limit(line: Line) -> None:
     host = line.through(wall_s=0.5)
     line.proxy.silent = True
@@ -91,6 +93,7 @@ def test_a_silent_remote_ends_at_the_wall_limit(line: Line) -> None:
         host.bus.identity()
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(("bytes_per_s", "arrives"), [(300_000, True), (1_000, False)])
 def test_a_push_over_a_slow_line_arrives_as_long_as_it_makes_progress(
@@ -112,6 +115,7 @@ def test_a_push_over_a_slow_line_arrives_as_long_as_it_makes_progress(
     assert (view.claim.oid, view.claim.claim.state) == (held.oid, "terminal" if arrives else "started")
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize(("bytes_per_s", "arrives"), [(300_000, True), (1_000, False)])
 def test_a_fetch_over_a_slow_line_arrives_as_long_as_it_makes_progress(
@@ -131,6 +135,7 @@ def test_a_fetch_over_a_slow_line_arrives_as_long_as_it_makes_progress(
             reader.bus.read_result(ended.claim.result_oid or "")
 
 
+@pytest.mark.ci
 def test_an_unreachable_remote_is_an_error_that_says_so(line: Line) -> None:
     host = line.through()
     line.proxy.close()
@@ -138,6 +143,7 @@ def test_an_unreachable_remote_is_an_error_that_says_so(line: Line) -> None:
         host.bus.snapshot()
 
 
+@pytest.mark.ci
 def test_expired_credentials_are_an_error_and_never_a_prompt(line: Line) -> None:
     expired = line.through("expired", helper="!f() { echo username=agent; echo password=old; }; f")
     with pytest.raises(RemoteError) as caught:
@@ -152,6 +158,7 @@ def hook(path: Path, text: str) -> None:
     (path / "hooks" / "update").chmod(0o755)
 
 
+@pytest.mark.ci
 def test_a_remote_that_refuses_logs_still_renews_the_claim_and_gets_the_log_later(line: Line) -> None:
     client = line.direct("client")
     sent = client.submit()
@@ -166,6 +173,7 @@ def test_a_remote_that_refuses_logs_still_renews_the_claim_and_gets_the_log_late
     assert held.chain == (client.bus.read_claim(sent.ref.id) or held).chain
 
 
+@pytest.mark.ci
 def test_a_remote_that_refuses_claims_says_why(line: Line) -> None:
     sent = line.direct("client").submit()
     hook(line.path, 'case "$1" in refs/kakeya/*) echo "protected by rule 7" >&2; exit 1;; esac')
@@ -175,6 +183,7 @@ def test_a_remote_that_refuses_claims_says_why(line: Line) -> None:
     assert "ask who keeps the remote" in (caught.value.remedy or "")
 
 
+@pytest.mark.ci
 def test_a_branch_that_may_not_be_deleted_keeps_its_claim_at_gc(line: Line) -> None:
     client, host = line.direct("client"), line.direct()
     sent = client.submit()

@@ -147,6 +147,7 @@ def read_all(bus: RefBus, known: set[str]) -> None:
     known |= {*found.received, *found.rejected}
 
 
+@pytest.mark.ci
 def test_what_was_looked_at_is_not_fetched_again_also_after_a_restart(
     hostile: HostileRemote, tmp_path: Path, counted: CountedGit
 ) -> None:
@@ -188,6 +189,7 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: HostileRemote, tmp_pat
     assert client.view(ref.id).claim is not None
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["blob", "tree", "tag-of-blob", "huge-file", "missing-tree"])
 def test_what_a_stranger_left_at_a_runner_s_own_refs_stops_neither_its_runs_nor_its_root(
     remote: Path, tmp_path: Path, kind: str
@@ -204,6 +206,7 @@ def test_what_a_stranger_left_at_a_runner_s_own_refs_stops_neither_its_runs_nor_
     assert git("show", f"{PREFIX}root:1.root.json", cwd=remote) == "{}"
 
 
+@pytest.mark.ci
 def test_what_can_never_be_read_is_named_and_then_deleted_where_it_was_seen(
     hostile: HostileRemote, tmp_path: Path
 ) -> None:
@@ -217,6 +220,7 @@ def test_what_can_never_be_read_is_named_and_then_deleted_where_it_was_seen(
     assert good <= set(bus.snapshot().claims)
 
 
+@pytest.mark.ci
 def test_refs_in_the_place_of_our_folders_are_deleted_where_they_were_seen_and_branches_only_named(
     remote: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -243,6 +247,7 @@ def test_refs_in_the_place_of_our_folders_are_deleted_where_they_were_seen_and_b
     assert list(bus.repair(dry_run=True)) == []
 
 
+@pytest.mark.ci
 def test_a_listing_that_hangs_is_given_up_when_the_program_is_asked_to_end(
     remote: Path, tmp_path: Path, counted: CountedGit
 ) -> None:

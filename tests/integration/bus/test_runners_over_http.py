@@ -80,6 +80,7 @@ def test_an_expired_claim_is_taken_over_and_runs_once(line: Line) -> None:
     assert (end.state, end.runner, len(world.executor.executed)) == ("terminal", "heir", 1)
 
 
+@pytest.mark.ci
 def test_an_expired_start_is_only_finalised(line: Line) -> None:
     sent = line.direct("client").submit()
     gone = line.through("gone")
@@ -92,6 +93,7 @@ def test_an_expired_start_is_only_finalised(line: Line) -> None:
     assert world.executor.executed == []
 
 
+@pytest.mark.ci
 def test_a_runner_whose_publishing_push_is_slow_is_fenced_by_who_finalised_its_run(line: Line) -> None:
     sent = line.direct("client").submit()
     slow, runner = make(line, "slow", SlowPublisher(line.through("slow").bus, line.proxy))  # type: ignore[arg-type]
@@ -109,6 +111,7 @@ def test_a_runner_whose_publishing_push_is_slow_is_fenced_by_who_finalised_its_r
     assert len(slow.executor.executed) == 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("fate", ["deleted", "moved on", "pushed over"])
 def test_a_branch_that_goes_elsewhere_while_the_program_runs_is_left_there(line: Line, fate: str) -> None:
     sent = line.direct("client").submit()

@@ -125,6 +125,7 @@ def test_every_command_gives_one_answer_about_a_run(clone):
     assert refused == {name for name, said in claims.items() if said != "evidence"}
 
 
+@pytest.mark.ci
 def test_a_run_of_this_machine_is_judged_by_its_own_bus_in_a_clone_that_pins_another(clone, probed, tmp_path):
     """The README's demo inside a clone that was set up for a remote bus: nobody has to say `--bus embedded`."""
     run_id = clone.document("status", "@last")["id"]
@@ -163,6 +164,7 @@ def bus_with_a_key(folder):
     return route, pin(keys.generate(folder / "key", "far"))
 
 
+@pytest.mark.ci
 def test_a_run_without_a_sandbox_is_asked_for_by_name_here_and_refused_by_a_bus(clone, tmp_path):
     ran = clone.mac("run", *QUICK, "--unsandboxed", "--new", "--wait")
     assert ran.stdout.splitlines()[0].endswith("NO SANDBOX"), ran.stdout + ran.stderr
@@ -184,6 +186,7 @@ def test_looking_from_a_second_terminal(clone, probed):
     assert clone.mac("explain", probe).stdout.startswith("preset mlx-env-probe: allowed")
 
 
+@pytest.mark.ci
 def test_request_code_runs_from_the_clone_and_a_failing_test_is_rejected_with_its_name(clone):
     passed = clone.document("run", *QUICK, "--new", "--wait")
     assert (passed["outcome"]["exit_code"], passed["outcome"]["reason"]) == (0, "passed"), passed["log_tail"]
@@ -216,6 +219,7 @@ def let_go(clone):
         (folder / "go").touch()
 
 
+@pytest.mark.ci
 def test_every_state_is_visible_ctrl_c_detaches_and_attach_goes_on(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait")
     short = short_id_of(watched)
@@ -236,6 +240,7 @@ def test_every_state_is_visible_ctrl_c_detaches_and_attach_goes_on(clone):
     assert attached.stdout.startswith("passed")
 
 
+@pytest.mark.ci
 def test_sigterm_detaches_with_143_and_a_document(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait", "--json", "--new")
     short_id_of(watched)
@@ -250,6 +255,7 @@ def test_sigterm_detaches_with_143_and_a_document(clone):
     assert (ended["outcome"]["reason"], ended["outcome"]["exit_code"]) == ("cancelled", 6)
 
 
+@pytest.mark.ci
 def test_a_killed_runner_is_restarted_by_whoever_waits_and_the_run_goes_on_once(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait", "--json", "--new")
     short = short_id_of(watched)
@@ -286,6 +292,7 @@ def test_a_policy_with_a_mistake_is_refused_before_anything_is_sent(tmp_path):
     assert clone.document("ls")["data"] == []
 
 
+@pytest.mark.ci
 def test_a_runner_that_cannot_start_is_named_and_the_request_waits(tmp_path):
     clone = Clone(tmp_path)
     journal = embedded_folder(tmp_path / "home" / ".local" / "share" / "kakeya") / "runner" / "journal.jsonl"

@@ -137,6 +137,7 @@ def test_init_pins_the_bus_and_a_fork_is_refused_before_anything_is_sent(place, 
     assert after == refs
 
 
+@pytest.mark.ci
 def test_a_configured_bus_that_is_away_never_becomes_the_embedded_one(place):
     place.run("init", "--bus", "origin")
     shutil.move(place.remote, place.root / "moved")
@@ -175,6 +176,7 @@ def test_push_instead_of_is_refused(place, tmp_path):
     assert "elsewhere" in ran.err
 
 
+@pytest.mark.ci
 def test_an_agents_branch_names_its_namespace(place):
     place.clone.git("checkout", "-q", "-b", "AgentMemory/fix-it-1f2e")
     sent = place.run("run", "mlx-env-probe", "--bus", "origin", "--json").document
@@ -230,6 +232,7 @@ def test_without_dirty_head_is_sent_and_the_difference_is_said(place):
     assert place.run("run", "pytest-path", "--ref", "HEAD", "--dirty", "--bus", "origin").code == 2
 
 
+@pytest.mark.ci
 def test_detached_linked_and_shallow_clones_stay_as_they_are(place, tmp_path):
     clone = place.clone
     clone.git("checkout", "-q", "--detach")
@@ -281,6 +284,7 @@ def test_a_branch_with_links_instead_of_files_is_no_result(place):
         gitdoor.read_branch_result(clone.top, "--output=x")
 
 
+@pytest.mark.ci
 def test_documents_stay_documents_over_git(place):
     sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
     take(place.host, sent)
@@ -366,6 +370,7 @@ def test_a_run_that_was_just_sent_is_looked_at_when_it_can_have_changed_and_not_
     assert len(calls[sent + 1 :]) == 1, "\n".join(calls)
 
 
+@pytest.mark.ci
 def test_a_look_at_runs_loads_what_it_shows_and_no_more(place):
     """What a short command costs is what it imports; seconds are measured by the study `command-costs`.
 

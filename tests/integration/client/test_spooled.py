@@ -20,6 +20,8 @@ from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 from tests.fakes.requester import Ran
 from tests.support.runner_world import World
 
+pytestmark = pytest.mark.ci
+
 JUDGED = "gate_rejected"  # what the gate says of the report that the faked program writes
 # A result arrives with the commit that ends a claim: the only one on a claim ref that has two parents.
 REFUSES_RESULTS = """#!/bin/sh

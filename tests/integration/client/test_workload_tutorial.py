@@ -18,6 +18,8 @@ from bridge.cli.mac.program import main as mac
 from tests.fakes.clone import Clone
 from tests.support.workload_folder import INTERPRETER
 
+pytestmark = pytest.mark.ci
+
 PAGE = Path(__file__).parents[3] / "docs" / "guides" / "ten-minutes-workload.md"
 STEP = re.compile(r"(?:<!-- (file|append): (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 

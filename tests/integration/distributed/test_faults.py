@@ -91,6 +91,7 @@ def test_a_stream_that_was_cut_is_gone_on_with(pair: Pair, proxied) -> None:
     assert drafted > 0
 
 
+@pytest.mark.ci
 def test_a_server_that_is_stopped_in_mid_draft_or_killed_costs_a_deadline(pair: Pair) -> None:
     process = DrafterProcess([])
     channel = DrafterChannel(process.address, DFLASH)

@@ -74,6 +74,7 @@ def test_a_later_turn_decodes_what_a_fresh_start_decodes(
         assert abs(later.acceptance_length - fresh.acceptance_length) < 0.5
 
 
+@pytest.mark.ci
 def test_where_the_window_has_moved_on_the_caches_begin_anew(opened: Callable[[str, str, str], Engine]) -> None:
     engine = opened("mlx", "gemma4", "dflash")
     window = engine.target.info.sliding_window

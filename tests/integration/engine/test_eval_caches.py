@@ -53,6 +53,7 @@ def computed_again(out: Path, report: str, *arguments: str) -> dict[str, Any]:
     return value["reports"][report]  # type: ignore[no-any-return]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("backend", ["mlx", "torch"])
 def test_quantised_caches_are_measured_beside_the_librarys_own(root: Path, run_environment: Path, backend: str) -> None:
     device = ["--device", "cpu"] if backend == "torch" else []
@@ -119,6 +120,7 @@ def test_prompts_without_answers_and_lossy_comparisons_are_refused(
     assert "--cache affine8 changes what the target decodes" in capsys.readouterr().err
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("backend", ["mlx", pytest.param("torch", marks=pytest.mark.slow)])
 def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
     root: Path, run_environment: Path, backend: str
@@ -201,6 +203,7 @@ def long_needles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("backend", "depth"), [("mlx", "2"), ("torch", "0")])
 def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
     long_needles: Path, run_environment: Path, backend: str, depth: str

@@ -84,6 +84,7 @@ def holds_two_equal_arms(report: dict[str, Any]) -> None:
     assert [claim["id"] for claim in report["claims"]] == ["decode_speedup"]
 
 
+@pytest.mark.ci
 def test_launches_are_parts_of_one_report_at_the_depth_that_the_first_one_proposes(
     root: Path, run_environment: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ def test_launches_are_parts_of_one_report_at_the_depth_that_the_first_one_propos
     assert [line.split()[2] for line in proposals] == [str(depth["tokens"])]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "arguments", [("--drafter", "ngram"), ("--depth", "auto"), ("--cache", "full"), ("--stop", "budget")]
 )
@@ -121,6 +123,7 @@ def test_every_way_of_decoding_gives_a_readable_report(
     assert (report["config"]["stopping_ids"] == []) == ("budget" in arguments)
 
 
+@pytest.mark.ci
 def test_the_baseline_alone_and_needles_are_measured_too(root: Path, run_environment: Path) -> None:
     report = measure(root, run_environment, workload="native")
     assert refusals(run_environment) == []
@@ -153,6 +156,7 @@ def test_errors_are_one_line_and_an_exit_code(
     assert all(line.startswith("error: ") for line in lines)
 
 
+@pytest.mark.ci
 def test_generate_prints_the_answer_or_one_json_object(
     root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

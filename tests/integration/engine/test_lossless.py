@@ -165,6 +165,7 @@ def test_adversarial_drafters_change_no_token(
             assert set(accepted[:-1]) == {min(place, 7)}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_a_stop_at_every_position_ends_both_ways_of_decoding_alike(backend: Any, targets: Any, kind: str) -> None:
     target, prompt = targets[kind], prompt_of(WINDOW + 3)
@@ -218,6 +219,7 @@ def test_the_controller_changes_depths_and_no_token(backend: Any, folders: Any, 
     assert {0, 3} <= {step.drafted for step in steps}
 
 
+@pytest.mark.ci
 def test_decoding_ahead_may_stop_anywhere_and_go_on_exactly(backend: Any, targets: Any) -> None:
     for kind in CONFIGS:
         target, prompt = targets[kind], prompt_of(WINDOW + 3)
@@ -250,6 +252,7 @@ def test_the_forward_that_is_under_way_is_the_last_once_decoding_ahead_is_to_end
         assert rest == answer[taken + 2 : taken + 7]
 
 
+@pytest.mark.ci
 def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders: Any, targets: Any) -> None:
     expected: dict[Any, Any] = {}
     found: dict[Any, Any] = {}
@@ -269,6 +272,7 @@ def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders
     assert found == expected
 
 
+@pytest.mark.ci
 def test_a_quantised_mixture_of_experts_decodes_alike_with_and_without_drafts(backend: Any, targets: Any) -> None:
     target, prompt = targets["4bit"], prompt_of(30)
     assert target.info.dtype == "4bit"
@@ -329,6 +333,7 @@ def test_sliding_layers_hold_window_and_block_and_the_full_layout_holds_everythi
             assert native == full
 
 
+@pytest.mark.ci
 def test_a_drafters_context_is_capped_and_the_cap_changes_only_drafts(
     backend: Any, folders: Any, targets: Any, tmp_path: Any
 ) -> None:

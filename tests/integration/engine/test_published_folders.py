@@ -59,6 +59,7 @@ def usual(prompts: list[tuple[int, ...]]) -> float:
     return acceptance("mlx", "float32", DRAFTER, prompts)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("backend", "dtype"), [("mlx", "float16"), pytest.param("torch", "float16", marks=pytest.mark.slow)]
 )

@@ -46,6 +46,7 @@ def digested(folder: Path, tmp_path: Path) -> ModelDigest:
     return found
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("model", "name"),
     [
@@ -107,6 +108,7 @@ def test_a_layer_that_streams_holds_what_arithmetic_says(sink: int, window: int)
             assert bounds[0] <= cache.measured_bytes() <= (bounds[1] or 0.0), positions
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("verb", "name"),
     [

@@ -110,6 +110,7 @@ def test_the_loops_own_share_is_between_nothing_and_everything(models: Path) -> 
         assert found.steps > 1
 
 
+@pytest.mark.ci
 def test_compare_writes_every_decode_and_the_standings(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,6 +135,7 @@ def test_compare_writes_every_decode_and_the_standings(
     assert "no contestant 'nobody'" in capsys.readouterr().err
 
 
+@pytest.mark.ci
 def test_the_controller_verb_decodes_every_world_to_the_forced_budget(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

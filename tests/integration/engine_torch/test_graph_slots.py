@@ -24,6 +24,7 @@ from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, run, slots
 from tests.integration.engine_torch.test_lossless import BUDGET, prompt_of, tokens_of
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_outgrowing_a_slot_is_counted_and_changes_no_token(backend: Any, folders: Any, answers: Any, kind: str) -> None:
     target = backend.load_target(folders / kind)
@@ -46,6 +47,7 @@ def test_a_slot_is_recorded_once_and_lent_again(backend: Any, folders: Any, answ
     assert tapes[0].replays > 10
 
 
+@pytest.mark.ci
 def test_a_second_sequence_runs_without_recordings_and_says_why(backend: Any, graphed: Any, answers: Any) -> None:
     target = graphed["gemma4"]
     target.ahead = False
@@ -70,6 +72,7 @@ def test_a_second_sequence_runs_without_recordings_and_says_why(backend: Any, gr
     assert sequences[0].fallbacks() == {"another sequence holds the static caches": BUDGET - 1}
 
 
+@pytest.mark.ci
 def test_a_sequence_that_gave_its_slot_back_cannot_free_anothers(graphed: Any) -> None:
     target, prompt = graphed["gemma4"], prompt_of(15)
     first = target.open(CAPTURE, CacheLayout.NATIVE)
@@ -87,6 +90,7 @@ def test_a_sequence_that_gave_its_slot_back_cannot_free_anothers(graphed: Any) -
     assert third.fallbacks() == {"another sequence holds the static caches": 1}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("text", ["affine8/8", "sink2+window9"])
 def test_a_lossy_layout_is_decoded_without_recordings_and_says_why(backend: Any, graphed: Any, text: str) -> None:
     target, prompt, layout = graphed["gemma4"], prompt_of(30), CacheLayout.parse(text)
@@ -98,6 +102,7 @@ def test_a_lossy_layout_is_decoded_without_recordings_and_says_why(backend: Any,
     }
 
 
+@pytest.mark.ci
 def test_a_forward_that_needs_the_host_falls_back_for_good_and_says_why(
     backend: Any, folders: Any, answers: Any
 ) -> None:
@@ -115,6 +120,7 @@ def test_a_forward_that_needs_the_host_falls_back_for_good_and_says_why(
     assert isinstance(target.slots.take(target.family, ((), CacheLayout.NATIVE, 64), []), NoSlot)
 
 
+@pytest.mark.ci
 def test_two_models_and_two_sequences_of_each_on_threads_decode_as_they_do_alone(
     backend: Any, folders: Any, graphed: Any, answers: Any
 ) -> None:
@@ -140,6 +146,7 @@ def test_two_models_and_two_sequences_of_each_on_threads_decode_as_they_do_alone
     }
 
 
+@pytest.mark.ci
 def test_a_generation_of_a_workload_carries_the_reasons_to_its_report(backend: Any, folders: Any, graphed: Any) -> None:
     target = graphed["gemma4"]
     engine = Engine(backend, target, NoDrafter(), backend.greedy(target), backend.native(target), folders / "gemma4")

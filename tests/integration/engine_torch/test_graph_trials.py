@@ -17,6 +17,8 @@ from tests.fakes.tiny_torch import CONFIGS
 from tests.integration.engine_torch.replaying import BLOCK, run
 from tests.integration.engine_torch.test_lossless import prompt_of, tokens_of
 
+pytestmark = pytest.mark.ci
+
 
 class TrialClock:
     """A millisecond for each reading, and what a recorder adds."""

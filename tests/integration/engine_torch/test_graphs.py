@@ -46,6 +46,7 @@ def test_a_network_drafts_at_every_depth_and_changes_no_token(
         assert depth == 0 or sum(step.drafter_forwards for step in steps) > 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["gemma4", pytest.param("gemma4-shared", marks=pytest.mark.slow)])
 def test_every_row_on_sliding_layers_decodes_the_same(
     backend: Any, folders: Any, graphed: Any, answers: Any, kind: str
@@ -78,6 +79,7 @@ def test_adversarial_drafters_change_no_token(
             assert accepted == [step.drafted for step in steps if step.drafted]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in {"gemma4", "qwen3"} else pytest.mark.slow) for kind in CONFIGS]
 )
@@ -117,6 +119,7 @@ def test_what_a_forward_returned_outlives_the_next_replays(graphed: Any) -> None
     assert torch.equal(first.features, features)
 
 
+@pytest.mark.ci
 def test_a_block_that_is_too_long_a_second_prompt_and_a_deep_crop_are_exact(graphed: Any, targets: Any) -> None:
     for kind, layout in (("gemma4", CacheLayout.NATIVE), ("qwen3", CacheLayout.NATIVE), ("gemma4", CacheLayout.FULL)):
         eager, found = targets[kind], []
@@ -150,6 +153,7 @@ def test_a_block_that_is_too_long_a_second_prompt_and_a_deep_crop_are_exact(grap
         torch.testing.assert_close(one.features, other.features, atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.ci
 def test_a_small_draft_model_replays_and_changes_no_token(
     backend: Any, graphed: Any, answers: Any, tmp_path: Any
 ) -> None:
@@ -160,6 +164,7 @@ def test_a_small_draft_model_replays_and_changes_no_token(
     assert sum(step.drafter_forwards for step in steps) > 0
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["kakeya-tiny-gemma4", pytest.param("kakeya-tiny-qwen3", marks=pytest.mark.slow)])
 def test_the_packaged_pairs_replay_what_they_decode(name: str) -> None:
     engine = open_engine(load_backend("torch", "cpu"), name, f"{name}-dflash", roots="")

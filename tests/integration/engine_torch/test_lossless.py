@@ -126,6 +126,7 @@ def test_adversarial_drafters_change_no_token(
             assert set(accepted[:-1]) == {min(place, 7)}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_a_stop_at_every_position_ends_both_ways_of_decoding_alike(backend: Any, targets: Any, kind: str) -> None:
     target, prompt = targets[kind], prompt_of(WINDOW + 3)
@@ -151,6 +152,7 @@ def test_a_mask_id_that_is_a_stop_id_ends_nothing_but_itself(backend: Any, folde
     assert steps[-1].stop is StopReason.BUDGET
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("ahead", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_decoding_ahead_may_stop_anywhere_and_go_on_exactly(
@@ -191,6 +193,7 @@ def test_the_forward_that_is_under_way_is_the_last_once_decoding_ahead_is_to_end
         assert rest == answer[len(came) : len(came) + 5]
 
 
+@pytest.mark.ci
 def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders: Any, targets: Any) -> None:
     expected, found = {}, {}
 
@@ -266,6 +269,7 @@ def _draft(count: int) -> Any:
     return Draft(tokens=tuple(range(5, 5 + count)), count=count)
 
 
+@pytest.mark.ci
 def test_the_unified_model_s_text_decodes_as_stock_does(backend: Any, tmp_path: Path) -> None:
     import transformers
 

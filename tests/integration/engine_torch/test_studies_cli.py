@@ -48,6 +48,7 @@ def run(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return start
 
 
+@pytest.mark.ci
 def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(
     run: Any, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,6 +109,7 @@ def test_verify_cost_of_random_shapes_is_labelled_so(run: Any) -> None:
     assert report["rows"]["draft"] == []
 
 
+@pytest.mark.ci
 def test_acceptance_holds_both_arms_and_counts_by_position(run: Any, place: Path) -> None:
     code, report = run("acceptance", "--backend", "torch", "--device", "cpu", "--set", str(place / "set.json"),
                        "--prompts", "4", "--max-new", "20")  # fmt: skip
@@ -166,6 +168,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line_without_a_report(
     assert list(tmp_path.glob("*.json")) == []
 
 
+@pytest.mark.ci
 def test_what_a_drafter_proposed_comes_out_again_and_nothing_else_does(run: Any, place: Path, tmp_path: Path) -> None:
     options = ("--backend", "torch", "--device", "cpu", "--dtype", "float32", "--set", str(place / "set.json"))
     code, report = run("distributed-e2e", *options, "--prompts", "2", "--max-new", "12")

@@ -21,6 +21,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.ci
 def test_some_hundred_ways_out_of_a_run_of_another_user_reach_nothing(need_sandbox, only_mounts):
     need_sandbox("other_user")
     found, files = situations.SITUATIONS["other user"]()

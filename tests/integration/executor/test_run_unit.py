@@ -27,7 +27,10 @@ from tests.integration.executor.test_supervisor import quiet
 from tests.support.run_unit import AS_UNIT, UID, listening, open_the_way
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes a user for the unit")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux" or os.getuid() != 0, reason="root makes a user for the unit"),
+    pytest.mark.ci,
+]
 SLOW = """
 import os, sys, time
 with open(os.environ["KAKEYA_OUT"] + "/report.json", "w") as file: file.write("{}")

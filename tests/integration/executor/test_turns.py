@@ -62,6 +62,7 @@ def executed(tmp_path_factory):
     return plan, series(jobs, plan)
 
 
+@pytest.mark.ci
 def test_launches_go_on_until_the_rule_ends_them(executed):
     plan, execution = executed
 
@@ -152,6 +153,7 @@ def test_a_program_that_takes_no_turns_is_cut(tmp_path):
     assert execution.launches[0].ready_s is None
 
 
+@pytest.mark.ci
 def test_the_first_turn_is_the_prefill_and_the_hosts_own_loop_follows_each_launch(tmp_path):
     plan = LaunchSeries(
         arms=("baseline", "candidate"), rule=StopRule(least=2, most=2), turn_least_s=0.004, solo_s=0.05, prefill=True

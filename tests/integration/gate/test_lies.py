@@ -17,6 +17,8 @@ from tests.integration.gate.lies import HONEST, LIES, RUN_FOR_REAL
 from tests.integration.gate.lies.registry import mild, premises_of
 from tests.integration.gate.site import Site, serving
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Site]:

@@ -22,6 +22,8 @@ from bridge.trust import keyring, runner_key
 from tests.fakes.clone import Clone
 from tests.support import guarded
 
+pytestmark = pytest.mark.ci
+
 ROOT = Path(__file__).parents[3]
 CLOCK = SystemClock()
 # Of this file alone: what other tests run beside it as their peer is nothing of ours.

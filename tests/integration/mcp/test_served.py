@@ -69,6 +69,7 @@ def test_a_client_that_reads_descriptions_runs_is_cut_off_resumes_and_reads_the_
     assert s.starts() == [first]
 
 
+@pytest.mark.ci
 def test_a_thousand_malformed_messages_run_nothing_and_the_server_goes_on(site, clone):
     s = site()
     s.create_bus()
@@ -106,6 +107,7 @@ def test_a_thousand_malformed_messages_run_nothing_and_the_server_goes_on(site, 
     assert s.requester().snapshot().requests == ()
 
 
+@pytest.mark.ci
 def test_a_text_with_half_of_a_character_is_answered_with_an_error(site, clone):
     """A client that waits for its answer waited for ever."""
     s = site()

@@ -59,6 +59,7 @@ def test_status_and_comment_name_the_request_and_carry_the_verdict(loud, server,
     assert any(SECRET in header for header in server.state.authorizations)
 
 
+@pytest.mark.ci
 def test_a_run_that_is_told_of_again_rewrites_its_own_comment_only(loud, server) -> None:
     first, second = loud.ask(), loud.ask()
     for ref in (first, second):
@@ -68,6 +69,7 @@ def test_a_run_that_is_told_of_again_rewrites_its_own_comment_only(loud, server)
     assert [first.id in bodies[0], second.id in bodies[1], len(bodies)] == [True, True, 2]
 
 
+@pytest.mark.ci
 def test_the_job_summary_is_the_escaped_result_and_no_log(loud, tmp_path, monkeypatch) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
@@ -81,6 +83,7 @@ def test_the_job_summary_is_the_escaped_result_and_no_log(loud, tmp_path, monkey
     assert "::set-output" not in text
 
 
+@pytest.mark.ci
 def test_a_summary_that_cannot_be_written_is_said_and_changes_nothing(loud, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "gone" / "summary.md"))
     ref = loud.ask()
@@ -90,6 +93,7 @@ def test_a_summary_that_cannot_be_written_is_said_and_changes_nothing(loud, tmp_
 
 
 # One that closes the door and one that does not; which do is a table, tried whole against the client alone.
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "status", [0, 422, *(pytest.param(one, marks=pytest.mark.slow) for one in (401, 403, 404, 409, 429, 500, 503))]
 )
@@ -103,6 +107,7 @@ def test_a_site_that_refuses_changes_nothing_of_the_result(loud, server, status:
     assert said == (1 if status in {0, 401, 429} else 2)  # a closed door is not asked again
 
 
+@pytest.mark.ci
 def test_nothing_is_told_unless_the_owner_says_so(site, server, monkeypatch) -> None:
     s = site()
     s.create_bus()
@@ -113,6 +118,7 @@ def test_nothing_is_told_unless_the_owner_says_so(site, server, monkeypatch) -> 
     assert server.state.requests == []
 
 
+@pytest.mark.ci
 def test_without_a_token_one_line_is_said_and_the_owners_file_is_used_when_there(
     loud, server, tmp_path, monkeypatch
 ) -> None:
@@ -131,6 +137,7 @@ def test_without_a_token_one_line_is_said_and_the_owners_file_is_used_when_there
     assert len(server.state.statuses) == 1
 
 
+@pytest.mark.ci
 def test_a_host_that_actions_wakes_says_once_which_workflows_it_accepts(site) -> None:
     s = site()
     s.create_bus(wake="actions")

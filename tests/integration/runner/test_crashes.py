@@ -128,6 +128,7 @@ def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, monkey
     assert summary.read_text().count(f"Request `{told['id']}`") == 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("point", points(TOLD, {"terminal after", "announced before"}))
 def test_the_site_is_told_once_of_a_result_whose_runner_died_after_publishing_it(
     scenario, tmp_path, monkeypatch, point
@@ -148,6 +149,7 @@ def test_the_site_is_told_once_of_a_result_whose_runner_died_after_publishing_it
         assert f"Request `{told['id']}`" in comment["body"]
 
 
+@pytest.mark.ci
 def test_what_a_killed_runner_left_running_is_followed_again(scenario, tmp_path):
     go_on = tmp_path / "told" / "go-on"
     told = scenario("", "", wait=f"echo before; until [ -e {go_on} ]; do sleep 0.05; done")

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from bridge.bus import open_bus
 from bridge.bus.open.embedded import ensure_embedded
 from bridge.records import LimitRequest
@@ -73,6 +75,7 @@ def test_a_restarted_runner_follows_its_run_and_publishes_it_once(site):
     assert s.requester().view(ref.id).claim.claim.lease_s < 600.0
 
 
+@pytest.mark.ci
 def test_stop_leaves_the_run_and_stop_runs_ends_it_also_without_a_runner(site):
     s = site()
     runner, ref = going(s)
@@ -87,6 +90,7 @@ def test_stop_leaves_the_run_and_stop_runs_ends_it_also_without_a_runner(site):
     assert s.starts() == [ref.id]
 
 
+@pytest.mark.ci
 def test_the_owner_sees_a_run_ends_it_alone_and_is_told(site):
     s = site()
     told, figures = s.folder / "told.json", s.folder / "kakeya.prom"
@@ -117,6 +121,7 @@ def test_the_owner_sees_a_run_ends_it_alone_and_is_told(site):
     s.until(lambda: 'reason="interrupted"} 1' in figures.read_text(), "the figures never had the end")
 
 
+@pytest.mark.ci
 def test_drain_now_ends_the_run_as_interrupted_and_the_runner_after_it(site):
     s = site()
     runner, ref = going(s)
@@ -127,6 +132,7 @@ def test_drain_now_ends_the_run_as_interrupted_and_the_runner_after_it(site):
     assert (claim.reason, claim.exit_code) == ("interrupted", 3)
 
 
+@pytest.mark.ci
 def test_drain_says_when_there_is_no_runner_and_leaves_no_order_behind(site):
     s = site()
     s.create_bus()
@@ -149,6 +155,7 @@ def test_cancelling_ends_the_whole_job_and_publishes(site):
     assert not alive(int(child.read_text()))
 
 
+@pytest.mark.ci
 def test_a_drained_runner_ends_after_what_it_runs(site):
     s = site(work="sleep 1")
     runner = s.start("serve", "--bus", s.route, "--create-bus")
@@ -160,6 +167,7 @@ def test_a_drained_runner_ends_after_what_it_runs(site):
     assert s.ended(ref).reason == "gate_rejected"
 
 
+@pytest.mark.ci
 def test_a_suspended_owner_is_finalised_by_another_and_cannot_publish_when_it_wakes(site):
     s = site(work="sleep 300", lease_s=3.0)
     s.create_bus()
@@ -192,6 +200,7 @@ def test_once_takes_the_named_branch_and_ends_in_its_exit_code(site):
     assert "fork" in wrong.stderr or "carries" in wrong.stderr
 
 
+@pytest.mark.ci
 def test_once_sees_a_cancel_while_it_runs(site):
     s = site(work="sleep 300")
     s.create_bus()
@@ -203,6 +212,7 @@ def test_once_sees_a_cancel_while_it_runs(site):
     assert s.ended(ref).reason == "cancelled"
 
 
+@pytest.mark.ci
 def test_a_run_past_its_own_limit_is_timed_out(site):
     s = site(work="sleep 300")
     s.create_bus()
@@ -214,6 +224,7 @@ def test_a_run_past_its_own_limit_is_timed_out(site):
     assert s.ended(ref).reason == "timed_out"
 
 
+@pytest.mark.ci
 def test_pause_keeps_the_queue_and_resume_takes_it(site):
     s = site()
     s.create_bus()
@@ -225,6 +236,7 @@ def test_pause_keeps_the_queue_and_resume_takes_it(site):
     assert s.run("once", "--bus", s.route).code == 1
 
 
+@pytest.mark.ci
 def test_the_embedded_runner_serves_its_machine_until_it_is_idle(site):
     s = site()
     data = s.folder / "data"
@@ -243,6 +255,7 @@ def test_the_embedded_runner_serves_its_machine_until_it_is_idle(site):
     assert next(iter(data.rglob("bus.git"))).parent.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.ci
 def test_doctor_names_a_remedy_for_what_it_finds(site):
     s = site()
     pinned = s.run("keygen").stdout.strip()
@@ -259,6 +272,7 @@ def test_doctor_names_a_remedy_for_what_it_finds(site):
     assert "chmod 600" in s.run("doctor").stdout
 
 
+@pytest.mark.ci
 def test_the_owner_can_look_at_policy_and_journal(site):
     s = site()
     s.create_bus()

@@ -192,6 +192,7 @@ def test_the_unit_alone_is_data_on_stdout(machine):
     assert everything(machine.folder) == {}
 
 
+@pytest.mark.ci
 def test_doctor_of_a_fresh_runner_fails_nothing(machine, missing):
     machine("setup", "--bus", str(machine.folder / "bus.git"), "--create-bus", "--name", "desk")
     _code, out, _err = machine("doctor", "--json")
@@ -200,6 +201,7 @@ def test_doctor_of_a_fresh_runner_fails_nothing(machine, missing):
     assert failed == []
 
 
+@pytest.mark.ci
 def test_doctor_looks_at_the_key_and_at_who_may_read_it(machine):
     machine("setup", "--name", "desk")
     key = machine.folder / "state" / "runner.key"

@@ -32,6 +32,7 @@ def said(s, words: str, name: str = "mini"):
     return lambda: log.exists() and words in log.read_text()
 
 
+@pytest.mark.ci
 def test_two_slots_run_two_requests_at_the_same_time_and_count_them_as_two_attempts(site):
     s = site()
     s.set_work(WAIT_FOR_BOTH.format(folder=s.folder))
@@ -47,6 +48,7 @@ def test_two_slots_run_two_requests_at_the_same_time_and_count_them_as_two_attem
     assert all(command.survivors == 0 for one in records for command in one.commands)
 
 
+@pytest.mark.ci
 def test_each_request_goes_to_the_runner_it_asks_for_and_runs_once(site):
     s = site()
     s.create_bus()
@@ -102,6 +104,7 @@ def asked(site):
     return s
 
 
+@pytest.mark.ci
 def test_the_owners_program_gets_the_request_and_lets_it_run(asked):
     ref = asked.ask()
     assert asked.run("once", "--bus", asked.route).code == 1  # it ran; the empty report is refused by the gate
@@ -120,6 +123,7 @@ def test_the_owners_program_refuses_with_its_own_words_and_nothing_starts(asked)
     assert "only smoke tests in the afternoon" in claim.message
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("word", ["gone", "hangs"])
 def test_an_owners_program_that_cannot_answer_allows_nothing(asked, word):
     program = asked.folder / "may-it-run"

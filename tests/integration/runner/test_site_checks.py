@@ -8,6 +8,8 @@ import pytest
 
 from tests.fakes.github_server import OWNER, REPOSITORY, Fault, serving
 
+pytestmark = pytest.mark.ci
+
 SECRET = "ghp_" + "s" * 36
 LISTED = 'repository = "o/r"\npath = ".github/workflows/x.yml"\nrefs = ["*"]\n'
 WORKFLOW = f'[[actions.workflows]]\n{LISTED}sha256 = "{"a" * 64}"\n'

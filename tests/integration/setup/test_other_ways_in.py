@@ -79,6 +79,7 @@ def opened(tmp_path_factory, installed) -> Host:
 class TestOtherWaysIn:
     """GitHub Actions and ssh: what is made may do little, is only what was published, and goes again."""
 
+    @pytest.mark.ci
     def test_the_token_is_in_no_argument_and_in_no_file(self, opened) -> None:
         runner = opened.root / "var/lib/kakeya-actions/runner"
         assert (runner / ".runner").exists()
@@ -87,6 +88,7 @@ class TestOtherWaysIn:
             if path.is_file() and path.name != "config.sh" and "opt/kakeya/lib" not in str(path):
                 assert b"secret-token" not in path.read_bytes(), path
 
+    @pytest.mark.ci
     def test_a_second_run_needs_no_token_and_changes_nothing(self, opened) -> None:
         again = opened.setup(*opened.options, token="")
         assert again.returncode == 0, again.stderr

@@ -132,6 +132,7 @@ class TestLinux:
         assert named, same.problems
         assert all(problem.remedy for problem in named)
 
+    @pytest.mark.ci
     def test_doctor_says_that_all_is_as_it_was_made_and_names_what_is_not(self, installed, tmp_path) -> None:
         host = twin(installed[0], tmp_path)
         command = [
@@ -195,6 +196,7 @@ class TestLinux:
         assert not (host.root / "opt/kakeya").exists()
 
 
+@pytest.mark.ci
 def test_an_installation_gets_the_small_models_weights_from_the_clone_it_was_made_of(installed, tmp_path) -> None:
     """What pip builds of a clone has none, and a first run of a preset with a small model failed."""
     tree = tmp_path / "tree"

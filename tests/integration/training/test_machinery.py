@@ -55,10 +55,12 @@ def fell(curve):
     return sum(curve[-4:]) / 4 < curve[0] - LOSS_FALL
 
 
+@pytest.mark.ci
 def test_a_few_steps_lower_the_loss(tmp_path, corpus, tokenizer):
     assert fell(losses(make_trainer(tmp_path, corpus, tokenizer, 1, "qwen3"), FEW_STEPS))
 
 
+@pytest.mark.ci
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["gemma4", "qwen3"])
 def test_a_few_steps_lower_the_loss_on_two_seeds_alike(tmp_path, corpus, tokenizer, family):
@@ -70,6 +72,7 @@ def test_a_few_steps_lower_the_loss_on_two_seeds_alike(tmp_path, corpus, tokeniz
     assert abs(sum(first[-4:]) - sum(second[-4:])) / 4 < SEED_SPREAD
 
 
+@pytest.mark.ci
 def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpus, tokenizer):
     import torch
 

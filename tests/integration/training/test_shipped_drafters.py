@@ -10,6 +10,8 @@ from engine.cards.acceptance import dflash_walk, measure_acceptance
 from engine.cards.language import greedy_samples
 from engine.cards.model_card import spread
 
+pytestmark = pytest.mark.ci
+
 BUDGET, FEW_TOKENS = 640, 160
 """Answers of sixty prompts may end by themselves; those of a few are cut: a drafter shows early what it is worth."""
 

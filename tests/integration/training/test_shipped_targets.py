@@ -36,6 +36,7 @@ def mlx_model(target_folder):
     return model, tokenizer
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("length", [500, pytest.param(1900, marks=pytest.mark.slow)])
 def test_mlx_prefill_agrees_with_transformers(target, mlx_model, held_out_ids, length):
     import mlx.core as mx
@@ -83,6 +84,7 @@ def recall(target, prompt_sets, length, count, needles=None):
     return measure_recall(target, prompts, length).proportion.successes
 
 
+@pytest.mark.ci
 def test_most_of_a_few_needles_are_recalled(target, prompt_sets):
     assert recall(target, prompt_sets, 480, 12) >= 11
 
@@ -93,6 +95,7 @@ def test_needles_are_recalled_at_480_and_1900_tokens(target, prompt_sets):
     assert recall(target, prompt_sets, 1900, 61) >= 59
 
 
+@pytest.mark.ci
 def test_recall_needs_the_full_attention_layers(prompt_sets):
     from engine.cards.loading import load_target
     from engine.cards.recall import without_full_attention

@@ -18,6 +18,8 @@ from tests.fakes.asking import make_request, push
 from tests.support.crash import crash, run
 from tests.support.interpreter import write_interpreter
 
+pytestmark = pytest.mark.ci
+
 CLOCK = SystemClock()
 WORK = "printf '{}' > \"$KAKEYA_OUT/probe.json\"\n"
 

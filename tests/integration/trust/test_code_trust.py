@@ -113,6 +113,7 @@ def test_what_follows_the_floor_on_a_protected_ref_is_trusted(repository):
     untrusted(repository.judge(repository.root), "is not on refs/heads/main after the floor")
 
 
+@pytest.mark.ci
 def test_without_rules_nothing_is_trusted(repository):
     untrusted(repository.judge(repository.root), "names no protected ref and no code signer")
 
@@ -142,6 +143,7 @@ def test_a_floor_after_the_revert_leaves_what_was_pushed_directly_untrusted(repo
     assert repository.judge(after).trust_class == "trusted"
 
 
+@pytest.mark.ci
 def test_a_replace_ref_lends_no_ancestry(repository):
     repository.protect(repository.root)
     trusted = repository.commit("trusted")
@@ -176,6 +178,7 @@ def test_a_graft_in_any_repository_lends_no_ancestry(repository):
     untrusted(repository.judge(evil), "is not on refs/heads/main")
 
 
+@pytest.mark.ci
 def test_a_shallow_bus_hides_the_floor_and_nothing_is_trusted(repository):
     repository.commit("one")
     two = repository.commit("two")
@@ -185,6 +188,7 @@ def test_a_shallow_bus_hides_the_floor_and_nothing_is_trusted(repository):
     untrusted(repository.judge(two), "cannot be followed to the floor commit")
 
 
+@pytest.mark.ci
 def test_a_shallow_bus_cannot_hide_a_parent_that_the_commit_itself_names(repository):
     one = repository.commit("one")
     two = repository.commit("two")
@@ -194,6 +198,7 @@ def test_a_shallow_bus_cannot_hide_a_parent_that_the_commit_itself_names(reposit
     assert repository.judge(two).trust_class == "trusted"
 
 
+@pytest.mark.ci
 def test_a_shallow_list_in_the_hosts_own_repository_changes_nothing(repository):
     repository.protect(repository.root)
     one, two = repository.commit("one"), repository.commit("two")
@@ -203,6 +208,7 @@ def test_a_shallow_list_in_the_hosts_own_repository_changes_nothing(repository):
     assert repository.judge(one).trust_class == "trusted"
 
 
+@pytest.mark.ci
 def test_a_rebased_copy_is_another_commit(repository):
     repository.protect(repository.root)
     original = repository.commit("work")
@@ -213,6 +219,7 @@ def test_a_rebased_copy_is_another_commit(repository):
     untrusted(repository.judge(rebased), "is not on refs/heads/main")
 
 
+@pytest.mark.ci
 def test_a_protected_ref_that_was_rewritten_vouches_for_nothing(repository):
     floor = repository.commit("floor")
     kept = repository.commit("kept")
@@ -226,6 +233,7 @@ def test_a_protected_ref_that_was_rewritten_vouches_for_nothing(repository):
     untrusted(repository.judge(kept), "does not lead to the floor commit")
 
 
+@pytest.mark.ci
 def test_another_ref_is_not_a_protected_one(repository):
     repository.protect(repository.root)
     repository.git("checkout", "-q", "-b", "feature")
@@ -237,6 +245,7 @@ def test_another_ref_is_not_a_protected_one(repository):
     untrusted(repository.judge(commit), "has no refs/heads/gone")
 
 
+@pytest.mark.ci
 def test_uncommitted_changes_are_not_the_commit(repository):
     repository.protect(repository.root)
     commit = repository.commit("clean")
@@ -251,6 +260,7 @@ def sign_with(key: Key) -> list[str]:
     return ["-c", "gpg.format=ssh", "-c", f"user.signingkey={key.path}", "-S"]
 
 
+@pytest.mark.ci
 def test_a_commit_of_a_code_signer_is_trusted_wherever_it_is(repository, keys, tmp_path):
     listed = write_list(tmp_path / "code", signers_line(keys["dev"], "dev", code=True))
     repository.policy_lines = [f'code_signers = "{listed}"']
@@ -262,6 +272,7 @@ def test_a_commit_of_a_code_signer_is_trusted_wherever_it_is(repository, keys, t
     untrusted(repository.judge(repository.commit("stranger", *sign_with(keys["other"]))), "no code signer")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("line", "revoked"),
     [
@@ -282,6 +293,7 @@ def test_a_code_key_holds_now_whatever_date_the_commit_bears(repository, keys, t
     assert repository.judge(signed).trust_class == "untrusted"
 
 
+@pytest.mark.ci
 def test_the_configuration_of_a_repository_names_no_signer(repository, keys, tmp_path):
     swapped = write_list(tmp_path / "swapped", signers_line(keys["other"], "dev", code=True))
     listed = write_list(tmp_path / "code", signers_line(keys["dev"], "dev", code=True))
@@ -294,6 +306,7 @@ def test_the_configuration_of_a_repository_names_no_signer(repository, keys, tmp
     untrusted(repository.judge(signed), "no code signer")
 
 
+@pytest.mark.ci
 def test_a_signature_is_over_this_very_commit(repository, keys, tmp_path):
     listed = write_list(tmp_path / "code", signers_line(keys["dev"], "dev", code=True))
     repository.policy_lines = [f'code_signers = "{listed}"']
@@ -312,6 +325,7 @@ def test_a_signature_is_over_this_very_commit(repository, keys, tmp_path):
     untrusted(repository.judge(done.stdout.strip()), "no code signer")
 
 
+@pytest.mark.ci
 def test_a_commit_the_bus_does_not_give_is_not_trusted(repository):
     repository.protect(repository.root)
     ref, workload = repository.ask(repository.root)

@@ -63,6 +63,7 @@ def end_over(who: Actor, ref: RequestRef) -> None:
     who.bus.publish(held, who.record(ref, "terminal", 2, reason="passed", exit_code=0, result_oid=result))
 
 
+@pytest.mark.ci
 def test_what_each_runner_signs_in_its_own_name_counts(place) -> None:
     folder = home(place, *pins(place))
     for name in ("hosta", "hostb"):
@@ -75,6 +76,7 @@ def test_what_each_runner_signs_in_its_own_name_counts(place) -> None:
         assert told(folder, "fetch", ref.id)[1]["where"]["runner"] == name
 
 
+@pytest.mark.ci
 def test_a_key_that_signs_in_another_runner_s_name_counts_nowhere(place, tmp_path) -> None:
     options = pins(place)
     folder = home(place, *options)
@@ -111,6 +113,7 @@ def test_a_claim_by_one_runner_on_the_result_of_another_is_refused(place) -> Non
     assert stored(folder) == []
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("pinned", [True, False])
 def test_an_unsigned_end_displaces_no_signed_chain(place, pinned) -> None:
     folder = home(place, *(pins(place) if pinned else ()))
@@ -122,6 +125,7 @@ def test_an_unsigned_end_displaces_no_signed_chain(place, pinned) -> None:
     assert told(folder, "wait", ref.id, "--wait-timeout", "1")[0] == 8
 
 
+@pytest.mark.ci
 def test_an_unsigned_end_does_not_borrow_the_signature_of_a_result(place) -> None:
     folder = home(place, *pins(place))
     ref = place.ask()
@@ -133,6 +137,7 @@ def test_an_unsigned_end_does_not_borrow_the_signature_of_a_result(place) -> Non
     assert stored(folder) == []
 
 
+@pytest.mark.ci
 def test_a_key_without_a_name_is_pinned_nowhere(place) -> None:
     folder = place.folder / "home"
     folder.mkdir()

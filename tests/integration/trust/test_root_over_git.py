@@ -28,6 +28,8 @@ from tests.fakes.git_servers import git
 from tests.integration.trust.test_verify import told
 from tests.support.runner_site import Ran, Site
 
+pytestmark = pytest.mark.ci
+
 CLOCK = SystemClock()
 ROOT, BUS = names.root_ref(names.DEFAULT_PREFIX), names.bus_ref(names.DEFAULT_PREFIX)
 VERIFIED, FIRST_USE, UNTRUSTED = 0, 10, 11

@@ -72,6 +72,7 @@ def test_a_forged_claim_is_nothing_to_a_client_and_does_not_starve_the_request(f
     assert client.refused == () or client.refused[0].oid == held.oid
 
 
+@pytest.mark.ci
 def test_a_forged_end_does_not_hide_a_request_from_runners(fleet) -> None:
     ref, alpha = ask(fleet), fleet.runner("alpha")
     forger = fleet.forger("alpha")
@@ -110,6 +111,7 @@ def test_a_claim_of_which_a_field_was_changed_is_refused(fleet) -> None:
         assert client.view(ref.id).ignored.oid == head.oid, changes
 
 
+@pytest.mark.ci
 def test_a_claim_of_the_same_run_on_another_bus_is_refused(fleet) -> None:
     other = Fleet(fleet.folder, "other")
     other.key("alpha")
@@ -125,6 +127,7 @@ def test_a_claim_of_the_same_run_on_another_bus_is_refused(fleet) -> None:
     assert fleet.client(fleet.key("alpha")).view(ref.id).claim.oid == held.oid
 
 
+@pytest.mark.ci
 def test_a_signed_claim_in_a_commit_of_somebody_else_s_making_is_refused(fleet) -> None:
     ref, alpha = ask(fleet), fleet.runner("alpha")
     held = alpha.claim(ref)
@@ -135,6 +138,7 @@ def test_a_signed_claim_in_a_commit_of_somebody_else_s_making_is_refused(fleet) 
     assert alpha.renew(ref, held).oid == fleet.tip(claim_ref(ref))  # and its owner goes on
 
 
+@pytest.mark.ci
 def test_a_seal_of_one_kind_is_none_of_another(fleet) -> None:
     fleet.key("alpha")
     seals = fleet.seals("alpha")
@@ -144,6 +148,7 @@ def test_a_seal_of_one_kind_is_none_of_another(fleet) -> None:
     assert seals.verify(other, seals.sign(one)).refused
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["alpha", "mallory"])
 def test_an_owner_takes_its_claim_back_from_whoever_displaced_it(fleet, name) -> None:
     ref, alpha = ask(fleet), fleet.runner("alpha")
@@ -158,6 +163,7 @@ def test_an_owner_takes_its_claim_back_from_whoever_displaced_it(fleet, name) ->
     assert (view.claim.oid, view.claim.claim.reason) == (ended.oid, "passed")
 
 
+@pytest.mark.ci
 def test_a_claim_that_was_set_back_is_put_forward_again(fleet) -> None:
     ref, alpha = ask(fleet), fleet.runner("alpha")
     first = alpha.claim(ref)
@@ -166,6 +172,7 @@ def test_a_claim_that_was_set_back_is_put_forward_again(fleet) -> None:
     assert alpha.renew(ref, held).oid == fleet.tip(claim_ref(ref))
 
 
+@pytest.mark.ci
 def test_a_runner_that_may_take_over_is_not_thrown_out(fleet) -> None:
     ref, alpha, beta = ask(fleet), fleet.runner("alpha"), fleet.runner("beta")
     held = alpha.claim(ref)
@@ -177,6 +184,7 @@ def test_a_runner_that_may_take_over_is_not_thrown_out(fleet) -> None:
     assert (view.claim.claim.runner, view.claim.signature.word) == ("beta", "verified")
 
 
+@pytest.mark.ci
 def test_a_key_signs_for_the_runner_whose_it_is_and_for_no_other(fleet) -> None:
     ref = ask(fleet)
     pinned = fleet.key("alpha"), fleet.key("beta")
@@ -189,6 +197,7 @@ def test_a_key_signs_for_the_runner_whose_it_is_and_for_no_other(fleet) -> None:
     assert fleet.client(*pinned).view(ref.id).ignored.runner == "alpha"
 
 
+@pytest.mark.ci
 def test_runners_without_a_key_go_on_in_a_fleet_where_others_have_one(fleet) -> None:
     ref, alpha = ask(fleet), fleet.runner("alpha")
     old = fleet.runner("old", signs=False)
@@ -200,6 +209,7 @@ def test_runners_without_a_key_go_on_in_a_fleet_where_others_have_one(fleet) -> 
     assert fleet.client(fleet.key("alpha")).view(ref.id).ignored.runner == "old"  # one that demands a signature
 
 
+@pytest.mark.ci
 def test_a_runner_that_does_not_sign_yet_is_not_robbed_of_its_run(fleet) -> None:
     """An older version has a key on the bus, signs results and no claims: others leave its claims alone."""
     ref, alpha = ask(fleet), fleet.runner("alpha")
@@ -209,6 +219,7 @@ def test_a_runner_that_does_not_sign_yet_is_not_robbed_of_its_run(fleet) -> None
     assert alpha.bus.read_claim(ref.id).signature.word == "unsigned"
 
 
+@pytest.mark.ci
 def test_what_a_signed_claim_holds_only_a_signed_one_moves_on(fleet) -> None:
     ref, alpha, beta = ask(fleet), fleet.runner("alpha"), fleet.runner("beta")
     alpha.claim(ref)
@@ -218,6 +229,7 @@ def test_what_a_signed_claim_holds_only_a_signed_one_moves_on(fleet) -> None:
     assert (signature.refused, signature.why) == (True, "an unsigned claim follows a signed one")
 
 
+@pytest.mark.ci
 def test_an_owner_may_demand_signatures_of_everybody(fleet) -> None:
     ref = ask(fleet)
     alpha = fleet.runner("alpha", pin(fleet.key("beta")))
@@ -229,6 +241,7 @@ def test_an_owner_may_demand_signatures_of_everybody(fleet) -> None:
     assert alpha.bus.read_claim(ref.id).signature.word == "verified"
 
 
+@pytest.mark.ci
 def test_a_new_key_of_a_runner_counts_when_it_is_pinned_and_not_before(fleet) -> None:
     ref, pinned = ask(fleet), fleet.key("alpha")
     fleet.rotate("alpha")
@@ -239,6 +252,7 @@ def test_a_new_key_of_a_runner_counts_when_it_is_pinned_and_not_before(fleet) ->
     assert fleet.client(pinned, fleet.key("alpha")).view(ref.id).claim is not None
 
 
+@pytest.mark.ci
 def test_a_key_that_is_pinned_no_more_signs_for_nobody(fleet) -> None:
     ref, stolen = ask(fleet), fleet.key("alpha")
     thief = fleet.runner("alpha")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pytest
+
 from bridge.bus import open_bus
 from bridge.bus.views import RequestRef
 from bridge.cli.mac.program import Surroundings, main
@@ -74,6 +76,7 @@ def test_a_request_that_a_forged_claim_would_starve_is_run_and_its_result_verifi
     assert (code, document["data"]["signed"]) == (0, True), document
 
 
+@pytest.mark.ci
 def test_what_is_ignored_is_said_by_status_and_doctor_and_missing_in_ls(site) -> None:  # noqa: F811
     place = signing(site)
     folder, ref = home(place), place.ask()
@@ -98,6 +101,7 @@ def test_what_is_ignored_is_said_by_status_and_doctor_and_missing_in_ls(site) ->
     assert document["data"] == []
 
 
+@pytest.mark.ci
 def test_a_request_for_an_older_runner_that_signs_nothing_says_so_and_what_to_do(site) -> None:  # noqa: F811
     place = signing(site)
     folder, ref = home(place), place.ask()
@@ -114,6 +118,7 @@ def test_a_request_for_an_older_runner_that_signs_nothing_says_so_and_what_to_do
     assert place.requester().snapshot().requests == (ref,)  # nothing was sent
 
 
+@pytest.mark.ci
 def test_a_forged_end_does_not_end_what_runs(site) -> None:  # noqa: F811
     place = signing(site, work="while [ ! -e $(dirname $0)/counted/go ]; do sleep 0.05; done")
     ref = place.ask()
@@ -127,6 +132,7 @@ def test_a_forged_end_does_not_end_what_runs(site) -> None:  # noqa: F811
     assert place.starts() == [ref.id]
 
 
+@pytest.mark.ci
 def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothing_runs_twice(site) -> None:  # noqa: F811
     place = signing(site, work="while [ ! -e $(dirname $0)/counted/go ]; do sleep 0.05; done")
     ref = place.ask()
@@ -145,6 +151,7 @@ def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothin
     assert place.starts() == [ref.id]
 
 
+@pytest.mark.ci
 def test_the_claims_in_a_result_carry_their_signatures(site) -> None:  # noqa: F811
     place = signing(site)
     ref = place.ask()

@@ -13,6 +13,8 @@ from bridge.records import RunnerSelector
 from tests.fakes.bus_actors import chunk
 from tests.fakes.sealed_fleet import Fleet, seal_at
 
+pytestmark = pytest.mark.ci
+
 PREFIX = names.DEFAULT_PREFIX
 ANYBODY = RunnerSelector()
 

@@ -143,6 +143,7 @@ def send(site, requester, preset: str, key: Key | None, commit: str | None = Non
     return bus.submit(request.canonical(), request.ref, code, signature).ref
 
 
+@pytest.mark.ci
 def test_request_code_needs_a_signature_and_somebody_who_vouches_for_it(place):
     site, requester = place
     allow(site, 'protected_refs = ["refs/heads/main"]', f'floor_commit = "{requester.root}"')
@@ -188,6 +189,7 @@ def running_for_long(place):
     return site, requester, key, sent
 
 
+@pytest.mark.ci
 def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
     site, requester, key, sent = running_for_long(place)
     assert site.run("revoke", WHO).code == 0
@@ -203,12 +205,14 @@ def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
     assert site.starts() == [sent.id]
 
 
+@pytest.mark.ci
 def test_taking_a_key_off_the_list_ends_what_runs_with_it(place):
     site, _, key, sent = running_for_long(place)
     assert site.run("trust", "remove", key.fingerprint).code == 0
     assert site.ended(sent).reason == "policy_refused"
 
 
+@pytest.mark.ci
 def test_a_cancel_from_the_same_clone_ends_a_signed_run(place):
     site, requester, _, sent = running_for_long(place)
     site.requester().ask_cancel(sent.id, b"{}")  # anybody with push rights
@@ -217,6 +221,7 @@ def test_a_cancel_from_the_same_clone_ends_a_signed_run(place):
     assert site.ended(sent).reason == "cancelled"
 
 
+@pytest.mark.ci
 def test_a_killed_runner_goes_on_with_what_it_let_in_and_nothing_else(place):
     site, requester = place
     allow(site)

@@ -138,7 +138,7 @@ def own(tmp_path_factory, missing) -> Iterator[Reached]:
         yield one
 
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.ci]
 
 
 @pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["stand-in", "real"])

@@ -195,6 +195,7 @@ def test_a_result_resealed_without_its_signature_is_refused_where_one_is_require
     assert "mini signed its claims: it was taken off" in unpinned.answer.why
 
 
+@pytest.mark.ci
 def test_an_omitted_run_shows_when_several_are_given_and_when_the_bus_is_there(signed, tmp_path) -> None:
     place, refs = signed
     folders = []
@@ -235,6 +236,7 @@ def test_a_bus_without_keys_ends_in_unsigned_and_says_so(tmp_path) -> None:
     assert "unsigned bus: carries no signature" in document["outcome"]["message"]
 
 
+@pytest.mark.ci
 def test_an_unsigned_result_on_a_bus_whose_record_says_signed_is_refused_and_not_stored(tmp_path) -> None:
     tmp_path.chmod(0o700)
     place = Site(tmp_path)

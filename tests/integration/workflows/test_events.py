@@ -188,6 +188,7 @@ def test_a_pushed_request_ends_as_a_result_on_its_branch(ran) -> None:
     assert hosted.site.starts() == [ref.id]
 
 
+@pytest.mark.ci
 def test_a_dispatch_from_the_default_branch_takes_the_request_branch_as_data(hosted) -> None:
     first, second = hosted.ask(), hosted.ask()
     event = json.loads((EVENTS / "workflow_dispatch.json").read_text())
@@ -213,6 +214,7 @@ def test_a_published_result_starts_nothing_again_for_two_reasons(ran) -> None:
     assert not hosted.triggers(touched)  # by its message alone
 
 
+@pytest.mark.ci
 def test_the_same_event_again_runs_nothing_again(ran) -> None:
     hosted, ref, event, _ = ran
     again = hosted.run(event)
@@ -220,6 +222,7 @@ def test_the_same_event_again_runs_nothing_again(ran) -> None:
     assert hosted.site.starts() == [ref.id]
 
 
+@pytest.mark.ci
 def test_the_jobs_own_token_may_be_the_only_push_credential(hosted, missing) -> None:
     """It ends with the job: nothing that a later job could find lies on the host."""
     if not Path(HTTP_BACKEND).exists():
@@ -275,6 +278,7 @@ def test_a_hostile_branch_name_is_a_name(asked, name: str) -> None:
     passed_on(hosted, hosted.run(event), name)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "data", [*HOSTILE, "x\ny", "--help", "--policy", "../../etc/passwd", "${{ github.token }}", "a" * 5000]
 )

@@ -36,6 +36,7 @@ def test_a_request_with_a_long_commit_message_is_tried_once(world: SteppedWorld)
     assert sum("not copied" in line for line in mini.said) == 0
 
 
+@pytest.mark.ci
 def test_a_runner_new_to_a_bus_with_a_thousand_ended_runs_takes_a_request_at_once(world: SteppedWorld) -> None:
     for _ in range(1000):
         ended_run(world.remote, world.clock)
@@ -73,6 +74,7 @@ def test_requests_that_have_to_wait_are_fetched_once(world: SteppedWorld) -> Non
     assert fetches[-2:] == [0, 0]
 
 
+@pytest.mark.ci
 def test_no_lease_is_lost_because_the_remote_is_slow_and_loses_calls(tmp_path: Path) -> None:
     world = SteppedWorld(tmp_path, seed=1, run_s=240.0, slow=True, hosted=True, record={"lease_s": 600.0})
     try:

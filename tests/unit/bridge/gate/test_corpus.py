@@ -23,6 +23,7 @@ def judged(case):
     return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", CHEATS)
 def test_a_cheat_is_stopped_by_its_own_rule(name):
     rule, at_best, build = CHEATS[name]
@@ -115,6 +116,7 @@ def set_back(name: str, seconds: float) -> Case:
     return case.seal()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("seconds", [5.0, 7200.0])
 @pytest.mark.parametrize("name", ["probe", "smoke", "turned"])
 def test_a_wall_clock_that_was_set_back_takes_times_and_contradicts_nobody(name, seconds):
@@ -234,6 +236,7 @@ def slower_baseline(case):
         sample["stages"]["decode_s"] *= 1.3
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -20,6 +20,7 @@ def test_few_single_changes_survive(name):
     assert survivors <= 3, dict(found.survivors)
 
 
+@pytest.mark.ci
 def test_a_sample_of_changes_to_a_comparison_is_noticed():
     found = score(honest("claim"), 1, seed=6, most=30)
     assert sum(len(operators) for operators in found.survivors.values()) <= 2, dict(found.survivors)

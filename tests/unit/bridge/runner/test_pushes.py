@@ -25,6 +25,7 @@ def clock():
     return FakeClock()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("record", "seconds"),
     [
@@ -55,6 +56,7 @@ def chain_length(store: MemoryStore, ref: str) -> int:
     raise AssertionError
 
 
+@pytest.mark.ci
 def test_an_idle_runner_is_live_all_the_time_and_gone_some_time_after_its_last_word(world, clock, tmp_path):
     w = world()
     _, bus = hosted(clock, tmp_path)

@@ -22,6 +22,8 @@ from engine.stopping import Stopping
 from engine.types import LATE, Choice, Decision, Draft, Features, Forward, Pause
 from tests.fakes.replay import World, replay
 
+pytestmark = pytest.mark.ci
+
 TARGET_MS = 10.0
 ROW_SHARE = 0.02
 PROMPT = (5,) * 20
