@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import claim_drafts
 from bridge.gate.claims.workload import count_items, earlier_rows, rows_of
+from bridge.gate.facts.earlier_attempts import left_out, standing_of
 from bridge.gate.facts.launch_series import references, series_of
 from bridge.gate.facts.roofline import forward_rate, most_flops
 from bridge.gate.facts.samples import arms_of
@@ -115,6 +116,9 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
     The best of ten reruns of identical code is "faster" 22 % of the time. The runner counts; the earlier reports are
     read. One that was not this question, or that no gate would have let pass, is in no pool. An attempt that ended
     before it left a report is unseen: two of them bar nothing, since a run may be cancelled, three do.
+    One of other code, or of a machine that slept or was not fit, is left out and named. One that lost times, inputs or
+    outputs otherwise could have been spoilt by its own program: the claim is the interval that covers both with and
+    without it, and the third of them bars the claim.
     The seeds of an owner's own program are pooled too, so a repeat that ended must have left a report that can be read;
     a share or count of one repeat has to come out as before.
     """
@@ -141,24 +145,53 @@ def _earlier_attempts(evidence: Evidence, attempt: Attempt) -> Iterator[Violatio
         yield Violation("an unseen attempt is no earlier one", "attempt", severity="reject")
     if too_many_unseen(len(unseen)):
         yield Violation(f"{len(unseen)} earlier attempts within {LOOK_DAYS} days left nothing to pool", "attempt")
-    left = [one for one in attempt.earlier if one not in unseen]
+    left = [one for one in attempt.earlier if one not in unseen and not left_out(one, evidence)]
     missing = [one for one in left if not _is_there(one, evidence, own)]
     count = len(missing) + attempt.number - 1 - listed
     if count:
         which = f"e.g. {missing[0]}" if missing else "as they are not listed"
         yield Violation(f"attempt {attempt.number}: {count} earlier attempts are not pooled, {which}", "attempt")
+    yield from _too_many_doubtful(evidence)
     if own is not None:
         yield from _left_out(evidence, left, len(unseen))
         yield from _unlike_repeats(evidence, own)
         return
     ours = {report.path: report for report in evidence.reports if report.value is not None}
     for name, reports in evidence.earlier.items():
-        for other in reports:
+        for other in () if left_out(name, evidence) else reports:
             if other.value is None or other.path not in ours:
                 continue
             why = _other_question(name, other, ours[other.path]) or _refusal(name, other, evidence)
+            why = why or _spoilt(name, evidence)
             if why is not None:
                 yield Violation(f"earlier attempt {name} cannot be pooled: {why}", "attempt", report=other.path)
+
+
+def _spoilt(name: str, evidence: Evidence) -> str | None:
+    """Return what an earlier attempt without launches lost, None when nothing: its samples are in no interval twice.
+
+    That its times are its program's own word is so of every such attempt.
+    """
+    record, standing = evidence.earlier_records.get(name), standing_of(name, evidence)
+    if (record is not None and record.launches) or standing.use != "doubtful":
+        return None
+    reasons = [reason for reason in standing.reasons if not reason.startswith("G4-TURNS")]
+    return f"{standing.why}: {reasons[0]}" if reasons else None
+
+
+def _too_many_doubtful(evidence: Evidence) -> Iterator[Violation]:
+    """Yield attempts that lost what the claim rests on where there are so many that chance is no explanation.
+
+    One that was cut is counted elsewhere.
+    """
+    whole = [
+        name for name, record in evidence.earlier_records.items() if all(one.cut is None for one in record.launches)
+    ]
+    lost = [name for name in whole if name in evidence.earlier_verdicts]
+    doubtful = [name for name in lost if standing_of(name, evidence).use == "doubtful"]
+    if too_many_unseen(len(doubtful)):
+        said = f"{len(doubtful)} earlier attempts within {LOOK_DAYS} days lost what the claim rests on"
+        yield Violation(f"{said}, e.g. {doubtful[0]}: {standing_of(doubtful[0], evidence).why}", "attempt")
 
 
 def _is_there(name: str, evidence: Evidence, own: WorkloadDefinition | None) -> bool:
@@ -201,6 +234,8 @@ def _unlike_repeats(evidence: Evidence, own: WorkloadDefinition) -> Iterator[Vio
     mine = [row for report in evidence.reports if report.value is not None for row in rows_of(report)]
     for name, rows in earlier_rows(evidence).items():
         for metric in own.metrics if mine else ():
+            if left_out(name, evidence, metric.name):
+                continue
             wrong = next((said for row in rows if (said := metric_problem(metric, row["value"])) is not None), None)
             if wrong is not None:
                 said = f"earlier attempt {name} cannot be pooled: {metric.name}: {wrong}"
