@@ -18,7 +18,7 @@ from bridge.gate.facts.pair_series import series_named
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.reports.workload import NAME, found_at, number_at
 from bridge.gate.stats.binomial import rate_lower, rate_upper
-from bridge.launches import wording
+from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.distributions import t_quantile
 from bridge.launches.sittings import pool
@@ -27,8 +27,6 @@ from bridge.records import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
 """Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""
-UNITLESS: Final = "1"
-_DIGITS: Final = 4
 _VALUES_SHOWN: Final = 48  # of up to eleven characters each: a wording has 1024
 
 
@@ -89,11 +87,10 @@ def _over_repeats(
     interval_of = median_interval if exact else mean_interval
     found = _covering(interval_of(values), interval_of(without)) if without else interval_of(values)
     value = statistics.median(values) if exact else statistics.fmean(values)
-    shown = _number(value) + ("" if metric.unit == UNITLESS else f" {metric.unit}")
+    shown = str(figures.shown(value, metric.unit, None if found is None else found[:2]))
     if found is not None:
-        low, high, confidence = found
-        shown += f" [{_number(low)}, {_number(high)}] {confidence * 100:.3g} %"
-    shown += (", no unit" if metric.unit == UNITLESS else "") + _direction(metric)
+        shown += f" {found[2] * 100:.3g} %"
+    shown += (", no unit" if metric.unit == figures.UNITLESS else "") + _direction(metric)
     if not exact:
         shown += f", the mean of {_listed(values)}, if seeds scatter symmetrically"
     shown += told(earlier, evidence, metric.name)
@@ -296,4 +293,4 @@ def _earlier(metric: MetricDefinition, evidence: Evidence, own: Series) -> dict[
 
 
 def _number(value: float) -> str:
-    return f"{value:.{_DIGITS}g}"
+    return figures.shown(value, figures.UNITLESS).value
