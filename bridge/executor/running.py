@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets as randomness
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
@@ -23,6 +23,7 @@ from bridge.executor.process.tree import Usage, processes_of
 from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
+from bridge.executor.supervision.hidden_reports import reports_hidden
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, make_folder, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
@@ -259,7 +260,9 @@ class RunExecution:
         before = self._left_so_far() if command.confirms else None
         make_folder(command, self._directory)
         heard = self._log.listen() if command.confirms and command.folder is not None else None
-        ended = self._supervise(command, self._log, self._marks, self._sampler.usage, beside)
+        again = command.confirms and command.folder is not None
+        with reports_hidden(self._directory.out) if again else nullcontext():
+            ended = self._supervise(command, self._log, self._marks, self._sampler.usage, beside)
         if ended is None:
             return False
         for note in ended.notes:

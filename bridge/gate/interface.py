@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from bridge.gate.declared.views import StatedReport
-from bridge.records import GateIdentity, JobSpec, Premise, RunRecord, Severity
+from bridge.records import GateIdentity, JobSpec, Premise, RunRecord, Severity, Verdict
 
 Derived = TypeVar("Derived")
 Authority = Literal["host", "attested", "unattested"]
@@ -58,6 +58,7 @@ class Evidence:
         earlier: well-formed reports of earlier attempts, by run id.
         earlier_records: what the runner saw of earlier attempts, cut ones too, by run id.
         earlier_specs: what earlier attempts of an owner's own program were to run, by run id.
+        earlier_verdicts: what the gate of this host said of earlier attempts when they ended, by run id.
         problems: what G0 found while reading, by path.
         gate: the gate that judges.
         facts: derived values, computed once and shared by rules.
@@ -73,6 +74,7 @@ class Evidence:
     earlier: Mapping[str, tuple[Report, ...]] = field(default_factory=dict)
     earlier_records: Mapping[str, RunRecord] = field(default_factory=dict)
     earlier_specs: Mapping[str, JobSpec] = field(default_factory=dict)
+    earlier_verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     problems: Mapping[str, tuple[ReportProblem, ...]] = field(default_factory=dict)
     gate: GateIdentity | None = None
     facts: dict[object, Any] = field(default_factory=dict, compare=False)

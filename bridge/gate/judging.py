@@ -25,9 +25,11 @@ from bridge.records.jobspec import ATTACHMENTS
 FINDINGS_PER_RULE_MAX: Final = 20
 _SEVERITIES: Final = ("reject", "violation", "note")
 _Stored = TypeVar("_Stored", RunRecord, JobSpec)
+_Taken = TypeVar("_Taken", RunRecord, JobSpec, Verdict)
 BARE_ID: Final = "0" * 26
 RECORD_NAME: Final = "/run.json"  # no report has an absolute path
 SPEC_NAME: Final = "/spec.json"
+VERDICT_NAME: Final = "/verdict.json"
 _SAID: Final = {"rejected": "Rejected", "recorded": "Recorded", "valid": "Valid"}
 
 
@@ -49,11 +51,12 @@ def judge(
         spec: what was to run; None for report files outside a run.
         authority: who vouches for the record; see `Evidence`.
         earlier: reports of earlier attempts of the same configuration on the same host, by run id; under `RECORD_NAME`
-            the record of one, under `SPEC_NAME` what it was to run.
+            the record of one, under `SPEC_NAME` what it was to run, under `VERDICT_NAME` what was said of it.
     """
     before = {run_id: dict(files) for run_id, files in (earlier or {}).items()}
     records = _taken(before, RECORD_NAME, RunRecord)
     specs = _taken(before, SPEC_NAME, JobSpec)
+    verdicts = _taken(before, VERDICT_NAME, Verdict)
     loaded, problems = _loaded(reports, spec)
     evidence = Evidence(
         reports=loaded,
@@ -66,6 +69,7 @@ def judge(
         earlier={key: _attempted(value, spec, specs.get(key)) for key, value in before.items() if value},
         earlier_records=records,
         earlier_specs=specs,
+        earlier_verdicts=verdicts,
         problems=problems,
         gate=identity(),
     )
@@ -137,13 +141,13 @@ def _loaded(
     return load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
 
 
-def _taken(before: Mapping[str, dict[str, bytes]], name: str, model: type[_Stored]) -> dict[str, _Stored]:
+def _taken(before: Mapping[str, dict[str, bytes]], name: str, model: type[_Taken]) -> dict[str, _Taken]:
     """Take what lies under a name out of the files of earlier attempts; return it by run id.
 
     One that this version cannot read, as another one wrote it, is not there: the rule on attempts misses it.
     """
     found = {run_id: data for run_id, files in before.items() if (data := files.pop(name, None)) is not None}
-    read: dict[str, _Stored] = {}
+    read: dict[str, _Taken] = {}
     for run_id, data in found.items():
         with contextlib.suppress(ValueError):  # pydantic's ValidationError is one, too
             read[run_id] = model.parse(data, max_bytes=REPORT_MAX_BYTES)

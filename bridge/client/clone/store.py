@@ -21,6 +21,7 @@ from bridge.client.clone.packed import SUFFIX, is_packed, read_packed
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
+from bridge.launches.figures import UNITLESS, shown
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 
 if TYPE_CHECKING:
@@ -206,7 +207,8 @@ def _metric(claims: object) -> str | None:
         value = one.get("value") if isinstance(one, dict) and one.get("role") == "primary" else None
         if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             unit = _text(one, "unit") or ""
-            return f"{value:.4g}{'' if unit in _CLOSE else ' '}{unit}".strip()
+            number = shown(float(value), unit or UNITLESS)
+            return f"{number.value}{number.unit.strip() if unit in _CLOSE else number.unit}".strip()
     return None
 
 

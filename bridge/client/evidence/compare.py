@@ -11,6 +11,7 @@ from typing import Any
 from bridge.client.evidence.judged import JudgedResult
 from bridge.gate import Comparison, MeasuredRun
 from bridge.gate import compare as gate_compare
+from bridge.launches.figures import shown
 from bridge.records import ClaimResult, HostRecord
 from bridge.records.jobspec import ATTACHMENTS
 
@@ -116,11 +117,10 @@ def _run(side: JudgedResult) -> MeasuredRun:
 
 def claim_text(claim: ClaimResult) -> str:
     """Return a claim's value, interval and whether it may be quoted."""
-    value = "-" if claim.value is None else f"{claim.value:.4g} {claim.unit}"
-    interval = "" if claim.interval is None else f" [{claim.interval[0]:.4g}, {claim.interval[1]:.4g}]"
+    value = "-" if claim.value is None else str(shown(claim.value, claim.unit, claim.interval))
     better = claim.detail.get("better")
-    interval += f", {better} is better" if better and claim.detail.get("aggregate") != "ratio" else ""
-    return f"{value}{interval}{'' if claim.citable else f' NOT CITABLE ({claim.decision})'}"
+    value += f", {better} is better" if better and claim.detail.get("aggregate") != "ratio" else ""
+    return f"{value}{'' if claim.citable else f' NOT CITABLE ({claim.decision})'}"
 
 
 def _line(name: str, a: str, b: str) -> Line:

@@ -10,6 +10,7 @@ from bridge.client.document.untrusted import clean_line, markdown_text
 from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
+from bridge.launches.figures import shown
 from bridge.records import ClaimResult, RunRecord
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
@@ -105,10 +106,9 @@ def claim_line(claim: ClaimResult) -> str:
     text = clean_line(claim.wording)
     if claim.interval is None or claim.value is None:
         return text
-    low, high = claim.interval
     confidence = "" if claim.confidence is None else f"{claim.confidence * 100:.3g} % "
-    interval = f"{confidence}interval {low:.4g} to {high:.4g}"
-    return f"{text} ({claim.value:.4g} {clean_line(claim.unit)}, {interval}, n = {claim.n})"
+    number = shown(claim.value, clean_line(claim.unit), claim.interval)
+    return f"{text} ({number.value}{number.unit}, {confidence}interval{number.interval}, n = {claim.n})"
 
 
 def premise_line(claim: ClaimResult) -> str:

@@ -33,7 +33,8 @@ def command_environment(
     """Return the whole environment of a command of a run.
 
     Args:
-        command: one that has a folder finds KAKEYA_OUT, KAKEYA_REPORT and KAKEYA_SEED of its repeat.
+        command: one that has a folder finds KAKEYA_OUT, KAKEYA_REPORT and KAKEYA_SEED of its repeat; one that computes
+            it again finds no report.
         spec: its variables come first; the facts of the run below cannot be overridden.
         directory: gives HOME, TMPDIR and KAKEYA_OUT.
         marker: unique to the run; recognises its processes.
@@ -65,7 +66,8 @@ def _of_repeat(command: Command, directory: RunDirectory) -> dict[str, str]:
         return {}
     folder = directory.out / command.folder
     seed = {} if command.seed is None else {"KAKEYA_SEED": str(command.seed)}
-    return {"KAKEYA_OUT": str(folder), "KAKEYA_REPORT": str(folder / REPORT_FILE), **seed}
+    report = {} if command.confirms else {"KAKEYA_REPORT": str(folder / REPORT_FILE)}
+    return {"KAKEYA_OUT": str(folder), **report, **seed}
 
 
 def make_folder(command: Command, directory: RunDirectory) -> None:

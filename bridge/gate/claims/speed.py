@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft
 from bridge.gate.facts.accelerators import accelerator_of, seen_of
+from bridge.gate.facts.earlier_attempts import left_out
 from bridge.gate.facts.launch_series import Series, SeriesRatio, load_of, series_of, series_rate, series_ratio, worked
 from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_prompt, stage_means, steps_before
 from bridge.gate.interface import Evidence, Report
@@ -49,10 +50,11 @@ def _one_run(arms: Arms, stage: StageName) -> dict[str, tuple[float, float]] | N
 
 
 def earlier_arms(report: Report, evidence: Evidence) -> tuple[Arms, ...]:
-    """Return the arms of every earlier attempt's report of the same path and kind."""
+    """Return the arms of every earlier attempt's report of the same path and kind, but of those in no pool."""
     return tuple(
         arms_of(other, evidence)
-        for reports in evidence.earlier.values()
+        for name, reports in evidence.earlier.items()
+        if not left_out(name, evidence)
         for other in reports
         if other.value is not None and other.path == report.path and other.kind == report.kind
     )
@@ -89,7 +91,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     said, baseline = wording.effect(bounds), baseline_name(arms)
     sd = None if decision.ratio is None else decision.ratio.sd
     shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
-    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting") + found.spoilt
     shown += unseen(report, evidence, own)
     return ClaimDraft(
         id="decode_speedup",
@@ -133,7 +135,7 @@ def _part_over_launches(report: Report, evidence: Evidence, found: SeriesRatio, 
     arms, bounds, pooled = arms_of(report, evidence), found.shown, found.pooled
     effect_, baseline = wording.effect(bounds), baseline_name(arms)
     shown = wording.shown(bounds, pooled.launches, looks=found.looks)
-    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting") + found.spoilt
     return ClaimDraft(
         id=name,
         role="secondary",
@@ -156,7 +158,7 @@ def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
         return None
     bounds, pooled = found.shown, found.pooled
     shown = f"{bounds.value:.1f} tokens/s [{bounds.low:.1f}, {bounds.high:.1f}] 95 %, {pooled.launches} launches, "
-    shown += wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    shown += wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting") + found.spoilt
     shown += unseen(report, evidence, own)
     few = wording.too_few(pooled.launches, own.rule.least, None)
     return ClaimDraft(

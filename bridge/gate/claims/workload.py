@@ -8,16 +8,17 @@ from __future__ import annotations
 import itertools
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
-from bridge.gate.facts.launch_series import Series, load_of
+from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
+from bridge.gate.facts.launch_series import Series, load_of, split_attempts
 from bridge.gate.facts.pair_series import series_named
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.reports.workload import NAME, found_at, number_at
 from bridge.gate.stats.binomial import rate_lower, rate_upper
-from bridge.launches import wording
+from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.distributions import t_quantile
 from bridge.launches.sittings import pool
@@ -26,8 +27,6 @@ from bridge.records import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
 """Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""
-UNITLESS: Final = "1"
-_DIGITS: Final = 4
 _VALUES_SHOWN: Final = 48  # of up to eleven characters each: a wording has 1024
 
 
@@ -46,7 +45,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         elif metric.aggregate == "none":
             draft = None
         else:
-            draft = _over_repeats(metric, role, rows, earlier_rows(evidence))
+            draft = _over_repeats(metric, role, rows, evidence)
         if draft is not None:
             yield draft
 
@@ -65,25 +64,36 @@ def _over_repeats(
     metric: MetricDefinition,
     role: Role,
     rows: Sequence[dict[str, Any]],
-    earlier: Mapping[str, Sequence[dict[str, Any]]],
+    evidence: Evidence,
 ) -> ClaimDraft | None:
-    """Return the median or mean over the repeats of this run and its earlier attempts, with its interval over seeds."""
-    pointer = str(metric.pointer)
-    pooled = [numbers for attempt in earlier.values() if (numbers := _numbers(attempt, pointer))]
+    """Return the median or mean over the repeats of this run and its earlier attempts, with its interval over seeds.
+
+    The interval covers those with and without the attempts that the program itself may have spoilt.
+    """
+    pointer, earlier = str(metric.pointer), earlier_rows(evidence)
+    left = {
+        name: numbers
+        for name, attempt in earlier.items()
+        if not left_out(name, evidence, metric.name) and (numbers := _numbers(attempt, pointer))
+    }
+    pooled = list(left.values())
+    beyond_doubt = [one for name, one in left.items() if standing_of(name, evidence, metric.name).use == "whole"]
     mine = [(row["seed"], number_at(row["value"], pointer)) for row in rows]
     values = sorted(_by_seed([*mine, *itertools.chain(*pooled)]))
+    without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
     exact = metric.aggregate == "median"
-    found = median_interval(values) if exact else mean_interval(values)
+    interval_of = median_interval if exact else mean_interval
+    found = _covering(interval_of(values), interval_of(without)) if without else interval_of(values)
     value = statistics.median(values) if exact else statistics.fmean(values)
-    shown = _number(value) + ("" if metric.unit == UNITLESS else f" {metric.unit}")
+    shown = str(figures.shown(value, metric.unit, None if found is None else found[:2]))
     if found is not None:
-        low, high, confidence = found
-        shown += f" [{_number(low)}, {_number(high)}] {confidence * 100:.3g} %"
-    shown += (", no unit" if metric.unit == UNITLESS else "") + _direction(metric)
+        shown += f" {found[2] * 100:.3g} %"
+    shown += (", no unit" if metric.unit == figures.UNITLESS else "") + _direction(metric)
     if not exact:
         shown += f", the mean of {_listed(values)}, if seeds scatter symmetrically"
+    shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
         role=role,
@@ -93,7 +103,7 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(values),
+        stops=_stops(without or values),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,
@@ -103,6 +113,15 @@ def _over_repeats(
             "summary": shown,
         },
     )
+
+
+def _covering(
+    every: tuple[float, float, float] | None, without: tuple[float, float, float] | None
+) -> tuple[float, float, float] | None:
+    """Return the interval that covers both, at the lesser confidence; None where one has none."""
+    if every is None or without is None:
+        return None
+    return min(every[0], without[0]), max(every[1], without[1]), min(every[2], without[2])
 
 
 def _listed(values: Sequence[float]) -> str:
@@ -232,11 +251,12 @@ def _ratio(
     own = series_named(metric.name, evidence, evidence.record)
     if own is None:
         return None
-    known = [own, *_earlier(metric, evidence, own)]
+    of_attempts = _earlier(metric, evidence, own)
+    known, beyond_doubt = split_attempts(own, of_attempts, evidence, metric.name)
     every = pool([one.launches for one in known])
     if every is None:
         return None
-    whole = pool([one.launches for one in known if not one.cut])
+    whole = pool([one.launches for one in beyond_doubt])
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
     bounds = weaker(ShownInterval.of(every, looks), None if whole is None else ShownInterval.of(whole, looks))
     decision = decide(own.rule, own.launches)
@@ -244,6 +264,7 @@ def _ratio(
     shown = wording.shown(bounds, every.launches, looks=looks, sd=sd)
     summary = f"{said}: {shown}, {definition.label}"
     sittings = wording.sittings(every.sittings, load_of(evidence), units=every.unit == "sitting")
+    sittings += told(of_attempts, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
         role=role,
@@ -266,10 +287,10 @@ def _ratio(
     )
 
 
-def _earlier(metric: MetricDefinition, evidence: Evidence, own: Series) -> list[Series]:
-    found = [series_named(metric.name, evidence, record) for record in evidence.earlier_records.values()]
-    return [one for one in found if one is not None and one.plan == own.plan]
+def _earlier(metric: MetricDefinition, evidence: Evidence, own: Series) -> dict[str, Series]:
+    found = {name: series_named(metric.name, evidence, record) for name, record in evidence.earlier_records.items()}
+    return {name: one for name, one in found.items() if one is not None and one.plan == own.plan}
 
 
 def _number(value: float) -> str:
-    return f"{value:.{_DIGITS}g}"
+    return figures.shown(value, figures.UNITLESS).value

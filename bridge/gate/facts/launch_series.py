@@ -6,10 +6,11 @@ Knows records and ratios; what may be said of them is for claims and rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
@@ -84,13 +85,15 @@ class SeriesRatio:
 
     Attributes:
         pooled: every launch with a finished pair.
-        shown: the interval that holds with and without cut runs, corrected for looks.
+        shown: the interval that holds with and without attempts that were cut or may be spoilt, corrected for looks.
         looks: how many ratios it was chosen from.
+        spoilt: which earlier attempts are left out, or in and out, in words.
     """
 
     pooled: PooledRatio
     shown: ShownInterval
     looks: int
+    spoilt: str = ""
 
 
 def series_of(report: Report, evidence: Evidence) -> Series | None:
@@ -125,7 +128,9 @@ def series_ratio(report: Report, evidence: Evidence, part: Part = "decode", ques
         questions: among how many ratios of one report it is; its interval is as wide as that asks.
     """
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
-    return _over_attempts(report, evidence, lambda one: one.over(part), looks, questions)
+    return _over_attempts(
+        report, evidence, lambda one: one.over(part), f"{part}_speedup", looks=looks, questions=questions
+    )
 
 
 def series_rate(report: Report, evidence: Evidence) -> SeriesRatio | None:
@@ -133,25 +138,51 @@ def series_rate(report: Report, evidence: Evidence) -> SeriesRatio | None:
 
     None where no turns were handed out, or with too few launches.
     """
-    return _over_attempts(report, evidence, Series.rates)
+    return _over_attempts(report, evidence, Series.rates, "baseline_tokens_per_s")
 
 
 def _over_attempts(
-    report: Report, evidence: Evidence, values: Callable[[Series], list[Launch]], looks: int = 1, questions: int = 1
+    report: Report,
+    evidence: Evidence,
+    values: Callable[[Series], list[Launch]],
+    claim: str,
+    *,
+    looks: int = 1,
+    questions: int = 1,
 ) -> SeriesRatio | None:
     """Return what the launches of this run and of its earlier attempts say together of a value that each has."""
     own = series_of(report, evidence)
     if own is None:
         return None
-    earlier = [_of_record(report, evidence, record) for record in evidence.earlier_records.values()]
-    known = [one for one in (own, *earlier) if one is not None and one.plan == own.plan]
-    every = pool([values(one) for one in known], own.plan.rule.blocks)
-    if every is None:
+    of_attempts = {
+        name: series
+        for name, record in evidence.earlier_records.items()
+        if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
+    }
+    every, whole = split_attempts(own, of_attempts, evidence, claim)
+    pooled = pool([values(one) for one in every], own.plan.rule.blocks)
+    if pooled is None:
         return None
-    whole = pool([values(one) for one in known if not one.cut], own.plan.rule.blocks)
-    bounds = ShownInterval.of(every, looks * questions)
-    shown = weaker(bounds, None if whole is None else ShownInterval.of(whole, looks * questions))
-    return SeriesRatio(every, shown, looks)
+    without = pool([values(one) for one in whole], own.plan.rule.blocks)
+    bounds = ShownInterval.of(pooled, looks * questions)
+    shown = weaker(bounds, None if without is None else ShownInterval.of(without, looks * questions))
+    return SeriesRatio(pooled, shown, looks, told(of_attempts, evidence, claim))
+
+
+def split_attempts(
+    own: Series, earlier: Mapping[str, Series], evidence: Evidence, claim: str
+) -> tuple[list[Series], list[Series]]:
+    """Return the series that a claim is pooled over, and those of them that are beyond doubt.
+
+    Args:
+        own: of this run.
+        earlier: of its earlier attempts, by run id.
+        evidence: with the verdicts on them.
+        claim: id of the claim.
+    """
+    pooled = {name: one for name, one in earlier.items() if not left_out(name, evidence, claim)}
+    whole = [one for name, one in pooled.items() if standing_of(name, evidence, claim).use == "whole"]
+    return [own, *pooled.values()], [one for one in (own, *whole) if not one.cut]
 
 
 def load_of(evidence: Evidence) -> float | None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from bridge import strictjson
 from bridge.gate.claims.workload import counts, earlier_rows, rows_of
+from bridge.gate.facts.earlier_attempts import left_out
 from bridge.gate.facts.launch_series import incomparable, solo_ratios
 from bridge.gate.facts.pair_series import processor_shares, series_named
 from bridge.gate.interface import Evidence, Report, Violation
@@ -166,6 +167,8 @@ def compare_recomputed_metrics(report: Report, evidence: Evidence) -> Iterator[V
         return
     yield from _unconfirmed(rows_of(report), spec, definition, record)
     for name, rows in earlier_rows(evidence).items():
+        if left_out(name, evidence):
+            continue
         for one in _unconfirmed(rows, spec, definition, evidence.earlier_records.get(name)):
             # That attempt was judged in its time; here it takes the premise from the number that pools it.
             yield replace(one, message=f"earlier attempt {name}: {one.message}"[:300], severity="violation")

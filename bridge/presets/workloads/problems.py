@@ -138,6 +138,13 @@ def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterato
             yield ("environment", "variables", name), f"the runner sets {name}", "use another name"
     for name, metric in file.metrics.items():
         yield from _metric(name, metric, standard=not (folder / SCHEMA).exists())
+    yield from _recompute(file)
+
+
+def _recompute(file: WorkloadFile) -> Iterator[Said]:
+    if file.recompute is not None and not file.outputs.keep and not file.inputs:
+        said = "there is nothing to compute it from: the command sees kept files, inputs and the seed, never a report"
+        yield ("recompute",), said, 'add [outputs] keep = ["weights.json"], or pin an input'
     for name, way in () if file.recompute is None else file.recompute.confirms.items():
         where = ("recompute", "confirms")
         if name not in file.metrics:

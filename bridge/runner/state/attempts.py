@@ -27,7 +27,11 @@ from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
 _PREFIX = "reports/"
-RECORD_NAME, SPEC_NAME = "/run.json", "/spec.json"  # as the gate looks for them; no report has an absolute path
+RECORD_NAME, SPEC_NAME, VERDICT_NAME = (
+    "/run.json",
+    "/spec.json",
+    "/verdict.json",
+)  # as the gate looks for them; no report has an absolute path
 
 
 class _Line(Record):
@@ -118,7 +122,8 @@ def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
     """Store the reports of a result tree, and its record where it holds what is pooled: pairs, or confirmed numbers.
 
     Beside the reports of an owner's own program lie its record and job spec: which repeats were asked for, with which
-    seeds, and which of them ended. Of the engine's own kinds a report that was declared and is whole is kept: parts
+    seeds, and which of them ended. The verdict goes with all of them: an attempt that lost a premise is pooled with no
+    later one as if it had not. Of the engine's own kinds a report that was declared and is whole is kept: parts
     of one, or its first half, are what a run leaves that was cancelled in the middle.
     """
     left = {path.removeprefix(_PREFIX): data for path, data in files.items() if path.startswith(_PREFIX)}
@@ -135,6 +140,8 @@ def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:
         reports[RECORD_NAME] = record.hex()
     if spec is not None and own and kept:
         reports[SPEC_NAME] = spec.hex()
+    if reports and "verdict.json" in files:
+        reports[VERDICT_NAME] = files["verdict.json"].hex()
     if reports:
         write_atomically(folder / f"{run_id}.json.gz", gzip.compress(json.dumps(reports).encode(), 1, mtime=0))
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge import strictjson
 from bridge.executor.local import LocalExecutor
 from bridge.records import Command
 from bridge.system.clock import SystemClock
@@ -55,3 +56,39 @@ def test_a_report_that_is_changed_while_it_is_confirmed_is_another_one(jobs: Job
     (before,) = ended.commands[-1].before
     after = next(one for one in ended.outputs if one.path == "report.json")
     assert before.sha256 != after.sha256
+
+
+REPEAT = """
+import json, os, pathlib
+pathlib.Path(os.environ["KAKEYA_REPORT"]).write_text(json.dumps({"loss": 1.5}))
+pathlib.Path(os.environ["KAKEYA_OUT"], "kept.json").write_text("2.5")
+"""
+LOOK = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["KAKEYA_OUT"])
+found = sorted(str(path.relative_to(out.parent)) for path in out.parent.rglob("*") if path.is_file())
+print(json.dumps({"variable": "KAKEYA_REPORT" in os.environ, "found": found, "kept": (out / "kept.json").read_text()}))
+"""
+
+
+def test_a_recompute_command_of_a_workload_finds_no_report(plain: Jobs) -> None:
+    look_for_reports(plain)
+
+
+def test_nor_does_one_in_a_sandbox(caged: Jobs) -> None:
+    look_for_reports(caged)
+
+
+def look_for_reports(jobs: Jobs) -> None:
+    names = ("repeat-0/report.json", "repeat-0/kept.json", "repeat-1/report.json", "repeat-1/kept.json")
+    spec = jobs.spec(REPEAT, REPEAT, LOOK, LOOK, outputs=names)
+    commands = [
+        Command(name=one.name, argv=one.argv, folder=f"repeat-{place % 2}", confirms=place > 1)
+        for place, one in enumerate(spec.commands)
+    ]
+    ended = jobs.execute(spec.evolve(commands=tuple(commands)))
+    for command in ended.commands[2:]:
+        seen = strictjson.decode((command.answer or "").encode())
+        assert seen == {"variable": False, "found": ["repeat-0/kept.json", "repeat-1/kept.json"], "kept": "2.5"}
+        assert "repeat-0/report.json" in {one.path for one in command.before or ()}
+    assert ended.reports["repeat-1/report.json"] == b'{"loss": 1.5}'

@@ -97,7 +97,7 @@ def _(case: Case) -> None:
     with_claims(case)
 
 
-@cheat("a handicapped baseline", "G5-PLAUSIBLE")
+@cheat("a handicapped baseline", "G4-TURNS", at_best="valid")
 def _(case: Case) -> Case:
     return code_throughput(Plan(token_s=0.1, step_s=0.02))
 

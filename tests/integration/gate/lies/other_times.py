@@ -158,7 +158,7 @@ turned(
     answer_solo=stretches(baseline=6.0, candidate=6.0),
 )
 turned("a-stretch-answered-at-once", "G2-ENDING", fell="bound", rejected=True, answer_solo=at_once)
-turned("faster-than-its-drafts", "G5-PLAUSIBLE", fell="times", rejected=True, **everywhere(candidate=0.15))
+turned("faster-than-its-drafts", "G5-PREFILL", fell="times", **everywhere(candidate=0.15))
 turned(
     "answers-listed-and-the-processor-kept-busy",
     unseen="a program that knows the pinned prompts may put out their answers at any pace that its drafts allow",

@@ -31,7 +31,7 @@ def _() -> Behaviour:
     return Behaviour(finish=finish)
 
 
-@lie("a-handicapped-baseline", "G5-PLAUSIBLE", fell="times")
+@lie("a-handicapped-baseline", "G3-PROCESSOR", fell="times")
 def _() -> Behaviour:
     return Behaviour(token_s=0.015)
 

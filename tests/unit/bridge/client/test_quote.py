@@ -45,7 +45,7 @@ def test_a_quote_has_a_line_a_claim_with_what_it_rests_on_and_who_saw_it():
 
 def test_a_quote_rounds_no_confidence_up():
     shown = claim_line(claim(confidence=0.96875))
-    assert shown.endswith("(1.09 x, 96.9 % interval 1.03 to 1.15, n = 60)")
+    assert shown.endswith("(1.090 x, 96.9 % interval [1.030, 1.150], n = 60)")
 
 
 def test_a_run_that_was_begun_to_confirm_another_names_it():

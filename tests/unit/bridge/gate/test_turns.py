@@ -11,6 +11,7 @@ from bridge.gate import judge
 from bridge.gate.declared.kind import kinds
 from bridge.gate.judging import RECORD_NAME
 from tests.corpus.gate.breaks import honest as honest_run
+from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.launches import decode_early, in_order
 from tests.corpus.gate.studies import BUILDERS
 from tests.corpus.gate.turned import in_turns
@@ -226,6 +227,54 @@ def test_arms_that_sleep_while_each_runs_alone_are_said_to_whatever_else_used_th
     verdict = judged(case)
     assert "alone used or awaited the processor 8 %" in found(verdict)["G3-PROCESSOR"]
     assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+
+
+def takes(case, factor):
+    """Let an arm or the reference take so many times as long where the supervisor looks."""
+    for launch in case.record["launches"][1:]:
+        for stamp in (*launch["turns"], *launch["solos"], launch["reference"]):
+            stamp["done_s"] += (factor.get(stamp["arm"], 1.0) - 1.0) * (stamp["done_s"] - stamp["go_s"])
+    in_order(case.record["launches"])
+    return case
+
+
+@pytest.mark.parametrize("share", [0.8, 0.5])
+def test_a_forward_that_costs_less_than_a_step_of_the_library_is_no_handicap(share):
+    """Captured graphs and fused kernels do that; the reference says that the baseline is what it should be."""
+    plan = Plan(token_s=Plan().token_s / share)
+    verdict = judged(in_turns(report=code_throughput(plan).report))
+    claims = {claim.id: claim for claim in verdict.claims}
+    speed, length = claims["decode_speedup"], claims["acceptance_length"]
+    assert speed.value > 1.05 * length.value
+    assert verdict.decision == "evidence", found(verdict)
+    assert speed.citable
+    assert not [one for one in verdict.findings if one.code == "G5-PLAUSIBLE"]
+
+
+def test_a_library_that_is_slow_everywhere_is_no_handicapped_baseline(honest):
+    case = takes(honest.copy(), {"autoregressive": 1.3, "reference": 1.3})
+    assert "G5-PLAUSIBLE" not in found(judged(case))
+
+
+def test_a_baseline_slowed_by_itself_is_found_beside_the_reference(honest):
+    verdict = judged(takes(honest.copy(), {"autoregressive": 1.3}))
+    assert "longer a token than the host's own loop" in found(verdict)["G5-REFERENCE"]
+    assert not next(claim for claim in verdict.claims if claim.id == "decode_speedup").citable
+
+
+def test_a_speed_up_beyond_its_drafts_is_noted_where_no_reference_ran(honest):
+    case = takes(honest.copy(), {"speculative": 0.5})
+    for launch in case.record["launches"]:
+        launch["reference"] = None
+    verdict = judged(case)
+    (note,) = [one for one in verdict.findings if one.code == "G5-PLAUSIBLE"]
+    assert (note.severity, note.premise) == ("note", None)
+    assert "no reference of the host's own ran" in note.message
+
+
+def test_a_machine_twenty_times_faster_may_be_quoted():
+    verdict = judged(in_turns(faster=20.0))
+    assert verdict.decision == "evidence", found(verdict)
 
 
 def test_prompts_in_another_order_or_block_were_not_drawn(honest):

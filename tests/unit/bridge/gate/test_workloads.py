@@ -25,7 +25,7 @@ def test_a_median_over_six_seeds_is_reported_with_its_range():
     assert found.decision == "evidence", verdict(trained(again=False)).findings
     assert found.value == pytest.approx(1.935)
     assert found.interval == (1.90, 1.97)
-    assert "1.935 nats [1.9, 1.97] 96.9 %, lower is better, reported by train.py@" in found.wording
+    assert "1.935 nats [1.900, 1.970] 96.9 %, lower is better, reported by train.py@" in found.wording
     assert found.wording.endswith("over 6 seeds")
     assert [one.seen_by for one in found.premises] == ["runner"] * 4
 

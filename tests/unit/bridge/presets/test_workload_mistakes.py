@@ -88,15 +88,19 @@ MISTAKES = {
     "a schema that refers elsewhere": (file("report.schema.json", '{"$ref": "http://x/y"}'), "another document"),
     "a pointer the schema forbids": (file("report.schema.json", SCHEMA), "make pointer and schema agree"),
     "recompute is not there": (
-        toml((KEEP, '[recompute]\nargv = ["r.py"]\nconfirms = { final_loss = "exact" }\n')),
+        toml((KEEP, KEEP + '[recompute]\nargv = ["r.py"]\nconfirms = { final_loss = "exact" }\n')),
         "r.py",
     ),
+    "recompute of nothing": (
+        toml((KEEP, '[recompute]\nargv = ["recompute.py"]\nconfirms = { final_loss = "exact" }\n')),
+        "there is nothing to compute it from",
+    ),
     "recompute of no metric": (
-        toml((KEEP, '[recompute]\nargv = ["recompute.py"]\nconfirms = { loss = "exact" }\n')),
+        toml((KEEP, KEEP + '[recompute]\nargv = ["recompute.py"]\nconfirms = { loss = "exact" }\n')),
         "which is no metric",
     ),
     "a way for tokens": (
-        toml((KEEP, '[recompute]\nargv = ["recompute.py"]\nconfirms = { final_loss = "near" }\n')),
+        toml((KEEP, KEEP + '[recompute]\nargv = ["recompute.py"]\nconfirms = { final_loss = "near" }\n')),
         "which is for tokens",
     ),
     "a taken name": (toml(("[presets.my-train]", "[presets.pytest-path]")), "is there already"),

@@ -30,7 +30,8 @@ def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(
     earlier = min(numbers, key=lambda run_id: numbers[run_id])
     assert records[later].attempt.earlier == (earlier,)
     kept = load_reports(w.process.folder.reports, [earlier])
-    assert kept[earlier] == {"probe.json": w.result(earlier).files["reports/probe.json"]}
+    left = w.result(earlier).files
+    assert kept[earlier] == {"probe.json": left["reports/probe.json"], "/verdict.json": left["verdict.json"]}
 
 
 def test_another_profile_or_parameter_is_another_thing(world):
