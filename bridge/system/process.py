@@ -174,6 +174,23 @@ def _finish(process: subprocess.Popen[bytes]) -> int:
     return process.wait()
 
 
+def limit_memory(pid: int, max_bytes: int) -> None:
+    """Bound the address space of a process that was just started; a lower bound in force stays.
+
+    Linux alone lets one process bound another. Elsewhere nothing happens, and a caller needs a second bound.
+    """
+    import resource
+
+    if not hasattr(resource, "prlimit"):
+        return
+    try:
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+        least = min(limit for limit in (soft, hard, max_bytes) if limit != resource.RLIM_INFINITY)
+        resource.prlimit(pid, resource.RLIMIT_AS, (least, least))
+    except ProcessLookupError:  # it has ended: its caller sees that
+        return
+
+
 def kill_group(pgid: int) -> bool:
     """Send KILL to a process group; False when it is gone already or not ours."""
     try:
