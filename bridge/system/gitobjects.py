@@ -80,14 +80,14 @@ def tree(entries: Iterable[TreeEntry]) -> GitObject:
     """Return a tree; entries are sorted as git sorts them, folders as if their names ended in a slash."""
     ordered = sorted(entries, key=lambda entry: entry.name + (b"/" if entry.mode == DIRECTORY else b""))
     return GitObject(
-        "tree", b"".join(f"{one.mode} ".encode() + one.name + b"\0" + bytes.fromhex(one.oid) for one in ordered)
+        "tree", b"".join(f"{entry.mode} ".encode() + entry.name + b"\0" + bytes.fromhex(entry.oid) for entry in ordered)
     )
 
 
 def commit(tree_oid: str, parents: Iterable[str], time_unix_s: int, message: str) -> GitObject:
     """Return a commit of the bridge; author and committer are fixed, so that equal input gives an equal id."""
     who = f"Kakeya <kakeya@localhost> {time_unix_s} +0000"
-    lines = [f"tree {tree_oid}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}"]
+    lines = [f"tree {tree_oid}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
     return GitObject("commit", ("\n".join(lines) + f"\n\n{message}\n").encode())
 
 
@@ -149,10 +149,10 @@ def pack(objects: Iterable[GitObject]) -> tuple[bytes, bytes]:
     Raises:
         ValueError: it would take 2 GiB or more.
     """
-    distinct = {one.oid: one for one in objects}
+    distinct = {item.oid: item for item in objects}
     packed, places = bytearray(b"PACK" + struct.pack(">2I", 2, len(distinct))), {}
-    for oid, one in distinct.items():
-        entry = _entry_head(_NUMBERS[one.kind], len(one.data)) + zlib.compress(one.data, 1)
+    for oid, item in distinct.items():
+        entry = _entry_head(_NUMBERS[item.kind], len(item.data)) + zlib.compress(item.data, 1)
         places[bytes.fromhex(oid)] = (len(packed), zlib.crc32(entry))
         packed += entry
     if len(packed) >= _PACK_MAX_BYTES:

@@ -155,12 +155,12 @@ class BareRepository:
             # The index comes last: git takes a pack that has none for one that is being written.
             write_all_atomically([(beside, packed), (beside.with_suffix(".idx"), index)], mode=0o444)
             return
-        for one in objects:
-            path = _loose(self.objects, one.oid)
+        for item in objects:
+            path = _loose(self.objects, item.oid)
             try:
                 os.utime(path)
             except FileNotFoundError:
-                write_atomically(path, zlib.compress(one.header + one.data, 1), durable=False, mode=0o444)
+                write_atomically(path, zlib.compress(item.header + item.data, 1), durable=False, mode=0o444)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[ObjectReader]:

@@ -141,7 +141,7 @@ def _communicate(
         max_bytes=bound,
     )
     timed_out = not _wait(process, max(0.0, deadline - _CLOCK.steady_s())) or drained.timed_out
-    stdout, stderr = drained.kept
+    stdout, stderr = drained.outputs
     return Completed(argv, _finish(process), stdout, stderr, timed_out=timed_out, truncated=drained.truncated)
 
 
