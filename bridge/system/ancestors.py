@@ -42,7 +42,7 @@ def kill_tree(pid: int, *, spare: int | None = None) -> int:
         return 0
     spared = _spared(spare)
     stopped: dict[int, psutil.Process] = {}
-    while new := [one for one in _tree(root) if one.pid not in spared and one.pid not in stopped]:
+    while new := [process for process in _tree(root) if process.pid not in {*spared, *stopped}]:
         for process in new:
             stopped[process.pid] = process
             with contextlib.suppress(psutil.NoSuchProcess):

@@ -116,9 +116,9 @@ def write_folder_atomically(folder: Path, files: Mapping[str, bytes]) -> None:
 
 def _holds(folder: Path, files: Mapping[str, bytes]) -> bool:
     """Whether exactly these files are there: another process was first, and others may be reading them."""
-    found = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
-    return found.keys() == files.keys() and all(
-        not path.is_symlink() and path.read_bytes() == files[name] for name, path in found.items()
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if not path.is_dir()}
+    return paths.keys() == files.keys() and all(
+        not path.is_symlink() and path.read_bytes() == files[name] for name, path in paths.items()
     )
 
 

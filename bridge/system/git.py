@@ -117,8 +117,8 @@ def run_in_work_tree(
         GitError: git cannot be started.
     """
     off = ["-c", f"core.hooksPath={os.devnull}", "-c", "core.fsmonitor=false", "-c", "maintenance.auto=false"]
-    wanted = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
-    process = start(["git", *off, *arguments], wanted, cwd=folder, keep_config=True)
+    variables = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
+    process = start(["git", *off, *arguments], variables, cwd=folder, keep_config=True)
     return collect(process, GIT_LOCAL_WALL_S)
 
 
@@ -147,8 +147,8 @@ def explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
 def last_words(stderr: str) -> str:
     """Return what git said, without progress, hints and user information, on one line of bounded length."""
     lines = [line.strip() for line in _USER_INFO.sub("", stderr).replace("\r", "\n").splitlines()]
-    told = [line for line in lines if line and not line.startswith(_NOISE)]
-    text = "; ".join(told[-4:])
+    words = [line for line in lines if line and not line.startswith(_NOISE)]
+    text = "; ".join(words[-4:])
     return "".join(char if char.isprintable() else "?" for char in text)[-600:] or "no message"
 
 
@@ -208,16 +208,16 @@ class StopSignal:
     """Whether this program was asked to end, and when its calls first saw that.
 
     Args:
-        asked: returns whether it was; from then on that stands.
+        is_asked: returns whether it was; from then on that stands.
     """
 
-    def __init__(self, asked: Callable[[], bool]) -> None:
-        self._asked = asked
+    def __init__(self, is_asked: Callable[[], bool]) -> None:
+        self._is_asked = is_asked
         self._since_s: float | None = None
 
     def since_s(self) -> float | None:
         """Return the steady time at which it was first seen, None where it was not asked."""
-        if self._since_s is None and self._asked():
+        if self._since_s is None and self._is_asked():
             self._since_s = _CLOCK.steady_s()
         return self._since_s
 
@@ -253,14 +253,14 @@ def collect(
     """
     assert process.stdout is not None  # noqa: S101 - `start` asks for both
     assert process.stderr is not None  # noqa: S101
-    kept: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
+    outputs: dict[IO[bytes], bytearray] = {process.stdout: bytearray(), process.stderr: bytearray()}
     heard_s = _CLOCK.steady_s()
     deadline = until_s = heard_s + timeout_s
     ended_s: float | None = None
     timed_out = too_large = whole = False
     try:
         with selectors.DefaultSelector() as selector:
-            for stream in kept:
+            for stream in outputs:
                 selector.register(stream, selectors.EVENT_READ)
             while selector.get_map() and not timed_out and not too_large:
                 now = _CLOCK.steady_s()
@@ -277,10 +277,10 @@ def collect(
                     if not data:
                         selector.unregister(stream)
                     elif stream is process.stderr:
-                        kept[stream] += data
-                        del kept[stream][:-STDERR_MAX_BYTES]
-                    elif len(kept[stream]) < OUTPUT_MAX_BYTES:
-                        kept[stream] += data
+                        outputs[stream] += data
+                        del outputs[stream][:-STDERR_MAX_BYTES]
+                    elif len(outputs[stream]) < OUTPUT_MAX_BYTES:
+                        outputs[stream] += data
                     else:
                         too_large = True
                 until_s = deadline if quiet_s is None else min(deadline, heard_s + quiet_s)
@@ -288,7 +288,7 @@ def collect(
             whole = not (timed_out or too_large)
     finally:
         code = end(process, graceful=whole)
-    stdout, stderr = (bytes(kept[stream]) for stream in (process.stdout, process.stderr))
+    stdout, stderr = (bytes(outputs[stream]) for stream in (process.stdout, process.stderr))
     return Finished(code, stdout, stderr.decode("utf-8", "replace"), timed_out, too_large)
 
 

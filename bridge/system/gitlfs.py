@@ -77,9 +77,9 @@ class LfsServer:
         for start in range(0, len(objects), _BATCH_COUNT):
             batch = objects[start : start + _BATCH_COUNT]
             actions = calls.ask(batch)
-            for one in batch:
-                files[one.oid] = folder / one.oid
-                calls.download(one, actions[one.oid], files[one.oid])
+            for lfs_object in batch:
+                files[lfs_object.oid] = folder / lfs_object.oid
+                calls.download(lfs_object, actions[lfs_object.oid], files[lfs_object.oid])
         return files
 
 
@@ -103,7 +103,7 @@ class _Calls:
             "operation": "download",
             "transfers": ["basic"],
             "hash_algo": "sha256",
-            "objects": [{"oid": one.oid, "size": one.size} for one in objects],
+            "objects": [{"oid": lfs_object.oid, "size": lfs_object.size} for lfs_object in objects],
         }
         headers = {"Accept": _MEDIA, "Content-Type": _MEDIA, **self._credentials()}
         url = self.server.url.rstrip("/") + "/objects/batch"
@@ -112,45 +112,52 @@ class _Calls:
         try:
             answer = strictjson.decode(data, max_bytes=_ANSWER_MAX_BYTES, max_depth=8)
             listed = {str(item["oid"]): item for item in answer["objects"]}
-            return {one.oid: self._action(one, listed[one.oid]) for one in objects}
+            return {lfs_object.oid: self._action(lfs_object, listed[lfs_object.oid]) for lfs_object in objects}
         except (strictjson.StrictJsonError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise RemoteError(f"the LFS server {self.server.url} gave no answer that can be read: {error!r}") from error
 
-    def download(self, one: LfsObject, action: _Action, path: Path) -> None:
+    def download(self, lfs_object: LfsObject, action: _Action, path: Path) -> None:
         """Write one object to a new file; a file that is not what it should be does not stay."""
         headers = {"Accept": "application/octet-stream", **action.headers}
         if _origin(action.href) == _origin(self.server.url) and "authorization" not in map(str.lower, headers):
             headers |= self._credentials()
-        digest, left = hashlib.sha256(), one.size
+        digest, left = hashlib.sha256(), lfs_object.size
         try:
             with self._exchange("GET", action.href, headers, None) as reply, path.open("xb") as stream:
                 while left >= 0 and (piece := _read(reply, min(_PIECE_BYTES, left + 1), whole=False)):
                     left -= len(piece)
                     digest.update(piece)
                     _store(stream, piece)
-            self._check(one, left, digest.hexdigest())
+            self._check(lfs_object, left, digest.hexdigest())
         except BaseException:
             path.unlink(missing_ok=True)
             raise
 
-    def _check(self, one: LfsObject, left: int, digest: str) -> None:
+    def _check(self, lfs_object: LfsObject, left: int, digest: str) -> None:
         if left > 0 and self.clock.steady_s() >= self.deadline_s:
             raise RemoteError(f"fetching large files took more than {self.server.wall_s:.0f} s")
         if left != 0:
-            got = f"more than {one.size}" if left < 0 else f"{one.size - left}"
-            raise RemoteError(f"the LFS server sent {got} bytes of object {one.oid[:12]}, expected {one.size}")
-        if digest != one.oid:
-            raise RemoteError(f"the LFS server sent other bytes for object {one.oid[:12]}: their sha256 is {digest}")
-
-    def _action(self, one: LfsObject, item: Mapping[str, Any]) -> _Action:
-        if "error" in item or "actions" not in item:
-            said = "".join(char if char.isprintable() else "?" for char in str(item.get("error", "no download"))[:200])
-            raise RequestRejectedError(
-                f"the host's LFS server does not have object {one.oid[:12]} of {one.size} bytes: {said}",
-                remedy=f"send it there first: git lfs push --object-id REMOTE {one.oid}",
+            got = f"more than {lfs_object.size}" if left < 0 else f"{lfs_object.size - left}"
+            raise RemoteError(
+                f"the LFS server sent {got} bytes of object {lfs_object.oid[:12]}, expected {lfs_object.size}"
             )
-        found = item["actions"]["download"]
-        href, headers = str(found["href"]), found.get("header") or {}
+        if digest != lfs_object.oid:
+            raise RemoteError(
+                f"the LFS server sent other bytes for object {lfs_object.oid[:12]}: their sha256 is {digest}"
+            )
+
+    def _action(self, lfs_object: LfsObject, item: Mapping[str, Any]) -> _Action:
+        if "error" in item or "actions" not in item:
+            reason = "".join(
+                char if char.isprintable() else "?" for char in str(item.get("error", "no download"))[:200]
+            )
+            raise RequestRejectedError(
+                f"the host's LFS server does not have object {lfs_object.oid[:12]} of {lfs_object.size} bytes: "
+                f"{reason}",
+                remedy=f"send it there first: git lfs push --object-id REMOTE {lfs_object.oid}",
+            )
+        download = item["actions"]["download"]
+        href, headers = str(download["href"]), download.get("header") or {}
         allowed = {_origin(url) for url in (self.server.url, *self.server.also_from)}
         if _origin(href) not in allowed:
             raise RemoteError(
@@ -250,8 +257,8 @@ def _connect(parts: SplitResult, timeout_s: float) -> http.client.HTTPConnection
         return http.client.HTTPSConnection(host, parts.port, timeout=timeout_s, context=context)
     through = http.client.HTTPSConnection(proxy.hostname, proxy.port or 3128, timeout=timeout_s, context=context)
     pair = f"{proxy.username}:{proxy.password or ''}".encode() if proxy.username else b""
-    known = {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode()}"} if pair else {}
-    through.set_tunnel(host, parts.port or 443, known)
+    authorization = {"Proxy-Authorization": f"Basic {base64.b64encode(pair).decode()}"} if pair else {}
+    through.set_tunnel(host, parts.port or 443, authorization)
     return through
 
 
@@ -279,6 +286,6 @@ def _refusal(where: str, reply: http.client.HTTPResponse) -> str:
 
 
 def _cut(opened: list[socket.socket]) -> None:
-    for one in opened:
+    for connection in opened:
         with contextlib.suppress(OSError):
-            one.shutdown(socket.SHUT_RDWR)
+            connection.shutdown(socket.SHUT_RDWR)

@@ -24,9 +24,8 @@ DIRECTORY: Final = "40000"
 SUBMODULE: Final = "160000"
 # gitformat-pack(5). An index: a magic number, the version, 256 counts by first byte, then the sorted names. An entry of
 # a pack: its kind and its size in as many bytes as that takes, then deflated content.
-INDEX_HEAD: Final = b"\xfftOc\x00\x00\x00\x02"
-KINDS: Final[Mapping[int, Kind]] = {1: "commit", 2: "tree", 3: "blob"}
-_NUMBERS: Final = {kind: number for number, kind in KINDS.items()}
+_INDEX_HEAD: Final = b"\xfftOc\x00\x00\x00\x02"
+_NUMBERS: Final[Mapping[Kind, int]] = {"commit": 1, "tree": 2, "blob": 3}
 _PACK_MAX_BYTES: Final = 1 << 31  # what an index says of a place without its second table
 _OID = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
@@ -81,14 +80,14 @@ def tree(entries: Iterable[TreeEntry]) -> GitObject:
     """Return a tree; entries are sorted as git sorts them, folders as if their names ended in a slash."""
     ordered = sorted(entries, key=lambda entry: entry.name + (b"/" if entry.mode == DIRECTORY else b""))
     return GitObject(
-        "tree", b"".join(f"{one.mode} ".encode() + one.name + b"\0" + bytes.fromhex(one.oid) for one in ordered)
+        "tree", b"".join(f"{entry.mode} ".encode() + entry.name + b"\0" + bytes.fromhex(entry.oid) for entry in ordered)
     )
 
 
 def commit(tree_oid: str, parents: Iterable[str], time_unix_s: int, message: str) -> GitObject:
     """Return a commit of the bridge; author and committer are fixed, so that equal input gives an equal id."""
     who = f"Kakeya <kakeya@localhost> {time_unix_s} +0000"
-    lines = [f"tree {tree_oid}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}"]
+    lines = [f"tree {tree_oid}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
     return GitObject("commit", ("\n".join(lines) + f"\n\n{message}\n").encode())
 
 
@@ -144,61 +143,16 @@ def _oid(data: bytes) -> str:
     return text
 
 
-def patched(base: bytes, delta: bytes, max_bytes: int) -> bytes | None:
-    """Apply a delta of a pack to its base (gitformat-pack(5), "Deltified representation").
-
-    Args:
-        base: the object that it was made from.
-        delta: orders to copy pieces of the base, and bytes of its own.
-        max_bytes: the most that may come out.
-
-    Returns:
-        The object; None where the delta is broken, or makes more.
-
-    Raises:
-        IndexError: it ends in the middle of an order.
-    """
-    (before, at), made = _delta_size(delta, 0), bytearray()
-    after, at = _delta_size(delta, at)
-    if before != len(base) or after > max_bytes:
-        return None
-    while at < len(delta):
-        order, at = delta[at], at + 1
-        if order & 128:
-            numbers = [0] * 7  # of the four bytes of an offset and the three of a size, those that are not 0
-            for place in range(7):
-                if order >> place & 1:
-                    numbers[place], at = delta[at], at + 1
-            begin = int.from_bytes(numbers[:4], "little")
-            made += base[begin : begin + (int.from_bytes(numbers[4:], "little") or 1 << 16)]
-        else:
-            made += delta[at : at + order]
-            at += order or len(delta)
-        if len(made) > after:
-            return None
-    return bytes(made) if len(made) == after else None
-
-
-def _delta_size(delta: bytes, at: int) -> tuple[int, int]:
-    """Return a size at the beginning of a delta, and where it goes on."""
-    size = shift = 0
-    while True:
-        size |= (delta[at] & 127) << shift
-        shift, at = shift + 7, at + 1
-        if not delta[at - 1] & 128:
-            return size, at
-
-
 def pack(objects: Iterable[GitObject]) -> tuple[bytes, bytes]:
     """Return a pack of these objects, each once and whole, and its index (gitformat-pack(5)).
 
     Raises:
         ValueError: it would take 2 GiB or more.
     """
-    distinct = {one.oid: one for one in objects}
+    distinct = {item.oid: item for item in objects}
     packed, places = bytearray(b"PACK" + struct.pack(">2I", 2, len(distinct))), {}
-    for oid, one in distinct.items():
-        entry = _entry_head(_NUMBERS[one.kind], len(one.data)) + zlib.compress(one.data, 1)
+    for oid, item in distinct.items():
+        entry = _entry_head(_NUMBERS[item.kind], len(item.data)) + zlib.compress(item.data, 1)
         places[bytes.fromhex(oid)] = (len(packed), zlib.crc32(entry))
         packed += entry
     if len(packed) >= _PACK_MAX_BYTES:
@@ -208,7 +162,7 @@ def pack(objects: Iterable[GitObject]) -> tuple[bytes, bytes]:
     firsts = [0] * 256
     for name in names:
         firsts[name[0]] += 1
-    index = INDEX_HEAD + struct.pack(">256I", *itertools.accumulate(firsts)) + b"".join(names)
+    index = _INDEX_HEAD + struct.pack(">256I", *itertools.accumulate(firsts)) + b"".join(names)
     index += b"".join(struct.pack(">I", places[name][1]) for name in names)
     index += b"".join(struct.pack(">I", places[name][0]) for name in names) + bytes(packed[-20:])
     return bytes(packed), index + _sha1(index)

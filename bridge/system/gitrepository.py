@@ -1,4 +1,4 @@
-"""Bare repositories of ours: hardened git calls, and objects written and read without a process where that is possible.
+"""Bare repositories of ours: hardened git calls, objects written without a process, and one reader of objects.
 
 System and user configuration are shut out and there are no hooks; what a remote needs of the user's configuration
 (proxy, credential helper, ssh command) is handed in by name. Knows nothing about refs, buses or requests.
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from bridge.limits import GIT_LOCAL_WALL_S, KIB, MIB
+from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.durable import write_all_atomically, write_atomically
-from bridge.system.git import CallStop, Finished, Process, collect, start
+from bridge.system.git import CallStop, Finished, collect, start
 from bridge.system.gitobjects import GitObject, pack
-from bridge.system.gitreader import ObjectReader, Packs
+from bridge.system.gitreader import ObjectReader
 
 _FIXED_ENVIRONMENT: Final = {
     "GIT_CONFIG_NOSYSTEM": "1",
@@ -56,8 +56,6 @@ _BOUNDED: Final = (
     'now=$(ulimit -f); if [ "$now" = unlimited ] || [ "$now" -gt "$1" ]; then ulimit -f "$1" || exit 125; fi; '
     'shift; exec "$@"'
 )
-_HEADER_MAX_BYTES: Final = 64  # of a loose object: its kind and its size
-_PIECE_BYTES: Final = 64 * KIB
 _CONFIG_FILE: Final = """[core]
 repositoryformatversion = 0
 bare = true
@@ -98,6 +96,7 @@ class BareRepository:
         self.path = path
         self.objects = path / "objects"
         self._settings = settings
+        self._reader = ObjectReader(path, self._environment(), (self.objects, *settings.alternates))
 
     def create(self) -> None:
         """Make the repository unless it is there; private to its user, with no hooks."""
@@ -156,21 +155,22 @@ class BareRepository:
             # The index comes last: git takes a pack that has none for one that is being written.
             write_all_atomically([(beside, packed), (beside.with_suffix(".idx"), index)], mode=0o444)
             return
-        for one in objects:
-            path = _loose(self.objects, one.oid)
+        for item in objects:
+            path = _loose(self.objects, item.oid)
             try:
                 os.utime(path)
             except FileNotFoundError:
-                write_atomically(path, zlib.compress(one.header + one.data, 1), durable=False, mode=0o444)
+                write_atomically(path, zlib.compress(item.header + item.data, 1), durable=False, mode=0o444)
 
     @contextlib.contextmanager
     def reader(self) -> Iterator[ObjectReader]:
-        """Open the repository's objects for reading; a process is started only when an object is packed."""
-        reader = ObjectReader(self)
-        try:
-            yield reader
-        finally:
-            reader.close()
+        """Lend the one reader of the repository's objects; the git behind it stays open for the next loan."""
+        self._reader.refresh()
+        yield self._reader
+
+    def close(self) -> None:
+        """End the git behind the reader, if there is one; otherwise it ends with this object."""
+        self._reader.close()
 
     def set_ref(self, ref: str, oid: str | None, *, durable: bool) -> None:
         """Let a ref of ours lead to an object that is here, or to none; nobody else writes our refs.
@@ -187,27 +187,6 @@ class BareRepository:
             # git takes a name that ends so for no ref
             write_atomically(path, f"{oid}\n".encode("ascii"), durable=durable, suffix=".lock")
 
-    def without_a_process(self, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
-        """Return kind, size and up to `max_bytes` of an object, or None where it takes git to read it."""
-        for folder in self._folders():
-            found = _loose_content(folder, oid, max_bytes) or Packs(folder).read(oid, max_bytes)
-            if found is not None:
-                return found
-        return None
-
-    def holds(self, oid: str) -> bool | None:
-        """Return whether an object is here or in a folder that is read as well; None where only git can tell."""
-        told = [_holds(folder, oid) for folder in self._folders()]
-        return True if any(told) else None if None in told else False
-
-    def _folders(self) -> tuple[Path, ...]:
-        return (self.objects, *self._settings.alternates)
-
-    def cat_file(self) -> Process:
-        """Start git's object server on pipes."""
-        argv = ["git", f"--git-dir={self.path}", "cat-file", "--batch-command"]
-        return start(argv, self._environment(), cwd=self.path, stdin=True)
-
     def _environment(self) -> dict[str, str]:
         pairs = (*_FIXED_CONFIG, *self._settings.config)
         environment = {**_FIXED_ENVIRONMENT, **self._settings.environment, "GIT_CONFIG_COUNT": str(len(pairs))}
@@ -221,29 +200,6 @@ class BareRepository:
 
 def _loose(objects: Path, oid: str) -> Path:
     return objects / oid[:2] / oid[2:]
-
-
-def _loose_content(objects: Path, oid: str, max_bytes: int) -> tuple[str, int, bytes] | None:
-    """Return kind, size and the first bytes of a loose object; None where there is none, or a broken one."""
-    unpacker, unpacked = zlib.decompressobj(), b""
-    try:
-        with _loose(objects, oid).open("rb") as file:
-            while len(unpacked) < max_bytes + _HEADER_MAX_BYTES and (piece := file.read(_PIECE_BYTES)):
-                unpacked += unpacker.decompress(piece, max_bytes + _HEADER_MAX_BYTES - len(unpacked))
-        header, _, content = unpacked.partition(b"\0")
-        kind, _, digits = header.decode("ascii").partition(" ")
-        size = int(digits)
-    except (OSError, ValueError, zlib.error):
-        return None
-    return (kind, size, content[:max_bytes]) if min(size, max_bytes) <= len(content) <= size else None
-
-
-def _holds(objects: Path, oid: str) -> bool | None:
-    if _loose(objects, oid).exists():
-        return True
-    packed = Packs(objects).holds(oid)
-    # What this folder borrows from others in turn, git follows.
-    return None if not packed and (objects / "info" / "alternates").exists() else packed
 
 
 def _quoted(path: Path) -> str:

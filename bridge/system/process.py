@@ -141,7 +141,7 @@ def _communicate(
         max_bytes=bound,
     )
     timed_out = not _wait(process, max(0.0, deadline - _CLOCK.steady_s())) or drained.timed_out
-    stdout, stderr = drained.kept
+    stdout, stderr = drained.outputs
     return Completed(argv, _finish(process), stdout, stderr, timed_out=timed_out, truncated=drained.truncated)
 
 
@@ -172,6 +172,23 @@ def _finish(process: subprocess.Popen[bytes]) -> int:
     if process.returncode is None:
         kill_group(process.pid)
     return process.wait()
+
+
+def limit_memory(pid: int, max_bytes: int) -> None:
+    """Bound the address space of a process that was just started; a lower bound in force stays.
+
+    Linux alone lets one process bound another. Elsewhere nothing happens, and a caller needs a second bound.
+    """
+    import resource
+
+    if not hasattr(resource, "prlimit"):
+        return
+    try:
+        soft, hard = resource.prlimit(pid, resource.RLIMIT_AS)
+        least = min(limit for limit in (soft, hard, max_bytes) if limit != resource.RLIM_INFINITY)
+        resource.prlimit(pid, resource.RLIMIT_AS, (least, least))
+    except ProcessLookupError:  # it has ended: its caller sees that
+        return
 
 
 def kill_group(pgid: int) -> bool:

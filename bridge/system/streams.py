@@ -24,12 +24,12 @@ class Exchanged:
     """The outcome of an exchange.
 
     Attributes:
-        kept: the first bytes of each drained stream, up to the bound.
+        outputs: the first bytes of each drained stream, up to the bound.
         timed_out: whether the time was up before the other side had ended.
         truncated: whether bytes beyond the bound were thrown away.
     """
 
-    kept: tuple[bytes, ...]
+    outputs: tuple[bytes, ...]
     timed_out: bool
     truncated: bool
 
@@ -53,17 +53,17 @@ def exchange(
         deadline_s: steady time at which nothing more is waited for.
         max_bytes: how much of each stream is kept; the rest is read and thrown away.
     """
-    kept: dict[IO[bytes], bytearray] = {stream: bytearray() for stream in drain}
+    blocks: dict[IO[bytes], bytearray] = {stream: bytearray() for stream in drain}
     pending = memoryview(data or b"")
     truncated = timed_out = False
     ended: float | None = None
     with selectors.DefaultSelector() as selector:
-        for stream in kept:
+        for stream in blocks:
             selector.register(stream, selectors.EVENT_READ)
         if feed is not None:
             os.set_blocking(feed.fileno(), False)
             selector.register(feed, selectors.EVENT_WRITE)
-        while any(stream in selector.get_map() for stream in kept):
+        while any(stream in selector.get_map() for stream in blocks):
             now = _CLOCK.steady_s()
             if ended is None and has_ended():
                 ended = now
@@ -74,8 +74,8 @@ def exchange(
                 if key.fileobj is feed and feed is not None:
                     pending = _feed(selector, feed, pending)
                 else:
-                    truncated |= _collect(selector, key.fileobj, kept, max_bytes)  # type: ignore[arg-type]
-    return Exchanged(tuple(bytes(block) for block in kept.values()), timed_out, truncated)
+                    truncated |= _collect(selector, key.fileobj, blocks, max_bytes)  # type: ignore[arg-type]
+    return Exchanged(tuple(bytes(block) for block in blocks.values()), timed_out, truncated)
 
 
 def _feed(selector: selectors.BaseSelector, stream: IO[bytes], pending: memoryview) -> memoryview:
@@ -93,12 +93,14 @@ def _feed(selector: selectors.BaseSelector, stream: IO[bytes], pending: memoryvi
     return pending[written:]
 
 
-def _collect(selector: selectors.BaseSelector, stream: IO[bytes], kept: dict[IO[bytes], bytearray], bound: int) -> bool:
+def _collect(
+    selector: selectors.BaseSelector, stream: IO[bytes], blocks: dict[IO[bytes], bytearray], bound: int
+) -> bool:
     """Read once; return whether bytes beyond the bound were thrown away."""
     block = os.read(stream.fileno(), _READ_BYTES)
     if not block:
         selector.unregister(stream)
         return False
-    room = max(0, bound - len(kept[stream]))
-    kept[stream] += block[:room]
+    room = max(0, bound - len(blocks[stream]))
+    blocks[stream] += block[:room]
     return len(block) > room

@@ -199,7 +199,10 @@ def _leads_somewhere(repository: BareRepository, ref: Path) -> bool:
         text = ref.read_text("ascii")
     except (OSError, UnicodeDecodeError):
         return False
-    return _OID.fullmatch(text) is not None and repository.holds(text.strip()) is not False
+    if _OID.fullmatch(text) is None:
+        return False
+    with repository.reader() as reader:
+        return reader.has(text.strip())
 
 
 def _is_deflated(path: Path) -> bool:
