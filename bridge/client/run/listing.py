@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bridge.records import Request
 
 CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however many of its claims are none
+WINDOW_PRESETS: Final = 256  # a listing names each preset some six times; with more of them the whole bus is listed
 
 
 @dataclass(frozen=True)
@@ -108,10 +109,21 @@ def _listing(session: BusSession, limit: int) -> Snapshot:
     now_ms = int(session.clock.now().timestamp() * 1000)
     if session.embedded:
         return session.bus.snapshot()
+    window = ListingWindow(now_ms, _preset_names(session, limit))
+    if len(window.presets) > WINDOW_PRESETS:
+        return session.bus.snapshot()
+    recent = session.bus.snapshot(window)
+    return recent if len({*recent.claims, *(ref.id for ref in recent.requests)}) >= limit else session.bus.snapshot()
+
+
+def _preset_names(session: BusSession, limit: int) -> frozenset[str]:
+    """Return the presets whose branches may be on the bus: installed, offered by a runner, or last asked for here."""
     from bridge.presets.names import installed_names
 
-    seen = session.bus.snapshot(ListingWindow(now_ms, installed_names()))
-    return seen if len({*seen.claims, *(ref.id for ref in seen.requests)}) >= limit else session.bus.snapshot()
+    offered = (name for runner in session.runners() for name in runner.beacon.presets)
+    newest = sorted(session.store.ids(), reverse=True)[:limit]
+    sent = (request.preset for run_id in newest if (request := _request(session, run_id)) is not None)
+    return frozenset((*installed_names(), *offered, *sent))
 
 
 def _row(
