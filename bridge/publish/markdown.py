@@ -60,7 +60,10 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
         ("sandbox", _confinement(record.sandbox)),
         ("attempt", "" if record.attempt is None else str(record.attempt.number)),
-        ("asked by", f"{record.principal}, signed by {record.signer}" if record.signer else "unsigned request"),
+        (
+            "asked by",
+            f"{record.principal}, signed by {record.signer}" if record.signer else f"{record.principal} request",
+        ),
         ("code", "" if record.code is None else f"{record.code.origin}, {record.code.trust_class}"),
         ("labels", ", ".join(record.labels)),
         ("wall", f"{measured_text(record.wall_s)} after {measured_text(record.queue_s)} in the queue"),

@@ -19,6 +19,7 @@ from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
 from bridge.durations import duration_text
 from bridge.ids import short
+from bridge.request import UNSIGNED
 from bridge.run.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     record = status.record
     if record is None:
         return
-    asked = [f"{record.principal} (signed)"] if record.signer is not None else []
+    asked = []
+    if record.principal != UNSIGNED:
+        asked.append(f"{record.principal} (signed)" if record.signer is not None else record.principal)
     code = record.code
     if code is not None and code.origin == "request":
         asked.append(f"{code.trust_class} code")

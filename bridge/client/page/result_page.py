@@ -173,7 +173,7 @@ def _provenance(record: RunRecord) -> str:
         ("devices", ", ".join(host.devices) or "none"), ("sandbox", record.sandbox.kind),
         ("preset", f"{record.preset} {record.preset_digest}"), ("policy", record.policy_digest),
         ("request", record.request_digest),
-        ("asked by", f"{record.principal}, {'signed' if record.signer else 'unsigned'}"),
+        ("asked by", f"{record.principal}, signed" if record.signer else record.principal),
     ]  # fmt: skip
     if code is not None:
         facts += [("code", f"{code.origin}, {code.trust_class}, {code.identity}"), ("packages", code.lock_digest)]
