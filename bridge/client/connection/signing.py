@@ -111,17 +111,15 @@ def choose(
         return SigningChoice(str(path), name)
     if key is None and present is not None and present.key != OFF:
         return SigningChoice(present.key, name)
-    for candidate in _candidates(settings, environment):
-        if _works(candidate):
-            return SigningChoice(str(candidate), name)
-    if key == AUTO:
-        return SigningChoice(str(_make(settings.config_dir)), name)
-    if principal is None:
-        return present
-    raise UsageError(
-        f"--principal {principal}: this user has no ssh key that signs without a passphrase",
-        remedy="--signing-key auto makes one; --signing-key PATH names one",
-    )
+    usable = next((candidate for candidate in _candidates(settings, environment) if _works(candidate)), None)
+    if usable is None and key == AUTO:
+        usable = _make(settings.config_dir)
+    if usable is None and principal is not None:
+        raise UsageError(
+            f"--principal {principal}: this user has no ssh key that signs without a passphrase",
+            remedy="--signing-key auto makes one; --signing-key PATH names one",
+        )
+    return present if usable is None else SigningChoice(str(usable), name)
 
 
 def checked_by(session: BusSession) -> tuple[str, ...]:
