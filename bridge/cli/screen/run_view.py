@@ -20,6 +20,7 @@ from bridge.client.run.progress import progress_text
 from bridge.durations import duration_text
 from bridge.ids import short
 from bridge.request import UNSIGNED
+from bridge.run.asked import asked_text
 from bridge.run.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ def headline(run: Run, status: RunStatus) -> str:
 
 def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line; of a failure its cause comes first: the log's line, then the gate."""
+    if status.request is not None:
+        yield "asked", clean_line(asked_text(status.request))
     cause = None if status.result is None else telling_line(status.reason, status.result.log)
     if cause is not None:
         yield "cause", f"{PREFIX}{cause}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
 from bridge.ids import short, unix_ms
+from bridge.run.asked import options_text
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
 
@@ -27,6 +28,7 @@ class Row:
     Attributes:
         took_s: from the request to the end, or until now.
         metric: the primary claim of the stored result, as a number with its unit.
+        options: parameters and commit of a request that this clone sent, on one line.
     """
 
     id: str
@@ -41,6 +43,7 @@ class Row:
     fetched: bool
     took_s: float | None = None
     metric: str | None = None
+    options: str | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the row as `--json` shows it."""
@@ -159,6 +162,7 @@ def _row(
         fetched=fetched,
         took_s=_took_s(state, asked_s, now_s, claim, stored),
         metric=None if stored is None else stored.metric,
+        options=None if request is None else options_text(request),
     )
 
 
