@@ -73,7 +73,7 @@ def _whole(settings: ClientSettings, folder: Path, trusted: Pins, verified: chec
 
 
 def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]:
-    """Yield the primary claims of stored runs with the same preset, parameters and profile, oldest first, this one too."""
+    """Yield the primary claims of stored runs of the same preset, parameters and profile, oldest first, its own too."""
     record, verdict = judged.result.record, judged.verdict
     primary = None if verdict is None else _primary(verdict)
     if record is None or verdict is None or primary is None:

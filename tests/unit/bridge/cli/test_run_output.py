@@ -39,7 +39,7 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),)})
     ran = requester.run("run", "mlx-env-probe", "--wait")
     short = requester_short(requester)
-    assert ran.out.splitlines()[:2] == [
+    assert ran.out.splitlines()[:3] == [
         f"passed      valid (smoke)   {short}   13s   mlx-cpu Linux x86_64   NO SANDBOX",
         "asked       mlx-env-probe",
         "sandbox     none: a test; it ran as user 0",
