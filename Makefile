@@ -1,31 +1,39 @@
 # Every target works in a fresh clone: the environment is made on first use and lies in .venv.
-PYTHON ?= python3
+# Python 3.11 or newer is looked for; another one: make demo PYTHON=python3.13
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+INSTALL = sh runner-setup/environment.sh "$(firstword $(MAKECMDGOALS))" $(VENV) "$(PYTHON)" -c constraints.txt
+# An environment whose interpreter is gone is made anew, whatever was installed into it.
+BROKEN := $(shell test -x $(BIN)/python || echo broken-environment)
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 # Whatever kills make or pytest, no process of a test outlives them. `exec`: make signals the keeper, not a shell.
 PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/python -m pytest
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
+.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
-$(VENV)/.demo: pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx]"
+$(VENV)/.requester: pyproject.toml constraints.txt $(BROKEN)
+	@$(INSTALL) -e .
 	@touch $@
 
-$(VENV)/.dev: pyproject.toml constraints.txt
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) -e ".[mlx,torch,gguf,distributed,github,mcp,report,dev]"
-	@touch $@ $(VENV)/.demo
+$(VENV)/.demo: pyproject.toml constraints.txt $(BROKEN)
+	@$(INSTALL) -e ".[mlx]"
+	@touch $@ $(VENV)/.requester
+
+$(VENV)/.dev: pyproject.toml constraints.txt $(BROKEN)
+	@$(INSTALL) -e ".[mlx,torch,gguf,distributed,github,mcp,report,dev]"
+	@touch $@ $(VENV)/.demo $(VENV)/.requester
 
 $(VENV)/.release: $(VENV)/.dev
-	$(PIP) -e ".[release]"
+	@$(INSTALL) -e ".[release]"
 	@touch $@
+
+requester: $(VENV)/.requester ## install what asks another machine: no torch, no MLX
+	@echo "kakeya-mac is in $(BIN); by name in this shell: . $(BIN)/activate"
 
 demo: $(VENV)/.demo ## install what a runner needs and send one real request through the bridge
 	$(BIN)/kakeya-mac run k3-fused-allmlx-code --wait

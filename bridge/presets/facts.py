@@ -89,8 +89,9 @@ class Trust:
     """What the runner found out about the request's sender and code before resolving.
 
     Attributes:
-        principal: who signed the request, a name of the host's list; ``unsigned`` without a signature.
-        signer: fingerprint of the key that signed it, or None.
+        principal: who signed the request, a name of the host's list; ``unsigned`` without a signature, followed by what
+            the sender calls itself where a key that no list names signed it.
+        signer: fingerprint of the listed key that signed it, or None.
         sent_code: trust class of the code the request brings.
         why: what makes that code trusted, or what is missing; one line, shown by ``explain``.
     """
@@ -108,4 +109,6 @@ class Trust:
     @property
     def asker(self) -> str:
         """Return the requester in words, for a line of ``explain``."""
-        return f"{self.principal}, signed by {self.signer}" if self.signed else "nobody known: unsigned request"
+        return (
+            f"{self.principal}, signed by {self.signer}" if self.signed else f"nobody known: {self.principal} request"
+        )

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.durations import measured_text
 from bridge.publish.plot import plot_lines
+from bridge.run.asked import asked_text
 
 if TYPE_CHECKING:
-    from bridge.records import RunRecord, SandboxApplied, Verdict
+    from bridge.records import Request, RunRecord, SandboxApplied, Verdict
 
 STOPPED: Final = frozenset({"cancelled", "interrupted"})
 """Endings in which the program was stopped: the gate's findings about missing reports explain nothing more."""
@@ -45,7 +46,7 @@ def _confinement(applied: SandboxApplied) -> str:
     return f"none, as user {applied.uid}: {applied.reason}"
 
 
-def summary(record: RunRecord, verdict: Verdict) -> str:
+def summary(record: RunRecord, verdict: Verdict, request: Request | None = None) -> str:
     """Return `summary.md`: claims first, then one table of facts, and findings."""
     program = "not started" if record.program_exit is None else f"exit {record.program_exit}"
     facts = (
@@ -60,12 +61,15 @@ def summary(record: RunRecord, verdict: Verdict) -> str:
         ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
         ("sandbox", _confinement(record.sandbox)),
         ("attempt", "" if record.attempt is None else str(record.attempt.number)),
-        ("asked by", f"{record.principal}, signed by {record.signer}" if record.signer else "unsigned request"),
+        (
+            "asked by",
+            f"{record.principal}, signed by {record.signer}" if record.signer else f"{record.principal} request",
+        ),
         ("code", "" if record.code is None else f"{record.code.origin}, {record.code.trust_class}"),
         ("labels", ", ".join(record.labels)),
         ("wall", f"{measured_text(record.wall_s)} after {measured_text(record.queue_s)} in the queue"),
     )
-    lines = [f"# {escape(record.preset)}: {escape(record.reason)}"]
+    lines = [f"# {escape(record.preset if request is None else asked_text(request))}: {escape(record.reason)}"]
     if verdict.claims:
         lines += ["", "## Claims", ""]
     for claim in verdict.claims:

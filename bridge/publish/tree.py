@@ -12,7 +12,7 @@ from typing import Literal
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.publish.markdown import summary
-from bridge.records import JobSpec, Manifest, ManifestEntry, RunRecord, Verdict
+from bridge.records import JobSpec, Manifest, ManifestEntry, Request, RunRecord, Verdict
 from bridge.trust.claim_chain import write_chain
 
 MASK = "***"
@@ -51,12 +51,13 @@ def build_tree(
     Raises:
         PublishError: the tree breaks its bounds.
     """
+    request = None if spec is None or request_bytes is None else Request.parse(request_bytes)
     files: dict[str, bytes] = {
         "log.txt": log,
         "claims.jsonl": write_chain(claims),
         "run.json": record.canonical(),
         "verdict.json": verdict.canonical(),
-        "summary.md": summary(record, verdict).encode("utf-8"),
+        "summary.md": summary(record, verdict, request).encode("utf-8"),
     }
     if request_bytes is not None:
         files["request.json"] = request_bytes

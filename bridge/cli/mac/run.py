@@ -12,10 +12,12 @@ from bridge.cli.screen.run_view import print_status, without_unwanted
 from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
 from bridge.client.document.envelope import of_data
+from bridge.client.document.untrusted import clean_line
 from bridge.client.run.present import detached_document, document
 from bridge.client.run.run import Run
 from bridge.client.send.submit import submit, submit_again
 from bridge.errors import KakeyaError, UsageError
+from bridge.run.asked import asked_text
 from bridge.run.outcomes import strongest
 
 
@@ -158,6 +160,6 @@ def _see_through(call: Invocation, found: Run) -> int:
 
 
 def _name_run(call: Invocation, found: Run) -> None:
-    preset = found.request.preset if found.request is not None else ""
+    asked = "" if found.request is None else clean_line(asked_text(found.request))
     again = "   already live: attached" if found.reattached and call.command.name != "attach" else ""
-    call.output.say("run", f"{found.short} {preset}   resume: {found.resume}{again}")
+    call.output.say("run", f"{found.short} {asked}   resume: {found.resume}{again}")

@@ -19,6 +19,8 @@ from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
 from bridge.durations import duration_text
 from bridge.ids import short
+from bridge.request import UNSIGNED
+from bridge.run.asked import asked_text
 from bridge.run.outcomes import OUTCOMES
 
 if TYPE_CHECKING:
@@ -75,6 +77,8 @@ def headline(run: Run, status: RunStatus) -> str:
 
 def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:
     """Yield label and text of every further line; of a failure its cause comes first: the log's line, then the gate."""
+    if status.request is not None:
+        yield "asked", clean_line(asked_text(status.request))
     cause = None if status.result is None else telling_line(status.reason, status.result.log)
     if cause is not None:
         yield "cause", f"{PREFIX}{cause}"
@@ -114,7 +118,9 @@ def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     record = status.record
     if record is None:
         return
-    asked = [f"{record.principal} (signed)"] if record.signer is not None else []
+    asked = []
+    if record.principal != UNSIGNED:
+        asked.append(f"{record.principal} (signed)" if record.signer is not None else record.principal)
     code = record.code
     if code is not None and code.origin == "request":
         asked.append(f"{code.trust_class} code")

@@ -1,4 +1,4 @@
-"""The key a clone signs its requests with: found or made once by `kakeya-mac init`, without a question.
+"""The key a clone signs its requests with: found by `kakeya-mac init`, and made where `auto` asks for one.
 
 Every candidate is tried by signing with it, as only that shows whether it works without a passphrase or a touch.
 """
@@ -83,7 +83,9 @@ def identity(key: Path, principal: str) -> SigningIdentity:
 def choose(
     session: BusSession, environment: Mapping[str, str], *, key: str | None, principal: str | None
 ) -> SigningChoice | None:
-    """Return the signing key of a clone: the one asked for, the one it has, or one found or made where hosts ask.
+    """Return the signing key of a clone: the one asked for, the one it has, or the user's own where a host checks.
+
+    A key is made only where ``auto`` asks for one.
 
     Args:
         session: the bus; where no runner checks signatures, nothing is signed unless asked for.
@@ -92,7 +94,7 @@ def choose(
         principal: the name to sign as, None for the present one or the user's e-mail address.
 
     Raises:
-        UsageError: the key does not sign, or the principal is no name.
+        UsageError: the key does not sign, the principal is no name, or there is no key to sign with under that name.
     """
     settings = session.settings
     present = settings.signing
@@ -109,10 +111,15 @@ def choose(
         return SigningChoice(str(path), name)
     if key is None and present is not None and present.key != OFF:
         return SigningChoice(present.key, name)
-    for candidate in _candidates(settings, environment):
-        if _works(candidate):
-            return SigningChoice(str(candidate), name)
-    return SigningChoice(str(_make(settings.config_dir)), name)
+    usable = next((candidate for candidate in _candidates(settings, environment) if _works(candidate)), None)
+    if usable is None and key == AUTO:
+        usable = _make(settings.config_dir)
+    if usable is None and principal is not None:
+        raise UsageError(
+            f"--principal {principal}: this user has no ssh key that signs without a passphrase",
+            remedy="--signing-key auto makes one; --signing-key PATH names one",
+        )
+    return present if usable is None else SigningChoice(str(usable), name)
 
 
 def checked_by(session: BusSession) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class RunRow(Part):
     age_s: float
     fetched: bool
     took_s: float | None
+    options: str | None
     metric: str | None
 
 

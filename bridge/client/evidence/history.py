@@ -11,9 +11,10 @@ from bridge.client.connection.pins import RefusedResultError, answer_about, pins
 from bridge.client.connection.run_bus import is_own
 from bridge.client.evidence.compare import claim_text
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.run.result import read_result
+from bridge.client.run.result import Result, read_result
 from bridge.errors import IntegrityError
 from bridge.records import RunRecord
+from bridge.run.asked import parameters_text
 from bridge.trust.verifier import verify_tree
 
 
@@ -23,12 +24,14 @@ class HistoryRow:
 
     Attributes:
         ended: UTC.
+        params: all parameters of the run on one line, those of the host's defaults too; runs that differ are no series.
         code: commit of the request's code, else what identifies the host's.
         decision: ``evidence``, ``valid`` or ``nothing``.
     """
 
     id: str
     ended: str
+    params: str
     host: str
     code: str
     metric: str
@@ -60,6 +63,7 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
             yield HistoryRow(
                 id=run_id,
                 ended=record.ended,
+                params=params_of(result),
                 host=record.host.name,
                 code=_code(record),
                 metric=claim.metric,
@@ -70,6 +74,13 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
                 decision=claim.decision,
                 text=claim_text(claim),
             )
+
+
+def params_of(result: Result) -> str:
+    """Return the parameters with which a run went on one line, as the host bound them."""
+    if result.spec is not None:
+        return parameters_text(result.spec.params)
+    return "" if result.request is None else parameters_text(result.request.params)
 
 
 def _code(record: RunRecord) -> str:

@@ -12,6 +12,7 @@ from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.launches.figures import shown
 from bridge.records import ClaimResult, RunRecord
+from bridge.run.asked import asked_text
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 
@@ -77,10 +78,11 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quo
     tries = f"attempt {attempt.number} of {attempt.number} on this host" if attempt else "attempts not counted"
     if attempt is not None and attempt.confirms is not None:  # which is counted apart from what it confirms
         tries += f" to confirm run {attempt.confirms}"
+    asked = record.preset if result.request is None else asked_text(result.request)
     code = record.code.identity if record.code is not None else "unknown"
     lines = [
         *(line for claim in citable for line in (claim_line(claim), premise_line(claim))),
-        f"{record.preset} ({verdict.profile}), {tries}, {clean_line(device)}",
+        f"{clean_line(asked)} ({verdict.profile}), {tries}, {clean_line(device)}",
         f"asked by {asked_by(record)}",
         f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
         f"run {result.id}, {record.ended}",

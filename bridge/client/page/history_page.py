@@ -25,15 +25,18 @@ def page_of_history(preset: str, rows: Sequence[HistoryRow]) -> str:
 
 def _metric(name: str, rows: Sequence[HistoryRow]) -> str:
     found = [row for row in rows if row.metric == name]
-    points = [(float(at), row.value) for at, row in enumerate(found) if row.value is not None]
+    series: dict[str, list[tuple[float, float]]] = {}
+    for at, row in enumerate(found):
+        if row.value is not None:
+            series.setdefault(row.params or name, []).append((float(at), row.value))
     cells = (
-        (text(row.ended), text(short(row.id)), text(row.code), text(row.host), text(row.text),
+        (text(row.ended), text(short(row.id)), text(row.params), text(row.code), text(row.host), text(row.text),
          marked(row.decision, row.decision))
         for row in found[-LISTED:]
     )  # fmt: skip
     return section(
         f"{name} ({found[0].unit})",
-        plots.dots({name: points}, "run, oldest first", found[0].unit),
-        table(("ended", "run", "code", "host", "value", "it is"), cells),
+        plots.dots(series, "run, oldest first", found[0].unit),
+        table(("ended", "run", "parameters", "code", "host", "value", "it is"), cells),
         left_out(found, "earlier runs are not listed"),
     )

@@ -17,6 +17,7 @@ from bridge.diagnostics import Check
 from bridge.durations import duration_text
 from bridge.ids import short
 from bridge.records import ClaimResult, RunRecord, Verdict
+from bridge.run.asked import asked_text
 from bridge.system.clock import parse_rfc3339
 
 LOG_LINES: Final = 200
@@ -77,7 +78,8 @@ def _head(result: Result, verdict: Verdict | None) -> str:
     cause = telling_line(reason, result.log)
     said = [None if cause is None else f"In its log: {cause}"]
     said += [None if record is None else record.message, None if verdict is None else verdict.headline]
-    preset = "" if record is None else f" {text(record.preset)}"
+    asked = "" if record is None else record.preset if result.request is None else asked_text(result.request)
+    preset = f" {text(asked)}" if asked else ""
     title = f'<h1>Run {text(short(result.id))}{preset}</h1><p class="verdict {kind}">{text(ended)}</p>'
     return title + "".join(f"<p>{text(one)}</p>" for one in said if one)
 
@@ -173,7 +175,7 @@ def _provenance(record: RunRecord) -> str:
         ("devices", ", ".join(host.devices) or "none"), ("sandbox", record.sandbox.kind),
         ("preset", f"{record.preset} {record.preset_digest}"), ("policy", record.policy_digest),
         ("request", record.request_digest),
-        ("asked by", f"{record.principal}, {'signed' if record.signer else 'unsigned'}"),
+        ("asked by", f"{record.principal}, signed" if record.signer else record.principal),
     ]  # fmt: skip
     if code is not None:
         facts += [("code", f"{code.origin}, {code.trust_class}, {code.identity}"), ("packages", code.lock_digest)]

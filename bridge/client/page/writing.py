@@ -10,7 +10,7 @@ from bridge.client.clone.packed import SUFFIX, is_packed
 from bridge.client.clone.store import Store, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.evidence import verify as checking
-from bridge.client.evidence.history import rows_of_preset
+from bridge.client.evidence.history import params_of, rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.history_page import page_of_history
@@ -74,7 +74,7 @@ def _whole(settings: ClientSettings, folder: Path, trusted: Pins, verified: chec
 
 
 def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]:
-    """Yield the primary claim of every stored run of the same preset and profile, oldest first, this one included."""
+    """Yield the primary claims of stored runs of the same preset, parameters and profile, oldest first, its own too."""
     record, verdict = judged.result.record, judged.verdict
     primary = None if verdict is None else _primary(verdict)
     if record is None or verdict is None or primary is None:
@@ -89,6 +89,8 @@ def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]
         if verify_tree(tree.files, run_id=run_id):  # changed here since it was stored
             continue
         if other.record is None or other.verdict is None or other.record.preset != record.preset:
+            continue
+        if params_of(other) != params_of(judged.result):
             continue
         found = _primary(other.verdict)
         if other.verdict.profile == verdict.profile and found is not None and found[0] == primary[0]:

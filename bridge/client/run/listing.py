@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
 from bridge.ids import short, unix_ms
+from bridge.run.asked import options_text
 from bridge.run.state import RunState, state_of
 from bridge.system.clock import parse_rfc3339
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from bridge.records import Request
 
 CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however many of its claims are none
+WINDOW_PRESETS: Final = 256  # a listing names each preset some six times; with more of them the whole bus is listed
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Row:
     Attributes:
         took_s: from the request to the end, or until now.
         metric: the primary claim of the stored result, as a number with its unit.
+        options: parameters and commit of a request that this clone sent, on one line.
     """
 
     id: str
@@ -40,6 +43,7 @@ class Row:
     fetched: bool
     took_s: float | None = None
     metric: str | None = None
+    options: str | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the row as `--json` shows it."""
@@ -108,10 +112,21 @@ def _listing(session: BusSession, limit: int) -> Snapshot:
     now_ms = int(session.clock.now().timestamp() * 1000)
     if session.embedded:
         return session.bus.snapshot()
+    window = ListingWindow(now_ms, _preset_names(session, limit))
+    if len(window.presets) > WINDOW_PRESETS:
+        return session.bus.snapshot()
+    recent = session.bus.snapshot(window)
+    return recent if len({*recent.claims, *(ref.id for ref in recent.requests)}) >= limit else session.bus.snapshot()
+
+
+def _preset_names(session: BusSession, limit: int) -> frozenset[str]:
+    """Return the presets whose branches may be on the bus: installed, offered by a runner, or last asked for here."""
     from bridge.presets.names import installed_names
 
-    seen = session.bus.snapshot(ListingWindow(now_ms, installed_names()))
-    return seen if len({*seen.claims, *(ref.id for ref in seen.requests)}) >= limit else session.bus.snapshot()
+    offered = (name for runner in session.runners() for name in runner.beacon.presets)
+    newest = sorted(session.store.ids(), reverse=True)[:limit]
+    sent = (request.preset for run_id in newest if (request := _request(session, run_id)) is not None)
+    return frozenset((*installed_names(), *offered, *sent))
 
 
 def _row(
@@ -147,6 +162,7 @@ def _row(
         fetched=fetched,
         took_s=_took_s(state, asked_s, now_s, claim, stored),
         metric=None if stored is None else stored.metric,
+        options=None if request is None else options_text(request),
     )
 
 

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from bridge import strictjson
 from bridge.errors import InfrastructureError
-from bridge.records import Verdict
+from bridge.records import Request, Verdict
 from bridge.request import UNSIGNED
 from bridge.run.outcomes import one_line
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
@@ -105,13 +105,20 @@ class OwnerNotifier:
             "run_id": ended.ref.id,
             "runner": self._runner,
             "preset": None if request is None else request.preset,
-            "requester": UNSIGNED if request is None or request.principal is None else one_line(request.principal),
+            "requester": one_line(_requester(request, verdict)),
             "reason": ended.ending.reason,
             "exit_code": ended.ending.exit_code,
             "message": None if ended.ending.message is None else one_line(ended.ending.message),
             "verdict": None if verdict is None else verdict.decision,
             "headline": None if verdict is None else one_line(verdict.headline),
         }
+
+
+def _requester(request: Request | None, verdict: Verdict | None) -> str:
+    """Return who asked: as the host verified it, or where it judged nothing, as the request says."""
+    if verdict is not None and verdict.principal is not None:
+        return verdict.principal
+    return UNSIGNED if request is None else request.principal
 
 
 def each(*tell: Callable[[RunAnnouncement], None]) -> Callable[[RunAnnouncement], None]:

@@ -49,6 +49,20 @@ def check_rights(policy: Policy, signer: Signer | None, request: Request, preset
             raise _refused(name, f"params.{param}", f"{param} = {value!r}", rule.model_dump(exclude_none=True))
 
 
+def check_unlisted(policy: Policy, asker: str, preset: Preset, remedy: str) -> None:
+    """Refuse what an unsigned request may not ask for, where a signature counts as none; say how it would count.
+
+    Raises:
+        PolicyRefusedError: the preset runs the request's own code.
+    """
+    if preset.code == "request" and not policy.trust_pushers:
+        raise PolicyRefusedError(
+            f"preset {preset.name!r} runs the request's code, and unsigned requests run only the host's code here; "
+            f"this one is {asker}: no list of this host names that name or that key",
+            remedy=remedy,
+        )
+
+
 def facts_for(policy: Policy, signer: Signer | None, facts: PolicyFacts) -> PolicyFacts:
     """Return what a job spec of this name depends on: the host's limits, or the name's where they are lower."""
     rules = None if signer is None else policy.names.get(signer.principal)

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
@@ -29,6 +30,7 @@ from bridge.trust.ssh_signatures import (
     NAMESPACE,
     Signer,
     fingerprint_of,
+    public_key_in,
     verify,
     verify_commit,
 )
@@ -44,6 +46,17 @@ class Revocations:
     fingerprints: frozenset[str] = frozenset()
     principals: frozenset[str] = frozenset()
     krl: bytes | None = None
+
+
+@dataclass(frozen=True)
+class UnlistedSigner:
+    """Who signed with a key that no list names: the name is the requester's own word, the key is what signed."""
+
+    name: str
+    fingerprint: str
+
+    def __str__(self) -> str:
+        return f"{UNSIGNED} (calls itself {self.name}, key {self.fingerprint})"
 
 
 class Signers:
@@ -65,7 +78,7 @@ class Signers:
         return named or bool(_listed(self._policy.allowed_signers, NAMESPACE))
 
     def request(self, request: Request, data: bytes, signature: bytes | None) -> Signer | None:
-        """Return who signed a request, None when it says that nobody did.
+        """Return who signed a request, None for an unsigned one and for one that counts as unsigned.
 
         Raises:
             RequestRejectedError: it names a principal and carries no signature, or the reverse.
@@ -76,9 +89,46 @@ class Signers:
                 f"request names principal {request.principal!r} and carries {'no' if signature is None else 'a'} "
                 "signature; expected a name and a signature, or neither"
             )
-        if signature is None:
+        if signature is None or self.unlisted(request, data, signature) is not None:
             return None
         return self._check(request, data, signature)
+
+    def unlisted(self, request: Request, data: bytes, signature: bytes) -> UnlistedSigner | None:
+        """Return who signed a request that counts as unsigned: nobody here knows the name or the key.
+
+        None where a list, a rule or a revocation names either, where the signature does not hold, and where this host
+        takes signed requests only: then the signature is accepted or refused.
+
+        Raises:
+            PolicyRefusedError: the host's own lists cannot be relied on.
+        """
+        key = public_key_in(signature)
+        if self._policy.require_signature or key is None or self._names(request.principal, key):
+            return None
+        alone = f'{request.principal} namespaces="{NAMESPACE}" {key}\n'.encode()
+        at = parse_rfc3339(request.created).timestamp()
+        try:
+            with self._copied(alone) as (listed, krl):
+                signer = verify(
+                    data, signature, principal=request.principal, expected=request.signer, signers=listed, revoked=krl
+                )
+            self._judged("request", signer, at)
+        except PolicyRefusedError:
+            return None
+        return UnlistedSigner(signer.principal, signer.fingerprint)
+
+    def _names(self, principal: str, key: str) -> bool:
+        """Return whether a list or a rule of this host or the bus names a principal or a key, whatever for.
+
+        A certificate counts as named: whoever signed it may be listed.
+        """
+        kind, blob = key.split()
+        if "-cert-" in kind or principal in {*self._policy.names, *self._policy.owners, *self._policy.quotas}:
+            return True
+        requests = self._lists(self._policy.allowed_signers, NAMESPACE)
+        code = _listed(self._policy.code_signers, COMMIT_NAMESPACE)
+        lines = (line.split() for text in (*(text for text, _ in requests), code) for line in _lines(text))
+        return any(blob in words or _matches(principal, words[0]) for words in lines)
 
     def cancel(self, cancel: CancelRequest, data: bytes, signature: bytes | None) -> Signer:
         """Return who signed a cancel.
@@ -216,6 +266,18 @@ class Signers:
             if revocations.krl is not None:
                 krl.write_bytes(revocations.krl)
             yield listed, (krl if revocations.krl is not None else None)
+
+
+def _lines(text: bytes) -> Iterator[str]:
+    """Yield the lines of a list that are neither empty nor a comment."""
+    for line in text.decode("utf-8", "replace").splitlines():
+        if line.strip() and not line.lstrip().startswith("#"):
+            yield line
+
+
+def _matches(principal: str, patterns: str) -> bool:
+    """Return whether the first word of a list's line, names and patterns of * and ?, means a principal."""
+    return any(fnmatchcase(principal, one.replace("[", "[[]")) for one in patterns.strip('"').split(","))
 
 
 def _listed(source: SignerSource, namespace: str) -> bytes:

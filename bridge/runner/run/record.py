@@ -33,6 +33,7 @@ class RunFacts:
         claimed: time of the first claim of the chain.
         started: when the first command was about to start, or None.
         signer: who signed the request, as far as this host verified it.
+        asker: who asked, in the words of the record.
         prepared: what was known before it started; it may have been another process of this runner that knew it.
         ended: now, for a run that did not run.
     """
@@ -49,6 +50,7 @@ class RunFacts:
     log: bytes
     prepared: PreparedRun | None
     signer: Signer | None
+    asker: str
     ended: str
     ending: Ending
 
@@ -79,7 +81,7 @@ def run_record(
         policy_digest=rules.facts.digest if spec is None else spec.policy_digest,
         gate_digest=gate_identity().digest,
         labels=host_labels(rules.facts, _trust(facts.signer)) if spec is None else spec.labels,
-        principal=_trust(facts.signer).principal if spec is None else spec.principal,
+        principal=facts.asker if spec is None else spec.principal,
         signer=_trust(facts.signer).signer if spec is None else spec.signer,
         host=ran_on or machine.executor.host(),
         code=_code(machine, facts, spec),

@@ -17,13 +17,14 @@ from bridge.records import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import parse_cancel
 from bridge.runner.authorisation.code_trust import judge_base, judge_code
-from bridge.runner.authorisation.names import check_rights, counts_as, facts_for
+from bridge.runner.authorisation.names import check_rights, check_unlisted, counts_as, facts_for
 from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.signers import UnlistedSigner
 from bridge.runner.connection.link import BusLink
 from bridge.runner.state.ledger import Ledger
 from bridge.runner.state.log import for_run
 from bridge.system.clock import Clock
-from bridge.trust.ssh_signatures import Signer
+from bridge.trust.ssh_signatures import Signer, trust_command
 
 CANCEL_LOOK_S: Final = 5.0
 _ASK_AGAIN_S: Final = 5.0  # after a list changed and nobody could tell what of a signature
@@ -53,6 +54,7 @@ class Sender:
         self._asked: tuple[Request, bytes, bytes] | None = None
         self._signer: Signer | None = None
         self._listed: Signer | None = None
+        self._unlisted: UnlistedSigner | None = None
         self._stamp: tuple[object, ...] = ()
         self._rested_s = float("-inf")
         self._cancel_known: tuple[float, bool] | None = None
@@ -62,6 +64,17 @@ class Sender:
     def signer(self) -> Signer | None:
         """Who signed the request, as far as this host verified it; None when it is unsigned."""
         return self._signer
+
+    @property
+    def asker(self) -> str:
+        """Who asked, as records say it: a verified name, or ``unsigned`` with what an unlisted key calls itself."""
+        if self._signer is not None:
+            return self._signer.principal
+        return UNSIGNED if self._unlisted is None else str(self._unlisted)
+
+    def as_counted(self, request: Request) -> Request:
+        """Return the request as the owner's programs get it: without a name that nobody verified."""
+        return request if self._unlisted is None else request.evolve(principal=UNSIGNED, signer=None)
 
     def let_in(self, request: Request, data: bytes, signature: bytes | None, claim: str) -> None:
         """Verify the signature and write the request into the ledger; nothing has run before this.
@@ -82,6 +95,8 @@ class Sender:
         self._signer = counts_as(self._rules.policy, self._listed)
         if signature is not None:
             self._asked = (request, data, signature)
+            if self._listed is None:
+                self._unlisted = self._rules.signers.unlisted(request, data, signature)
         principal = UNSIGNED if self._signer is None else self._signer.principal
         self._ledger().admit(request, data, claim, principal)
 
@@ -95,6 +110,9 @@ class Sender:
         if self._rules.embedded:
             return self._rules.facts
         check_rights(self._rules.policy, self._listed, request, preset)
+        if self._unlisted is not None and self._asked is not None:
+            remedy = trust_command(self._asked[2], self._unlisted.name)
+            check_unlisted(self._rules.policy, self.asker, preset, remedy)
         return facts_for(self._rules.policy, self._listed, self._rules.facts)
 
     def trust(self, request: Request, preset: Preset) -> Trust:
@@ -103,7 +121,7 @@ class Sender:
         Raises:
             RemoteError: the bus did not give the commits to decide it.
         """
-        name = UNSIGNED if self._signer is None else self._signer.principal
+        name = self.asker
         key = None if self._signer is None else self._signer.fingerprint
         if preset.code == "host" or request.workload is None:
             return Trust(principal=name, signer=key)

@@ -154,7 +154,7 @@ class ClaimedRunSession:
         self._sender.let_in(request, self.read(), self.signature, self._renewal.held.chain[0])
         self.policy = self._sender.limited(request, preset)
         signer = self._sender.signer
-        audit(self._log, "request", self.ref.id, principal=request.principal, preset=preset.name,
+        audit(self._log, "request", self.ref.id, principal=self._sender.asker, preset=preset.name,
               signer=None if signer is None else signer.fingerprint)  # fmt: skip
         if self._cancelled() and self._sender.may_be_cancelled():
             raise EndedError(Ending("cancelled", "cancelled before it started"))
@@ -264,6 +264,7 @@ class ClaimedRunSession:
             log=self._follower.output,
             prepared=self._prepared,
             signer=self._sender.signer,
+            asker=self._sender.asker,
             ending=ending,
             ended=rfc3339(self.clock.now()),
         )
@@ -350,7 +351,10 @@ class ClaimedRunSession:
         if not approval:
             return
         done = run_process(
-            approval, env={"PATH": "/usr/bin:/bin"}, timeout_s=_APPROVAL_WALL_S, input=request.canonical()
+            approval,
+            env={"PATH": "/usr/bin:/bin"},
+            timeout_s=_APPROVAL_WALL_S,
+            input=self._sender.as_counted(request).canonical(),
         )
         if not done.ok:
             said = done.stdout.decode("utf-8", "replace").strip()[:200]

@@ -134,13 +134,18 @@ def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
         guarded.stop(agent)
 
 
-def test_nothing_is_signed_unless_asked_for_or_somebody_checks(requester, tmp_path):
+def test_no_key_is_made_unless_asked_for_whoever_checks(requester, tmp_path):
     ran = requester.run("init", "--bus", "memory")
     assert "requests are unsigned; on with: kakeya-mac init --signing-key auto" in ran.out
     assert not (tmp_path / "config" / "signing_key").exists()
     checking = requester.bus.read_beacons()[0][1].evolve(sequence=99, capabilities=(SIGNED_REQUESTS,))
     requester.bus.beacon(checking)
+    ran = requester.run("init", "--bus", "memory")
+    assert (ran.code, "requests are unsigned; on with: kakeya-mac init --signing-key auto" in ran.out) == (0, True)
     ran = requester.run("init", "--bus", "memory", "--principal", WHO)
+    assert (ran.code, "--signing-key auto makes one" in " ".join(ran.err.split())) == (2, True)
+    assert not (tmp_path / "config" / "signing_key").exists()
+    ran = requester.run("init", "--bus", "memory", "--principal", WHO, "--signing-key", "auto")
     assert "kakeya-runner trust add 'ssh-ed25519 " in ran.err
     doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "ok"

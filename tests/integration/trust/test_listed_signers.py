@@ -23,7 +23,7 @@ from tests.integration.trust.asking import OTHER, RAN, ended, push_anything, ser
 def test_the_owners_list_decides_and_the_refusal_names_one_command(host, keys, lists, listed, why):
     key, other = keys["agent"], keys["other"]
     write_list(lists / "signers", listed.format(who=WHO, key=key.public, other=other.public))
-    w = host()
+    w = host("require_signature = true")  # where unsigned requests are taken, an empty list knows nobody to refuse
     request, signature = signed_request(w.requester.identity().bus_id, "mlx-env-probe", key)
     push_signed(w.requester, request, signature)
     w.serve_once()

@@ -18,10 +18,12 @@ from bridge.client.evidence.reports import read_report, rows
 from bridge.client.run.present import claim_parts
 from bridge.errors import UsageError
 from bridge.ids import short
+from bridge.run.asked import asked_text
 
 _HISTORY: Final = (
     Column("ended", least=11, rank=1),
     Column("run"),
+    Column("parameters", least=8, rank=4),
     Column("code", least=8, rank=3),
     Column("host", least=8, rank=2),
     Column("metric"),
@@ -49,6 +51,8 @@ def _reports(call: Invocation) -> int:
         _, judged = find_result(call, call.args.what)
         result = judged.result
         say_first(call, result.id, judged.verdict, judged.answer)
+        if result.request is not None:
+            call.output.row("asked", clean_line(asked_text(result.request)))
         found = {name: dict(value) for name, value in result.reports.items()}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
@@ -70,7 +74,7 @@ def _history(call: Invocation) -> int:
             f"no result of {call.args.history!r} is stored here",
             remedy=f"kakeya-mac ls --preset {call.args.history}, then kakeya-mac fetch ID",
         )
-    cells = [(one.ended, short(one.id), one.code, one.host, one.metric, one.text) for one in found]
+    cells = [(one.ended, short(one.id), one.params, one.code, one.host, one.metric, one.text) for one in found]
     lines = table_lines(_HISTORY, [tuple(map(clean_line, row)) for row in cells], call.output.columns)
     for line in lines:
         for part in call.output.fitted(line, indent=lines[0].index("value")):

@@ -26,6 +26,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
     ).replace("SHORT0", requester_short(requester))
     assert normal(ran.out, tmp_path) == normal(
         f"passed      valid (smoke)   {requester_short(requester)}   13s   mlx-cpu Linux x86_64\n"
+        "asked       mlx-env-probe\n"
         f"signature   {SIGNED.format('FOLDER')}\n"
         f"files       data/runs/{requester_short(requester)}/\n"
         f"next        kakeya-mac verify {run_id(requester)}\n"
@@ -38,8 +39,9 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),)})
     ran = requester.run("run", "mlx-env-probe", "--wait")
     short = requester_short(requester)
-    assert ran.out.splitlines()[:2] == [
+    assert ran.out.splitlines()[:3] == [
         f"passed      valid (smoke)   {short}   13s   mlx-cpu Linux x86_64   NO SANDBOX",
+        "asked       mlx-env-probe",
         "sandbox     none: a test; it ran as user 0",
     ]
     assert ran.out.splitlines()[:2] == requester.run("status", short).out.splitlines()[:2]
@@ -97,6 +99,7 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
     assert ran.code == 4
     assert ran.out.splitlines() == [
         f"program_failed rejected (smoke)   {short}   13s   mlx-cpu Linux x86_64",
+        "asked          mlx-env-probe",
         "cause          | ::error::boom",
         "message        exit code 3",
         *(f"log            | line {number}" for number in range(9, 20)),
