@@ -11,10 +11,11 @@ pytest.importorskip("torch", reason="drafters are trained with torch")
 
 import torch
 
+from engine.conversion.drafter_file import read_drafter
+from engine.conversion.mlx_folder import write_mlx
 from engine.errors import ModelConfigError, ModelMismatchError, UsageError
 from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, export_drafter
 from engine.training.responses import Response
-from tests.fakes.quantised import write_quantised
 
 VOCABULARY, PROMPT, LENGTH, LAG = 256, 6, 40, 5
 ANCHOR = 20
@@ -104,8 +105,8 @@ def test_training_begins_with_a_drafter_stored_as_codes(tmp_path, target, respon
     pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
     first = trainer_of(tmp_path, target, responses)
     export_drafter(first.drafter, tmp_path / "first")
-    codes = write_quantised(tmp_path / "first", tmp_path / "codes", 8)
-    started = trainer_of(tmp_path, target, responses, LAG, start=codes)
+    write_mlx(read_drafter(tmp_path / "first"), tmp_path / "codes", 8, 64)
+    started = trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "codes")
     for name, value in first.drafter.state_dict().items():
         steps = value.abs().max() / 100 if value.ndim == 2 else 0.0
         assert bool(((value - started.drafter.state_dict()[name]).abs() <= steps).all()), name
