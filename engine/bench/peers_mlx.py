@@ -10,8 +10,8 @@ from typing import Any
 
 import mlx.core as mx
 from mlx_lm.generate import speculative_generate_step
-from mlx_lm.utils import load_model
 
+from engine.backends.mlx.models.opening import open_module
 from engine.bench.peer import Contestant, NativePeer, stopping
 from engine.bench.turns import HeldDecode, Pulled
 from engine.errors import UsageError
@@ -60,6 +60,7 @@ def mlx_peers(engine: Engine, module: Any, draft_model: Path | None) -> list[Con
                 "mlx-lm's draft-model mode crops a wrapped sliding cache and emits wrong tokens there; "
                 "give --draft-model with a full-attention target"
             )
-        draft, _ = load_model(draft_model)
+        draft = open_module(draft_model)
+        mx.eval(draft.parameters())  # no turn of it pays for reading the file
         peers.append(DraftModelPeer(engine, module, draft))
     return peers

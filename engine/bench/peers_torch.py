@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from engine import checkpoint
+from engine.backends.torch.dflash.stored import read_drafter_tensors
 from engine.bench.peer import Contestant, NativePeer
 from engine.bench.turns import HeldDecode, Pushed
 from engine.drafters import dflash
@@ -90,18 +91,15 @@ def native_drafter(folder: Path, module: Any) -> Any:
     transformers embeds draft rows through the target's own embedding module, so a drafter trained on raw rows with
     another scale would draft differently there; the output stays the target's.
     """
-    from safetensors.torch import load_file
     from transformers import MuseGlimmerAssistantModel
 
     raw = checkpoint.read_config(folder)
     config = dflash.parse(raw)
     native = MuseGlimmerAssistantModel(_native_config(config, raw))
     tensors = {}
-    for file in checkpoint.weight_files(folder):
-        for name, tensor in load_file(file).items():
-            name = dflash.canonical_name(name)  # noqa: PLW2901 - the published aliases first, then transformers' own
-            prefix = next((prefix for prefix in _NATIVE_NAMES if name.startswith(prefix)), "")
-            tensors[_NATIVE_NAMES.get(prefix, "") + name.removeprefix(prefix)] = tensor
+    for name, tensor in read_drafter_tensors(folder, config).items():
+        prefix = next((prefix for prefix in _NATIVE_NAMES if name.startswith(prefix)), "")
+        tensors[_NATIVE_NAMES.get(prefix, "") + name.removeprefix(prefix)] = tensor
     native.load_state_dict(tensors, strict=True)
     return native.to(module.device, module.dtype).eval()
 

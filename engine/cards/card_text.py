@@ -42,7 +42,8 @@ def card_markdown(card: dict[str, Any]) -> str:
 def _summary(card: dict[str, Any]) -> str:
     return (
         f"{card['architecture']} ({card['model_type']}), {card['parameters']:,} parameters, vocabulary "
-        f"{card['vocab_size']}, {card['dtype']}; reads {card['context_tokens']} tokens. "
+        f"{card['vocab_size']}, computed in {card['dtype']}, stored as {card['stored']}; "
+        f"reads {card['context_tokens']} tokens. "
         "Apache-2.0 like the code that made it."
     )
 

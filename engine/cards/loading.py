@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import read_config, weight_files
+from engine.checkpoint import read_config
 from engine.drafters import dflash
 from engine.errors import ModelConfigError
-from engine.huggingface import check_finite, open_causal
+from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
 
 
@@ -42,8 +42,7 @@ def load_drafter(folder: Path) -> Any:
         ModelConfigError: When it is of DFlash 2, which is not trained here.
         ModelWeightsError: When tensors are missing, unexpected, misshapen or not finite.
     """
-    from safetensors.torch import load_file
-
+    from engine.backends.torch.dflash.stored import read_drafter_tensors
     from engine.training.network.drafter_model import DFlashNetwork
 
     config = read_config(folder)
@@ -54,8 +53,5 @@ def load_drafter(folder: Path) -> Any:
             "Measure it with `kakeya-engine eval acceptance`."
         )
     drafter = DFlashNetwork(config)
-    tensors = load_file(weight_files(folder)[0])
-    dflash.check_tensors(parsed, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
-    check_finite(tensors, folder)
-    drafter.load_state_dict(tensors, strict=True)
+    drafter.load_state_dict(read_drafter_tensors(folder, parsed), strict=True)
     return drafter.eval().requires_grad_(False)

@@ -14,6 +14,7 @@ from engine.cards.card_text import card_markdown
 from engine.cards.language import GreedySample, greedy_samples, held_out_language
 from engine.cards.loading import EvaluatedTarget
 from engine.cards.recall import ANSWER_TOKENS, measure_recall, needle_prompts, without_full_attention
+from engine.checkpoint import weight_files
 from engine.training.corpus import read_corpus, word_pool
 
 RECALL = (
@@ -27,6 +28,8 @@ STRUCTURED_BUDGET, RAW_BUDGET = 640, 128
 STRUCTURED_PROMPTS = 60
 SHOWN_SAMPLES = 2
 SEED = 5
+STORED = {"BF16": "bfloat16", "F16": "float16", "F32": "float32"}
+"""Names of dtypes for those of a file's header."""
 LONGEST_DRAFTED = 2048
 
 
@@ -150,10 +153,24 @@ def card_of(
         "vocab_size": config["vocab_size"],
         "context_tokens": read_tokens(evaluation),
         "dtype": "float32",
+        "stored": stored_as(folder, config),
         "sha256": file_digests(folder),
         "training": training,
         "evaluation": {"command": command, "environment": environment} | evaluation,
     }
+
+
+def stored_as(folder: Path, config: dict[str, Any]) -> str:
+    """Return the words for how a folder's weights are stored, by its config and the headers of its files."""
+    from safetensors import safe_open
+
+    if "quantization" in config:
+        return "{bits}-bit codes in groups of {group_size}".format(**config["quantization"])
+    kinds: set[str] = set()
+    for file in weight_files(folder):
+        with safe_open(file, framework="np") as stream:
+            kinds |= {str(stream.get_slice(name).get_dtype()) for name in stream.keys()}  # noqa: SIM118 - a file
+    return " and ".join(sorted(STORED.get(kind, kind) for kind in kinds))
 
 
 def read_tokens(evaluation: dict[str, Any]) -> int:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from engine.checkpoint import read_config, text_config, weight_files
+from engine.checkpoint import number_format, read_config, text_config, weight_files
 from engine.errors import ModelMemoryError
 
 CONTEXT_POSITIONS: Final = 4096
@@ -43,7 +43,7 @@ class DeviceMemory:
         kind: ``metal`` or ``cuda``.
         usable_bytes: Metal's recommended working set, or what is free on a card or held there by torch for later.
         total_bytes: of the machine, which a Mac's GPU shares, or of the card.
-        weight_bytes: what a floating weight takes there, None for what its file stores.
+        weight_bytes: what a floating weight takes there, None for what its folder is computed in.
     """
 
     kind: Literal["metal", "cuda"]
@@ -109,7 +109,8 @@ def memory_need(target: Path, drafters: Sequence[Path], weight_bytes: int | None
     Args:
         target: The target's folder.
         drafters: Those of its drafters.
-        weight_bytes: What a floating weight takes on the device, None for what its file stores.
+        weight_bytes: What a floating weight takes on the device; None is that of float32 where the folder's config
+            names it, else what its file stores.
     """
     return MemoryNeed(
         weights=_weights(target, weight_bytes),
@@ -148,7 +149,15 @@ def _smaller_layout(target: Path, most: int) -> list[str]:
 
 
 def _weights(folder: Path, weight_bytes: int | None) -> int:
-    return sum(count * _width(kind, weight_bytes) for kind, count in _tensors(folder))
+    computed = _computed_bytes(folder, weight_bytes)
+    return sum(count * _width(kind, computed) for kind, count in _tensors(folder))
+
+
+def _computed_bytes(folder: Path, weight_bytes: int | None) -> int | None:
+    """Return what a floating weight takes once it is loaded, None for what its file stores."""
+    if weight_bytes is None and number_format(read_config(folder)) == "float32":
+        return _WIDTHS["F32"]
+    return weight_bytes
 
 
 def _width(kind: str, weight_bytes: int | None) -> int:
@@ -179,7 +188,7 @@ def _cache(folder: Path, weight_bytes: int | None) -> int:
         kept = min(positions, int(window)) if sliding and isinstance(window, int) else positions
         # A layer without a projection of values keeps its keys' once more.
         total += kept * (sides.get("k", 0) + sides.get("v", sides.get("k", 0)))
-    return total * (weight_bytes or CACHE_VALUE_BYTES)
+    return total * (_computed_bytes(folder, weight_bytes) or CACHE_VALUE_BYTES)
 
 
 def _headers(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:

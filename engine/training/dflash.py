@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
-from engine.checkpoint import read_config, weight_files
-from engine.drafters.dflash import check_tensors, parse
+from engine.backends.torch.dflash.stored import read_drafter_tensors
+from engine.checkpoint import read_config
+from engine.drafters.dflash import parse
 from engine.errors import ModelMismatchError, UsageError
-from engine.huggingface import check_finite, open_causal
+from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import read_corpus, word_pool
@@ -233,24 +234,20 @@ def cached_responses(
 
 
 def weights_of(folder: Path, config: dict[str, Any]) -> dict[str, torch.Tensor]:
-    """Return the tensors of a drafter that a training of ``config`` may go on with.
+    """Return the tensors of a drafter that a training of ``config`` may go on with; how they are stored is no matter.
 
     Raises:
         ModelError: If it is missing, unusable or of another configuration.
     """
-    from safetensors.torch import load_file
-
-    found = read_config(folder)
-    other = sorted(name for name in found.keys() | config.keys() if found.get(name) != config.get(name))
+    stored = read_config(folder)
+    names = (stored.keys() | config.keys()) - {"quantization"}
+    other = sorted(name for name in names if stored.get(name) != config.get(name))
     if other:
         raise ModelMismatchError(
             f"{folder} is no drafter to begin with: {', '.join(other)} differ. Name one trained for this target with "
             "the same --preset-size"
         )
-    tensors = load_file(weight_files(folder)[0])
-    check_tensors(parse(found), {name: tuple(tensor.shape) for name, tensor in tensors.items()})
-    check_finite(tensors, folder)
-    return tensors
+    return read_drafter_tensors(folder, parse(stored))
 
 
 def export_drafter(drafter: DFlashNetwork, folder: Path) -> None:

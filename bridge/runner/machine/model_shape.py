@@ -46,9 +46,15 @@ def _shape(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ModelSha
         parameters=sum(_values(name, value, bits) for name, value in mine.items()),
         text_only="text_config" not in config and len(mine) == len(tensors) and bits is None,
         vocabulary=int(text["vocab_size"]),
-        dtype=_DTYPES.get(str(rows[0, "k"]["dtype"])) if (0, "k") in rows else None,
+        dtype=_dtype(config, text, str(rows[0, "k"]["dtype"])) if (0, "k") in rows else None,
         caches=_caches(text, {place: int(value["shape"][0]) for place, value in rows.items()}),
     )
+
+
+def _dtype(config: Mapping[str, Any], text: Mapping[str, Any], stored: str) -> str | None:
+    """Return what weights of a stored type are computed in: a model of float32 may be stored in 16 bits."""
+    named = text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype")
+    return "float32" if named == "float32" and stored in _DTYPES else _DTYPES.get(stored)
 
 
 def _values(name: str, tensor: Tensor, bits: int | None) -> int:

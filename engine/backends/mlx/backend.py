@@ -11,7 +11,7 @@ from typing import Any
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
-from mlx_lm.utils import get_total_parameters, load_model
+from mlx_lm.utils import get_total_parameters
 
 from engine import checkpoint
 from engine.backends.mlx import accept, sampling
@@ -23,6 +23,7 @@ from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.fusing import trace_without_compiler
 from engine.backends.mlx.models.config import completed, settle_positions, settle_windows
 from engine.backends.mlx.models.experts import check_expert_products
+from engine.backends.mlx.models.opening import open_module
 from engine.backends.mlx.native import MlxNative
 from engine.backends.mlx.rows import packed_features, packed_float8, unpacked_features, unpacked_float8
 from engine.backends.mlx.target import MlxTarget
@@ -51,7 +52,7 @@ class MlxBackend:
     name = "mlx"
 
     def __init__(self, dtype: str | None = None, wired: WiredWeights | None = None) -> None:
-        """Choose the dtype of the weights, None or ``auto`` for what the folder holds.
+        """Choose the dtype of the weights; None or ``auto`` is float32 where the config names it, else as stored.
 
         Raises:
             UsageError: If there is no such dtype, or no folder for temporary files.
@@ -108,14 +109,7 @@ class MlxBackend:
         added = completed(config, structure)
         check_experts(folder, config)
         check_stored(folder, f"mlx on {self.device}")
-        try:
-            module, _ = load_model(folder, lazy=True, model_config=added)
-        except Exception as error:
-            # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
-            raise checkpoint.load_failure(folder, error) from error
-        if self._dtype is not None:
-            _cast(module, self._dtype)
-        return config, structure, module
+        return config, structure, open_module(folder, self._dtype, added)
 
     def _target(
         self, folder: Path, config: dict[str, Any], structure: Structure, module: Any, digest: str
@@ -268,16 +262,6 @@ def _dtype(name: str) -> mx.Dtype:
     if name not in DTYPES:
         raise UsageError(f"dtype {name!r}; expected one of {', '.join(DTYPES)} or auto")
     return getattr(mx, name)
-
-
-def _cast(module: Any, dtype: mx.Dtype) -> None:
-    """Cast the weights of a model, but those that mlx-lm keeps wide: the decay rates of a recurrent layer."""
-    wanted = getattr(module, "cast_predicate", lambda _: True)
-    floating = {
-        name: part for name, part in tree_flatten(module.parameters()) if mx.issubdtype(part.dtype, mx.floating)
-    }
-    cast = [(name, part.astype(dtype) if wanted(name) else part) for name, part in floating.items()]
-    module.load_weights(cast, strict=False)
 
 
 def _check_finite(tensors: Mapping[str, mx.array], folder: Path) -> None:

@@ -15,9 +15,9 @@ from engine import checkpoint
 from engine.backends.torch import accept, sampling
 from engine.backends.torch.accept import GreedyAccept
 from engine.backends.torch.clock import TorchClock
-from engine.backends.torch.dflash.affine import values_of
 from engine.backends.torch.dflash.drafter import TorchDFlash
 from engine.backends.torch.dflash.lender import LendingTarget, TorchLender, read_lender
+from engine.backends.torch.dflash.stored import read_drafter_tensors
 from engine.backends.torch.graphs.recording import CudaGraphs, too_old
 from engine.backends.torch.graphs.slots import Slots
 from engine.backends.torch.native import TorchNative
@@ -136,8 +136,7 @@ class TorchBackend:
         config = dflash.parse(checkpoint.read_config(folder))
         dflash.check_fits(config, target.info)
         check_stored(folder, "a drafter on torch", FLOATS | {"F64"}, affine=True)
-        tensors = dflash.dense_tensors(config, read_tensors(folder), values_of)
-        check_finite(tensors, folder)
+        tensors = read_drafter_tensors(folder, config)
         parameters = sum(int(tensor.numel()) for tensor in tensors.values())
         info = dflash.info_of(config, folder.name, checkpoint.folder_digest(folder), parameters)
         model = TorchDFlash(config, tensors, target, info)

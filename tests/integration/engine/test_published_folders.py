@@ -16,6 +16,8 @@ from engine.backends.mlx.backend import MlxBackend
 from engine.backends.mlx.wired import WiredWeights
 from engine.checkpoint import ASSETS
 from engine.cli.boundary import guarded
+from engine.conversion.drafter_file import read_drafter
+from engine.conversion.mlx_folder import write_mlx
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
@@ -27,7 +29,6 @@ from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 from engine.types import StopReason
 from tests.fakes import tiny_mlx, tiny_torch
-from tests.fakes.quantised import write_quantised
 
 TARGET = ASSETS / "kakeya-tiny-gemma4"
 DRAFTER = ASSETS / "kakeya-tiny-gemma4-dflash"
@@ -45,6 +46,11 @@ def acceptance(backend: str, dtype: str, drafter: Path, prompts: list[tuple[int,
     assert engine.target.info.dtype == dtype
     steps = [step for ids in prompts for step in decoded(engine, ids) if not step.prefill]
     return sum(step.committed for step in steps) / sum(step.target_forwards for step in steps)
+
+
+def quantised(source: Path, folder: Path, bits: int) -> Path:
+    write_mlx(read_drafter(source), folder, bits, 64)
+    return folder
 
 
 def decoded(engine: Engine, ids: tuple[int, ...], stopping: Stopping | None = None) -> list[Any]:
@@ -94,7 +100,7 @@ def test_a_quantised_drafter_is_read_alike_by_both_backends(
 ) -> None:
     import torch
 
-    folder = write_quantised(DRAFTER, tmp_path / "drafter", bits)
+    folder = quantised(DRAFTER, tmp_path / "drafter", bits)
     assert acceptance("mlx", "float32", folder, prompts) > (0.9 if bits == 8 else 0.5) * usual
     mlx, other = (open_engine(load_backend(name), str(TARGET), str(folder)) for name in ("mlx", "torch"))
     mine: Any = mlx.drafter
@@ -109,7 +115,7 @@ def test_codes_that_are_no_affine_ones_are_one_error(tmp_path: Path) -> None:
         ("bits", lambda tensors: tensors["fc.weight"][:, :-1], r"fc\.weight has codes .* 4 or 8 bits in groups of 32"),
         ("alone", None, r"fc\.scales has no codes or no biases"),
     ):
-        folder = write_quantised(DRAFTER, tmp_path / name, 4)
+        folder = quantised(DRAFTER, tmp_path / name, 4)
         tensors = dict(mx.load(str(folder / "model.safetensors")))
         mx.eval(tensors)
         if spoil is None:

@@ -11,6 +11,8 @@ pytest.importorskip("torch", reason="drafters are trained with torch")
 
 import torch
 
+from engine.conversion.drafter_file import read_drafter
+from engine.conversion.mlx_folder import write_mlx
 from engine.errors import ModelConfigError, ModelMismatchError, UsageError
 from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, export_drafter
 from engine.training.responses import Response
@@ -97,6 +99,17 @@ def test_training_begins_with_a_drafter_of_the_same_target_only(tmp_path, target
         trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "first")
     with pytest.raises(ModelConfigError, match="cannot read"):
         trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "nowhere")
+
+
+def test_training_begins_with_a_drafter_stored_as_codes(tmp_path, target, responses):
+    pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
+    first = trainer_of(tmp_path, target, responses)
+    export_drafter(first.drafter, tmp_path / "first")
+    write_mlx(read_drafter(tmp_path / "first"), tmp_path / "codes", 8, 64)
+    started = trainer_of(tmp_path, target, responses, LAG, start=tmp_path / "codes")
+    for name, value in first.drafter.state_dict().items():
+        steps = value.abs().max() / 100 if value.ndim == 2 else 0.0
+        assert bool(((value - started.drafter.state_dict()[name]).abs() <= steps).all()), name
 
 
 def test_state_of_another_training_is_not_gone_on_with(tmp_path, target, responses):

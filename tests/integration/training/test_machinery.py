@@ -89,6 +89,7 @@ def test_an_interrupted_run_ends_where_an_uninterrupted_one_does(tmp_path, corpu
 @pytest.mark.slow
 def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corpus, tokenizer):
     from engine.cards.loading import load_drafter, load_target
+    from engine.cards.model_card import stored_as
     from engine.training.dflash import DrafterRun, train_drafter
     from engine.training.export import export_target
 
@@ -98,6 +99,7 @@ def test_a_pair_is_trained_exported_and_loaded_by_name_and_layout(tmp_path, corp
     config = json.loads((folder / "config.json").read_text())
     assert config["global_head_dim"] == 64
     assert config["num_global_key_value_heads"] == 1
+    assert (config["dtype"], stored_as(folder, config)) == ("float32", "bfloat16")
     run = DrafterRun(seed=4, steps=3, rows=4, work=tmp_path / "drafter.work", evaluate_every=1000)
     made = train_drafter(folder, tmp_path / "pair-dflash", run)
     assert made.step == 3

@@ -18,8 +18,10 @@ BUDGET, FEW_TOKENS = 640, 160
 
 def native_drafter(folder):
     """Return the same weights in transformers' DFlash class, under its names."""
-    from safetensors.torch import load_file
     from transformers import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
+
+    from engine.backends.torch.dflash.stored import read_drafter_tensors
+    from engine.drafters.dflash import parse
 
     config = json.loads((folder / "config.json").read_text())
     names = [
@@ -41,7 +43,8 @@ def native_drafter(folder):
     chosen = {name: config["dflash_config"][name] for name in ("mask_token_id", "target_layer_ids")}
     model = MuseGlimmerAssistantModel(MuseGlimmerAssistantConfig(**values, **chosen))
     renamed = {"fc.weight": "encoder.fc.weight", "hidden_norm.weight": "encoder.output_norm_enc.weight"}
-    weights = {renamed.get(name, name): value for name, value in load_file(folder / "model.safetensors").items()}
+    stored = read_drafter_tensors(folder, parse(config))
+    weights = {renamed.get(name, name): value for name, value in stored.items()}
     missing, unexpected = model.load_state_dict(weights, strict=False)
     assert not unexpected
     assert not missing

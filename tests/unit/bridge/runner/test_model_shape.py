@@ -38,6 +38,24 @@ def test_parameters_vocabulary_and_rows_are_counted(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("named", "stored", "expected"),
+    [
+        ({"dtype": "float32"}, "BF16", "float32"),
+        ({"torch_dtype": "float32"}, "F16", "float32"),
+        ({"dtype": "bfloat16"}, "BF16", "bfloat16"),
+        ({"dtype": "bfloat16"}, "F32", "float32"),
+        ({}, "BF16", "bfloat16"),
+        ({"dtype": "float32"}, "U32", None),
+    ],
+)
+def test_weights_stored_in_16_bits_are_computed_in_the_float32_that_their_config_names(
+    tmp_path, named, stored, expected
+):
+    write(tmp_path, CONFIG | WINDOW | named, tensors(dtype=stored))
+    assert read_shape(tmp_path).dtype == expected
+
+
 def test_weights_in_several_files_are_one_model(tmp_path):
     held = tensors()
     names = sorted(held)

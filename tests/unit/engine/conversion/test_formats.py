@@ -53,6 +53,10 @@ def converted(folder: Path, out: Path, *options: str) -> Any:
     return gguf.GGUFReader(out)
 
 
+def values(folder: Path) -> dict[str, np.ndarray]:
+    return {name: tensor.values() for name, tensor in read_drafter(folder).tensors.items()}
+
+
 def field(reader: Any, key: str) -> Any:
     return reader.fields[key].contents()
 
@@ -113,9 +117,8 @@ def test_every_tensor_is_there_bit_for_bit(tmp_path: Path, kind: str) -> None:
 
 
 def test_q8_0_stays_within_half_a_step_and_float16_keeps_its_rounding(tmp_path: Path) -> None:
-    stored = load_file(SHIPPED / "model.safetensors")
     reader = converted(SHIPPED, tmp_path / "q8.gguf", "--type", "q8_0")
-    by_name = {gguf_name(name): tensor.float().numpy() for name, tensor in stored.items()}
+    by_name = {gguf_name(name): tensor for name, tensor in values(SHIPPED).items()}
     quantised = [tensor for tensor in reader.tensors if tensor.tensor_type.name == "Q8_0"]
     assert len(quantised) > len(reader.tensors) / 2
     for tensor in quantised:
@@ -161,20 +164,49 @@ def test_what_cannot_be_converted_is_one_line_and_leaves_nothing(tmp_path: Path,
     assert "NaN" in lines[1]
 
 
-def test_codes_for_mlx_are_those_of_mlx_and_both_formats_refuse_them_as_a_source(tmp_path: Path, capsys: Any) -> None:
+def test_codes_for_mlx_are_those_of_mlx_and_a_source_like_any_other(tmp_path: Path) -> None:
     mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
     out = tmp_path / "codes"
     assert convert.main(["mlx", str(SHIPPED), str(out), "--bits", "8", "--group-size", "64"]) == 0
     assert json.loads((out / "config.json").read_text())["quantization"]["bits"] == 8
-    written, stored = mx.load(str(out / "model.safetensors")), mx.load(str(SHIPPED / "model.safetensors"))
-    exact = stored["fc.weight"].astype(mx.float32)
+    written, exact = mx.load(str(out / "model.safetensors")), mx.array(values(SHIPPED)["fc.weight"])
     read = mx.dequantize(*(written[f"fc.{part}"] for part in ("weight", "scales", "biases")), group_size=64, bits=8)
     steps = (exact.reshape(-1, 64).max(axis=1) - exact.reshape(-1, 64).min(axis=1)) / 255
     error = mx.abs(read.astype(mx.float32) - exact).reshape(-1, 64).max(axis=1)
     # mlx-lm's code book puts a group's largest end exactly; a step covers scale and bias in the stored dtype.
     assert (error <= 1.5 * steps + 1e-2 * mx.abs(exact).max()).all().item()
-    assert convert.main(["gguf", str(out), str(tmp_path / "d.gguf")]) == 3
-    assert "quantised" in capsys.readouterr().err
+    by_name = {tensor.name: tensor for tensor in converted(out, tmp_path / "d.gguf").tensors}
+    assert np.array_equal(by_name["dflash.fc.weight"].data, np.array(read))
+
+
+@pytest.mark.parametrize(("bits", "group"), [(8, 64), (4, 32)])
+def test_codes_stand_for_the_same_values_in_a_conversion_as_on_both_backends(
+    tmp_path: Path, bits: int, group: int
+) -> None:
+    mx = pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
+    from engine.backends.torch.dflash.stored import read_drafter_tensors
+
+    out = tmp_path / "codes"
+    assert convert.main(["mlx", str(SHIPPED), str(out), "--bits", str(bits), "--group-size", str(group)]) == 0
+    written, tensors = mx.load(str(out / "model.safetensors")), values(out)
+    for name, tensor in read_drafter_tensors(out, read_drafter(out).config).items():
+        assert np.array_equal(tensors[name], tensor.numpy()), name
+    parts = (written[f"layers.0.mlp.down_proj.{part}"] for part in ("weight", "scales", "biases"))
+    on_mlx = np.array(mx.dequantize(*parts, group_size=group, bits=bits))
+    # MLX may join product and sum in one rounding.
+    assert np.abs(tensors["layers.0.mlp.down_proj.weight"] - on_mlx).max() <= 1e-7
+
+
+def test_scales_without_codes_and_codes_without_scales_are_one_line(tmp_path: Path, capsys: Any) -> None:
+    folder = second(tmp_path / "drafter", "F32")
+    tensors = load_file(folder / "model.safetensors")
+    codes = torch.ones(tensors["fc.weight"].shape, dtype=torch.uint32)
+    save_file(tensors | {"fc.weight": codes}, folder / "model.safetensors")
+    assert convert.main(["gguf", str(folder), str(tmp_path / "d.gguf")]) == 3
+    assert "codes without scales in ['fc.weight']" in capsys.readouterr().err
+    save_file(tensors | {"fc.scales": torch.ones(1)}, folder / "model.safetensors")
+    assert convert.main(["gguf", str(folder), str(tmp_path / "d.gguf")]) == 3
+    assert "no biases beside it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["", "a b", "Qwen", "-x"])

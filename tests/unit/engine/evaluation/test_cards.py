@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 from engine.cards.acceptance import before_loop
 from engine.cards.binomial import clopper_pearson
 from engine.cards.card_text import card_markdown
 from engine.cards.language import GreedySample
-from engine.cards.model_card import file_digests, sample_summary, spread
+from engine.cards.model_card import file_digests, sample_summary, spread, stored_as
 
 
 def sample(tokens, stop="budget", onset=None):
@@ -40,6 +41,18 @@ def test_digests_cover_the_model_and_not_its_cards(tmp_path):
     assert list(file_digests(tmp_path)) == ["config.json"]
 
 
+def test_a_card_says_how_weights_are_stored(tmp_path):
+    header = {
+        name: {"dtype": kind, "shape": [1], "data_offsets": [2 * index, 2 * index + 2]}
+        for index, (name, kind) in enumerate({"a": "BF16", "b": "F16", "c": "BF16"}.items())
+    }
+    data = json.dumps(header).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(data).to_bytes(8, "little") + data + bytes(6))
+    assert stored_as(tmp_path, {}) == "bfloat16 and float16"
+    codes = {"quantization": {"bits": 8, "group_size": 64, "mode": "affine"}}
+    assert stored_as(tmp_path, codes) == "8-bit codes in groups of 64"
+
+
 TRAINING = {
     "command": "kakeya-engine train dflash --seed 1",
     "seed": 1,
@@ -59,6 +72,7 @@ CARD = {
     "parameters": 1234567,
     "vocab_size": 64,
     "dtype": "float32",
+    "stored": "bfloat16",
     "context_tokens": 2048,
     "training": TRAINING,
 }
@@ -78,6 +92,7 @@ def test_a_drafter_card_shows_its_command_and_each_measured_row():
     evaluation = {"command": "kakeya-engine eval model card", "target": "x", "acceptance": {"structured": group}}
     text = card_markdown(CARD | {"evaluation": evaluation})
     assert "    kakeya-engine train dflash --seed 1" in text
+    assert "computed in float32, stored as bfloat16" in text
     assert "| structured (60) | 58/60 | dflash | 4 | 3.21 | 3.05 to 3.40 | 3.30 |" in text
     assert "| 3 | 1.5 |" in text
 

@@ -63,6 +63,12 @@ def test_26_billion_weights_are_refused_on_a_mac_with_16_gb_before_they_are_load
     assert "\n" not in said
 
 
+def test_weights_stored_in_16_bits_are_counted_as_the_float32_that_their_config_names(tmp_path: Path) -> None:
+    stored = memory_need(write_model(tmp_path / "bfloat16", 1, dtype="bfloat16"), ())
+    wide = memory_need(write_model(tmp_path / "float32", 1, dtype="float32"), ())
+    assert (wide.weights, wide.cache) == (2 * stored.weights, 2 * stored.cache)
+
+
 @pytest.mark.parametrize(
     ("billions", "device", "remedy"),
     [

@@ -1,0 +1,53 @@
+"""A folder as a module of mlx-lm, computed in the dtype that its config names: for the engine and for its peers alike.
+
+mlx-lm computes in whatever the files store. A model of float32 may be stored in 16 bits, and every arm of a comparison
+has to compute the same function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.utils import load_model
+
+from engine import checkpoint
+
+
+def open_module(folder: Path, dtype: mx.Dtype | None = None, added: Mapping[str, Any] | None = None) -> Any:
+    """Return the module of a folder, lazily: MLX reads and casts a tensor when it is computed with.
+
+    Args:
+        folder: Of the model.
+        dtype: Of the weights; None is float32 where the config names it, else what the files store.
+        added: Entries that complete its config.
+
+    Raises:
+        ModelConfigError: If its config cannot be read.
+        ModelWeightsError: If mlx-lm cannot load it.
+    """
+    config = checkpoint.read_config(folder)
+    try:
+        module, _ = load_model(folder, lazy=True, model_config=dict(added or {}))
+    except Exception as error:
+        # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
+        raise checkpoint.load_failure(folder, error) from error
+    if dtype is None and checkpoint.number_format(config) == "float32":
+        dtype = mx.float32
+    if dtype is not None:
+        _cast(module, dtype)
+    return module
+
+
+def _cast(module: Any, dtype: mx.Dtype) -> None:
+    """Cast the weights of a model, but those that mlx-lm keeps wide: the decay rates of a recurrent layer."""
+    castable = getattr(module, "cast_predicate", lambda _: True)
+    weights = [
+        (name, part.astype(dtype) if castable(name) else part)
+        for name, part in tree_flatten(module.parameters())
+        if mx.issubdtype(part.dtype, mx.floating)
+    ]
+    module.load_weights(weights, strict=False)
