@@ -31,7 +31,7 @@ EXEMPT = (
     "bridge/runner",
     "bridge/trust",
     "engine/backends",
-    "engine/benchmarks",
+    "engine/bench",
     "engine/cards",
     "engine/chat.py",
     "engine/checkpoint.py",
