@@ -54,19 +54,19 @@ def missing(request: pytest.FixtureRequest):
     return end
 
 
-@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")  # before `-m` leaves out what is marked
-def mark_cases_of_ci(items: list[pytest.Item]) -> None:
-    """Mark the cases that `make test` does not draw; a run without `-m` tries them all."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Mark the cases that `make test` does not draw, then let `-m` leave tests out, then deal the long files out.
+
+    A run without workers keeps the order as collected.
+    """
     for place in tiers.left_to_ci([item.nodeid for item in items]):
         items[place].add_marker(pytest.mark.ci)
-
-
-@pytest.hookimpl(trylast=True)  # after slow tests are left out: the parts are of what runs
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Deal the files that take long out to the workers; a run without workers keeps the order as collected."""
+    selected = yield
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers > 1:
         items[:] = [items[place] for place in order.dealt([i.nodeid for i in items], order.seconds_by_place(), workers)]
+    return selected
 
 
 @pytest.hookimpl(wrapper=True)

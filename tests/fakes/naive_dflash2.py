@@ -1,6 +1,6 @@
 """DFlash 2 written out in plain float64 numpy, and checkpoints for it: names and shapes spelled out, nothing shared.
 
-Reads a drafter's raw config.json and its published tensors; knows nothing of the engine. One loop per row, per head,
+Reads a drafter's raw config.json and its published tensors; knows nothing of the engine, which only unpacks stored codes. One loop per row, per head,
 per candidate; no cache, no joined weights, no tables.
 """
 
@@ -91,9 +91,13 @@ def random_tensors(config: dict[str, Any], seed: int = 0) -> dict[str, np.ndarra
 
 def grown(folder: Path, strength: float, seed: int = 0, **changes: Any) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Return config and tensors of a v1 drafter with both parts added; at ``strength`` 0 they change nothing."""
-    from safetensors.numpy import load_file
+    from engine.backends.torch.dflash.stored import read_drafter_tensors
+    from engine.drafters.dflash import parse
 
     config = json.loads((folder / "config.json").read_text())
+    stored = {name: tensor.float().numpy() for name, tensor in read_drafter_tensors(folder, parse(config)).items()}
+    for key in ("quantization", "quantization_config"):  # what is written is dense
+        config.pop(key, None)
     added = {key: value for key, value in NESTED.items() if key.startswith(("conv", "selector"))}
     nested = config["dflash_config"] | added | changes
     config |= {"architectures": ["DFlash2DraftModel"], "dflash_config": nested}
@@ -104,7 +108,7 @@ def grown(folder: Path, strength: float, seed: int = 0, **changes: Any) -> tuple
     for name, tensor in parts.items():
         if name.endswith("base_kernel"):
             tensor[:, 0] += np.float32(1.0 - strength)
-    return config, parts | load_file(folder / "model.safetensors")
+    return config, parts | stored
 
 
 def write(folder: Path, config: dict[str, Any], tensors: dict[str, np.ndarray]) -> Path:

@@ -47,9 +47,9 @@ def side(request: pytest.FixtureRequest) -> Side:
 @pytest.fixture(scope="session")
 def tables() -> dict[str, np.ndarray]:
     """The packaged targets' embedding tables, which are their heads too."""
-    from safetensors.numpy import load_file
+    from safetensors.torch import load_file  # numpy has no bfloat16
 
     return {
-        name: load_file(ASSETS / name / "model.safetensors")["model.embed_tokens.weight"]
+        name: load_file(ASSETS / name / "model.safetensors")["model.embed_tokens.weight"].float().numpy()
         for name in ("kakeya-tiny-gemma4", "kakeya-tiny-qwen3")
     }

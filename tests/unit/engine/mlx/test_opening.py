@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("mlx_lm", reason="the MLX backend is not installed")
 
 import mlx.core as mx
-from engine.bench.peers_mlx import mlx_peers
 from mlx.utils import tree_flatten
 
 from engine.backends.mlx.backend import MlxBackend
 from engine.backends.mlx.models.opening import open_module
+from engine.bench.peers_mlx import mlx_peers
 from engine.loading import open_engine
 from tests.fakes import tiny_mlx
 
