@@ -1,7 +1,7 @@
 """DFlash 2 written out in plain float64 numpy, and checkpoints for it: names and shapes spelled out, nothing shared.
 
-Reads a drafter's raw config.json and its published tensors; knows nothing of the engine, which only unpacks stored codes. One loop per row, per head,
-per candidate; no cache, no joined weights, no tables.
+Reads a drafter's raw config.json and its published tensors; knows nothing of the engine, which only unpacks stored
+codes. One loop per row, per head, per candidate; no cache, no joined weights, no tables.
 """
 
 from __future__ import annotations
