@@ -104,8 +104,8 @@ def archived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]
     done = list(later.archive("mini", budget=WorkBudget(50), drop_after_s=2 * DAY_S))
     assert sum("/claim/" in ref for ref in done) == RUNS
     git("gc", "--quiet", "--prune=now", cwd=remote)
-    kept = git("for-each-ref", "--format=%(refname)", cwd=remote).splitlines()
-    assert [ref for ref in kept if "/archive/" not in ref] == ["refs/kakeya/bus", "refs/kakeya/runner/mini"]
+    ref_names = git("for-each-ref", "--format=%(refname)", cwd=remote).splitlines()
+    assert [ref for ref in ref_names if "/archive/" not in ref] == ["refs/kakeya/bus", "refs/kakeya/runner/mini"]
     return remote, [ref.id for ref in refs]
 
 
@@ -115,7 +115,7 @@ def test_every_result_still_verifies_when_the_remote_has_thrown_everything_else_
 ) -> None:
     remote, run_ids = archived
     reader = open_over(protocol, remote, tmp_path / "reader")
-    assert [one.tip.claim.id for one in reader.archived()] == sorted(run_ids, reverse=True)
+    assert [archived_run.tip.claim.id for archived_run in reader.archived()] == sorted(run_ids, reverse=True)
     for run_id in run_ids:
         view = reader.view(run_id)
         assert view.claim is not None
@@ -137,9 +137,9 @@ def test_a_requester_lists_and_fetches_and_verifies_archived_runs(
 
 def test_doctor_says_that_a_remote_sends_every_ref(archived: tuple[Path, list[str]], tmp_path: Path) -> None:
     remote, _ = archived
-    seen = check_listing(open_over("2", remote, tmp_path / "v2"), CLOCK)
-    assert seen.remedy is None
-    assert "each push is answered with all refs, over protocol v2 too: about" in seen.text
-    said = check_listing(open_over("0", remote, tmp_path / "v0"), CLOCK)
-    assert said.level == "ok"  # a handful of refs
-    assert "drop_after_days" in str(said.remedy)
+    finding = check_listing(open_over("2", remote, tmp_path / "v2"), CLOCK)
+    assert finding.remedy is None
+    assert "each push is answered with all refs, over protocol v2 too: about" in finding.text
+    finding_v0 = check_listing(open_over("0", remote, tmp_path / "v0"), CLOCK)
+    assert finding_v0.level == "ok"  # a handful of refs
+    assert "drop_after_days" in str(finding_v0.remedy)

@@ -21,10 +21,10 @@ def test_a_claim_whose_reply_was_lost_is_ours(line: Line) -> None:
     host = line.through()
     host.bus.identity()
     line.proxy.lose_reply = True
-    held = host.claim(sent.ref)
+    held_claim = host.claim(sent.ref)
     assert line.proxy.uploads >= 1  # the transport itself may send it twice
     line.proxy.lose_reply = False
-    assert host.start(sent.ref, held).claim.state == "started"
+    assert host.start(sent.ref, held_claim).claim.state == "started"
     with pytest.raises(FencedError):
         line.direct().claim(sent.ref)
 
@@ -33,9 +33,9 @@ def test_an_end_whose_reply_was_lost_is_the_end(line: Line) -> None:
     client = line.direct("client")
     sent = client.submit()
     host = line.through()
-    held = host.start(sent.ref, host.claim(sent.ref))
+    held_claim = host.start(sent.ref, host.claim(sent.ref))
     line.proxy.lose_reply = True
-    ended = host.publish(sent.ref, held)
+    ended = host.publish(sent.ref, held_claim)
     assert host.bus.copy_result(sent.ref, ended.claim.result_oid or "") == "copied"
     view = client.bus.view(sent.ref.id)
     assert view.claim is not None
@@ -52,8 +52,8 @@ def test_an_upload_cut_short_changes_nothing_and_may_be_repeated(line: Line) -> 
         host.bus.claim(claim)
     assert host.bus.read_claim(sent.ref.id) is None
     line.proxy.reset_after_bytes = None
-    held = host.bus.claim(claim)
-    assert held.chain == (held.oid,)
+    held_claim = host.bus.claim(claim)
+    assert held_claim.chain == (held_claim.oid,)
 
 
 @pytest.mark.ci
@@ -61,22 +61,22 @@ def test_a_slow_push_of_a_fenced_owner_publishes_nothing(line: Line) -> None:
     client, other = line.direct("client"), line.direct()
     sent = client.submit()
     host = line.through()
-    held = host.start(sent.ref, host.claim(sent.ref))
+    held_claim = host.start(sent.ref, host.claim(sent.ref))
     line.proxy.hold = True
     failures: list[KakeyaError] = []
 
     def publish() -> None:
         try:
-            host.publish(sent.ref, held)
+            host.publish(sent.ref, held_claim)
         except KakeyaError as error:
             failures.append(error)
 
     slow = threading.Thread(target=publish)
     slow.start()
     assert line.proxy.held.wait(240)
-    seen = other.bus.read_claim(sent.ref.id)
-    assert seen is not None
-    lost = other.take_over(sent.ref, seen, "terminal", reason="runner_lost", exit_code=3)
+    tip = other.bus.read_claim(sent.ref.id)
+    assert tip is not None
+    lost = other.take_over(sent.ref, tip, "terminal", reason="runner_lost", exit_code=3)
     line.proxy.release.set()
     slow.join()
     assert [type(error) for error in failures] == [FencedError]
@@ -102,17 +102,17 @@ def test_a_push_over_a_slow_line_arrives_as_long_as_it_makes_progress(
     client = line.direct("client")
     sent = client.submit()
     host = line.through(wall_s=WALL_S)
-    held = host.start(sent.ref, host.claim(sent.ref))
+    held_claim = host.start(sent.ref, host.claim(sent.ref))
     files = {"manifest.json": b"{}", "reports/a.bin": random.Random(1).randbytes(int(1.5 * WALL_S * 300_000))}
     line.proxy.up_bytes_per_s = bytes_per_s  # 64 KiB in 0.2 s, or in a minute
     if arrives:
-        held = host.publish(sent.ref, held, files)
+        held_claim = host.publish(sent.ref, held_claim, files)
     else:
         with pytest.raises(RemoteError, match="no answer within"):
-            host.publish(sent.ref, held, files)
+            host.publish(sent.ref, held_claim, files)
     view = client.bus.view(sent.ref.id)
     assert view.claim is not None
-    assert (view.claim.oid, view.claim.claim.state) == (held.oid, "terminal" if arrives else "started")
+    assert (view.claim.oid, view.claim.claim.state) == (held_claim.oid, "terminal" if arrives else "started")
 
 
 @pytest.mark.ci
@@ -163,14 +163,14 @@ def test_a_remote_that_refuses_logs_still_renews_the_claim_and_gets_the_log_late
     client = line.direct("client")
     sent = client.submit()
     host = line.through()
-    held = host.start(sent.ref, host.claim(sent.ref))
+    held_claim = host.start(sent.ref, host.claim(sent.ref))
     hook(line.path, 'case "$1" in refs/kakeya/log/*) echo "No space left on device" >&2; exit 1;; esac')
-    held = host.renew(sent.ref, held, log=chunk(sent.ref.id, 0, 0, b"a"), beacon=host.beacon(1))
+    held_claim = host.renew(sent.ref, held_claim, log=chunk(sent.ref.id, 0, 0, b"a"), beacon=host.beacon(1))
     assert client.bus.read_log(sent.ref.id) == ()
     hook(line.path, "exit 0")
-    held = host.renew(sent.ref, held, log=chunk(sent.ref.id, 1, 1, b"b"))
-    assert [one.data for one in client.bus.read_log(sent.ref.id)] == [b"a", b"b"]
-    assert held.chain == (client.bus.read_claim(sent.ref.id) or held).chain
+    held_claim = host.renew(sent.ref, held_claim, log=chunk(sent.ref.id, 1, 1, b"b"))
+    assert [log_chunk.data for log_chunk in client.bus.read_log(sent.ref.id)] == [b"a", b"b"]
+    assert held_claim.chain == (client.bus.read_claim(sent.ref.id) or held_claim).chain
 
 
 @pytest.mark.ci

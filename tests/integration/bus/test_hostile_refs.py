@@ -63,11 +63,11 @@ class CountedGit:
         """Return the calls since the last time, by verb: of those with the remote, and of all others as `local`."""
         lines = self.log.read_text().splitlines()
         self.log.write_text("")
-        found: Counter[str] = Counter()
+        calls: Counter[str] = Counter()
         for line in lines:
             verb = next((word for word in line.split() if word in WITH_REMOTE), "local")
-            found["list" if "^refs/*" in line else verb] += 1
-        return found
+            calls["list" if "^refs/*" in line else verb] += 1
+        return calls
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def hostile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield remote
 
 
-def runner_at(remote: HostileRemote, folder: Path, said: list[str]) -> Runner:
+def runner_at(remote: HostileRemote, folder: Path, lines: list[str]) -> Runner:
     state = StateFolder(folder / "runner")
     state.create()
     bus = remote.open(folder / "bus")
@@ -134,29 +134,29 @@ def runner_at(remote: HostileRemote, folder: Path, said: list[str]) -> Runner:
         link_to(bus, CLOCK),
         clock=CLOCK,
         stopping=threading.Event(),
-        log=new_log(Lines(said)),
+        log=new_log(Lines(lines)),
     )
 
 
-def read_all(bus: RefBus, known: set[str]) -> None:
+def read_all(bus: RefBus, oids: set[str]) -> None:
     """Read what a runner reads of a listing."""
-    seen = bus.snapshot()
+    snapshot = bus.snapshot()
     bus.read_beacons()
-    bus.newest_claims(seen.claims, WorkBudget(20))
-    found = bus.read_requests([ref for ref in seen.requests if ref.oid not in known], WorkBudget(20))
-    known |= {*found.received, *found.rejected}
+    bus.newest_claims(snapshot.claims, WorkBudget(20))
+    fetched = bus.read_requests([ref for ref in snapshot.requests if ref.oid not in oids], WorkBudget(20))
+    oids |= {*fetched.received, *fetched.rejected}
 
 
 @pytest.mark.ci
 def test_what_was_looked_at_is_not_fetched_again_also_after_a_restart(
     hostile: HostileRemote, tmp_path: Path, counted: CountedGit
 ) -> None:
-    known: set[str] = set()
+    oids: set[str] = set()
     bus = hostile.open(tmp_path / "bus")
     for _ in range(3):
-        read_all(bus, known)
+        read_all(bus, oids)
     counted.take()
-    read_all(bus, known)
+    read_all(bus, oids)
     assert counted.take()["fetch"] == 0
     read_all(hostile.open(tmp_path / "bus"), set())
     # Only what is no object for ever is kept: what the remote has lost is asked for once more, and requests are.
@@ -167,9 +167,9 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: HostileRemote, tmp_pat
     client = hostile.open(tmp_path / "client")
     ref = push(client, make_request(client.identity().bus_id, "mlx-env-probe", now=CLOCK.now()))
 
-    said: list[str] = []
+    lines: list[str] = []
     counted.take()
-    runner = runner_at(hostile, tmp_path / "host", said)
+    runner = runner_at(hostile, tmp_path / "host", lines)
     calls: Counter[str] = Counter()
     for _ in range(POLLS_MAX):
         runner.step()
@@ -177,14 +177,14 @@ def test_no_kind_of_hostile_ref_holds_anybody_up(hostile: HostileRemote, tmp_pat
         if client.view(ref.id).claim is not None:
             break
         counted.take()
-    assert client.view(ref.id).claim is not None, (calls, said)
+    assert client.view(ref.id).claim is not None, (calls, lines)
     assert sum(calls[verb] for verb in ("list", *WITH_REMOTE)) <= CALLS_MAX, calls
     runner.stopping.set()
     runner.join()
 
-    seen = client.snapshot()
-    tips = client.newest_claims(seen.claims, WorkBudget(CALLS_MAX))
-    assert tips[ref.id].claim.state == "terminal", said
+    snapshot = client.snapshot()
+    tips = client.newest_claims(snapshot.claims, WorkBudget(CALLS_MAX))
+    assert tips[ref.id].claim.state == "terminal", lines
     assert [beacon.runner for _, beacon in client.read_beacons()] == ["mini"]
     assert client.view(ref.id).claim is not None
 
@@ -231,17 +231,22 @@ def test_refs_in_the_place_of_our_folders_are_deleted_where_they_were_seen_and_b
     assert all(bad.why.startswith("in the way of refs/") and not bad.gone for bad in named.values())
     assert {ref for ref, bad in named.items() if bad.by_hand} == {ref for ref in left if ref.startswith("refs/heads/")}
 
-    seen = bus.repair(dry_run=False)
-    first = next(seen)
+    repairs = bus.repair(dry_run=False)
+    first = next(repairs)
     assert first.gone
     Stranger(remote).ref(f"{PREFIX}claim", other := git("rev-parse", f"{PREFIX}bus", cwd=remote).strip())
-    assert {bad.ref: bad.gone for bad in seen} == {ref: ref in (f"{PREFIX}log", f"{PREFIX}runner") for ref in left[1:]}
+    assert {bad.ref: bad.gone for bad in repairs} == {
+        ref: ref in (f"{PREFIX}log", f"{PREFIX}runner") for ref in left[1:]
+    }
     assert git("rev-parse", f"{PREFIX}claim", cwd=remote).strip() == other  # it moved after it was seen
 
     assert main(["doctor", "--repair", "--yes", "--bus", str(remote), "--state", str(tmp_path / "state")]) == 1
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split(": ")[0] for line in said] == [f"deleted {PREFIX}claim", *(f"left {ref}" for ref in left[-2:])]
-    for line in said[1:]:
+    output_lines = capsys.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in output_lines] == [
+        f"deleted {PREFIX}claim",
+        *(f"left {ref}" for ref in left[-2:]),
+    ]
+    for line in output_lines[1:]:
         by_hand = line.partition("; next: if nobody needs that branch: ")[2]
         subprocess.run(by_hand, shell=True, cwd=tmp_path / "bus" / "control.git", check=True, capture_output=True)
     assert list(bus.repair(dry_run=True)) == []
@@ -270,10 +275,10 @@ def test_what_a_run_sends_arrives_with_its_sign_of_life_when_the_program_is_aske
 ) -> None:
     host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=CLOCK), CLOCK)
     sent = host.submit().ref
-    held = host.claim(sent)
+    held_claim = host.claim(sent)
     run = Actor(host.bus.beside(), CLOCK)
     host.bus.stop_when(lambda: True)
-    run.renew(sent, held, beacon=run.beacon(1))  # the first, which asks the remote what is there already
+    run.renew(sent, held_claim, beacon=run.beacon(1))  # the first, which asks the remote what is there already
     assert [beacon.sequence for _, beacon in run.bus.read_beacons()] == [1]
     with pytest.raises(RemoteError):
         host.bus.snapshot()
@@ -283,9 +288,9 @@ def test_runs_and_the_program_beside_them_send_signs_of_life_in_one_chain(remote
     host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "host", clock=CLOCK), CLOCK)
     sent = host.submit().ref
     run = Actor(host.bus.beside(), CLOCK)
-    held = run.claim(sent)
+    held_claim = run.claim(sent)
     host.bus.beacon(host.beacon(1))
-    run.renew(sent, held, beacon=run.beacon(2))
+    run.renew(sent, held_claim, beacon=run.beacon(2))
     host.bus.beacon(host.beacon(3))
     assert [beacon.sequence for _, beacon in host.bus.read_beacons()] == [3]
     assert git("rev-list", "--count", f"{PREFIX}runner/mini", cwd=remote).strip() == "3"

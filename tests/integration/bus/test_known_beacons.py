@@ -48,9 +48,9 @@ def runners(path: Path, folder: Path) -> list[str]:
     bus = open_at(path, folder / "client")
     bus.foresee_runners()
     bus.identity()
-    found = [beacon.runner for _, beacon in bus.read_beacons(as_opened=True)]
+    names = [beacon.runner for _, beacon in bus.read_beacons(as_opened=True)]
     assert not list((folder / "client" / "isolated").glob("*"))
-    return found
+    return names
 
 
 def calls(counted: CountedGit) -> int:

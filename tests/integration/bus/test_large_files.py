@@ -117,7 +117,7 @@ def test_what_real_git_lfs_pushed_is_what_the_run_gets(
     into = fetch(dirty=False)
     assert (into / "weights.bin").read_bytes() == (into / "deep/again.bin").read_bytes() == WEIGHTS
     assert (into / "empty.bin").read_bytes() == b""
-    assert [one.method for one in lfs.asked] == ["POST", "GET"]  # the same object twice is fetched once
+    assert [request.method for request in lfs.asked] == ["POST", "GET"]  # the same object twice is fetched once
     assert list((tmp_path / "scratch").iterdir()) == []
     (work / "weights.bin").write_bytes(b"changed" + WEIGHTS)
     with pytest.raises(RequestRejectedError, match="does not have object") as caught:
@@ -208,7 +208,7 @@ def test_objects_elsewhere_are_refused_unless_the_owner_named_the_place(
     elsewhere.objects_at = "named"
     with pinned(lfs, tmp_path, also_from=(elsewhere.origin,)).fetch([_object(WEIGHTS)]) as files:
         assert [path.read_bytes() for path in files.values()] == [WEIGHTS]
-    assert [one.authorization for one in elsewhere.asked] == [None]  # our credentials stay at home
+    assert [request.authorization for request in elsewhere.asked] == [None]  # our credentials stay at home
 
 
 def test_headers_of_an_answer_go_only_to_its_own_address_and_only_when_harmless(

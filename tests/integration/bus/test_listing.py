@@ -132,8 +132,8 @@ def test_a_repository_that_hides_the_refs_of_a_bus_is_told_how_to_show_them(tmp_
         with pytest.raises(BusError, match=r"uploadpack\.hideRefs") as caught:
             maker.create(bus_record(FakeClock()))
         assert git("for-each-ref", cwd=path) == ""
-    _, said = (caught.value.remedy or "").split(": git ")
-    git(*shlex.split(said), cwd=path)
+    _, command = (caught.value.remedy or "").split(": git ")
+    git(*shlex.split(command), cwd=path)
     maker.create(bus_record(FakeClock()))
     assert maker.identity().bus_id
 
@@ -176,11 +176,11 @@ def test_a_listing_of_the_last_days_costs_the_same_however_many_runs_ended_befor
     cost = {}
     for count in (300, 10_000):
         runs_over_days(remote, count, count // 10, clock)  # ten a day, for longer and longer
-        seen = host.snapshot(window)
-        cost[count] = seen.bytes_received
-        assert 20 <= len(seen.claims) <= 30
-        assert len(seen.claims) <= len(seen.requests) + 1
-        assert seen.bytes_received <= 200 * len(seen.claims) + 20_000
+        snapshot = host.snapshot(window)
+        cost[count] = snapshot.bytes_received
+        assert 20 <= len(snapshot.claims) <= 30
+        assert len(snapshot.claims) <= len(snapshot.requests) + 1
+        assert snapshot.bytes_received <= 200 * len(snapshot.claims) + 20_000
     assert cost[10_000] <= 1.2 * cost[300]
     assert host.snapshot().bytes_received > 10 * cost[10_000]
 
@@ -190,13 +190,13 @@ def test_a_listing_of_the_last_minutes_shows_these_and_what_was_named(remote: Pa
     runs_over_days(remote, 2000, 2, clock)
     host = open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock)
     days = ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()))
-    seen = host.snapshot(days)
-    oldest = min(seen.requests, key=lambda one: one.id)
+    snapshot = host.snapshot(days)
+    oldest = min(snapshot.requests, key=lambda ref: ref.id)
     sent = Actor(open_bus(str(remote), repository=None, state=tmp_path / "c", clock=clock), clock).submit()
     fresh = host.snapshot(dataclasses.replace(days, refs=(oldest.ref,), fresh=True))
     assert {oldest.id, sent.ref.id} <= {ref.id for ref in fresh.requests}
     assert oldest.id in fresh.claims
-    assert fresh.bytes_received < seen.bytes_received / 20
+    assert fresh.bytes_received < snapshot.bytes_received / 20
 
 
 def test_a_window_shows_a_known_run_of_any_age_and_what_was_asked_a_moment_ago(remote: Path, tmp_path: Path) -> None:
@@ -205,9 +205,9 @@ def test_a_window_shows_a_known_run_of_any_age_and_what_was_asked_a_moment_ago(r
     host = open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock)
     oldest = min(host.snapshot().claims)
     sent = Actor(open_bus(str(remote), repository=None, state=tmp_path / "c", clock=clock), clock).submit()
-    seen = host.snapshot(ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()), (oldest,)))
-    assert oldest in seen.claims
-    assert sent.ref.id in {ref.id for ref in seen.requests}
+    snapshot = host.snapshot(ListingWindow(int(clock.now().timestamp() * 1000), tuple(registry()), (oldest,)))
+    assert oldest in snapshot.claims
+    assert sent.ref.id in {ref.id for ref in snapshot.requests}
 
 
 class RenewedMeanwhile(GitStore):
@@ -218,10 +218,10 @@ class RenewedMeanwhile(GitStore):
         self._renew = [renew]
 
     def list(self, *args: object, **kwargs: object) -> Listing:
-        found = super().list(*args, **kwargs)  # type: ignore[arg-type]
-        if any("/claim/" in ref for ref in found.refs) and self._renew:
+        listing = super().list(*args, **kwargs)  # type: ignore[arg-type]
+        if any("/claim/" in ref for ref in listing.refs) and self._renew:
             self._renew.pop()()
-        return found
+        return listing
 
 
 @pytest.mark.parametrize("protocol", ["0", "2"])
@@ -231,13 +231,13 @@ def test_a_run_whose_claim_is_renewed_between_listing_and_fetch_is_seen(
     clock = FakeClock()
     host = Actor(open_bus(str(remote), repository=None, state=tmp_path / "h", clock=clock), clock)
     ref = host.submit().ref
-    held = host.start(ref, host.claim(ref))
-    first, second = (host.record(ref, "started", held.claim.sequence + 1, beat=beat) for beat in (1, 2))
-    held = host.bus.advance(held, first)
+    held_claim = host.start(ref, host.claim(ref))
+    first, second = (host.record(ref, "started", held_claim.claim.sequence + 1, beat=beat) for beat in (1, 2))
+    held_claim = host.bus.advance(held_claim, first)
     (tmp_path / "c").mkdir()
     route = Route(str(remote), "here", (("protocol.version", protocol),), is_local=True)
-    raced = RenewedMeanwhile(route, tmp_path / "c", renew=lambda: host.bus.advance(held, second))
+    raced = RenewedMeanwhile(route, tmp_path / "c", renew=lambda: host.bus.advance(held_claim, second))
     client = RefBus(raced, clock=clock, pacer=Pacer(None, 60.0, clock))
-    seen = client.view(ref.id).claim
-    assert seen is not None
-    assert seen.claim.beat == {"0": 2, "2": 1}[protocol]
+    tip = client.view(ref.id).claim
+    assert tip is not None
+    assert tip.claim.beat == {"0": 2, "2": 1}[protocol]

@@ -44,16 +44,16 @@ def folder(tmp_path: Path) -> Path:
     return into
 
 
-@pytest.mark.parametrize(("rev", "said"), [("HEAD~1", "1"), ("HEAD~2", "0")])
+@pytest.mark.parametrize(("rev", "content"), [("HEAD~1", "1"), ("HEAD~2", "0")])
 def test_a_commit_of_the_pushed_history_lies_beside_the_tree_that_was_sent(
-    clone: Path, remote: Path, host: Actor, tmp_path: Path, rev: str, said: str
+    clone: Path, remote: Path, host: Actor, tmp_path: Path, rev: str, content: str
 ) -> None:
     ref, tree = sent(clone, remote, tmp_path)
     into = folder(tmp_path)
     host.bus.fetch_pair(ref, tree, git("rev-parse", rev, cwd=clone), into)
     assert sorted(path.name for path in into.iterdir()) == ["base", "head"]
     assert (into / "head" / "code.py").read_text() == "print(2)\n"
-    assert (into / "base" / "code.py").read_text() == f"print({said})\n"
+    assert (into / "base" / "code.py").read_text() == f"print({content})\n"
     assert list((tmp_path / "host" / "isolated").glob("*-base.git")) == []
 
 

@@ -17,12 +17,12 @@ from tests.fakes.memory_bus import bus_record
 
 def fingerprint(folder: Path) -> dict[str, str]:
     """Every file below a folder, content and mode; access times are the machine's business."""
-    found = {}
+    entries = {}
     for path in sorted(folder.rglob("*")):
         stat = path.lstat()
         data = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes() if path.is_file() else b""
-        found[str(path.relative_to(folder))] = f"{stat.st_mode:o} {hashlib.sha256(data).hexdigest()[:16]}"
-    return found
+        entries[str(path.relative_to(folder))] = f"{stat.st_mode:o} {hashlib.sha256(data).hexdigest()[:16]}"
+    return entries
 
 
 def hooks_that_tell(clone: Path, canary: Path) -> None:

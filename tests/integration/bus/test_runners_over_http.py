@@ -36,9 +36,9 @@ class SlowPublisher:
     def beside(self) -> SlowPublisher:
         return SlowPublisher(self._bus.beside(), self._proxy)
 
-    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
+    def publish(self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
         self._proxy.hold = True
-        return self._bus.publish(held, claim, log=log)
+        return self._bus.publish(held_claim, claim, log=log)
 
 
 def make(
@@ -106,7 +106,7 @@ def test_a_runner_whose_publishing_push_is_slow_is_fenced_by_who_finalised_its_r
     runner.join()
     end = end_of(line, sent.ref.id)
     assert (end.reason, end.runner) == ("runner_lost", "heir")
-    assert any("new owner" in said for said in slow.said)
+    assert any("new owner" in message for message in slow.said)
     assert runner.outcomes == ()
     assert len(slow.executor.executed) == 1
 

@@ -32,9 +32,9 @@ class Overtaken(GitStore):
 
     def isolate(self, *words: Any, **named: Any) -> GitStore:
         """Return the store, once the other command has read the same and deleted its own."""
-        found = super().isolate(*words, **named)
+        store = super().isolate(*words, **named)
         self.other()
-        return found
+        return store
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_root_is_read_whole_while_another_command_reads_it(route: Route, tmp_p
 
 
 def test_a_copied_result_is_found_while_another_command_looks_for_it(route: Route, tmp_path: Path) -> None:
-    runner, asked = opened(route, tmp_path, place="runner"), "a" * 40
+    runner, request_oid = opened(route, tmp_path, place="runner"), "a" * 40
     result = tree([TreeEntry(REGULAR, b"run.json", blob(b"{}").oid)])
     built = commit(result.oid, (), 0, "result")
     folder = tree([TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.oid)])
@@ -71,7 +71,7 @@ def test_a_copied_result_is_found_while_another_command_looks_for_it(route: Rout
 
     def delivery(store: GitStore) -> str | None:
         store.write([blob(b"{}"), result, built])
-        return Requests(store, Quarantine(None, FakeClock())).delivery(RUN, asked, copied.oid, built.oid)
+        return Requests(store, Quarantine(None, FakeClock())).delivery(RUN, request_oid, copied.oid, built.oid)
 
     overtaken = opened(route, tmp_path, Overtaken)
     overtaken.other = lambda: delivery(opened(route, tmp_path))
@@ -91,10 +91,10 @@ def test_commands_that_fetch_into_one_store_at_once_wait_for_each_other(route: R
     """As `status` of somebody else's run, twice at once, does: git refuses a lock that another holds."""
     runner = opened(route, tmp_path, place="runner")
     data = [blob(b"%d" % number) for number in range(100)]
-    top = tree([TreeEntry(REGULAR, b"%03d" % number, one.oid) for number, one in enumerate(data)])
+    top = tree([TreeEntry(REGULAR, b"%03d" % number, obj.oid) for number, obj in enumerate(data)])
     tips = [commit(top.oid, (), number, "request") for number in range(8)]
     runner.write([*data, top, *tips])
-    runner.push([RefUpdate(f"refs/heads/mac-bridge/{number}", one.oid, None) for number, one in enumerate(tips)])
+    runner.push([RefUpdate(f"refs/heads/mac-bridge/{number}", tip.oid, None) for number, tip in enumerate(tips)])
     begin = Barrier(len(tips))
 
     def fetched(tip: GitObject) -> bytes:

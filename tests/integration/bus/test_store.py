@@ -46,8 +46,8 @@ def test_many_small_objects_are_packed_and_stay_readable(store: GitStore, tmp_pa
     store.tend()
     assert loose(control) < len(made) / 2
     with store.reader() as reader:
-        for one in made[::97]:
-            assert reader.read(one.oid, "blob", 100) == one.data
+        for obj in made[::97]:
+            assert reader.read(obj.oid, "blob", 100) == obj.data
 
 
 def test_a_ref_comes_with_its_listing_although_another_is_not_there(store: GitStore) -> None:
@@ -74,7 +74,7 @@ def test_what_was_fetched_or_pushed_long_ago_goes_and_what_was_built_stays(store
     for path in (old_ref, control / "pruned", *(control / "objects").glob("??/*")):
         os.utime(path, (time.time() - 3 * day_s,) * 2)
     store.tend()
-    assert set(store._missing({one.oid: one.oid for one in made})) == {pushed.oid}
+    assert set(store._missing({obj.oid: obj.oid for obj in made})) == {pushed.oid}
     store.obtain({"refs/x/old": pushed.oid}, max_bytes=10**6)
     assert not store._missing({"": pushed.oid})
 
@@ -145,7 +145,7 @@ def test_an_object_that_is_written_again_is_not_pruned_as_an_old_one(store: GitS
         os.utime(path, (0, 0))
     store.write([again])
     git("prune", "--expire=1.day.ago", cwd=control)
-    assert set(store._missing({one.oid: one.oid for one in (old, again)})) == {old.oid}
+    assert set(store._missing({obj.oid: obj.oid for obj in (old, again)})) == {old.oid}
 
 
 @pytest.mark.parametrize("emptied", ["ref", "commit", "tree"])
@@ -182,7 +182,7 @@ def test_what_a_power_cut_left_empty_is_cleared_at_the_next_start(
 def test_what_waits_for_the_disk_is_one_pack_that_git_takes_and_a_prune_leaves(store: GitStore, tmp_path: Path) -> None:
     control = tmp_path / "state" / "control.git"
     data = [b"", b"x" * 15, b"y" * 16, b"z" * 3000, *(bytes([number, 7]) * number for number in range(1, 40))]
-    top = tree([TreeEntry(REGULAR, b"%d" % number, blob(one).oid) for number, one in enumerate(data)])
+    top = tree([TreeEntry(REGULAR, b"%d" % number, blob(content).oid) for number, content in enumerate(data)])
     made = [*map(blob, data), top, commit(top.oid, (), 0, "x")]
     store.write(made)
     for path in control.glob("objects/??/*"):
@@ -194,23 +194,23 @@ def test_what_waits_for_the_disk_is_one_pack_that_git_takes_and_a_prune_leaves(s
     git("prune-packed", cwd=control)
     assert len(list(control.glob("objects/??/*"))) == 0
     with store.reader() as reader:
-        for one in made:
-            assert reader.read(one.oid, one.kind, 4000) == one.data
+        for obj in made:
+            assert reader.read(obj.oid, obj.kind, 4000) == obj.data
     assert git("rev-list", "--objects", "--count", made[-1].oid, cwd=control).strip() == str(len({*made}))
 
 
 def test_packs_are_joined_when_they_are_many(store: GitStore, tmp_path: Path) -> None:
     packs, top = tmp_path / "state" / "control.git" / "objects" / "pack", tree([])
     made = [commit(top.oid, (), number, "x") for number in range(52)]
-    for one in made:
-        store._repository.write([top, one], durable=False)
-        argv, listed = ["git", "pack-objects", "objects/pack/pack"], f"{one.oid}\n".encode()
+    for obj in made:
+        store._repository.write([top, obj], durable=False)
+        argv, listed = ["git", "pack-objects", "objects/pack/pack"], f"{obj.oid}\n".encode()
         subprocess.run(argv, input=listed, cwd=packs.parents[1], check=True, capture_output=True)
     git("prune-packed", cwd=packs.parents[1])
     store.tend_apart()
     until(lambda: len(list(packs.glob("*.pack"))) < 5, why="no other process joined them")
     until(NameLock(tmp_path / "state" / "control.git" / "upkeep.lock").try_acquire, why="it goes on")
-    assert not store._missing({one.oid: one.oid for one in made})
+    assert not store._missing({obj.oid: obj.oid for obj in made})
 
 
 def test_isolated_stores_are_kept_within_bounds(store: GitStore, tmp_path: Path) -> None:
@@ -232,10 +232,10 @@ def test_a_fetch_that_breaks_its_bound_says_so_although_the_commits_of_all_came(
     """Commits come before what they hold, so those of a batch may all be here when git is stopped."""
     heads = []
     for data in (b"small", os.urandom(10**6)):
-        one = blob(data)
-        top = tree([TreeEntry(REGULAR, b"f", one.oid)])
+        file_blob = blob(data)
+        top = tree([TreeEntry(REGULAR, b"f", file_blob.oid)])
         heads.append(commit(top.oid, (), 0, "x"))
-        store.write([one, top, heads[-1]])
+        store.write([file_blob, top, heads[-1]])
         store.push([RefUpdate(f"refs/x/{len(heads)}", heads[-1].oid, None)])
     reader = GitStore(store._route, store._state.with_name("reader"))
     with pytest.raises(ObjectBoundError):
@@ -243,15 +243,15 @@ def test_a_fetch_that_breaks_its_bound_says_so_although_the_commits_of_all_came(
 
 
 def test_a_read_is_bounded_whether_loose_or_packed(store: GitStore, tmp_path: Path) -> None:
-    one = blob(b"x" * 10_000)
-    store.write([one])
+    large = blob(b"x" * 10_000)
+    store.write([large])
     for _ in ("loose", "packed"):
         with store.reader() as reader:
-            assert len(reader.read(one.oid, "blob", 10_000)) == 10_000
+            assert len(reader.read(large.oid, "blob", 10_000)) == 10_000
             with pytest.raises(ObjectBoundError, match="10000 bytes"):
-                reader.read(one.oid, "blob", 9_999)
+                reader.read(large.oid, "blob", 9_999)
             with pytest.raises(MalformedObjectError, match="is a blob"):
-                reader.read(one.oid, "tree", 10_000)
+                reader.read(large.oid, "tree", 10_000)
             with pytest.raises(MissingObjectError):
                 reader.read("0" * 40, "blob", 1)
         git("maintenance", "run", "--quiet", "--task=loose-objects", cwd=tmp_path / "state" / "control.git")

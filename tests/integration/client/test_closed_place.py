@@ -82,8 +82,8 @@ def agent(proxy, tmp_path):
 def test_a_killed_shell_behind_a_proxy_with_a_token_for_one_prefix_gets_its_result(agent, host, proxy, repository):
     route = f"https://{NAME}/bus.git"
     for words in (("init", "--bus", route), ("doctor",)):
-        said = agent.mac(*words)
-        assert said.returncode == 0, said.stdout + said.stderr
+        ran = agent.mac(*words)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
     with pytest.raises(subprocess.CalledProcessError):
         agent.git("push", "-q", route, "HEAD:refs/heads/main")
 

@@ -43,7 +43,7 @@ def test_a_planted_slow_down_is_called_slower_after_a_second_pass_and_code_that_
     assert "is slower than base" not in claim_of(same)["wording"]
     assert claim_of(same)["decision"] != "evidence"
     assert claim_of(same)["detail"]["slower"] is False
-    assert any("untrusted_code" in why for one in claim_of(same)["premises"] for why in one["why"])
+    assert any("untrusted_code" in why for premise in claim_of(same)["premises"] for why in premise["why"])
     clone.commit({LOOP: loop.replace(STEP, f"\n        __import__('time').sleep({SLOW_S}){STEP}")})
     slow = ask(clone, "-p", "base=HEAD~1", "-p", "margin=0.2")
     assert slow["outcome"]["reason"] == "passed", slow["log_tail"]
@@ -54,14 +54,14 @@ def test_a_planted_slow_down_is_called_slower_after_a_second_pass_and_code_that_
 def test_what_cannot_be_compared_is_refused_before_anything_is_sent(clone):
     head = clone.git("rev-parse", "HEAD").strip()
     side = clone.git("commit-tree", "-m", "side", f"{head}^{{tree}}").strip()
-    for base, said in (
+    for base, message in (
         ("HEAD", "the very commit that is sent"),
         ("no-such-branch", "is no commit of"),
         (side, "is not in the history of"),
     ):
         ran = clone.mac("run", "commit-comparison", "-p", f"base={base}", "--dry-run")
         assert ran.returncode == 2
-        assert said in ran.stderr
+        assert message in ran.stderr
     assert "parameter 'base' is missing" in clone.mac("run", "commit-comparison", "--dry-run").stderr
 
 

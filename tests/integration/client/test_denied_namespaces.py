@@ -51,6 +51,6 @@ def test_a_host_preset_runs_as_another_user_and_says_so_and_code_of_a_request_is
     assert (code.returncode, refused["outcome"]["executor_ok"]) == (3, False), code.stdout
     assert "this run needs a sandbox and the host has none" in refused["outcome"]["message"]
     assert "--unsandboxed" in refused["outcome"]["remedy"]
-    asked = json.loads(own.stdout)
-    assert (own.returncode, asked["where"]["sandbox"]) == (0, "none"), own.stdout
-    assert asked["where"]["no_sandbox_because"] == "asked for with --unsandboxed"
+    document = json.loads(own.stdout)
+    assert (own.returncode, document["where"]["sandbox"]) == (0, "none"), own.stdout
+    assert document["where"]["no_sandbox_because"] == "asked for with --unsandboxed"

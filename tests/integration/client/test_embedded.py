@@ -72,7 +72,7 @@ def test_a_bus_of_this_machine_s_own_is_not_slowed_down_by_signatures(clone, pro
     bare = next((clone.root / "home").rglob("bus.git"))
     tips = git("for-each-ref", "--format=%(objectname)", names.DEFAULT_PREFIX, cwd=bare).split()
     assert tips
-    assert not any("Kakeya-Seal" in git("log", "-1", "--format=%B", one, cwd=bare) for one in tips)
+    assert not any("Kakeya-Seal" in git("log", "-1", "--format=%B", tip, cwd=bare) for tip in tips)
 
 
 def test_the_users_repository_is_as_it_was(probed):
@@ -112,17 +112,17 @@ def test_every_command_gives_one_answer_about_a_run(clone):
     ran = clone.mac("run", *QUICK, "--wait", "--new")
     folder = clone.top / clone.mac("open", "@last").stdout.strip()
     stored = json.loads((folder / "verdict.json").read_bytes())
-    decision, claims = stored["decision"], {one["id"]: one["decision"] for one in stored["claims"]}
+    decision, claims = stored["decision"], {claim["id"]: claim["decision"] for claim in stored["claims"]}
     assert f"verdict: {decision}, judged again" in clone.mac("verify", "@last").stdout
     for words in (("gate", "check", str(folder)), ("report", "@last")):
         assert f" {decision} (smoke) " in clone.mac(*words).stdout, words
     assert re.search(rf"^= +verdict +{decision}\b", clone.mac("compare", "@last", "@last").stdout, re.MULTILINE)
     assert re.search(rf"\bgate\b.*\b{decision}\b", (folder / "summary.md").read_text())
     reported = clone.document("report", "@last")["claims"]
-    assert {one["id"]: one["decision"] for one in reported} == claims
+    assert {claim["id"]: claim["decision"] for claim in reported} == claims
     assert claims, ran.stdout + ran.stderr
-    refused = {one["claim"] for one in clone.document("quote", "@last")["data"]["refused"]}
-    assert refused == {name for name, said in claims.items() if said != "evidence"}
+    refused = {refusal["claim"] for refusal in clone.document("quote", "@last")["data"]["refused"]}
+    assert refused == {name for name, verdict in claims.items() if verdict != "evidence"}
 
 
 @pytest.mark.ci
@@ -179,7 +179,7 @@ def test_looking_from_a_second_terminal(clone, probed):
     probe = probed[0].stdout.split()[3]  # other tests of this module run something after it
     status = clone.document("status", probe)
     assert (status["state"], status["terminal"], status["outcome"]["reason"]) == ("published", True, "passed")
-    row = next(one for one in clone.document("ls")["data"] if one["id"] == status["id"])
+    row = next(run for run in clone.document("ls")["data"] if run["id"] == status["id"])
     assert row["verdict"] in {"evidence", "valid", "recorded"}
     assert "untrusted log" in clone.mac("logs", probe).stdout
     assert "check       ok     mlx" in clone.mac("report", probe).stdout

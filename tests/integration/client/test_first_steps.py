@@ -52,20 +52,20 @@ class Home:
 
 def printed(text: str, label: str) -> str:
     """Return the command behind a label."""
-    found = re.findall(rf"^{label}:? +(\S+ .*)$", text, re.MULTILINE)
-    assert found, f"no line {label!r} in:\n{text}"
-    return found[-1]
+    values = re.findall(rf"^{label}:? +(\S+ .*)$", text, re.MULTILINE)
+    assert values, f"no line {label!r} in:\n{text}"
+    return values[-1]
 
 
 def passed(home: Home, line: str) -> str:
     """Return what a run that passed printed; one that a limit ended on a machine without time for it is tried again."""
-    said = ""
+    output = ""
     for _ in range(TRIES):
-        said = home.paste(f"{line} || true")
-        if re.search(r"^passed ", said, re.MULTILINE):
-            return said
-        assert re.search(r"^timed_out ", said, re.MULTILINE), said
-    raise AssertionError(said)
+        output = home.paste(f"{line} || true")
+        if re.search(r"^passed ", output, re.MULTILINE):
+            return output
+        assert re.search(r"^timed_out ", output, re.MULTILINE), output
+    raise AssertionError(output)
 
 
 @pytest.fixture(params=["ssh", "http"])
@@ -89,12 +89,12 @@ def remote(request, tmp_path, missing):
 def test_printed_lines_lead_from_set_up_to_a_verified_result(remote, tmp_path):
     route, environment = remote
     host, requester = Home(tmp_path / "host", environment), Home(tmp_path / "requester", environment)
-    told = host.paste(f"kakeya-runner setup --bus {route} --create-bus")
+    printout = host.paste(f"kakeya-runner setup --bus {route} --create-bus")
     with (tmp_path / "runner.log").open("wb") as log:
-        runner = guarded.start(["/bin/sh", "-c", f"exec {printed(told, 'here')}"], stderr=log, env=host.env,
+        runner = guarded.start(["/bin/sh", "-c", f"exec {printed(printout, 'here')}"], stderr=log, env=host.env,
                                cwd=host.folder)  # fmt: skip
         try:
-            began = requester.paste(printed(told, "there"))
+            began = requester.paste(printed(printout, "there"))
             doctor = printed(began, "next")
             until(lambda: "next " in requester.paste(f"{doctor} || true"))  # the runner has shown itself
             line = printed(requester.paste(doctor), "next")

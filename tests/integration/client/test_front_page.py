@@ -27,9 +27,11 @@ def block(beginning: str) -> str:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of somebody who has just logged in, with pip's own settings and cache."""
-    kept = {name: value for name, value in os.environ.items() if name in {"PATH", "LANG"} or name.startswith("PIP_")}
+    inherited = {
+        name: value for name, value in os.environ.items() if name in {"PATH", "LANG"} or name.startswith("PIP_")
+    }
     cache = {"PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip")}
-    return cache | kept | {"HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return cache | inherited | {"HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def until_said(path: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
@@ -37,9 +39,9 @@ def until_said(path: Path, pattern: str, process: subprocess.Popen[bytes]) -> st
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         text = path.read_text(encoding="utf-8")
-        found = re.search(pattern, text)
-        if found:
-            return found[1]
+        match = re.search(pattern, text)
+        if match:
+            return match[1]
         assert process.poll() is None, text
         time.sleep(0.2)
     raise AssertionError(f"{pattern} was not said within {PATIENCE_S:.0f} s: {path.read_text(encoding='utf-8')}")
@@ -48,21 +50,21 @@ def until_said(path: Path, pattern: str, process: subprocess.Popen[bytes]) -> st
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_blocks_of_the_front_page_run_as_printed_one_after_the_other(tmp_path: Path) -> None:
-    seed, route, said = tmp_path / "seed.git", tmp_path / "route.git", tmp_path / "host.txt"
+    seed, route, host_output = tmp_path / "seed.git", tmp_path / "route.git", tmp_path / "host.txt"
     subprocess.run(["git", "clone", "-q", "--bare", str(ROOT), str(seed)], check=True, timeout=240)
     subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=240)
     first = block("git clone REPOSITORY").replace("REPOSITORY", str(seed))
     on_host = first + block("kakeya-runner setup").replace("ROUTE", str(route))
-    with said.open("wb") as stream:
+    with host_output.open("wb") as stream:
         host = subprocess.Popen(
             ["bash", "-e", "-c", on_host],
             cwd=tmp_path, env=environment(tmp_path), stdout=stream, stderr=stream, start_new_session=True,
         )  # fmt: skip
     try:
-        key = until_said(said, r"pinned as (\S+=\S+)", host)
-        until_said(said, r"(runner \S+ serves)", host)
+        key = until_said(host_output, r"pinned as (\S+=\S+)", host)
+        until_said(host_output, r"(runner \S+ serves)", host)
         second = block("kakeya-mac init").replace("ROUTE", str(route)).replace("NAME=KEY", key)
-        asked = subprocess.run(
+        ran = subprocess.run(
             ["bash", "-e", "-c", ". .venv/bin/activate\n" + second],
             cwd=tmp_path / "kakeya", env=environment(tmp_path), capture_output=True, text=True, timeout=PATIENCE_S,
             check=False,
@@ -70,8 +72,8 @@ def test_the_blocks_of_the_front_page_run_as_printed_one_after_the_other(tmp_pat
     finally:
         os.killpg(host.pid, signal.SIGTERM)
         host.wait(timeout=240)
-    shown = asked.stdout + asked.stderr
-    assert re.search(r"^verified .* signed", asked.stdout, re.MULTILINE), shown
+    shown = ran.stdout + ran.stderr
+    assert re.search(r"^verified .* signed", ran.stdout, re.MULTILINE), shown
     # A smoke run lacks premises, so that the last word of the block, `quote`, ends in 1 and says why.
-    assert asked.returncode == 1, shown
+    assert ran.returncode == 1, shown
     assert "may NOT be quoted" in shown or "VALID: no" in shown or "NOTHING: no" in shown, shown

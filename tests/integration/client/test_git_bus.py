@@ -95,8 +95,8 @@ def test_a_name_on_a_pushed_branch_carries_no_escape_to_a_terminal(place):
     git, name = place.clone.git, b"x\x1b]52;c;cm0gLXJm\x07y"
     blob = git("hash-object", "-w", "--stdin").strip().encode()
     tree = b""
-    for mode, one in ((b"120000", name), (b"040000", b"result"), (b"040000", b".mac-bridge")):
-        entry = b"%b %b %b\t%b\0" % (mode, b"blob" if mode == b"120000" else b"tree", tree or blob, one)
+    for mode, entry_name in ((b"120000", name), (b"040000", b"result"), (b"040000", b".mac-bridge")):
+        entry = b"%b %b %b\t%b\0" % (mode, b"blob" if mode == b"120000" else b"tree", tree or blob, entry_name)
         made = subprocess.run(
             ["git", "-C", str(place.clone.top), "mktree", "-z"], input=entry, stdout=subprocess.PIPE, check=True
         )

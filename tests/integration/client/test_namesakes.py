@@ -51,13 +51,17 @@ def test_the_result_of_another_request_with_its_run_id_is_not_taken_for_the_send
 @pytest.mark.parametrize("same_commit", [False, True])
 def test_another_clone_sees_the_request_that_the_claim_names(place: Place, *, same_commit: bool) -> None:
     sent, twin = sent_with_twin(place, "cuda-env-probe", same_commit=same_commit)
-    asked = sent if same_commit else twin
+    expected = sent if same_commit else twin
     let_run(place)
     other = elsewhere(place)
     shown = other.run("status", sent.id, "--json").document
-    assert (shown["terminal"], shown["request"]["ref"], shown["request"]["profile"]) == (True, asked.ref, asked.profile)
-    seen = open_bus(str(place.remote), repository=None, state=other.folder / "bus", clock=place.clock).view(sent.id)
-    assert (seen.delivery, seen.namesakes) == ("copied", ())
+    assert (shown["terminal"], shown["request"]["ref"], shown["request"]["profile"]) == (
+        True,
+        expected.ref,
+        expected.profile,
+    )
+    view = open_bus(str(place.remote), repository=None, state=other.folder / "bus", clock=place.clock).view(sent.id)
+    assert (view.delivery, view.namesakes) == ("copied", ())
 
 
 def test_before_a_claim_it_sees_the_one_that_a_runner_would_take_and_is_told_of_the_other(place: Place) -> None:
@@ -77,10 +81,10 @@ def test_a_listing_of_part_of_the_bus_takes_no_branch_in_the_place_of_one_that_i
     bus = open_bus(str(place.remote), repository=None, state=place.folder / "sender", clock=place.clock)
     bus_id, now = bus.identity().bus_id, place.clock.now()
     first = make_request(bus_id, "mlx-env-probe", now=now)
-    asked = push(bus, first.evolve(ref=f"refs/heads/mac-bridge/mine-{first.id}"))
-    git("update-ref", f"refs/heads/mac-bridge/mlx-env-probe-{asked.id}", asked.ref, cwd=place.remote)
+    request = push(bus, first.evolve(ref=f"refs/heads/mac-bridge/mine-{first.id}"))
+    git("update-ref", f"refs/heads/mac-bridge/mlx-env-probe-{request.id}", request.ref, cwd=place.remote)
     for _ in range(3):
         let_run(place)
-    seen = bus.view(asked.id)
-    assert (seen.claim.claim.reason, seen.claim.claim.request_oid, seen.delivery) == (JUDGED, asked.oid, "copied")
+    view = bus.view(request.id)
+    assert (view.claim.claim.reason, view.claim.claim.request_oid, view.delivery) == (JUDGED, request.oid, "copied")
     assert len(place.world.executor.executed) == 1

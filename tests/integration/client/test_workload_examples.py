@@ -106,9 +106,9 @@ def test_a_program_takes_turns_as_the_runner_says(examples, program):
         pipe.order(event="launch", protocol=1, number=0, block=0, nonce="0" * 64, calibration={})
         for turn, (arm, seconds) in enumerate((("candidate", None), ("baseline", None), ("baseline", 0.2)), start=1):
             began = pipe.order(event="go", turn=turn, arm=arm, sample=0, tokens=None, seconds=seconds)
-            said, ended = pipe.answer("done")
-            assert (said["turn"], said["over"]) == (turn, True)
-            assert said["tokens"] == 1 if seconds is None else ended - began >= seconds
+            answer, ended = pipe.answer("done")
+            assert (answer["turn"], answer["over"]) == (turn, True)
+            assert answer["tokens"] == 1 if seconds is None else ended - began >= seconds
         pipe.order(event="end")
         assert process.wait(240) == 0
     for end in (orders[1], answers[0]):

@@ -44,7 +44,7 @@ def carry_out(clone: Clone, line: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory):
+def commands_run(tmp_path_factory):
     """Every step of the page, done in order in one folder: each command with what it printed and its exit code."""
     root = tmp_path_factory.mktemp("tutorial")
     root.chmod(0o755)
@@ -64,19 +64,21 @@ def said(tmp_path_factory):
     return done
 
 
-def test_it_takes_eight_commands_at_most_and_all_end_in_0(said):
-    assert 3 <= len(said) <= 8
-    assert {line: ran.returncode for line, ran in said if ran.returncode} == {}, [ran.stderr for _, ran in said]
+def test_it_takes_eight_commands_at_most_and_all_end_in_0(commands_run):
+    assert 3 <= len(commands_run) <= 8
+    assert {line: ran.returncode for line, ran in commands_run if ran.returncode} == {}, [
+        ran.stderr for _, ran in commands_run
+    ]
 
 
-def test_the_first_screen_has_the_number_with_unit_interval_and_whose_word_it_is(said):
-    first = next(ran.stdout for line, ran in said if line.startswith("kakeya-mac run"))
+def test_the_first_screen_has_the_number_with_unit_interval_and_whose_word_it_is(commands_run):
+    first = next(ran.stdout for line, ran in commands_run if line.startswith("kakeya-mac run"))
     assert first.startswith("passed      evidence (smoke)")
     number = r"^final loss  0\.\d+ squared error \[0\.\d+, 0\.\d+\] 96\.9 %, lower is better, "
     assert re.search(rf"{number}reported by train\.py@[0-9a-f]{{12}} over 6 seeds$", first, re.MULTILINE)
 
 
-def test_with_a_recompute_command_it_is_recomputed_and_may_be_quoted(said):
-    second = [ran.stdout for line, ran in said if line.startswith("kakeya-mac run")][-1]
+def test_with_a_recompute_command_it_is_recomputed_and_may_be_quoted(commands_run):
+    second = [ran.stdout for line, ran in commands_run if line.startswith("kakeya-mac run")][-1]
     assert "recomputed from what train.py@" in second
-    assert "rests on bound, code, inputs, outputs, attempts" in said[-1][1].stdout
+    assert "rests on bound, code, inputs, outputs, attempts" in commands_run[-1][1].stdout

@@ -38,7 +38,7 @@ class Pair:
     address: str
     channel: DrafterChannel
     prompts: list[tuple[int, ...]]
-    known: dict[tuple[tuple[int, ...], int], list[int]] = field(default_factory=dict)
+    plain_tokens: dict[tuple[tuple[int, ...], int], list[int]] = field(default_factory=dict)
 
     def remote(self, **options: Any) -> Any:
         # No test may depend on how fast a busy machine is.
@@ -53,10 +53,10 @@ class Pair:
 
     def plain(self, prompt: tuple[int, ...], tokens: int) -> list[int]:
         """Return what plain decoding says, each prompt decoded once."""
-        if (prompt, tokens) not in self.known:
+        if (prompt, tokens) not in self.plain_tokens:
             steps = self.steps(self.engine.drafter.open(), FixedDepth(0), prompt, tokens)
-            self.known[prompt, tokens] = tokens_of(steps)
-        return self.known[prompt, tokens]
+            self.plain_tokens[prompt, tokens] = tokens_of(steps)
+        return self.plain_tokens[prompt, tokens]
 
 
 def tokens_of(steps: list[Step]) -> list[int]:

@@ -23,14 +23,14 @@ from tests.integration.distributed.conftest import Pair
 
 def two_turns(engine: Engine, tokenizer: Tokenizer, prompt: tuple[int, ...], depth: Depth) -> list[tuple[int, ...]]:
     """Answer a prompt, then go on from the answer in the same conversation."""
-    conversation, found = Conversation(engine, CacheLayout.NATIVE), []
+    conversation, answers = Conversation(engine, CacheLayout.NATIVE), []
     for turn in range(2):
         if turn:
-            prompt = (*prompt, *found[0], *prompt[:9])
-        asked = GenerationRequest(prompt, 24, frozenset(), (), CacheLayout.NATIVE, 512)
-        answer = generate(engine, tokenizer, asked, (engine.accept, depth), conversation=conversation)
-        found.append(answer.tokens)
-    return found
+            prompt = (*prompt, *answers[0], *prompt[:9])
+        request = GenerationRequest(prompt, 24, frozenset(), (), CacheLayout.NATIVE, 512)
+        answer = generate(engine, tokenizer, request, (engine.accept, depth), conversation=conversation)
+        answers.append(answer.tokens)
+    return answers
 
 
 def test_an_address_names_a_drafter_of_either_service_and_changes_no_answer(pair: Pair) -> None:

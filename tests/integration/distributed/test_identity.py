@@ -32,8 +32,8 @@ class Altered:
         self._asks += 1
         if self._asks not in self._steps:
             return draft
-        *kept, last = draft.ids()
-        return Draft((*kept, (last + 1) % self._vocab_size), draft.count)
+        *others, last = draft.ids()
+        return Draft((*others, (last + 1) % self._vocab_size), draft.count)
 
 
 @pytest.mark.parametrize(

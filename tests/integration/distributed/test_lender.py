@@ -26,12 +26,12 @@ def test_a_lent_drafter_drafts_the_same_from_a_part_of_the_targets_memory(pair: 
     before = pair.engine.backend.allocator_active_bytes()
     _, lent, lender, folder = open_lent(options())
     gc.collect()
-    held = pair.engine.backend.allocator_active_bytes() - before
+    lent_bytes = pair.engine.backend.allocator_active_bytes() - before
     whole = pair.engine.backend.load_target(folder)
-    loaded = pair.engine.backend.allocator_active_bytes() - before - held
+    loaded = pair.engine.backend.allocator_active_bytes() - before - lent_bytes
     own = pair.engine.backend.load_dflash(resolve_model(own_drafter(folder)), whole)
-    drafter = pair.engine.backend.allocator_active_bytes() - before - held - loaded
-    assert held - drafter < loaded / 2
+    drafter = pair.engine.backend.allocator_active_bytes() - before - lent_bytes - loaded
+    assert lent_bytes - drafter < loaded / 2
 
     facts = ("hidden_size", "vocab_size", "layer_count", "dtype", "parameters")
     assert [getattr(lender.info, name) for name in facts] == [getattr(whole.info, name) for name in facts]

@@ -33,7 +33,7 @@ def until(true: Callable[[], bool], what: str) -> None:
 
 
 def names(address: str) -> set[str]:
-    return {pb.Card.FromString(told.card).node for told in listed(address, PATIENT_S)[0]}
+    return {pb.Card.FromString(entry.card).node for entry in listed(address, PATIENT_S)[0]}
 
 
 async def until_met(nodes: list[GossipNode]) -> None:
@@ -57,10 +57,10 @@ def test_nodes_find_each_other_over_one_that_both_know(capsys: pytest.CaptureFix
         return seed
 
     seed = asyncio.run(meet())
-    said = capsys.readouterr().out
-    assert all(f"\n{name}  " in said for name in "abc")
-    assert "drafter" in said
-    assert "knows 3 nodes" in said
+    output = capsys.readouterr().out
+    assert all(f"\n{name}  " in output for name in "abc")
+    assert "drafter" in output
+    assert "knows 3 nodes" in output
     with pytest.raises(SessionError, match="is it served there"):
         listed(seed, 0.2)
 
@@ -137,9 +137,9 @@ def test_a_card_that_nobody_can_read_is_left_out_of_a_list(capsys: pytest.Captur
         await node.stop()
 
     asyncio.run(ask())
-    said = capsys.readouterr()
-    assert said.err == 2 * "1 left out: no card\n"
-    assert "knows 1 nodes" in said.out
+    output = capsys.readouterr()
+    assert output.err == 2 * "1 left out: no card\n"
+    assert "knows 1 nodes" in output.out
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0:0", "192.0.2.7:50051", "nowhere"])
@@ -152,7 +152,7 @@ def test_a_node_is_served_and_asked_on_this_machine_only(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--name", "x" * 101], "a name of 101 characters"),
         (["--preset", "p" * MOST_CARD_BYTES], "refused by every other: a card of more than 16384 bytes"),
@@ -162,13 +162,13 @@ def test_a_node_is_served_and_asked_on_this_machine_only(address: str) -> None:
     ],
 )
 def test_a_node_whose_card_others_would_refuse_does_not_start(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["serve", *words]) == UsageError.exit_code
-    told = capsys.readouterr()
-    assert said in told.err
-    assert told.err.count("\n") == 1
-    assert cli.SERVING not in told.out
+    output = capsys.readouterr()
+    assert message in output.err
+    assert output.err.count("\n") == 1
+    assert cli.SERVING not in output.out
 
 
 @pytest.fixture

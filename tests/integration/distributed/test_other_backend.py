@@ -33,30 +33,32 @@ def engines(pair: Pair) -> dict[str, Engine]:
 
 
 @pytest.fixture(scope="module")
-def asked(engines: dict[str, Engine]) -> Iterator[Callable[[str, str], Any]]:
+def open_remote(engines: dict[str, Engine]) -> Iterator[Callable[[str, str], Any]]:
     """Return the drafter that one library asks of another, which holds of the target what it lends."""
     with ExitStack() as stack:
 
         def at(asking: str, rows: str) -> Any:
             (serving_one,) = {"mlx", "torch"} - {asking}
-            other, one = engines[serving_one], engines[asking]
+            other, asking_engine = engines[serving_one], engines[asking]
             lender = other.backend.load_lender(other.folder)
             drafter = other.backend.load_dflash(resolve_model(str(own_drafter(other.folder))), lender)
             served = serve_dflash(other.backend, drafter, lender.info, other.folder)
             address = stack.enter_context(serving(DrafterServer({DFLASH: served})))
             channel = DrafterChannel(address, DFLASH)
             stack.callback(channel.close)
-            return remote_model(channel, one.backend, one.target, one.folder, rows=rows, patience_s=600.0)
+            return remote_model(
+                channel, asking_engine.backend, asking_engine.target, asking_engine.folder, rows=rows, patience_s=600.0
+            )
 
         yield at
 
 
 @pytest.mark.parametrize(("asking", "rows"), [("mlx", "exact"), ("torch", "exact"), ("mlx", "bfloat16")])
 def test_the_output_is_the_asking_targets_own_and_drafts_are_accepted(
-    engines: dict[str, Engine], asked: Callable[[str, str], Any], pair: Pair, asking: str, rows: str
+    engines: dict[str, Engine], open_remote: Callable[[str, str], Any], pair: Pair, asking: str, rows: str
 ) -> None:
     joined = tuple(token for prompt in pair.prompts for token in prompt)[:PROMPT_TOKENS]
-    trial, model = RemoteTrial(engines[asking], TOKENS), asked(asking, rows)
+    trial, model = RemoteTrial(engines[asking], TOKENS), open_remote(asking, rows)
     for prompt in (pair.prompts[0], joined):
         plain = trial.decode(prompt, None, FixedDepth(0))
         there = trial.decode(prompt, model, FixedDepth(3, waits=True))

@@ -45,9 +45,9 @@ def test_a_drafter_elsewhere_draws_what_the_same_one_draws_here(pair: Pair) -> N
     assert outcome(there) == outcome(here)
     assert any(step.accepted for step in there)
     drafts = sum(1 for step in there if step.drafted)
-    told = drafter.traffic.received["blockdraft"] / drafts
+    bytes_per_draft = drafter.traffic.received["blockdraft"] / drafts
     # Not a row of the vocabulary for each of three tokens, not even in half precision.
-    assert told < 3 * 20 * 16 < 3 * 2 * pair.engine.target.info.vocab_size
+    assert bytes_per_draft < 3 * 20 * 16 < 3 * 2 * pair.engine.target.info.vocab_size
 
 
 def test_a_session_that_was_lost_goes_on_with_the_clients_draws(pair: Pair) -> None:
@@ -93,17 +93,17 @@ def test_the_output_follows_the_target_whatever_a_server_claims(pair: Pair, back
     target, trials = [0.1, 0.4, 0.5, 0.0], 1500
     row = [math.log(prob) if prob else -1e4 for prob in target]
     numbers = library.unpacked(bytearray(_floats([row, row])), (2, 4), "float32")
-    kept = [(ids, prob) for ids, prob in enumerate(claimed) if prob]
-    proposal = tuple(token for token, _ in kept), tuple(prob for _, prob in kept)
+    candidates = [(ids, prob) for ids, prob in enumerate(claimed) if prob]
+    proposal = tuple(token for token, _ in candidates), tuple(prob for _, prob in candidates)
     drafter, rule = Uniforms(3, "drafter"), library.sampling(None, Sampling(seed=3))
-    seen: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     for _ in range(trials):
         draft = Proposed([proposal], 0.0).drawn(
             lambda proposals, uniforms: library.drawn(proposals, 4, uniforms), drafter.take(1)
         )
-        seen[rule.decide(draft, _forward(numbers)).tokens[0]] += 1
-    assert all(abs(seen[token] / trials - prob) < 0.05 for token, prob in enumerate(target))
-    assert seen[3] == 0
+        counts[rule.decide(draft, _forward(numbers)).tokens[0]] += 1
+    assert all(abs(counts[token] / trials - prob) < 0.05 for token, prob in enumerate(target))
+    assert counts[3] == 0
 
 
 def _floats(rows: list[list[float]]) -> bytes:

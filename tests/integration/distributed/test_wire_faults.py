@@ -116,16 +116,16 @@ def test_a_session_whose_lease_ran_out_begins_anew(pair: Pair, ngram: Ngram) -> 
 def test_sessions_are_bounded_and_room_is_made_by_closing(pair: Pair, ngram: Ngram) -> None:
     channel = DrafterChannel(ngram.address, NGRAM)
     model = model_at(pair, channel)
-    held = [model.open() for _ in range(64)]
+    drafters = [model.open() for _ in range(64)]
     until(lambda: ngram.sessions == 64, "all are open")
-    for drafter in held:
+    for drafter in drafters:
         drafter.observe(0, (5, 6, 5), None)
     late = model.open()
     late.observe(0, (5, 6, 5), None)
     until(lambda: late.ask(6, 3, 1).take().skipped == "no connection to the remote drafter", "one more is refused")
     assert ngram.sessions == 64
-    assert held[0].ask(6, 3, 1).take().count == 1
-    held[0].close()
+    assert drafters[0].ask(6, 3, 1).take().count == 1
+    drafters[0].close()
     until(lambda: late.ask(6, 3, 1).take().count == 1, "there is room again")
     channel.close()
 
@@ -176,7 +176,7 @@ def test_a_server_with_leases_of_a_millisecond_is_not_told_more_often_than_a_thr
     with serving(DrafterServer({NGRAM: served})) as address:
         channel = DrafterChannel(address, NGRAM)
         assert channel.describe().lease_s == 0.001
-        stream = channel.connect(Listener(lambda reply: None, lambda status, said: None))
+        stream = channel.connect(Listener(lambda reply: None, lambda status, message: None))
         assert stream._renew_s == 0.1
         channel.close()
 

@@ -24,10 +24,10 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
         code = generate_cli.main(list(arguments))
     except SystemExit as ended:
         code = int(str(ended.code))
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "Traceback" not in said.err
-    return code, said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Traceback" not in output.err
+    return code, output.err
 
 
 OPTIONS: dict[str, tuple[tuple[str, ...], int, str]] = {
@@ -59,9 +59,9 @@ OPTIONS: dict[str, tuple[tuple[str, ...], int, str]] = {
 @pytest.mark.parametrize("fault", OPTIONS)
 def test_a_wrong_option_is_refused(fault: str, run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options, code, message = OPTIONS[fault]
-    found, said = refused(capsys, PROMPT, *options)
-    assert found == code
-    assert message in said
+    exit_code, error = refused(capsys, PROMPT, *options)
+    assert exit_code == code
+    assert message in error
 
 
 def test_a_prompt_is_refused_when_it_is_empty_unreadable_or_no_text(
@@ -77,9 +77,9 @@ def test_a_prompt_is_refused_when_it_is_empty_unreadable_or_no_text(
         (f"@{run_environment / 'bytes'}", "no UTF-8 text"),
         ("a\udcff", "no UTF-8 text"),
     ):
-        code, said = refused(capsys, prompt)
+        code, error = refused(capsys, prompt)
         assert code == 2
-        assert message in said
+        assert message in error
 
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
@@ -89,17 +89,17 @@ def test_a_turn_that_is_no_text_ends_a_conversation_in_one_line(
     # A terminal's encoding in a UTF-8 locale, and what Python makes of the C locale.
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"w5 \xff\n"), "utf-8", errors))
     assert chat_cli.main(["--max-new", "2"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: a turn on stdin is no UTF-8 text: ")
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: a turn on stdin is no UTF-8 text: ")
+    assert error.count("\n") == 1
     with pytest.raises(SystemExit):
         chat_cli.main(["--system", "a\udcff"])
 
 
 def test_a_prompt_past_the_context_is_refused(run_environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, said = refused(capsys, " ".join([PROMPT] * 100))
+    code, error = refused(capsys, " ".join([PROMPT] * 100))
     assert code == 4
-    assert "holds 512 positions" in said
+    assert "holds 512 positions" in error
 
 
 def test_the_default_budget_is_cut_to_what_the_context_leaves_and_that_is_said(
@@ -107,9 +107,9 @@ def test_the_default_budget_is_cut_to_what_the_context_leaves_and_that_is_said(
 ) -> None:
     long = " ".join(WORDS[5 + index % 90] for index in range(502))
     assert generate_cli.main([long, "--json", "--ignore-stop-tokens"]) == 0
-    said = capsys.readouterr()
-    assert len(json.loads(said.out)["tokens"]) == 10
-    assert "leaves 10 of 512 positions" in said.err
+    output = capsys.readouterr()
+    assert len(json.loads(output.out)["tokens"]) == 10
+    assert "leaves 10 of 512 positions" in output.err
     code, error = refused(capsys, long, "--max-new", "11")
     assert code == 4
     assert "leaves 10 for new tokens" in error
@@ -151,12 +151,12 @@ def test_a_measurement_that_cannot_end_does_not_begin(
 ) -> None:  # fmt: skip
     prompts = () if arguments[0] == "verify-cost" else ("--set", str(root / "needles.json"))
     try:
-        found = eval_cli.main([*arguments, *prompts])
+        exit_code = eval_cli.main([*arguments, *prompts])
     except SystemExit as ended:
-        found = int(str(ended.code))
-    said = capsys.readouterr()
-    assert (found, message in said.err) == (code, True)
-    assert " tokens, decode " not in said.out
+        exit_code = int(str(ended.code))
+    output = capsys.readouterr()
+    assert (exit_code, message in output.err) == (code, True)
+    assert " tokens, decode " not in output.out
     assert list(run_environment.iterdir()) == []
 
 
@@ -183,6 +183,6 @@ def test_a_report_cannot_go_where_a_file_is(run_environment: Path, capsys: pytes
 
 def test_an_f_theta_reads_the_drafter_that_is_named_where_no_arm_drafts(capsys: pytest.CaptureFixture[str]) -> None:
     pair = ["--target", "kakeya-tiny-qwen3", "--drafter", "kakeya-tiny-gemma4-dflash", "--backend", "torch"]
-    asked = ["bounded-recall", *pair, "--arms", "sink4+window64+ftheta64", "--prompts", "1"]
-    assert eval_cli.main(asked) == ModelMismatchError.exit_code
+    arguments = ["bounded-recall", *pair, "--arms", "sink4+window64+ftheta64", "--prompts", "1"]
+    assert eval_cli.main(arguments) == ModelMismatchError.exit_code
     assert "this is 'kakeya-tiny-gemma4-dflash'" in capsys.readouterr().err

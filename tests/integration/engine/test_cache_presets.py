@@ -38,5 +38,5 @@ def test_a_smoke_run_passes_the_gate_with_its_primary_claim(clone: Clone, preset
     folder = Path(clone.mac("open", "@last").stdout.strip())
     assert (folder / "reports" / report).is_file()
     verdict = json.loads((folder / "verdict.json").read_text())
-    assert [found["code"] for found in verdict["findings"] if found["severity"] == "reject"] == []
-    assert claim in {found["id"] for found in verdict["claims"] if found["role"] == "primary"}
+    assert [finding["code"] for finding in verdict["findings"] if finding["severity"] == "reject"] == []
+    assert claim in {entry["id"] for entry in verdict["claims"] if entry["role"] == "primary"}

@@ -34,21 +34,23 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def opened() -> Callable[[str, str, str], Engine]:
-    known: dict[tuple[str, str, str], Engine] = {}
+    engines: dict[tuple[str, str, str], Engine] = {}
 
     def get(backend: str, family: str, drafter: str) -> Engine:
         target = ASSETS / NAMES[family]
         named = {"dflash": f"{target}-dflash", "ngram": "ngram", "model": str(target)}[drafter]
-        if (backend, family, drafter) not in known:
-            known[backend, family, drafter] = open_engine(load_backend(backend), str(target), named)
-        return known[backend, family, drafter]
+        if (backend, family, drafter) not in engines:
+            engines[backend, family, drafter] = open_engine(load_backend(backend), str(target), named)
+        return engines[backend, family, drafter]
 
     return get
 
 
-def answer(engine: Engine, prompt: tuple[int, ...], kept: Conversation | None, budget: int = 20) -> Answer:
-    asked = GenerationRequest(prompt, budget, frozenset(), (), CacheLayout.NATIVE, 512)
-    return generate(engine, Tokenizer(engine.folder), asked, (engine.accept, FixedDepth(5)), conversation=kept)
+def answer(engine: Engine, prompt: tuple[int, ...], conversation: Conversation | None, budget: int = 20) -> Answer:
+    request = GenerationRequest(prompt, budget, frozenset(), (), CacheLayout.NATIVE, 512)
+    return generate(
+        engine, Tokenizer(engine.folder), request, (engine.accept, FixedDepth(5)), conversation=conversation
+    )
 
 
 @pytest.mark.parametrize(("backend", "family", "drafter"), CASES)
@@ -56,8 +58,8 @@ def test_a_later_turn_decodes_what_a_fresh_start_decodes(
     opened: Callable[[str, str, str], Engine], backend: str, family: str, drafter: str
 ) -> None:
     engine = opened(backend, family, drafter)
-    kept = Conversation(engine, CacheLayout.NATIVE)
-    first = answer(engine, FIRST, kept)
+    conversation = Conversation(engine, CacheLayout.NATIVE)
+    first = answer(engine, FIRST, conversation)
     assert first.reused_tokens == 0
     # The turn goes on, then it goes back into the answer, then it is another one altogether.
     longer = (*FIRST, *first.tokens, 60, 61, 62)
@@ -66,7 +68,7 @@ def test_a_later_turn_decodes_what_a_fresh_start_decodes(
         ((*FIRST, *first.tokens[:5], 70, 71), len(FIRST)),
         ((9, 8, 7), 0),
     ):
-        later, fresh = answer(engine, prompt, kept), answer(engine, prompt, None)
+        later, fresh = answer(engine, prompt, conversation), answer(engine, prompt, None)
         assert later.tokens == fresh.tokens
         assert least <= later.reused_tokens < len(prompt)
         assert later.drafted_tokens > 0 or drafter == "ngram"
@@ -79,32 +81,32 @@ def test_where_the_window_has_moved_on_the_caches_begin_anew(opened: Callable[[s
     engine = opened("mlx", "gemma4", "dflash")
     window = engine.target.info.sliding_window
     assert window is not None
-    kept = Conversation(engine, CacheLayout.NATIVE)
+    conversation = Conversation(engine, CacheLayout.NATIVE)
     long = tuple(20 + index % 400 for index in range(3 * window))
-    answer(engine, long, kept, budget=2 * window)
-    back = answer(engine, (*long[:window], 5, 6), kept)
+    answer(engine, long, conversation, budget=2 * window)
+    back = answer(engine, (*long[:window], 5, 6), conversation)
     assert back.reused_tokens == 0
     assert back.tokens == answer(engine, (*long[:window], 5, 6), None).tokens
 
 
 def test_a_decode_that_broke_off_leaves_nothing_to_go_on_with(opened: Callable[[str, str, str], Engine]) -> None:
     engine = opened("mlx", "qwen3", "dflash")
-    kept = Conversation(engine, CacheLayout.NATIVE)
-    answer(engine, FIRST, kept)
-    kept.resume((*FIRST, 60))
-    assert answer(engine, FIRST, kept).reused_tokens == 0
+    conversation = Conversation(engine, CacheLayout.NATIVE)
+    answer(engine, FIRST, conversation)
+    conversation.resume((*FIRST, 60))
+    assert answer(engine, FIRST, conversation).reused_tokens == 0
 
 
 def test_ngram_forgets_what_it_goes_back_over() -> None:
-    one, other = NgramModel().open(), NgramModel().open()
+    rewound, other = NgramModel().open(), NgramModel().open()
     tokens = (1, 2, 3, 1, 2, 4, 1, 2)
-    one.observe(0, tokens, None)
-    one.rewind(5)
+    rewound.observe(0, tokens, None)
+    rewound.rewind(5)
     other.observe(0, tokens[:5], None)
-    for drafter in (one, other):
+    for drafter in (rewound, other):
         drafter.observe(5, (1,), None)
-    assert one.tokens == other.tokens
-    assert one.ask(2, 6, 3) == other.ask(2, 6, 3)
+    assert rewound.tokens == other.tokens
+    assert rewound.ask(2, 6, 3) == other.ask(2, 6, 3)
 
 
 def test_chat_answers_line_by_line_and_holds_what_was_said(

@@ -96,11 +96,11 @@ def test_hidden_states_and_greedy_output_equal_transformers_native_dflash(backen
     target_folder, drafter_folder, reference_target, reference_drafter = pairs[kind]
     prompt = tuple(range(20, 37))
     expected_blocks: dict[int, Any] = {}
-    seen = [0]
+    positions = [0]
 
     def record(module: Any, args: Any, kwargs: Any, output: Any) -> None:
-        seen[0] += kwargs["context_hidden_states"].shape[1]
-        expected_blocks[seen[0]] = output.last_hidden_state[0]
+        positions[0] += kwargs["context_hidden_states"].shape[1]
+        expected_blocks[positions[0]] = output.last_hidden_state[0]
 
     handle = reference_drafter.register_forward_hook(record, with_kwargs=True)
     generated = reference_target.generate(

@@ -35,13 +35,13 @@ LIBRARY = {"mlx": "engine.backends.mlx.backend", "torch": "transformers.models.g
 def refusals(report: Path) -> list[str]:
     """What the gate refuses the report for, times apart: a busy machine may well make those implausible."""
     verdict = judge(BARE_ID, {report.name: report.read_bytes()}, None, None)
-    found = [f"{finding.code} {finding.message}" for finding in verdict.findings if finding.severity == "reject"]
-    return [message for message in found if not message.startswith(("G5-", "G4-WINDOW"))]
+    messages = [f"{finding.code} {finding.message}" for finding in verdict.findings if finding.severity == "reject"]
+    return [message for message in messages if not message.startswith(("G5-", "G4-WINDOW"))]
 
 
 def quantised(root: Path, out: Path, *arguments: str) -> dict[str, Any]:
-    asked = ["kv-quant", "--set", str(root / "needles.json"), "--max-new", "5", *arguments]
-    assert eval_cli.main(asked) == 0
+    argv = ["kv-quant", "--set", str(root / "needles.json"), "--max-new", "5", *arguments]
+    assert eval_cli.main(argv) == 0
     assert [path.name for path in out.iterdir()] == ["kv-quant.json"]
     value: dict[str, Any] = json.loads((out / "kv-quant.json").read_bytes())
     return value
@@ -66,8 +66,10 @@ def test_quantised_caches_are_measured_beside_the_librarys_own(root: Path, run_e
     ]
     library = {"mlx": "mlx_lm.", "torch": "transformers."}[backend]
     assert report["arms"][0]["code_path"].startswith(library)
-    held = [[row["memory"]["kv_bytes"] for row in arm["samples"] if not row["is_warmup"]] for arm in report["arms"]]
-    assert max(held[2]) < max(held[1])
+    bytes_by_arm = [
+        [row["memory"]["kv_bytes"] for row in arm["samples"] if not row["is_warmup"]] for arm in report["arms"]
+    ]
+    assert max(bytes_by_arm[2]) < max(bytes_by_arm[1])
     errors = report["rows"]["errors"]
     assert [(row["arm"], row["layer"]) for row in errors[::2]] == [
         (arm, layer) for arm in ("affine8", "affine4") for layer in range(6)
@@ -142,7 +144,7 @@ def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
     assert len({p["process"] for p in points}) == 4
     again = computed_again(run_environment, "bounded-kv.json", *common[:2], *common[6:8], *common[12:])
     assert all(
-        any(all(point[k] == v for k, v in one.items()) for one in again["exactly"]["points"]) for point in points
+        any(all(point[k] == v for k, v in row.items()) for row in again["exactly"]["points"]) for point in points
     )
     if backend == "mlx":
         assert len(set(bounded)) == 1
@@ -154,8 +156,8 @@ def test_the_memory_curve_has_a_process_an_arm_and_every_byte_accounted_for(
 def test_launches_of_one_arm_alone_are_not_joined_and_stay(
     root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["bounded-kv", "--set", str(root / "needles.json"), "--contexts", "16", "--max-new", "2"]
-    assert eval_cli.main([*asked, "--cache", "sink2+window8", "--launches", "2", "--launch", "0"]) == 0
+    argv = ["bounded-kv", "--set", str(root / "needles.json"), "--contexts", "16", "--max-new", "2"]
+    assert eval_cli.main([*argv, "--cache", "sink2+window8", "--launches", "2", "--launch", "0"]) == 0
     parts = sorted(path.relative_to(run_environment) for path in run_environment.rglob("*.json"))
     assert eval_cli.main(["bounded-kv", "--assemble"]) == 2
     assert "hold 1 points of the library's cache and 0 of the layout" in capsys.readouterr().err
@@ -210,16 +212,16 @@ def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
 ) -> None:
     common = ["--set", str(long_needles), "--backend", backend]
     common += ["--device", "cpu"] if backend == "torch" else []
-    asked = ["--arms", BOUNDED_ARMS, "--prompts", "2", "--max-new", "6", "--depth", depth]
-    asked += ["--drafter-context", "16"] if depth != "0" else []
-    assert eval_cli.main(["bounded-recall", *common, *asked]) == 0
+    options = ["--arms", BOUNDED_ARMS, "--prompts", "2", "--max-new", "6", "--depth", depth]
+    options += ["--drafter-context", "16"] if depth != "0" else []
+    assert eval_cli.main(["bounded-recall", *common, *options]) == 0
     assert refusals(run_environment / "bounded-recall.json") == []
     rows = json.loads((run_environment / "bounded-recall.json").read_bytes())["rows"]
     by_arm = {
         arm: [row for row in rows["answers"] if row["arm"] == arm] for arm in ("native", *BOUNDED_ARMS.split(","))
     }
-    assert [len(found) for found in by_arm.values()] == [2] * 5
-    tokens = {arm: [row["tokens"] for row in found] for arm, found in by_arm.items()}
+    assert [len(arm_rows) for arm_rows in by_arm.values()] == [2] * 5
+    tokens = {arm: [row["tokens"] for row in arm_rows] for arm, arm_rows in by_arm.items()}
     assert tokens["native"] == tokens["sink2+window8+stream"] == tokens["sink2+window8+identity"]
     parts = {
         "bytes_read": "+stream",
@@ -228,9 +230,9 @@ def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
         "rows_injected": "+identity",
     }
     for part, ending in parts.items():
-        for arm, found in by_arm.items():
+        for arm, arm_rows in by_arm.items():
             counted = arm.endswith(ending) or (part == "bytes_read" and "+pages" in arm)
-            assert all((row[part] > 0) == counted for row in found), (arm, part)
+            assert all((row[part] > 0) == counted for row in arm_rows), (arm, part)
     for row in rows["answers"]:
         assert (row["drafter_bytes"] > 0) == (depth != "0" and row["arm"] != "native")
         ahead = row["positions_forwarded"] - (row["prompt_tokens"] + row["steps"] + row["drafted"])
@@ -279,8 +281,8 @@ def test_a_study_of_bounded_caches_that_cannot_be_made_is_one_line(
     arguments: tuple[str, ...],
     message: str,
 ) -> None:
-    asked = ["bounded-recall", "--set", str(long_needles), "--prompts", "2", "--arms", "sink2+window8"]
-    assert eval_cli.main([*asked, *arguments]) in {2, 4}
+    argv = ["bounded-recall", "--set", str(long_needles), "--prompts", "2", "--arms", "sink2+window8"]
+    assert eval_cli.main([*argv, *arguments]) in {2, 4}
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1
     assert message in lines[0]

@@ -36,8 +36,8 @@ def measure(
 def refusals(out: Path) -> list[str]:
     """What the gate refuses the report for, times apart: a busy machine may well make those implausible."""
     verdict = judge(BARE_ID, {"report.json": (out / "report.json").read_bytes()}, None, None)
-    found = [f"{finding.code} {finding.message}" for finding in verdict.findings if finding.severity == "reject"]
-    return [message for message in found if not message.startswith("G5-")]
+    messages = [f"{finding.code} {finding.message}" for finding in verdict.findings if finding.severity == "reject"]
+    return [message for message in messages if not message.startswith("G5-")]
 
 
 def test_a_smoke_run_is_a_report_the_gate_does_not_refuse_and_its_marks_name_every_sample_in_order(
@@ -160,29 +160,29 @@ def test_errors_are_one_line_and_an_exit_code(
 def test_generate_prints_the_answer_or_one_json_object(
     root: Path, run_environment: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["w7 w8 w9", "--max-new", "9"]
-    assert generate_cli.main([*asked, "--json", "--depth", "0"]) == 0
+    argv = ["w7 w8 w9", "--max-new", "9"]
+    assert generate_cli.main([*argv, "--json", "--depth", "0"]) == 0
     plain = json.loads(capsys.readouterr().out)
-    assert generate_cli.main([*asked, "--json", "--drafter", f"{os.environ['KAKEYA_DRAFTER']},ngram"]) == 0
+    assert generate_cli.main([*argv, "--json", "--drafter", f"{os.environ['KAKEYA_DRAFTER']},ngram"]) == 0
     chosen = json.loads(capsys.readouterr().out)
     assert chosen["tokens"] == plain["tokens"]
     assert chosen["drafter"].endswith(" or ngram")
-    assert generate_cli.main([*asked, "--json", "--depth", "3"]) == 0
+    assert generate_cli.main([*argv, "--json", "--depth", "3"]) == 0
     drafted = json.loads(capsys.readouterr().out)
     assert drafted["tokens"] == plain["tokens"]
     assert sum(drafted["drafted_steps"].values()) > 0
     assert drafted["drafted_tokens"] > 0
-    assert generate_cli.main(asked) == 0
+    assert generate_cli.main(argv) == 0
     captured = capsys.readouterr()
     assert captured.out.strip() == plain["text"].strip()
     assert "tokens per target forward" in captured.err
     sampled = []
     for _ in range(2):
-        assert generate_cli.main([*asked, "--json", "--temperature", "1.5", "--seed", "4"]) == 0
+        assert generate_cli.main([*argv, "--json", "--temperature", "1.5", "--seed", "4"]) == 0
         sampled.append(json.loads(capsys.readouterr().out)["tokens"])
     assert sampled[0] == sampled[1]
     stop = plain["text"].split()[2]
-    assert generate_cli.main([*asked, "--json", "--stop", stop]) == 0
+    assert generate_cli.main([*argv, "--json", "--stop", stop]) == 0
     stopped = json.loads(capsys.readouterr().out)
     assert stopped["stop_reason"] == "stop_string"
     assert stop not in stopped["text"]

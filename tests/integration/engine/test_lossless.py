@@ -245,17 +245,17 @@ def test_the_forward_that_is_under_way_is_the_last_once_decoding_ahead_is_to_end
     for taken in (1, 2, 5):
         sequence = target.open((), CacheLayout.NATIVE)
         *_, last = sequence.prefill(prompt, 512)
-        came = until_told(sequence, backend.greedy(target).first(last).bonus, taken)
-        assert came == answer[: taken + 2]
+        tokens = until_told(sequence, backend.greedy(target).first(last).bonus, taken)
+        assert tokens == answer[: taken + 2]
         assert sequence.length == len(prompt) + taken + 1
-        rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(came[-1], 5)]
+        rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(tokens[-1], 5)]
         assert rest == answer[taken + 2 : taken + 7]
 
 
 @pytest.mark.ci
 def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders: Any, targets: Any) -> None:
     expected: dict[Any, Any] = {}
-    found: dict[Any, Any] = {}
+    in_threads: dict[Any, Any] = {}
 
     def run(kind: str, seed: int, into: dict[Any, Any]) -> None:
         dflash = backend.load_dflash(folders / "dflash", targets[kind])
@@ -264,12 +264,12 @@ def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders
     work = [(kind, seed) for kind in ("gemma4", "qwen3") for seed in range(2)]
     for kind, seed in work:
         run(kind, seed, expected)
-    threads = [threading.Thread(target=run, args=(kind, seed, found)) for kind, seed in work]
+    threads = [threading.Thread(target=run, args=(kind, seed, in_threads)) for kind, seed in work]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == expected
+    assert in_threads == expected
 
 
 @pytest.mark.ci
@@ -314,18 +314,20 @@ def test_capture_is_the_residual_stream_after_a_layer_whatever_the_chunk(targets
 
 def test_sliding_layers_hold_window_and_block_and_the_full_layout_holds_everything(targets: Any) -> None:
     target, prompt = targets["gemma4"], prompt_of(400)
-    held = {}
+    bytes_by_layout = {}
     for layout in LAYOUTS:
         sequence = target.open((), layout)
         for _ in sequence.prefill(prompt, 64):
             pass
         sequence.forward_block(5, Draft(tokens=tuple(range(5, 12)), count=7))
         sequence.crop(len(prompt) + 1)
-        held[layout] = [cache.measured_bytes() for cache in sequence.caches]
-        assert sequence.measured_bytes() == sum(held[layout])
+        bytes_by_layout[layout] = [cache.measured_bytes() for cache in sequence.caches]
+        assert sequence.measured_bytes() == sum(bytes_by_layout[layout])
     row_bytes = 2 * 2 * 8 * 4
     native_caches = target.open((), CacheLayout.NATIVE).caches
-    for cache, native, full in zip(native_caches, held[CacheLayout.NATIVE], held[CacheLayout.FULL], strict=True):
+    for cache, native, full in zip(
+        native_caches, bytes_by_layout[CacheLayout.NATIVE], bytes_by_layout[CacheLayout.FULL], strict=True
+    ):
         if cache.window:
             assert native <= row_bytes * (WINDOW - 1 + 2 * cache.slack_rows)
             assert full >= row_bytes * 400

@@ -143,9 +143,9 @@ def test_memory_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]
         return 0
 
     assert guarded(too_much) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("error: not enough memory: ")
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith("error: not enough memory: ")
+    assert error.count("\n") == 1
 
 
 def test_a_dtype_that_is_none_is_refused() -> None:
@@ -176,24 +176,24 @@ def test_whoever_decodes_ends_where_the_context_does(tmp_path: Path) -> None:
 
 
 def test_weights_are_wired_while_anything_decodes_and_let_go_after_the_last(tmp_path: Path) -> None:
-    seen: list[str] = []
+    events: list[str] = []
 
     @contextmanager
     def recorder(module: Any) -> Iterator[None]:
-        seen.append(f"wired {module is target.module}")
+        events.append(f"wired {module is target.module}")
         yield
-        seen.append("restored")
+        events.append("restored")
 
     folder = tiny_mlx.write_target(tmp_path / "target", "qwen3")
     backend = MlxBackend(wired=WiredWeights(recorder))
     engine = open_engine(backend, str(folder), None)
     target: Any = engine.target
     decoded(engine, (5, 6), Stopping(3))
-    assert seen == ["wired True", "restored"]
+    assert events == ["wired True", "restored"]
     first, second = (engine.native.decode((5, 6), Stopping(3), 512) for _ in range(2))
     next(first)
     next(second)
     first.close()
-    assert seen[2:] == ["wired True"]
+    assert events[2:] == ["wired True"]
     second.close()
-    assert seen[2:] == ["wired True", "restored"]
+    assert events[2:] == ["wired True", "restored"]

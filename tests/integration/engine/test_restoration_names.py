@@ -43,14 +43,14 @@ def named(folder: Path) -> dict[str, str]:
 def test_a_study_that_restores_names_its_f_theta_as_it_is_computed_again(
     prompts: Path, run_environment: Path, study: str
 ) -> None:
-    asked = (study, "--set", str(prompts), *MODEL)
+    argv = (study, "--set", str(prompts), *MODEL)
     if study == "bounded-recall":
-        asked_of_it = ("--arms", LAYOUT, "--prompts", "1", "--max-new", "2")
-        assert eval_cli.main([*asked, *asked_of_it]) == 0
+        options = ("--arms", LAYOUT, "--prompts", "1", "--max-new", "2")
+        assert eval_cli.main([*argv, *options]) == 0
     else:
-        asked_of_it = ("--cache", LAYOUT, "--contexts", "100", "--max-new", "2", "--launches", "2")
+        options = ("--cache", LAYOUT, "--contexts", "100", "--max-new", "2", "--launches", "2")
         for launch in ("0", "1"):
-            assert eval_cli.main([*asked, *asked_of_it, "--launch", launch]) == 0
+            assert eval_cli.main([*argv, *options, "--launch", launch]) == 0
         assert eval_cli.main([study, "--assemble"]) == 0
     report = json.loads((run_environment / f"{study}.json").read_bytes())
     expected = named(resolve_model(F_THETA))
@@ -69,16 +69,16 @@ def test_another_f_theta_has_another_digest(prompts: Path, run_environment: Path
     config = json.loads((copied / "config.json").read_text())
     assert config["format"] == FORMAT
     (copied / "config.json").write_text(json.dumps(config | {"note": "the same weights under a config of my own"}))
-    asked = ("--arms", LAYOUT, "--prompts", "1", "--max-new", "2", "--restoration", str(copied))
-    assert eval_cli.main(["bounded-recall", "--set", str(prompts), *MODEL, *asked]) == 0
+    options = ("--arms", LAYOUT, "--prompts", "1", "--max-new", "2", "--restoration", str(copied))
+    assert eval_cli.main(["bounded-recall", "--set", str(prompts), *MODEL, *options]) == 0
     report = json.loads((run_environment / "bounded-recall.json").read_bytes())
     assert report["config"]["restoration"] == named(copied)
     assert report["config"]["restoration"]["digest"] != folder_digest(packaged)
 
 
 def test_a_study_that_restores_nothing_names_none(prompts: Path, run_environment: Path) -> None:
-    asked = ("--arms", "sink4+window64", "--prompts", "1", "--max-new", "2")
-    assert eval_cli.main(["bounded-recall", "--set", str(prompts), *MODEL, *asked]) == 0
+    options = ("--arms", "sink4+window64", "--prompts", "1", "--max-new", "2")
+    assert eval_cli.main(["bounded-recall", "--set", str(prompts), *MODEL, *options]) == 0
     assert json.loads((run_environment / "bounded-recall.json").read_bytes())["config"]["restoration"] is None
 
 
@@ -87,9 +87,9 @@ def test_the_default_arms_are_computed_again_on_the_target_they_were_measured_on
 ) -> None:
     for name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER"):
         monkeypatch.delenv(name, raising=False)
-    asked = ("--set", str(prompts), "--backend", "torch", "--device", "cpu")
-    assert eval_cli.main(["bounded-recall", *asked, "--prompts", "1", "--max-new", "2"]) == 0
-    assert eval_cli.main(["recompute", *asked]) == 0
+    options = ("--set", str(prompts), "--backend", "torch", "--device", "cpu")
+    assert eval_cli.main(["bounded-recall", *options, "--prompts", "1", "--max-new", "2"]) == 0
+    assert eval_cli.main(["recompute", *options]) == 0
     report = json.loads((run_environment / "bounded-recall.json").read_bytes())
     again = json.loads((run_environment / "recompute.json").read_bytes())["reports"]["bounded-recall.json"]
     assert again["target"] == report["config"]["target"]["digest"]

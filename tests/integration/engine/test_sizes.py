@@ -41,9 +41,9 @@ def backend_named(name: str) -> Any:
 
 
 def digested(folder: Path, tmp_path: Path) -> ModelDigest:
-    (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(folder)], [], None)
-    assert found.shape is not None
-    return found
+    (digests,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(folder)], [], None)
+    assert digests.shape is not None
+    return digests
 
 
 @pytest.mark.ci
@@ -133,9 +133,12 @@ def test_a_studys_report_agrees_with_what_the_runner_reads(
     record = record.model_copy(update={"models": models, "environment": (("KAKEYA_TARGET", "tiny"),)})
     evidence = Evidence(reports, record, case.spec_value(), profiles.named("default", "smoke"))
     looked = {code: rules()[code](evidence) for code in RULES}
-    said = {code: [] if isinstance(found, Skip) else [one.message for one in found] for code, found in looked.items()}
-    assert not any(said.values()), said
-    assert {code for code, found in looked.items() if not isinstance(found, Skip)} == {
+    messages = {
+        code: [] if isinstance(findings, Skip) else [finding.message for finding in findings]
+        for code, findings in looked.items()
+    }
+    assert not any(messages.values()), messages
+    assert {code for code, findings in looked.items() if not isinstance(findings, Skip)} == {
         "kv-quant": set(RULES),
         "bounded-kv": {"G2-MODELS", "G7-NATIVE"},
         "acceptance": {"G2-MODELS", "G4-PROMPTS", "G7-NATIVE"},
@@ -146,10 +149,10 @@ def measured(root: Path, out: Path, verb: str, backend: str) -> Path:
     """Return the report of a small study."""
     common = ["--backend", backend, *(["--device", "cpu"] if backend == "torch" else [])]
     if verb == "bounded-kv":
-        asked = ["--set", str(root / "set.json"), "--contexts", "24,96", "--max-new", "4", "--cache", "sink2+window8"]
+        options = ["--set", str(root / "set.json"), "--contexts", "24,96", "--max-new", "4", "--cache", "sink2+window8"]
         for launch in range(2):
-            assert eval_cli.main([verb, *common, *asked, "--launch", str(launch), "--launches", "2"]) == 0
-        assert eval_cli.main([verb, *common, *asked, "--assemble"]) == 0
+            assert eval_cli.main([verb, *common, *options, "--launch", str(launch), "--launches", "2"]) == 0
+        assert eval_cli.main([verb, *common, *options, "--assemble"]) == 0
     else:
         named = {"kv-quant": "needles.json", "acceptance": "set.json"}[verb]
         assert eval_cli.main([verb, *common, "--set", str(root / named), "--max-new", "8"]) == 0

@@ -41,8 +41,8 @@ def test_inputs_times_and_ratio_of_a_smoke_run_lack_its_size_alone(
     assert all(launch["turns"] and launch["cut"] is None for launch in record["launches"])
     claims = {claim["id"]: claim for claim in json.loads((folder / "verdict.json").read_text())["claims"]}
     for name in quoted:
-        seen = [one for one in claims[name]["premises"] if one["premise"] not in {"code", "machine"}]
-        why = [reason for one in seen for reason in one["why"]]
+        premises = [premise for premise in claims[name]["premises"] if premise["premise"] not in {"code", "machine"}]
+        why = [reason for premise in premises for reason in premise["why"]]
         assert {reason.split(":")[0] for reason in why if "a claim needs" not in reason} <= SMALL, why
     log = (folder / "log.txt").read_text("utf-8")
     assert " s," not in log.split("assemble", 1)[0]

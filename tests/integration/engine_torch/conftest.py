@@ -40,14 +40,14 @@ def answers(backend: Any, folders: Any) -> Callable[[str, tuple[int, ...]], list
     from tests.integration.engine_torch.test_lossless import plain
 
     loaded: dict[str, Any] = {}
-    known: dict[tuple[str, tuple[int, ...]], list[int]] = {}
+    tokens_by_prompt: dict[tuple[str, tuple[int, ...]], list[int]] = {}
 
     def answer(kind: str, prompt: tuple[int, ...]) -> list[int]:
         if kind not in loaded:
             loaded[kind] = backend.load_target(folders / kind)
-        if (kind, prompt) not in known:
-            known[kind, prompt] = list(plain(backend, loaded[kind], prompt))
-        return known[kind, prompt]
+        if (kind, prompt) not in tokens_by_prompt:
+            tokens_by_prompt[kind, prompt] = list(plain(backend, loaded[kind], prompt))
+        return tokens_by_prompt[kind, prompt]
 
     return answer
 

@@ -53,10 +53,10 @@ def test_every_torch_contestant_emits_the_tokens_of_plain_decoding(models: Path,
     peers = torch_peers(engine, target.module, models / "drafter", models / "small" if kind == "qwen3" else None)
     peers += engine_peers(engine, {"depth 4": lambda: FixedDepth(4)})
     assert len(peers) == (7 if kind == "qwen3" else 6)
-    wanted = oracle(engine, PROMPT, BUDGET)
+    expected = oracle(engine, PROMPT, BUDGET)
     for peer in peers:
         decode = decoded(engine, peer, PROMPT)
-        assert tuple(decode.tokens) == wanted, peer.name
+        assert tuple(decode.tokens) == expected, peer.name
         assert decode.first_s > 0
         assert decode.arrivals.seconds[-1] > 0
 
@@ -93,9 +93,9 @@ def test_every_mlx_contestant_emits_the_tokens_of_plain_decoding(models: Path) -
         engine, {"depth 4": lambda: FixedDepth(4)}
     )
     assert len(peers) == 4
-    wanted = oracle(engine, PROMPT, BUDGET)
+    expected = oracle(engine, PROMPT, BUDGET)
     for peer in peers:
-        assert tuple(decoded(engine, peer, PROMPT).tokens) == wanted, peer.name
+        assert tuple(decoded(engine, peer, PROMPT).tokens) == expected, peer.name
     sliding = open_engine(load_backend("mlx"), str(models / "gemma4"), None)
     with pytest.raises(UsageError, match="emits wrong tokens"):
         mlx_peers(sliding, None, models / "small")
@@ -104,10 +104,10 @@ def test_every_mlx_contestant_emits_the_tokens_of_plain_decoding(models: Path) -
 def test_the_loops_own_share_is_between_nothing_and_everything(models: Path) -> None:
     engine = open_engine(load_backend("torch", "cpu"), str(models / "gemma4"), str(models / "drafter"))
     for depth in (0, 4):
-        found = loop_overhead(engine, PROMPT, BUDGET, FixedDepth(depth))
-        assert 0 < found.calls_s < found.decode_s
-        assert 0 < found.share < 1
-        assert found.steps > 1
+        overhead = loop_overhead(engine, PROMPT, BUDGET, FixedDepth(depth))
+        assert 0 < overhead.calls_s < overhead.decode_s
+        assert 0 < overhead.share < 1
+        assert overhead.steps > 1
 
 
 @pytest.mark.ci

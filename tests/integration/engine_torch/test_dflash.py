@@ -64,14 +64,14 @@ def test_every_configuration_equals_the_written_out_formulas(
     naive = NaiveDFlash(config, raw, rope)
     generator = torch.Generator().manual_seed(4)
     features = torch.randn(60, config.hidden_size * len(config.target_layer_ids), generator=generator)
-    drafter, seen = model.open(), 0
+    drafter, position = model.open(), 0
     for step, (rows, count) in enumerate([(13, 7), (1, 7), (4, 3), (6, 1), (9, 5), (8, 2)]):
-        drafter.observe(seen, (0,) * rows, features[seen : seen + rows])
-        seen += rows
+        drafter.observe(position, (0,) * rows, features[position : position + rows])
+        position += rows
         drafted = min(count, config.block_size - 1)
-        got = drafter.hidden_rows(10 + step, seen, drafted)
+        got = drafter.hidden_rows(10 + step, position, drafted)
         embedded = target.family.embed(torch.tensor([10 + step] + [config.mask_token_id] * drafted))
-        expected = naive.hidden_rows(embedded, features[:seen], seen)
+        expected = naive.hidden_rows(embedded, features[:position], position)
         torch.testing.assert_close(got.double(), expected, atol=2e-5, rtol=1e-5)
 
 
@@ -228,8 +228,8 @@ def assert_equal_to_native(
     drafter, drawn = model.open(), []
     original = drafter.hidden_rows
 
-    def keep(bonus: int, position: int, count: int, asked: object = None) -> torch.Tensor:
-        rows = original(bonus, position, count, asked)
+    def keep(bonus: int, position: int, count: int, sampling: object = None) -> torch.Tensor:
+        rows = original(bonus, position, count, sampling)
         drawn.append((position, rows))
         return rows
 

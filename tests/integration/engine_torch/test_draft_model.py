@@ -93,15 +93,17 @@ def test_an_accepted_draft_costs_one_forward_a_token_and_no_more(backend: Any, m
 
 
 @pytest.mark.parametrize("kind", ["gemma4", "qwen3"])
-@pytest.mark.parametrize("known", [1, 5])
-def test_drafting_ahead_predicts_what_plain_decoding_emits(backend: Any, models: Path, kind: str, known: int) -> None:
+@pytest.mark.parametrize("prefix_length", [1, 5])
+def test_drafting_ahead_predicts_what_plain_decoding_emits(
+    backend: Any, models: Path, kind: str, prefix_length: int
+) -> None:
     engine = open_engine(backend, str(models / kind), None)
     answer = oracle(engine)
     sequence = engine.target.open((), CacheLayout.FULL)
     list(sequence.prefill(PROMPT, 512))
-    ahead = sequence.draft_ahead(tuple(answer[:known]), 6)
-    assert ahead.tolist() == answer[known : known + 6]
-    assert sequence.length == len(PROMPT) + known + 5
+    ahead = sequence.draft_ahead(tuple(answer[:prefix_length]), 6)
+    assert ahead.tolist() == answer[prefix_length : prefix_length + 6]
+    assert sequence.length == len(PROMPT) + prefix_length + 5
     sequence.crop(len(PROMPT))
     assert sequence.draft_ahead((answer[0],), 1).tolist() == [answer[1]]
 

@@ -57,18 +57,18 @@ def test_a_second_sequence_runs_without_recordings_and_says_why(backend: Any, gr
         *_, last = sequence.prefill(prompt, 512)
         sequences.append(sequence)
         bonus.append(int(last.logits[-1].argmax()))
-    found: list[list[int]] = [[bonus[0]], [bonus[1]]]
+    token_lists: list[list[int]] = [[bonus[0]], [bonus[1]]]
     for _ in range(BUDGET - 1):
-        for sequence, tokens in zip(sequences, found, strict=True):
+        for sequence, tokens in zip(sequences, token_lists, strict=True):
             [(outcome, _)] = sequence.decode_ahead(tokens[-1], 1)
             tokens.append(outcome.bonus)
-    assert found == [answers("gemma4", prompt) for prompt in prompts]
+    assert token_lists == [answers("gemma4", prompt) for prompt in prompts]
     assert sequences[0].fallbacks() == {}
     assert sequences[1].fallbacks() == {"another sequence holds the static caches": BUDGET - 1}
     del sequences[0], sequence
     gc.collect()
     # The first is gone: the second takes its slot with the rows it has.
-    [(outcome, _)] = sequences[0].decode_ahead(found[1][-1], 1)
+    [(outcome, _)] = sequences[0].decode_ahead(token_lists[1][-1], 1)
     assert sequences[0].fallbacks() == {"another sequence holds the static caches": BUDGET - 1}
 
 
@@ -126,22 +126,22 @@ def test_two_models_and_two_sequences_of_each_on_threads_decode_as_they_do_alone
 ) -> None:
     # Prompt, budget and a block fit the smallest slot: only a neighbour can keep a sequence out of one.
     assert 30 + BUDGET + BLOCK <= 64
-    found: dict[tuple[str, int], tuple[list[int], dict[str, int]]] = {}
+    in_threads: dict[tuple[str, int], tuple[list[int], dict[str, int]]] = {}
     work = [(kind, seed) for kind in ("gemma4", "qwen3") for seed in range(2)]
     expected = {(kind, seed): answers(kind, prompt_of(30, seed)) for kind, seed in work}
 
     def decode(kind: str, seed: int) -> None:
         dflash = backend.load_dflash(folders / "dflash", graphed[kind])
         steps, fell_back = run(backend, graphed[kind], dflash, prompt_of(30, seed))
-        found[kind, seed] = tokens_of(steps), fell_back
+        in_threads[kind, seed] = tokens_of(steps), fell_back
 
     threads = [threading.Thread(target=decode, args=item) for item in work]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {key: tokens for key, (tokens, _) in found.items()} == expected
-    assert {reason for _, reasons in found.values() for reason in reasons} <= {
+    assert {key: tokens for key, (tokens, _) in in_threads.items()} == expected
+    assert {reason for _, reasons in in_threads.values() for reason in reasons} <= {
         "another sequence holds the static caches"
     }
 

@@ -54,7 +54,7 @@ class Altered(Tape):
 
 
 @pytest.mark.parametrize(
-    ("extra_ns", "shift", "must_pay", "said"),
+    ("extra_ns", "shift", "must_pay", "pattern"),
     [
         (-500_000, 0.0, True, None),
         (500_000, 0.0, False, None),
@@ -64,17 +64,17 @@ class Altered(Tape):
     ],
 )
 def test_a_trial_refuses_recordings_that_differ_or_do_not_pay(
-    backend: Any, folders: Any, answers: Any, extra_ns: int, shift: float, must_pay: bool, said: str | None
+    backend: Any, folders: Any, answers: Any, extra_ns: int, shift: float, must_pay: bool, pattern: str | None
 ) -> None:
     clock = TrialClock()
     target = backend.load_target(folders / next(iter(CONFIGS)))
     target.slots = Slots(partial(Altered, clock, extra_ns, shift), BLOCK, smallest=64, room=0)
-    found = refusal(target, clock, BLOCK, must_pay)
-    assert found is None if said is None else found is not None and re.search(said, found)
-    target.slots.refused = found
+    message = refusal(target, clock, BLOCK, must_pay)
+    assert message is None if pattern is None else message is not None and re.search(pattern, message)
+    target.slots.refused = message
     steps, reasons = run(backend, target, NoDrafter(), prompt_of(12))
     assert tokens_of(steps) == answers(next(iter(CONFIGS)), prompt_of(12))
-    assert list(reasons) == ([] if found is None else [found])
+    assert list(reasons) == ([] if message is None else [message])
 
 
 class Refusing(Tape):

@@ -88,8 +88,8 @@ def test_a_crop_to_every_row_of_a_block_leaves_what_the_growing_caches_leave(
 ) -> None:
     eager = targets[kind]
     prompt, block = prompt_of(WINDOW + 9), Draft(tokens=tuple(prompt_of(7, seed=3)), count=7)
-    for kept in range(9):
-        found = []
+    for kept_rows in range(9):
+        forwards = []
         for target in (graphed[kind], eager):
             sequence = target.open(CAPTURE, CacheLayout.NATIVE)
             for _ in sequence.prefill(prompt, 16):
@@ -97,13 +97,13 @@ def test_a_crop_to_every_row_of_a_block_leaves_what_the_growing_caches_leave(
             for _ in range(3):
                 start = sequence.length
                 verified = sequence.forward_block(11, block)
-                sequence.crop(start + kept)
+                sequence.crop(start + kept_rows)
             last = sequence.forward_block(13, Draft(tokens=(5, 6), count=2))
-            found.append((verified, last))
-            assert last.start == len(prompt) + 3 * kept
-        for one, other in zip(*found, strict=True):
-            torch.testing.assert_close(one.logits, other.logits, atol=1e-4, rtol=1e-4)
-            torch.testing.assert_close(one.features, other.features, atol=1e-4, rtol=1e-4)
+            forwards.append((verified, last))
+            assert last.start == len(prompt) + 3 * kept_rows
+        for graph_forward, other in zip(*forwards, strict=True):
+            torch.testing.assert_close(graph_forward.logits, other.logits, atol=1e-4, rtol=1e-4)
+            torch.testing.assert_close(graph_forward.features, other.features, atol=1e-4, rtol=1e-4)
 
 
 def test_what_a_forward_returned_outlives_the_next_replays(graphed: Any) -> None:
@@ -122,7 +122,7 @@ def test_what_a_forward_returned_outlives_the_next_replays(graphed: Any) -> None
 @pytest.mark.ci
 def test_a_block_that_is_too_long_a_second_prompt_and_a_deep_crop_are_exact(graphed: Any, targets: Any) -> None:
     for kind, layout in (("gemma4", CacheLayout.NATIVE), ("qwen3", CacheLayout.NATIVE), ("gemma4", CacheLayout.FULL)):
-        eager, found = targets[kind], []
+        eager, results = targets[kind], []
         for target in (graphed[kind], eager):
             sequence = target.open(CAPTURE, layout)
             for _ in sequence.prefill(prompt_of(20), 512):
@@ -144,13 +144,13 @@ def test_a_block_that_is_too_long_a_second_prompt_and_a_deep_crop_are_exact(grap
                 with pytest.raises(CacheCropError, match="sliding"):
                     sequence.crop(20)
             last = sequence.forward_block(9, Draft(tokens=(4, 3), count=2))
-            found.append((last, sequence.length, sequence.fallbacks()))
-        (one, length, fell_back), (other, expected, none) = found
+            results.append((last, sequence.length, sequence.fallbacks()))
+        (graph_forward, length, fell_back), (other, expected, none) = results
         assert (length, none) == (expected, {})
         assert fell_back.pop("a block of 11 rows; graphs are recorded up to 8") == 1
         assert not fell_back or fell_back == {"the cache outgrew its slot and moved to one of 128 positions": 1}
-        torch.testing.assert_close(one.logits, other.logits, atol=1e-4, rtol=1e-4)
-        torch.testing.assert_close(one.features, other.features, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(graph_forward.logits, other.logits, atol=1e-4, rtol=1e-4)
+        torch.testing.assert_close(graph_forward.features, other.features, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.ci

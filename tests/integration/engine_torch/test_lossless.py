@@ -186,16 +186,16 @@ def test_the_forward_that_is_under_way_is_the_last_once_decoding_ahead_is_to_end
     for taken in (1, 2, 5):
         sequence = target.open((), CacheLayout.NATIVE)
         *_, last = sequence.prefill(prompt, 512)
-        came = until_told(sequence, backend.greedy(target).first(last).bonus, taken)
-        assert came == answer[: taken + 1 + ahead]
+        tokens = until_told(sequence, backend.greedy(target).first(last).bonus, taken)
+        assert tokens == answer[: taken + 1 + ahead]
         assert sequence.length == len(prompt) + taken + ahead
-        rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(came[-1], 5)]
-        assert rest == answer[len(came) : len(came) + 5]
+        rest = [outcome.bonus for outcome, _ in sequence.decode_ahead(tokens[-1], 5)]
+        assert rest == answer[len(tokens) : len(tokens) + 5]
 
 
 @pytest.mark.ci
 def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders: Any, targets: Any) -> None:
-    expected, found = {}, {}
+    expected, in_threads = {}, {}
 
     def run(kind: str, seed: int, into: dict[tuple[str, int], list[int]]) -> None:
         dflash = backend.load_dflash(folders / "dflash", targets[kind])
@@ -204,12 +204,12 @@ def test_two_models_on_two_threads_decode_as_they_do_alone(backend: Any, folders
     work = [(kind, seed) for kind in ("gemma4", "qwen3") for seed in range(3)]
     for kind, seed in work:
         run(kind, seed, expected)
-    threads = [threading.Thread(target=run, args=(kind, seed, found)) for kind, seed in work]
+    threads = [threading.Thread(target=run, args=(kind, seed, in_threads)) for kind, seed in work]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found == expected
+    assert in_threads == expected
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -243,7 +243,7 @@ def test_a_text_model_inside_the_multimodal_wrapper_decodes_as_transformers_does
 
 def test_the_sliding_layers_hold_window_and_block_and_the_full_layout_holds_everything(targets: Any) -> None:
     target, prompt = targets["gemma4"], prompt_of(400)
-    held = {}
+    bytes_by_layout = {}
     for layout in LAYOUTS:
         sequence = target.open((), layout)
         for _ in sequence.prefill(prompt, 64):
@@ -251,10 +251,12 @@ def test_the_sliding_layers_hold_window_and_block_and_the_full_layout_holds_ever
         sequence.crop(len(prompt))
         sequence.forward_block(5, _draft(7))
         sequence.crop(len(prompt) + 1)
-        held[layout] = [layer.measured_bytes() for layer in sequence.caches.layers]
-        assert sequence.measured_bytes() == sum(held[layout])
+        bytes_by_layout[layout] = [layer.measured_bytes() for layer in sequence.caches.layers]
+        assert sequence.measured_bytes() == sum(bytes_by_layout[layout])
     row_bytes = 2 * 2 * 8 * 4
-    for native, full, kind in zip(held[CacheLayout.NATIVE], held[CacheLayout.FULL], target.family.kinds, strict=True):
+    for native, full, kind in zip(
+        bytes_by_layout[CacheLayout.NATIVE], bytes_by_layout[CacheLayout.FULL], target.family.kinds, strict=True
+    ):
         if kind == "sliding_attention":
             # A block of up to 16 rows and as many rows of slack beside the window.
             assert native <= row_bytes * (WINDOW + 2 * 16)

@@ -38,7 +38,7 @@ def test_logits_features_and_block_forwards_agree(
     sides = [targets[kind], mlx_backend.load_target(folders / kind)]
     assert sides[0].info.digest == sides[1].info.digest
     assert sides[0].info.vocab_size == sides[1].info.vocab_size
-    seen = []
+    outputs = []
     for target in sides:
         sequence = target.open((0, 3), CacheLayout.NATIVE)
         forwards = list(sequence.prefill(PROMPT, 8))
@@ -48,10 +48,10 @@ def test_logits_features_and_block_forwards_agree(
             blocks.append(sequence.forward_block(9, Draft(tokens=tuple(range(20, 27)), count=7)))
             sequence.crop(position + 1 + accepted)
         features = np.concatenate([numbers(sequence.committed(forward, forward.rows)) for forward in forwards])
-        seen.append((features, numbers(forwards[-1].logits), np.stack([numbers(block.logits) for block in blocks])))
-    for ours, theirs in zip(*seen, strict=True):
+        outputs.append((features, numbers(forwards[-1].logits), np.stack([numbers(block.logits) for block in blocks])))
+    for ours, theirs in zip(*outputs, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=3e-4)
-    np.testing.assert_array_equal(seen[0][2].argmax(-1), seen[1][2].argmax(-1))
+    np.testing.assert_array_equal(outputs[0][2].argmax(-1), outputs[1][2].argmax(-1))
 
 
 YARN = {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}

@@ -71,13 +71,13 @@ def test_the_first_drafts_are_drawn_from_the_drafters_own_distribution(
 
     model = backend.load_dflash(folders / "dflash", targets["qwen3"])
     features = torch.randn(9, 96, generator=torch.Generator().manual_seed(1))
-    seen: list[int] = []
+    first_tokens: list[int] = []
     for seed in range(400):
         drafter = model.sampling(Sampling(temperature=0.7, top_k=3, seed=seed)).open()
         drafter.observe(0, (0,) * 9, features)
         draft = drafter.ask(8, 9, 1)
-        seen += draft.tokens.tolist()
+        first_tokens += draft.tokens.tolist()
     probs = draft.probs[0].numpy()
     assert np.count_nonzero(probs) == 3
-    counts = np.bincount(seen, minlength=len(probs)) / 400
+    counts = np.bincount(first_tokens, minlength=len(probs)) / 400
     assert np.abs(counts - probs).sum() / 2 < 0.1

@@ -71,11 +71,11 @@ def test_parity_of_one_checkpoint_on_both_backends_is_complete_in_fp32(
         if nonce is not None:
             monkeypatch.setenv("KAKEYA_NONCE", nonce)
         assert eval_cli.main([*again, "--set", str(place / "set.json")]) == 0
-        found = tmp_path / "recompute.json"
-        (said,) = json.loads(found.read_text())["reports"].values()
-        found.unlink()
-        assert said["values"]["identical_generations"] == 2
-        assert said["strange"] == strange
+        path = tmp_path / "recompute.json"
+        (entry,) = json.loads(path.read_text())["reports"].values()
+        path.unlink()
+        assert entry["values"]["identical_generations"] == 2
+        assert entry["strange"] == strange
 
 
 def test_verify_cost_keeps_every_forward_of_every_shape_and_its_tokens_come_out_again(run: Any, tmp_path: Path) -> None:
@@ -92,10 +92,10 @@ def test_verify_cost_keeps_every_forward_of_every_shape_and_its_tokens_come_out_
         assert min(row["seconds"]) > 0
     again = ["recompute", *options[:4], "--target", "target", "--drafter", "drafter", "--out", str(tmp_path)]
     assert eval_cli.main(again) == 0
-    (said,) = json.loads((tmp_path / "recompute.json").read_text())["reports"].values()
+    (entry,) = json.loads((tmp_path / "recompute.json").read_text())["reports"].values()
     for name, rows in report["rows"].items():
-        assert said["exactly"][name] == [{key: row[key] for key in row.keys() - {"seconds"}} for row in rows]
-    assert said["exactly"]["verify"][0]["token_digest"] != said["exactly"]["verify"][1]["token_digest"]
+        assert entry["exactly"][name] == [{key: row[key] for key in row.keys() - {"seconds"}} for row in rows]
+    assert entry["exactly"]["verify"][0]["token_digest"] != entry["exactly"]["verify"][1]["token_digest"]
 
 
 def test_verify_cost_of_random_shapes_is_labelled_so(run: Any) -> None:
@@ -177,7 +177,7 @@ def test_what_a_drafter_proposed_comes_out_again_and_nothing_else_does(run: Any,
     assert len(set(written.values())) == len(written) == 3  # a warm-up's too
     again = ["recompute", *options, "--target", "target", "--drafter", "drafter", "--out", str(tmp_path)]
     assert eval_cli.main(again) == 0
-    (said,) = json.loads((tmp_path / "recompute.json").read_text())["reports"].values()
-    assert {row["sample"]: row["digest"] for row in said["exactly"]["drafts"]} == written
-    assert {row["arm"] for row in said["exactly"]["drafts"]} == {"in-process"}
-    assert len(said["rows"]) == 3
+    (entry,) = json.loads((tmp_path / "recompute.json").read_text())["reports"].values()
+    assert {row["sample"]: row["digest"] for row in entry["exactly"]["drafts"]} == written
+    assert {row["arm"] for row in entry["exactly"]["drafts"]} == {"in-process"}
+    assert len(entry["rows"]) == 3

@@ -49,6 +49,6 @@ def test_a_signal_reaches_the_run_whose_code_is_the_exit_code(tmp_path: Path, nu
 def test_a_run_whose_engine_s_process_was_killed_ends_in_silence(tmp_path: Path) -> None:
     process = begun(tmp_path)
     process.kill()
-    _, said = process.communicate(timeout=60)  # the run has the other end of stderr: it is over when this returns
-    assert said == b""
+    _, stderr = process.communicate(timeout=60)  # the run has the other end of stderr: it is over when this returns
+    assert stderr == b""
     assert {path.name for path in tmp_path.iterdir()} == {"began", "told"}

@@ -46,7 +46,7 @@ def test_what_lay_there_before_is_on_record_by_digest(jobs: Jobs) -> None:
     ended = run(jobs)
     writing, confirming = ended.commands
     assert writing.before is None
-    assert [(one.path, one.sha256) for one in confirming.before] == [
+    assert [(output.path, output.sha256) for output in confirming.before] == [
         ("report.json", hashlib.sha256(ended.reports["report.json"]).hexdigest())
     ]
 
@@ -54,7 +54,7 @@ def test_what_lay_there_before_is_on_record_by_digest(jobs: Jobs) -> None:
 def test_a_report_that_is_changed_while_it_is_confirmed_is_another_one(jobs: Jobs) -> None:
     ended = run(jobs, '(out / "report.json").write_text("better")')
     (before,) = ended.commands[-1].before
-    after = next(one for one in ended.outputs if one.path == "report.json")
+    after = next(output for output in ended.outputs if output.path == "report.json")
     assert before.sha256 != after.sha256
 
 
@@ -83,12 +83,12 @@ def look_for_reports(jobs: Jobs) -> None:
     names = ("repeat-0/report.json", "repeat-0/kept.json", "repeat-1/report.json", "repeat-1/kept.json")
     spec = jobs.spec(REPEAT, REPEAT, LOOK, LOOK, outputs=names)
     commands = [
-        Command(name=one.name, argv=one.argv, folder=f"repeat-{place % 2}", confirms=place > 1)
-        for place, one in enumerate(spec.commands)
+        Command(name=step.name, argv=step.argv, folder=f"repeat-{place % 2}", confirms=place > 1)
+        for place, step in enumerate(spec.commands)
     ]
     ended = jobs.execute(spec.evolve(commands=tuple(commands)))
     for command in ended.commands[2:]:
-        seen = strictjson.decode((command.answer or "").encode())
-        assert seen == {"variable": False, "found": ["repeat-0/kept.json", "repeat-1/kept.json"], "kept": "2.5"}
-        assert "repeat-0/report.json" in {one.path for one in command.before or ()}
+        answer = strictjson.decode((command.answer or "").encode())
+        assert answer == {"variable": False, "found": ["repeat-0/kept.json", "repeat-1/kept.json"], "kept": "2.5"}
+        assert "repeat-0/report.json" in {output.path for output in command.before or ()}
     assert ended.reports["repeat-1/report.json"] == b'{"loss": 1.5}'

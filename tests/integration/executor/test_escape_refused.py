@@ -66,23 +66,23 @@ def test_a_user_the_runner_cannot_become_is_refused_beforehand(leaky, token):
 def test_doctor_lists_every_open_way_with_a_remedy(tmp_path, mode, level):
     policy = _policy(tmp_path, mode)
     findings = list(examine(DoctorContext(policy, StateFolder(tmp_path / "state"), Leaky(CLOCK), CLOCK, None)))
-    escapes = [one for one in findings if one.name == "escape"]
+    escapes = [finding for finding in findings if finding.name == "escape"]
 
-    assert {one.level for one in escapes} == {"ok", level}
-    assert all((one.remedy is None) == (one.level == "ok") for one in escapes)
-    assert any("a run can write outside its directories" in one.text for one in escapes)
-    assert [one.level for one in findings if one.name == "sandbox"] == [level]
+    assert {finding.level for finding in escapes} == {"ok", level}
+    assert all((finding.remedy is None) == (finding.level == "ok") for finding in escapes)
+    assert any("a run can write outside its directories" in finding.text for finding in escapes)
+    assert [finding.level for finding in findings if finding.name == "sandbox"] == [level]
 
 
 def test_doctor_lists_every_way_that_was_refused_on_this_platform(tmp_path, executor, need_sandbox):
     need_sandbox("sandboxed")
     policy = _policy(tmp_path, "required")
     findings = list(examine(DoctorContext(policy, StateFolder(tmp_path / "state"), executor, CLOCK, None)))
-    escapes = [one for one in findings if one.name == "escape"]
+    escapes = [finding for finding in findings if finding.name == "escape"]
 
     assert len(escapes) == len(executor.escapes())
-    assert {one.level for one in escapes} == {"ok"}
-    assert all(one.text.startswith(f"{sys.platform}: a run is refused to ") for one in escapes)
+    assert {finding.level for finding in escapes} == {"ok"}
+    assert all(finding.text.startswith(f"{sys.platform}: a run is refused to ") for finding in escapes)
 
 
 def test_an_executor_without_a_sandbox_lists_no_way_as_refused(tmp_path):
@@ -93,8 +93,8 @@ def test_an_executor_without_a_sandbox_lists_no_way_as_refused(tmp_path):
     policy = _policy(tmp_path, "required")
     findings = list(examine(DoctorContext(policy, StateFolder(tmp_path / "state"), Bare(CLOCK), CLOCK, None)))
 
-    assert [one for one in findings if one.name == "escape"] == []
-    assert [one.level for one in findings if one.name == "sandbox"] == ["fail"]
+    assert [finding for finding in findings if finding.name == "escape"] == []
+    assert [finding.level for finding in findings if finding.name == "sandbox"] == ["fail"]
 
 
 def _policy(folder: Path, mode: str) -> Path:

@@ -117,10 +117,10 @@ for path in {paths!r}:
 """
     )
 
-    told = json.loads(execution.log.splitlines()[0])
+    answers = json.loads(execution.log.splitlines()[0])
     # The folders above its own are there as empty mount points: nothing of them shows.
-    assert {str(text) for text in told} <= {"refused", str([caged.directory.root.name])}
-    assert told[1:5] == ["refused"] * 4
+    assert {str(text) for text in answers} <= {"refused", str([caged.directory.root.name])}
+    assert answers[1:5] == ["refused"] * 4
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "another-run", "run-1", "run-1.handle", "run-2", "run-2.handle",
     ]  # fmt: skip

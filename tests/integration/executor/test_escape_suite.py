@@ -24,10 +24,10 @@ pytestmark = [
 @pytest.mark.ci
 def test_some_hundred_ways_out_of_a_run_of_another_user_reach_nothing(need_sandbox, only_mounts):
     need_sandbox("other_user")
-    found, files = situations.SITUATIONS["other user"]()
+    probes, files = situations.SITUATIONS["other user"]()
 
-    assert {name: said for name, said in found.items() if said is not None} == {}
-    assert len(found) >= 200
+    assert {name: problem for name, problem in probes.items() if problem is not None} == {}
+    assert len(probes) >= 200
     assert files > 100
 
 
@@ -38,11 +38,11 @@ def holes(monkeypatch, scene, name):
     elif name == "writable settings":
         monkeypatch.setattr(bwrap_options, "_KERNEL", ())
     elif name == "no namespaces":
-        kept = bwrap_options.options
+        original = bwrap_options.options
 
         def shared(scene_, descriptors):
             gone = {"--unshare-net", "--unshare-ipc", "--disable-userns"}
-            return [option for option in kept(scene_, descriptors) if option not in gone]
+            return [option for option in original(scene_, descriptors) if option not in gone]
 
         monkeypatch.setattr(bwrap_options, "options", shared)
 
@@ -77,4 +77,4 @@ def test_the_probes_find_a_hole_that_was_dug(need_sandbox, only_mounts, monkeypa
         run = RunExecution(spec, directory, QUIET, secrets=(), confinement=box, clock=SystemClock())
         probes = situations.answer_of(run.execute())["probes"]
 
-    assert EXPECTED[hole] <= {name for name, said in probes.items() if said is not None}
+    assert EXPECTED[hole] <= {name for name, problem in probes.items() if problem is not None}

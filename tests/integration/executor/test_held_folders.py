@@ -97,14 +97,14 @@ def test_a_folder_that_a_killed_trial_left_goes_at_the_next_start(tmp_path) -> N
 
 @pytest.mark.parametrize("kind", ["link", "file", "another name", "another user's"])
 def test_what_is_not_certainly_ours_stays(tmp_path, kind) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "precious").write_text("x")
+    elsewhere = tmp_path / "kept"
+    elsewhere.mkdir()
+    (elsewhere / "precious").write_text("x")
     shared = tmp_path / "shared"
     shared.mkdir()
     path = shared / (OLD if kind != "another name" else f"{OLD}-more")
     if kind == "link":
-        path.symlink_to(kept)
+        path.symlink_to(elsewhere)
     elif kind == "file":
         path.write_text("x")
     else:
@@ -115,7 +115,7 @@ def test_what_is_not_certainly_ours_stays(tmp_path, kind) -> None:
         os.chown(path, 65534, 65534)
     assert sweep(PREFIX, shared) == 0
     assert os.path.lexists(path)
-    assert (kept / "precious").exists()
+    assert (elsewhere / "precious").exists()
 
 
 def test_links_inside_a_stale_folder_are_not_followed(tmp_path) -> None:

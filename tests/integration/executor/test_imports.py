@@ -127,6 +127,6 @@ def test_what_is_no_answer_is_nothing(text):
 
 
 def test_only_the_last_line_is_the_answer():
-    found = answer("engine", b"a banner of the site\n('/x/engine/__init__.py', '/w')\n")
+    import_facts = answer("engine", b"a banner of the site\n('/x/engine/__init__.py', '/w')\n")
 
-    assert (found.path, found.work, found.installation) == ("/x/engine/__init__.py", "/w", None)
+    assert (import_facts.path, import_facts.work, import_facts.installation) == ("/x/engine/__init__.py", "/w", None)

@@ -29,11 +29,11 @@ KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/sys")
 
 def users_below(pid: int) -> set[int]:
     """Return the real, effective, saved and file-system users of everything below a process."""
-    found: set[int] = set()
+    uids: set[int] = set()
     for process in psutil.Process(pid).children(recursive=True):
         status = Path(f"/proc/{process.pid}/status").read_text()
-        found.update(map(int, re.search(r"^Uid:(.*)$", status, re.MULTILINE)[1].split()))
-    return found
+        uids.update(map(int, re.search(r"^Uid:(.*)$", status, re.MULTILINE)[1].split()))
+    return uids
 
 
 def test_every_process_of_a_run_is_an_ordinary_user_and_its_report_comes_in(jobs, token):

@@ -139,9 +139,9 @@ def test_a_killed_supervisor_of_such_a_run_is_an_end_with_its_reports(came_to) -
 def test_the_first_range_of_a_user_counts_by_name_or_number(tmp_path, line) -> None:
     (tmp_path / "subuid").write_text(f"other:100000:65536\n# ranger:1:1\n{line}\n")
     assert listed(tmp_path / "subuid", UID, "ranger") == (7, 3)
-    with pytest.raises(SandboxUnavailableError, match="subuid lists no range for somebody") as told:
+    with pytest.raises(SandboxUnavailableError, match="subuid lists no range for somebody") as caught:
         listed(tmp_path / "subuid", 7, "somebody")
-    assert "usermod --add-subuids" in told.value.remedy
+    assert "usermod --add-subuids" in caught.value.remedy
     with pytest.raises(SandboxUnavailableError, match="no range"):
         listed(tmp_path / "subgid", UID, "ranger")
 

@@ -68,13 +68,13 @@ os.write(reply, repr((word, os.getuid(), os.listdir("."), sorted(names))).encode
         (directory.work / "theirs.py").write_text("")
 
     execution = pair(conductor, peer, prepare=prepare)
-    found = seen(execution)
-    word, uid, work, names = eval(found["heard"])
+    answer = seen(execution)
+    word, uid, work, names = eval(answer["heard"])
     assert (word, uid, work) == ("hello", PEER_UID, ["theirs.py"])
-    assert (found["uid"], found["work"]) == (OTHER_UID, [])
+    assert (answer["uid"], answer["work"]) == (OTHER_UID, [])
     assert not {"KAKEYA_NONCE", "KAKEYA_OUT", "KAKEYA_SAMPLE_PIPE", "KAKEYA_PEER_ORDER"} & set(names)
     (record,) = execution.peers
-    assert (record.command, record.nonce, record.sandbox.uid) == ("c0", found["nonce"], PEER_UID)
+    assert (record.command, record.nonce, record.sandbox.uid) == ("c0", answer["nonce"], PEER_UID)
     assert (execution.sandbox.uid, record.sandbox.kind, record.sandbox.network) == (OTHER_UID, "bwrap", False)
     assert record.survivors == 0
 
@@ -140,8 +140,8 @@ os.read(ask, 1)
 os.write(reply, json.dumps(said).encode())
 """
     conductor = 'os.write(ask, b"?")\nheard = json.loads(os.read(reply, 999))\n' + say("heard")
-    found = seen(pair(conductor, peer))
-    assert found == {"out": True, "write out": True, "other processes": [], "network": True, "init": True}
+    answer = seen(pair(conductor, peer))
+    assert answer == {"out": True, "write out": True, "other processes": [], "network": True, "init": True}
 
 
 def test_a_peer_that_dies_is_the_end_of_its_pipe_and_one_that_stays_is_killed(pair):

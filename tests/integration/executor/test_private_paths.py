@@ -142,7 +142,9 @@ def test_a_policy_whose_lists_hold_private_paths_is_refused_by_name(tmp_path, ke
     with pytest.raises(UsageError, match=f"policy, {key}: {listed} would show runs /"):
         load_policy(path)
 
-    assert [(one.name, one.level) for one in problems(path) if "would show runs" in one.text] == [(key, "fail")]
+    assert [(finding.name, finding.level) for finding in problems(path) if "would show runs" in finding.text] == [
+        (key, "fail")
+    ]
 
 
 def test_a_runner_whose_lists_hold_its_state_folder_does_not_start(tmp_path):
@@ -211,14 +213,16 @@ def test_doctor_finds_a_planted_hole(tmp_path, need_sandbox, models, monkeypatch
     executor = Holed(host_paths(load_policy(path), state.root), dig, as_runner=hole in own)
     findings = list(examine(DoctorContext(path, state, executor, CLOCK, None)))
     open_ways = {
-        one.text.partition("a run can ")[2] for one in findings if one.name == "escape" and one.level == "fail"
+        finding.text.partition("a run can ")[2]
+        for finding in findings
+        if finding.name == "escape" and finding.level == "fail"
     }
 
     masks = {"read a credential below an allowed folder", "connect to a socket below an allowed folder"}
     root = {"be root on the host"} if os.getuid() == 0 else set()
     private = {"reach the runner's key, policy, state or home"}
-    wanted = {"no mask": masks, "user 0": root, **dict.fromkeys(folders, private | root)}.get(hole, private)
-    assert open_ways == wanted
+    expected = {"no mask": masks, "user 0": root, **dict.fromkeys(folders, private | root)}.get(hole, private)
+    assert open_ways == expected
 
 
 def test_the_trial_with_the_policys_own_lists_finds_nothing_open(tmp_path, need_sandbox, models):

@@ -130,13 +130,13 @@ def test_a_process_holds_runs_one_after_another_but_none_after_one_that_may_leav
         folder.mkdir()
         return Begun(executor, folder, mode, code=code).end()
 
-    seen: list[psutil.Process] = []
+    processes: list[psutil.Process] = []
     for pause_s in range(12):  # longer and longer: a busy machine takes its time to clear up after a run
-        seen.append(held_by("required"))
-        if seen[-1] in seen[:-1]:
+        processes.append(held_by("required"))
+        if processes[-1] in processes[:-1]:
             break
         time.sleep(pause_s)
-    assert seen[-1] in seen[:-1], "each run has a process of its own"
+    assert processes[-1] in processes[:-1], "each run has a process of its own"
     for mode, code in (("off", "host"), ("required", "request")):
         spent = held_by(mode, code)
         until(lambda spent=spent: gone(spent), why=f"the process of a run stayed: sandbox {mode}, code of the {code}")

@@ -50,9 +50,9 @@ tell(interpreter=attempt(write, {str(planted)!r}), libraries=attempt(write, "/us
 """
     )
 
-    found = told(execution)
-    assert found.pop("run") == ["got through: None"] * 4
-    assert set(found.values()) == {"refused"}
+    answer = told(execution)
+    assert answer.pop("run") == ["got through: None"] * 4
+    assert set(answer.values()) == {"refused"}
     assert not planted.exists()
     assert not (caged.directory.root / "x").exists()
 
@@ -150,12 +150,12 @@ tell(**{{name: int(lines[name].strip(), 16) for name in names}}, uid=os.getuid()
      set_uid=attempt(os.setuid, 0) if os.getuid() else "refused")  # {token}
 """
     execution = caged.run(program)
-    found = told(execution)
+    answer = told(execution)
 
-    assert [found[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")] == [0] * 5
-    assert (found["NoNewPrivs"], found["Seccomp"]) == (1, 2)
-    assert found["set_uid"] == "refused"
-    assert found["uid"] == execution.sandbox.uid != 0
+    assert [answer[name] for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")] == [0] * 5
+    assert (answer["NoNewPrivs"], answer["Seccomp"]) == (1, 2)
+    assert answer["set_uid"] == "refused"
+    assert answer["uid"] == execution.sandbox.uid != 0
 
 
 def test_characters_cannot_be_pushed_into_a_terminal(caged, token):
@@ -180,9 +180,9 @@ pipe = os.environ["KAKEYA_SAMPLE_PIPE"]
 tell(others=sorted(found[n].split(":")[0] for n in found if n not in (pipe, "0", "1", "2")), pipe=found[pipe][:5])
 # {token}
 """
-    found = told(caged.run(program))
+    answer = told(caged.run(program))
 
-    assert found == {"others": [], "pipe": "pipe:"}
+    assert answer == {"others": [], "pipe": "pipe:"}
 
 
 def test_request_code_can_run_git_and_a_shell_and_still_gets_nowhere(caged, token, tmp_path):
@@ -196,7 +196,7 @@ tell(git=shell("git init -q x && cd x && git status --short && echo fine").stdou
      unshare=shell("unshare --user true").returncode, mount=shell("mount -t tmpfs none /tmp").returncode,
      su=shell("su -c id").returncode, ssh=shell("ls /etc/ssh /root/.ssh").returncode)  # {token}
 """
-    found = told(caged.run(program, code="request"))
+    answer = told(caged.run(program, code="request"))
 
-    assert found.pop("git") == "fine\n"
-    assert 0 not in found.values()
+    assert answer.pop("git") == "fine\n"
+    assert 0 not in answer.values()

@@ -45,13 +45,13 @@ tell(loopback=attempt(lambda: socket.create_connection(("127.0.0.1", {server.get
 
 
 def test_the_environment_is_the_specs_and_no_value_of_it_shows_in_the_process_list(caged, token):
-    seen: list[str] = []
+    command_lines: list[str] = []
     variable = EnvironmentVariable(name="API_KEY", value=f"key-{token}", origin="policy", secret=True)
     program = f"{TRY}\nimport time\ntell(names=sorted(os.environ))\nsys.stdout.flush()\ntime.sleep(0.6)"
 
     def stop():
         if caged.heard:
-            seen.extend(living(f"key-{token}"))
+            command_lines.extend(living(f"key-{token}"))
         return
 
     execution = caged.run(program, environment=[variable], stop=stop)
@@ -73,7 +73,7 @@ def test_the_environment_is_the_specs_and_no_value_of_it_shows_in_the_process_li
         "PWD",
         "TMPDIR",
     ]
-    assert seen == []
+    assert command_lines == []
 
 
 def test_tmp_and_shared_memory_are_bounded(caged, token):
@@ -150,8 +150,8 @@ def test_a_sandbox_that_cannot_be_set_up_is_the_executors_failure_not_the_progra
 
 
 def test_a_preferred_sandbox_is_applied_and_said(caged, token):
-    wanted = SandboxSpec(mode="preferred", uid=caged.spec("pass").sandbox.uid)
-    execution = caged.run(f"{TRY}\ntell(uid=os.getuid())  # {token}", sandbox=wanted)
+    sandbox = SandboxSpec(mode="preferred", uid=caged.spec("pass").sandbox.uid)
+    execution = caged.run(f"{TRY}\ntell(uid=os.getuid())  # {token}", sandbox=sandbox)
 
     assert execution.sandbox.kind == "bwrap"
     assert execution.sandbox.uid == told(execution)["uid"]
@@ -176,12 +176,12 @@ def test_runs_at_the_same_time_are_apart(caged, token):
     results: dict[str, dict[str, str]] = {}
 
     def go(name: str) -> None:
-        found = told(
+        answer = told(
             caged.run(
                 f"{TRY}\nimport time; time.sleep(0.4)\ntell(pids=len([n for n in os.listdir('/proc') if n.isdigit()]))"
             )
         )
-        results[name] = found
+        results[name] = answer
 
     threads = [threading.Thread(target=go, args=(name,)) for name in "ab"]
     for thread in threads:

@@ -55,13 +55,13 @@ def test_what_may_be_somebody_elses_is_named_and_left(plain, name):
     assert b"not removed because others are user" in execution.log
     assert Path("/dev/shm", name).exists()
     libc = ctypes.CDLL(None)
-    for one in objects_of(UID):
-        if one.kind == "shm":
-            libc.shmctl(one.key, 0, None)
-        elif one.kind == "sem":
-            libc.semctl(one.key, 0, 0)
-        elif one.kind == "msg":
-            libc.msgctl(one.key, 0, None)
+    for obj in objects_of(UID):
+        if obj.kind == "shm":
+            libc.shmctl(obj.key, 0, None)
+        elif obj.kind == "sem":
+            libc.semctl(obj.key, 0, 0)
+        elif obj.kind == "msg":
+            libc.msgctl(obj.key, 0, None)
 
 
 def test_a_sandbox_leaves_nothing_to_sweep(caged, name):

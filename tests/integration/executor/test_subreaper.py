@@ -57,12 +57,12 @@ class Alone:
         """Return what the subreaper said last, once it has ended."""
         try:
             self.out.wait(timeout=240)
-            said = os.read(self.answers, 1 << 16)
+            output = os.read(self.answers, 1 << 16)
         finally:
             self.out.kill()
             for descriptor in (self.orders, self.answers):
                 os.close(descriptor)
-        return json.loads(said.splitlines()[-1])
+        return json.loads(output.splitlines()[-1])
 
 
 @pytest.mark.parametrize("order", [None, "kill"])
@@ -71,11 +71,11 @@ def test_a_daemon_of_another_session_ends_with_the_command(token, tmp_path, orde
     try:
         if order is not None:
             keeper.say(order)
-        said = keeper.end()
+        event = keeper.end()
         left = living(token)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(keeper.daemon, signal.SIGKILL)
     assert left == []
-    assert (said["event"], said["left"]) == ("clean", 0)
-    assert said["killed"] >= 1
+    assert (event["event"], event["left"]) == ("clean", 0)
+    assert event["killed"] >= 1

@@ -241,7 +241,8 @@ for line in open("/proc/self/cgroup"):
 def test_a_run_weighs_less_than_others_that_want_a_processor_and_its_record_says_how(plain):
     execution = plain.run(WEIGHED)
     (command,) = execution.commands
-    said = execution.log.decode().splitlines()
-    assert command.weight in said
-    of_group = command.weight in {"cpu.weight 50", "cpu.shares 512"} and f"nice {os.nice(0)}" in said  # ours, inherited
+    lines = execution.log.decode().splitlines()
+    assert command.weight in lines
+    # The nice value is ours, inherited.
+    of_group = command.weight in {"cpu.weight 50", "cpu.shares 512"} and f"nice {os.nice(0)}" in lines
     assert command.weight == "nice 10" or of_group

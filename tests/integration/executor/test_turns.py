@@ -82,7 +82,7 @@ def test_the_supervisors_stamps_enclose_what_the_program_measured(executed):
         own_s = json.loads(execution.reports[f"launch-{launch.number}.json"])["own_s"]
         seen_s = [turn.done_s - turn.go_s for turn in launch.turns]
         assert len(own_s) == len(seen_s)
-        assert all(seen >= own for seen, own in zip(seen_s, own_s, strict=True))
+        assert all(turn_s >= own for turn_s, own in zip(seen_s, own_s, strict=True))
         spent_s = {arm: sum(turn.done_s - turn.go_s for turn in launch.turns if turn.arm == arm) for arm in plan.arms}
         assert log_ratio(plan, launch) == pytest.approx(math.log(spent_s["baseline"] / spent_s["candidate"]))
         stamps = [stamp for turn in launch.turns for stamp in (turn.go_s, turn.done_s)]
@@ -128,10 +128,10 @@ def test_each_arm_runs_alone_once_and_one_is_seen_to_sleep(executed):
 
 def test_the_nonce_is_new_in_every_launch_and_known_to_the_program(executed):
     _, execution = executed
-    told = [json.loads(execution.reports[f"launch-{one.number}.json"])["nonce"] for one in execution.launches]
+    nonces = [json.loads(execution.reports[f"launch-{launch.number}.json"])["nonce"] for launch in execution.launches]
 
-    assert told == [launch.nonce for launch in execution.launches]
-    assert len(set(told)) == len(told)
+    assert nonces == [launch.nonce for launch in execution.launches]
+    assert len(set(nonces)) == len(nonces)
 
 
 def test_a_program_that_answers_for_another_turn_is_cut(tmp_path):

@@ -72,14 +72,14 @@ def test_a_status_text_is_cut_at_the_sites_bound(server) -> None:
 
 
 def test_a_status_that_is_there_is_not_set_again_and_one_that_changed_is(server) -> None:
-    said = ("a" * 40, "success", "kakeya/mlx-env-probe", "v" * 300, "")
-    adapter(server).set_status(*said)
-    adapter(server).set_status(*said)
+    status_args = ("a" * 40, "success", "kakeya/mlx-env-probe", "v" * 300, "")
+    adapter(server).set_status(*status_args)
+    adapter(server).set_status(*status_args)
     assert len(server.state.statuses) == 1
-    adapter(server).set_status("a" * 40, "failure", *said[2:])
-    adapter(server).set_status("a" * 40, "failure", "kakeya/other", *said[3:])
-    adapter(server).set_status(*said)
-    assert [one["state"] for one in server.state.statuses] == ["success", "failure", "failure", "success"]
+    adapter(server).set_status("a" * 40, "failure", *status_args[2:])
+    adapter(server).set_status("a" * 40, "failure", "kakeya/other", *status_args[3:])
+    adapter(server).set_status(*status_args)
+    assert [status["state"] for status in server.state.statuses] == ["success", "failure", "failure", "success"]
 
 
 def test_a_repeated_comment_replaces_its_own_and_no_other(server) -> None:
@@ -141,16 +141,16 @@ def test_a_token_is_found_in_order_and_never_shown(tmp_path) -> None:
     path.write_text(SECRET)
     path.chmod(0o600)
     everywhere = {"GH_TOKEN": "a", "GITHUB_TOKEN": "b", "KAKEYA_GITHUB_TOKEN_FILE": str(path)}
-    found = find_token(everywhere, ask=lambda: "c")
-    assert found is not None
-    assert (found.text, found.source) == ("a", "GH_TOKEN")
+    token = find_token(everywhere, ask=lambda: "c")
+    assert token is not None
+    assert (token.text, token.source) == ("a", "GH_TOKEN")
     from_file = find_token({"KAKEYA_GITHUB_TOKEN_FILE": str(path)}, ask=lambda: "c")
     assert from_file is not None
     assert from_file.text == SECRET
     assert SECRET not in repr(from_file)
-    asked = find_token({}, ask=lambda: "c")
-    assert asked is not None
-    assert asked.source == "gh auth token"
+    token_of_gh = find_token({}, ask=lambda: "c")
+    assert token_of_gh is not None
+    assert token_of_gh.source == "gh auth token"
     assert find_token({}, ask=lambda: None) is None
 
 
@@ -170,7 +170,7 @@ def test_a_run_that_has_not_changed_is_asked_for_by_its_tag(server) -> None:
     first = hosting.refresh(run)
     second = hosting.refresh(run)
     assert (first.status, second.status, server.state.not_modified) == ("queued", "queued", 1)
-    next(one for one in server.state.runs if one["id"] == run_id).update(status="in_progress")
+    next(entry for entry in server.state.runs if entry["id"] == run_id).update(status="in_progress")
     assert hosting.refresh(run).status == "in_progress"
     assert server.state.not_modified == 1
 
@@ -178,8 +178,8 @@ def test_a_run_that_has_not_changed_is_asked_for_by_its_tag(server) -> None:
 def test_pull_requests_are_found_by_branch_or_commit_over_all_pages(server) -> None:
     for number in range(1, 41):
         server.add_pull(number, f"topic-{number}", f"{number:040x}")
-    found = adapter(server).open_pulls("topic-3", frozenset({f"{39:040x}"}))
-    assert [(pull.number, pull.branch) for pull in found] == [(3, "topic-3"), (39, "topic-39")]
+    pulls = adapter(server).open_pulls("topic-3", frozenset({f"{39:040x}"}))
+    assert [(pull.number, pull.branch) for pull in pulls] == [(3, "topic-3"), (39, "topic-39")]
 
 
 @pytest.mark.parametrize("feature", ["runs", "runners", "cancel", "status", "pulls", "comment"])
@@ -253,32 +253,32 @@ class TestDoor:
     """What callers use: one line, once, and never an exception."""
 
     def test_without_a_site_nothing_is_said_and_without_a_token_one_line(self) -> None:
-        said: list[str] = []
-        assert not open_door("file:///srv/bus.git", {}, said.append).is_open
-        assert said == []
-        assert not open_door("https://github.com/o/r", {"PATH": ""}, said.append).is_open
-        assert len(said) == 1
+        lines: list[str] = []
+        assert not open_door("file:///srv/bus.git", {}, lines.append).is_open
+        assert lines == []
+        assert not open_door("https://github.com/o/r", {"PATH": ""}, lines.append).is_open
+        assert len(lines) == 1
 
     @pytest.mark.parametrize("status", [0, 401, 403, 404, 409, 422, 429, 500, 503])
     def test_a_failing_site_is_said_once(self, server, status: int) -> None:
-        said: list[str] = []
+        lines: list[str] = []
         server.state.faults["/actions/runs"] = Fault(status)
-        door = Door(adapter(server), said.append)
+        door = Door(adapter(server), lines.append)
         assert [door.ask(lambda site: site.runs(BRANCH)) for _ in range(3)] == [None] * 3
-        assert len(said) == 1
-        assert SECRET not in said[0]
+        assert len(lines) == 1
+        assert SECRET not in lines[0]
         assert door.is_open == (status not in {0, 401, 429})
         if status in {0, 401, 429}:
             assert len(server.state.requests) == 1
 
     def test_a_token_file_that_others_can_read_closes_the_door(self, tmp_path) -> None:
-        said: list[str] = []
+        lines: list[str] = []
         path = tmp_path / "token"
         path.write_text(SECRET)
         path.chmod(0o644)
-        assert not open_door("https://github.com/o/r", {}, said.append, token_file=path).is_open
-        assert "readable by others" in said[0]
-        assert SECRET not in said[0]
+        assert not open_door("https://github.com/o/r", {}, lines.append, token_file=path).is_open
+        assert "readable by others" in lines[0]
+        assert SECRET not in lines[0]
 
 
 def _foreign(server: GitHubServer) -> dict:

@@ -80,9 +80,9 @@ def test_a_thousand_malformed_messages_run_nothing_and_the_server_goes_on(site, 
     lines = [json.dumps(message).encode() for message in sent]
     lines += list(malformed(random.Random(20)))
     lines.append(json.dumps({"jsonrpc": "2.0", "id": "last", "method": "ping"}).encode())
-    with (clone.top.parent / "said").open("w+b") as said:
+    with (clone.top.parent / "said").open("w+b") as stderr:
         server = subprocess.Popen(
-            words, cwd=clone.top, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+            words, cwd=clone.top, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr
         )
         bound = threading.Timer(120.0, server.kill)
         bound.start()
@@ -101,8 +101,8 @@ def test_a_thousand_malformed_messages_run_nothing_and_the_server_goes_on(site, 
         writer.join()
         server.communicate()
         bound.cancel()
-        said.seek(0)
-        assert server.returncode == 0, said.read()[-2000:]
+        stderr.seek(0)
+        assert server.returncode == 0, stderr.read()[-2000:]
     assert "result" in answers[-1]
     assert s.requester().snapshot().requests == ()
 
@@ -123,16 +123,16 @@ def test_a_text_with_half_of_a_character_is_answered_with_an_error(site, clone):
     ) as server:
         bound = threading.Timer(120.0, server.kill)
         bound.start()
-        server.stdin.write(b"".join(json.dumps({"jsonrpc": "2.0", **one}).encode() + b"\n" for one in sent))
+        server.stdin.write(b"".join(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n" for message in sent))
         server.stdin.flush()
         answers = [json.loads(server.stdout.readline()) for _ in range(3)]
         server.stdin.close()
         assert server.wait() == 0
         bound.cancel()
-    refused = next(one["error"] for one in answers if one["id"] == 7)
+    refused = next(answer["error"] for answer in answers if answer["id"] == 7)
     assert refused["code"] == -32700
     assert "expected JSON whose texts are whole characters" in refused["message"]
-    assert {one["id"] for one in answers} == {0, 7, 8}
+    assert {answer["id"] for answer in answers} == {0, 7, 8}
 
 
 def malformed(chance):

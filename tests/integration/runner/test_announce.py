@@ -95,7 +95,7 @@ def test_a_summary_that_cannot_be_written_is_said_and_changes_nothing(loud, tmp_
 # One that closes the door and one that does not; which do is a table, tried whole against the client alone.
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    "status", [0, 422, *(pytest.param(one, marks=pytest.mark.slow) for one in (401, 403, 404, 409, 429, 500, 503))]
+    "status", [0, 422, *(pytest.param(code, marks=pytest.mark.slow) for code in (401, 403, 404, 409, 429, 500, 503))]
 )
 def test_a_site_that_refuses_changes_nothing_of_the_result(loud, server, status: int) -> None:
     ref = loud.ask()
@@ -103,8 +103,8 @@ def test_a_site_that_refuses_changes_nothing_of_the_result(loud, server, status:
     ran = once(loud)
     assert ran.code == 1  # the gate's own word
     assert loud.claim(ref).state == "terminal"
-    said = ran.stderr.count("git alone goes on without it")
-    assert said == (1 if status in {0, 401, 429} else 2)  # a closed door is not asked again
+    count = ran.stderr.count("git alone goes on without it")
+    assert count == (1 if status in {0, 401, 429} else 2)  # a closed door is not asked again
 
 
 @pytest.mark.ci
@@ -146,7 +146,9 @@ def test_a_host_that_actions_wakes_says_once_which_workflows_it_accepts(site) ->
     policy.write_text(f'{policy.read_text()}[[actions.workflows]]\n{listed}sha256 = "{"a" * 64}"\n')
     s.run("once", "--bus", s.route)
     ((tip, beacon),) = s.requester().read_beacons()
-    assert [(one.path, one.sha256) for one in beacon.workflows] == [(".github/workflows/mac-bridge.yml", "a" * 64)]
+    assert [(workflow.path, workflow.sha256) for workflow in beacon.workflows] == [
+        (".github/workflows/mac-bridge.yml", "a" * 64)
+    ]
     s.run("once", "--bus", s.route)
     assert s.requester().read_beacons()[0][0] == tip
     policy.write_text(policy.read_text().replace("a" * 64, "b" * 64))

@@ -78,13 +78,13 @@ def scenario(tmp_path):
     return make
 
 
-def starts(told):
-    counter = Path(told["counter"])
+def starts(host):
+    counter = Path(host["counter"])
     return counter.read_text().split() if counter.exists() else []
 
 
-def requester(told, tmp_path):
-    return open_bus(told["bus"], repository=None, state=tmp_path / "requester", clock=CLOCK)
+def requester(host, tmp_path):
+    return open_bus(host["bus"], repository=None, state=tmp_path / "requester", clock=CLOCK)
 
 
 def what_the_program_left_is_in_the_result(files):
@@ -108,24 +108,24 @@ def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, monkey
     event, when = point.split()
     summary = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
-    told = scenario(event, when)
-    assert crash(told) == -9
-    assert len(starts(told)) == (0 if point in RUNS else 1)
-    run(told)
-    run(told)  # a second look changes nothing
+    host = scenario(event, when)
+    assert crash(host) == -9
+    assert len(starts(host)) == (0 if point in RUNS else 1)
+    run(host)
+    run(host)  # a second look changes nothing
 
-    view = requester(told, tmp_path).view(told["id"])
+    view = requester(host, tmp_path).view(host["id"])
     claim = view.claim.claim
     assert claim.state == "terminal"
     assert claim.reason == "gate_rejected"  # an empty report: the program ran to its end, the gate said no
-    assert starts(told) == [told["id"]]
-    what_the_program_left_is_in_the_result(requester(told, tmp_path).read_result(claim.result_oid).files)
+    assert starts(host) == [host["id"]]
+    what_the_program_left_is_in_the_result(requester(host, tmp_path).read_result(claim.result_oid).files)
     assert view.delivery == "copied"
-    assert [list((Path(told["state"]) / name).iterdir()) for name in ("late", "runs")] == [[], []]
-    tree = requester(told, tmp_path).read_result(claim.result_oid)
-    assert verify_tree(tree.files, run_id=told["id"]) == []
-    assert verify_journal(Path(told["state"]) / "journal.jsonl") > 0
-    assert summary.read_text().count(f"Request `{told['id']}`") == 1
+    assert [list((Path(host["state"]) / name).iterdir()) for name in ("late", "runs")] == [[], []]
+    tree = requester(host, tmp_path).read_result(claim.result_oid)
+    assert verify_tree(tree.files, run_id=host["id"]) == []
+    assert verify_journal(Path(host["state"]) / "journal.jsonl") > 0
+    assert summary.read_text().count(f"Request `{host['id']}`") == 1
 
 
 @pytest.mark.ci
@@ -136,36 +136,36 @@ def test_the_site_is_told_once_of_a_result_whose_runner_died_after_publishing_it
     with serving() as site:
         for name, value in site.environ.items():
             monkeypatch.setenv(name, value)
-        told = scenario(*point.split())
-        with Path(told["policy"]).open("a") as policy:
+        host = scenario(*point.split())
+        with Path(host["policy"]).open("a") as policy:
             policy.write("[hosting]\nstatus = true\ncomment = true\n")
-        site.add_pull(7, told["ref"].removeprefix("refs/heads/"), "0" * 39 + "1")
-        assert crash(told) == -9
-        run(told)
-        run(told)
+        site.add_pull(7, host["ref"].removeprefix("refs/heads/"), "0" * 39 + "1")
+        assert crash(host) == -9
+        run(host)
+        run(host)
         (status,) = site.state.statuses
         assert (status["context"], status["state"]) == ("kakeya/count", "failure")
         (comment,) = site.state.comments[7]
-        assert f"Request `{told['id']}`" in comment["body"]
+        assert f"Request `{host['id']}`" in comment["body"]
 
 
 @pytest.mark.ci
 def test_what_a_killed_runner_left_running_is_followed_again(scenario, tmp_path):
     go_on = tmp_path / "told" / "go-on"
-    told = scenario("", "", wait=f"echo before; until [ -e {go_on} ]; do sleep 0.05; done")
-    runner = start(told)
+    host = scenario("", "", wait=f"echo before; until [ -e {go_on} ]; do sleep 0.05; done")
+    runner = start(host)
     try:
-        until(lambda: starts(told))
+        until(lambda: starts(host))
     finally:
         runner.kill()
         runner.wait()
-    again = start(told)
+    again = start(host)
     time.sleep(1.0)  # the run goes on while it is looked at; who comes first changes nothing
     go_on.touch()
     again.wait(240)
 
-    claim = requester(told, tmp_path).view(told["id"]).claim.claim
-    files = requester(told, tmp_path).read_result(claim.result_oid).files
+    claim = requester(host, tmp_path).view(host["id"]).claim.claim
+    files = requester(host, tmp_path).read_result(claim.result_oid).files
     assert claim.reason == "gate_rejected"
     assert files["log.txt"] == b"before\nwas here\n"
-    assert starts(told) == [told["id"]]
+    assert starts(host) == [host["id"]]

@@ -75,14 +75,14 @@ def test_a_job_nobody_can_identify_is_refused(environment: dict[str, str]) -> No
 
 
 def test_the_digest_is_of_the_bytes_at_the_jobs_own_commit() -> None:
-    asked: list[JobFacts] = []
+    facts_read: list[JobFacts] = []
 
     def read(facts: JobFacts) -> bytes:
-        asked.append(facts)
+        facts_read.append(facts)
         return WORKFLOW
 
     decide(facts_of(ENVIRONMENT), ALLOWED, read)
-    assert [facts.commit for facts in asked] == [COMMIT]
+    assert [facts.commit for facts in facts_read] == [COMMIT]
 
 
 WORKER = """
@@ -125,13 +125,13 @@ def run_worker(tmp_path: Path, digest: str, program: str = HOOK) -> subprocess.P
 
 def watch(worker: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """Wait for the worker and return every process that was ever seen below it."""
-    seen: dict[int, psutil.Process] = {}
+    children: dict[int, psutil.Process] = {}
     while worker.poll() is None:
         with contextlib.suppress(psutil.NoSuchProcess):
-            seen.update({child.pid: child for child in psutil.Process(worker.pid).children(recursive=True)})
+            children.update({child.pid: child for child in psutil.Process(worker.pid).children(recursive=True)})
         time.sleep(0.02)
-    assert seen, "the worker started nothing: the test would prove nothing"
-    return list(seen.values())
+    assert children, "the worker started nothing: the test would prove nothing"
+    return list(children.values())
 
 
 def test_after_a_refusal_nothing_else_of_the_job_starts(tmp_path: Path) -> None:
@@ -199,12 +199,12 @@ def test_a_trusted_workflow_goes_on_as_before(tmp_path: Path) -> None:
 
 
 def test_the_cleanup_hook_empties_what_the_job_left_and_follows_no_link(tmp_path: Path) -> None:
-    workspace, temp, kept = tmp_path / "w", tmp_path / "t", tmp_path / "kept"
-    for folder in (workspace / "deep", temp, kept):
+    workspace, temp, outside = tmp_path / "w", tmp_path / "t", tmp_path / "kept"
+    for folder in (workspace / "deep", temp, outside):
         folder.mkdir(parents=True)
-    (kept / "file").write_text("mine")
-    (workspace / "link").symlink_to(kept)
+    (outside / "file").write_text("mine")
+    (workspace / "link").symlink_to(outside)
     (workspace / "deep" / "x").write_text("x")
     assert completed({"GITHUB_WORKSPACE": str(workspace), "RUNNER_TEMP": str(temp)}) == (workspace, temp)
     assert list(workspace.iterdir()) == []
-    assert (kept / "file").read_text() == "mine"
+    assert (outside / "file").read_text() == "mine"

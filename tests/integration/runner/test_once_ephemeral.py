@@ -55,8 +55,8 @@ def ephemeral(place: Site, *more: str) -> Ran:
 
 def left(place: Site) -> list[str]:
     """Return what is in its folder, and in the user's folder of states."""
-    found = [*(place.folder / "scratch").iterdir(), *(place.folder / "user-state").iterdir()]
-    return [path.name for path in found]
+    paths = [*(place.folder / "scratch").iterdir(), *(place.folder / "user-state").iterdir()]
+    return [path.name for path in paths]
 
 
 def beacons(place: Site) -> list[str]:
@@ -158,13 +158,13 @@ def going(place: Site, path: Path):
 
 def alive(place: Site) -> list[psutil.Process]:
     """Return the processes of the run, and those of the runner's own that hold it."""
-    found = []
+    processes = []
     for process in psutil.process_iter(["cmdline", "environ"]):
         with contextlib.suppress(psutil.Error):
-            said = " ".join(process.info["cmdline"] or [])
-            if NAP in said or str(place.folder) in (process.info["environ"] or {}).get("KAKEYA_OUT", ""):
-                found.append(process)
-    return found
+            command_line = " ".join(process.info["cmdline"] or [])
+            if NAP in command_line or str(place.folder) in (process.info["environ"] or {}).get("KAKEYA_OUT", ""):
+                processes.append(process)
+    return processes
 
 
 @pytest.mark.slow

@@ -93,9 +93,9 @@ def test_stop_leaves_the_run_and_stop_runs_ends_it_also_without_a_runner(site):
 @pytest.mark.ci
 def test_the_owner_sees_a_run_ends_it_alone_and_is_told(site):
     s = site()
-    told, figures = s.folder / "told.json", s.folder / "kakeya.prom"
+    note, figures = s.folder / "told.json", s.folder / "kakeya.prom"
     teller = s.folder / "tell"
-    write = f'cat > {told}.part && echo "$KAKEYA_REASON" >> {told}.part && mv {told}.part {told}'
+    write = f'cat > {note}.part && echo "$KAKEYA_REASON" >> {note}.part && mv {note}.part {note}'
     teller.write_text(f"#!/bin/sh\n{write}\n")
     teller.chmod(0o755)
     policy = s.policy()
@@ -103,15 +103,17 @@ def test_the_owner_sees_a_run_ends_it_alone_and_is_told(site):
     runner, ref = going(s)
     waits = s.ask()
     s.until(lambda: 'waiting{runner="mini"} 1' in figures.read_text(), "the waiting request was never seen")
-    seen = json.loads(s.run("status", "--json").stdout)
-    assert (seen["state"], [(one["id"], one["preset"], one["requester"]) for one in seen["running"]]) == (
+    status = json.loads(s.run("status", "--json").stdout)
+    assert (status["state"], [(run["id"], run["preset"], run["requester"]) for run in status["running"]]) == (
         "serving", [(ref.id, "count", "unsigned")],
     )  # fmt: skip
-    assert [(one["id"], one["why"]) for one in seen["queue"]["requests"]] == [(waits.id, "all slots are busy")]
+    assert [(request["id"], request["why"]) for request in status["queue"]["requests"]] == [
+        (waits.id, "all slots are busy")
+    ]
     assert "ended as interrupted" in s.run("stop", "--run", ref.id[-8:]).stderr
     assert s.ended(ref).reason == "interrupted"
-    s.until(told.exists, "nobody was told")
-    document, reason = told.read_text().splitlines()
+    s.until(note.exists, "nobody was told")
+    document, reason = note.read_text().splitlines()
     assert (json.loads(document)["run_id"], reason) == (ref.id, "interrupted")
     (s.folder / "counted" / "go-on").touch()
     assert s.ended(waits).reason == "gate_rejected"
@@ -260,9 +262,9 @@ def test_doctor_names_a_remedy_for_what_it_finds(site):
     s = site()
     pinned = s.run("keygen").stdout.strip()
     assert re.fullmatch("mini=[A-Za-z0-9+/]{43}=", pinned)
-    told = s.run("doctor", "--bus", s.route, "--json")
-    findings = {finding["name"]: finding for finding in json.loads(told.stdout)}
-    assert told.code == 1
+    ran = s.run("doctor", "--bus", s.route, "--json")
+    findings = {finding["name"]: finding for finding in json.loads(ran.stdout)}
+    assert ran.code == 1
     assert findings["bus"]["level"] == "fail"
     assert "--create-bus" in findings["bus"]["remedy"]
     assert findings["policy"]["level"] == "ok"

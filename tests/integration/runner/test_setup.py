@@ -207,7 +207,9 @@ def test_doctor_looks_at_the_key_and_at_who_may_read_it(machine):
     key = machine.folder / "state" / "runner.key"
 
     def level() -> str:
-        return next(one["level"] for one in json.loads(machine("doctor", "--json")[1]) if one["name"] == "key")
+        return next(
+            finding["level"] for finding in json.loads(machine("doctor", "--json")[1]) if finding["name"] == "key"
+        )
 
     if key.exists():
         assert level() == "ok"

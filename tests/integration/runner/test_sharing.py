@@ -43,9 +43,9 @@ def test_two_slots_run_two_requests_at_the_same_time_and_count_them_as_two_attem
     records = [record(s, ref) for ref in refs]
 
     assert sorted(s.starts()) == sorted(ref.id for ref in refs)
-    assert sorted(one.attempt.number for one in records) == [1, 2]
-    assert {one.reason for one in records} == {"passed"}
-    assert all(command.survivors == 0 for one in records for command in one.commands)
+    assert sorted(run_record.attempt.number for run_record in records) == [1, 2]
+    assert {run_record.reason for run_record in records} == {"passed"}
+    assert all(command.survivors == 0 for run_record in records for command in run_record.commands)
 
 
 @pytest.mark.ci
@@ -62,14 +62,14 @@ def test_each_request_goes_to_the_runner_it_asks_for_and_runs_once(site):
     }
     for name in ("one", "two"):
         s.start("serve", "--bus", s.route, name=name)
-    took = {who: {record(s, ref).runner for ref in asked} for who, asked in refs.items() if who != "nobody"}
+    took = {who: {record(s, ref).runner for ref in requests} for who, requests in refs.items() if who != "nobody"}
 
     assert took["two"] == {"two"}
     assert took["one"] == {"one"}
     assert took["either"] <= {"one", "two"}
     s.until(said(s, "needs labels this runner has not: tpu", "one"), "never said why")
     assert s.claim(refs["nobody"][0]) is None
-    assert sorted(s.starts()) == sorted(ref.id for who, asked in refs.items() for ref in asked if who != "nobody")
+    assert sorted(s.starts()) == sorted(ref.id for who, requests in refs.items() for ref in requests if who != "nobody")
 
 
 def test_a_condition_that_does_not_hold_keeps_the_request_in_the_queue_and_says_so(site):
@@ -89,7 +89,7 @@ def test_a_condition_that_does_not_hold_keeps_the_request_in_the_queue_and_says_
 
 
 @pytest.fixture
-def asked(site):
+def approving_site(site):
     """A site whose owner has a program that allows the profile `smoke` only, and keeps what it was asked."""
     s = site()
     s.create_bus()
@@ -105,34 +105,35 @@ def asked(site):
 
 
 @pytest.mark.ci
-def test_the_owners_program_gets_the_request_and_lets_it_run(asked):
-    ref = asked.ask()
-    assert asked.run("once", "--bus", asked.route).code == 1  # it ran; the empty report is refused by the gate
+def test_the_owners_program_gets_the_request_and_lets_it_run(approving_site):
+    ref = approving_site.ask()
+    # It ran; the empty report is refused by the gate.
+    assert approving_site.run("once", "--bus", approving_site.route).code == 1
 
-    assert asked.starts() == [ref.id]
-    assert json.loads((asked.folder / "asked.json").read_text())["id"] == ref.id
+    assert approving_site.starts() == [ref.id]
+    assert json.loads((approving_site.folder / "asked.json").read_text())["id"] == ref.id
 
 
-def test_the_owners_program_refuses_with_its_own_words_and_nothing_starts(asked):
-    ref = asked.ask(profile="claim")
-    assert asked.run("once", "--bus", asked.route).code == 7
+def test_the_owners_program_refuses_with_its_own_words_and_nothing_starts(approving_site):
+    ref = approving_site.ask(profile="claim")
+    assert approving_site.run("once", "--bus", approving_site.route).code == 7
 
-    assert asked.starts() == []
-    claim = asked.ended(ref)
+    assert approving_site.starts() == []
+    claim = approving_site.ended(ref)
     assert claim.reason == "policy_refused"
     assert "only smoke tests in the afternoon" in claim.message
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("word", ["gone", "hangs"])
-def test_an_owners_program_that_cannot_answer_allows_nothing(asked, word):
-    program = asked.folder / "may-it-run"
+def test_an_owners_program_that_cannot_answer_allows_nothing(approving_site, word):
+    program = approving_site.folder / "may-it-run"
     if word == "gone":
         program.unlink()
     else:
         program.write_text("#!/bin/sh\nkill -9 $$\n")
-    ref = asked.ask()
-    asked.run("once", "--bus", asked.route)
+    ref = approving_site.ask()
+    approving_site.run("once", "--bus", approving_site.route)
 
-    assert asked.starts() == []
-    assert asked.ended(ref).reason in {"policy_refused", "infrastructure"}
+    assert approving_site.starts() == []
+    assert approving_site.ended(ref).reason in {"policy_refused", "infrastructure"}

@@ -88,12 +88,12 @@ class TestAnotherUserDecides:
         policy, state = s.folder / "mini.toml", s.folder / "state-mini"
         policy.write_text(f'{policy.read_text()}[actions]\nserver = "file://{s.folder}/server"\n')
         words = f"-m bridge.cli.host.main job-hook --policy {policy} --state {state} decide"
-        asked = self.ask(s, f'cd {ROOT} && exec {sys.executable} {words} -- "$1" "$2"')
+        program = self.ask(s, f'cd {ROOT} && exec {sys.executable} {words} -- "$1" "$2"')
         # The policy the hook itself is given does not matter: it is not read.
-        accepted = s.run("job-hook", "started", "--ask", asked, name="nobody")
+        accepted = s.run("job-hook", "started", "--ask", program, name="nobody")
         assert accepted.code == 0, accepted.stderr
         make(WORKFLOW + b"# changed\n")
-        refused = s.run("job-hook", "started", "--ask", asked, name="nobody")
+        refused = s.run("job-hook", "started", "--ask", program, name="nobody")
         assert refused.code == 7
         assert "does not list" in refused.stderr
 

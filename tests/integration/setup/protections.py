@@ -105,8 +105,8 @@ def closed_devices(_values: Values) -> None:
         return  # version 2 has no file for it; the devices bwrap opens are the same ones
     group.mkdir()
     (group / "devices.deny").write_text("a")
-    for one in ("c 1:3", "c 1:5", "c 1:7", "c 1:8", "c 1:9", "c 5:0", "c 5:2", "c 136:*"):
-        (group / "devices.allow").write_text(f"{one} rwm")
+    for device in ("c 1:3", "c 1:5", "c 1:7", "c 1:8", "c 1:9", "c 5:0", "c 5:2", "c 136:*"):
+        (group / "devices.allow").write_text(f"{device} rwm")
     (group / "cgroup.procs").write_text("0")
 
 
@@ -124,17 +124,17 @@ def numbers_of(names: Iterable[str]) -> list[int]:
     """Return the numbers of system calls and of systemd's groups of them."""
     header = next(path for path in _HEADERS if path.exists()).read_text()
     table = {name: int(number) for name, number in re.findall(r"#define __NR_(\w+)\s+(\d+)", header)}
-    wanted: set[str] = set()
+    call_names: set[str] = set()
     for name in names:
         if name.startswith("@"):
-            said = subprocess.run(
+            listing = subprocess.run(
                 ["systemd-analyze", "syscall-filter", name], capture_output=True, text=True, check=True
             )
-            inner = [line.strip() for line in said.stdout.splitlines()[1:]]
-            wanted |= {one for one in inner if one and not one.startswith(("#", "@"))}
+            inner = [line.strip() for line in listing.stdout.splitlines()[1:]]
+            call_names |= {entry for entry in inner if entry and not entry.startswith(("#", "@"))}
         else:
-            wanted.add(name)
-    return sorted(table[name] for name in wanted if name in table)
+            call_names.add(name)
+    return sorted(table[name] for name in call_names if name in table)
 
 
 def load(code: bytes) -> None:
@@ -170,8 +170,8 @@ def filtered(values: Values) -> None:
 
 def families(values: Values) -> None:
     """Refuse sockets of other families than those named."""
-    known = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-    allowed = [known[name] for name in values[0].split()]
+    family_numbers = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
+    allowed = [family_numbers[name] for name in values[0].split()]
     jumps = b"".join(
         seccomp._instruction(0x15, family, len(allowed) - index, 0) for index, family in enumerate(allowed)
     )

@@ -68,7 +68,7 @@ def test_a_host_that_would_serve_another_drafter_is_found(tools: dict[str, str],
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ((), "usage"),
         (("check",), "no HOST"),
@@ -82,14 +82,14 @@ def test_a_host_that_would_serve_another_drafter_is_found(tools: dict[str, str],
         (("serve", "there", "--socket", "./s"), "nothing is installed on there"),
     ],
 )
-def test_a_wrong_call_does_nothing(tools: dict[str, str], words: tuple[str, ...], said: str) -> None:
+def test_a_wrong_call_does_nothing(tools: dict[str, str], words: tuple[str, ...], message: str) -> None:
     done = asked(tools, *words)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("ENGINE", "/no/such/engine", "/no/such/engine is not installed here"),
         ("SSH", "/no/such/ssh", "/no/such/ssh is not installed here"),
@@ -98,12 +98,12 @@ def test_a_wrong_call_does_nothing(tools: dict[str, str], words: tuple[str, ...]
     ],
 )
 def test_what_is_missing_here_is_found_before_the_link_is_measured(
-    tools: dict[str, str], name: str, value: str, said: str
+    tools: dict[str, str], name: str, value: str, message: str
 ) -> None:
     done = asked(tools | {name: value}, "check", "there")
     assert (done.returncode, done.stdout) == (2, "")
     first, remedy = done.stderr.splitlines()
-    assert said in first
+    assert message in first
     assert remedy.startswith("  ")
 
 

@@ -181,7 +181,7 @@ class TestOtherWaysIn:
     @pytest.mark.parametrize("planted", [".ssh", ".ssh/authorized_keys"])
     def test_a_link_that_the_runner_s_user_planted_is_refused(self, opened, tmp_path, planted) -> None:
         path = opened.root / "var/lib/kakeya" / planted
-        kept = path.rename(tmp_path / "kept")
+        moved_path = path.rename(tmp_path / "kept")
         elsewhere = tmp_path / "elsewhere"
         if planted == ".ssh":
             elsewhere.mkdir()
@@ -195,20 +195,20 @@ class TestOtherWaysIn:
                 assert f"{planted} is a link" in done.stderr
         finally:
             path.unlink()
-            kept.rename(path)
+            moved_path.rename(path)
         assert (list(elsewhere.iterdir()) if planted == ".ssh" else elsewhere.read_text()) in ([], "# another's\n")
 
     @pytest.mark.parametrize("planted", ["var/lib/kakeya", "etc/kakeya", "var/log/kakeya", "var/lib/kakeya-actions"])
     def test_a_link_in_the_place_of_a_folder_that_set_up_made_is_refused(self, opened, tmp_path, planted) -> None:
         path = opened.root / planted
-        kept = path.rename(tmp_path / "kept")
+        moved_path = path.rename(tmp_path / "kept")
         (tmp_path / "elsewhere").mkdir()
         path.symlink_to(tmp_path / "elsewhere")
         try:
             done = opened.setup(*opened.options, token="secret-token\n")
         finally:
             path.unlink()
-            kept.rename(path)
+            moved_path.rename(path)
         assert done.returncode == 2, done.stdout
         assert f"{path.name} is a link" in done.stderr
         assert list((tmp_path / "elsewhere").iterdir()) == []
@@ -216,14 +216,14 @@ class TestOtherWaysIn:
     @pytest.mark.parametrize("planted", ["etc/kakeya/policy.toml", "etc/kakeya/setup.tsv"])
     def test_a_file_that_is_a_link_is_not_written_through(self, opened, tmp_path, planted) -> None:
         path, elsewhere = opened.root / planted, tmp_path / "elsewhere"
-        kept = path.rename(tmp_path / "kept")
+        moved_path = path.rename(tmp_path / "kept")
         elsewhere.write_text("another's\n")
         path.symlink_to(elsewhere)
         try:
             done = opened.setup(*opened.options, "--labels", "other")
         finally:
             path.unlink()
-            kept.rename(path)
+            moved_path.rename(path)
         assert (done.returncode, elsewhere.read_text()) == (2, "another's\n"), done.stdout
         assert f"{path.name} is a link" in done.stderr
 

@@ -82,7 +82,7 @@ class TestLinux:
             policy.write_text(original)
 
     @pytest.mark.parametrize(
-        ("fault", "said"),
+        ("fault", "problem_text"),
         [
             (lambda h: (h.root / "etc/kakeya/policy.toml").chmod(0o644), "readable by others"),
             (lambda h: (h.root / "etc/kakeya/policy.toml").unlink(), "policy"),
@@ -115,20 +115,20 @@ class TestLinux:
             ),
         ],
     )
-    def test_a_planted_fault_is_found_with_its_repair(self, installed, tmp_path, fault, said: str) -> None:
+    def test_a_planted_fault_is_found_with_its_repair(self, installed, tmp_path, fault, problem_text: str) -> None:
         host = twin(installed[0], tmp_path)
         fault(host)
         checked = host.setup("--check")
         assert checked.returncode == 1, checked.stdout
         lines = checked.stdout.splitlines()
-        found = [index for index, line in enumerate(lines) if line.startswith("WRONG") and said in line]
-        assert found, checked.stdout
-        assert lines[found[0] + 1].strip().startswith("repair: ")
+        indices = [index for index, line in enumerate(lines) if line.startswith("WRONG") and problem_text in line]
+        assert indices, checked.stdout
+        assert lines[indices[0] + 1].strip().startswith("repair: ")
         if fault_hides_the_receipt(host):
             return
         same = check(host.root / "etc/kakeya" / RECEIPT)  # what `kakeya-runner doctor` goes through
         assert same is not None
-        named = [problem for problem in same.problems if said in f"{problem.name} {problem.text}"]
+        named = [problem for problem in same.problems if problem_text in f"{problem.name} {problem.text}"]
         assert named, same.problems
         assert all(problem.remedy for problem in named)
 

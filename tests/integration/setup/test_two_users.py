@@ -82,22 +82,22 @@ def test_the_users_are_kept_apart_a_broken_set_up_is_found_and_all_of_it_goes_ag
     if jobs:
         assert "\nUser=kakeya-job\n" in overlay.run("cat /etc/systemd/system/kakeya-run@.service").stdout
 
-    for fault, said in (
+    for fault, message in (
         ("chmod 644 /etc/kakeya/policy.toml", "readable by others"),
         ("chown nobody /var/lib/kakeya", "state folder"),
         (f"userdel {'kakeya-job' if jobs else 'kakeya-runner'}", "is missing"),
     ):
         assert overlay.run(fault).returncode == 0
         broken = overlay.setup(source, *options, "--check")
-        assert (broken.returncode, said in broken.stdout) == (1, True), broken.stdout
+        assert (broken.returncode, message in broken.stdout) == (1, True), broken.stdout
         assert overlay.setup(source, *options).returncode == 0
         mended = overlay.setup(source, *options, "--check")
         assert mended.returncode == 0, mended.stdout
 
     assert overlay.run("mkdir -m 700 /shut && cp -L $(which -a python3 | grep ^/usr/bin) /shut/").returncode == 0
     shut = overlay.setup(source, *options, "--python", "/shut/python3", "--check")
-    said = [line for line in shut.stdout.splitlines() if "/shut is closed to others" in line]
-    assert (shut.returncode, len(said)) == (1, 1), shut.stdout
+    closed_lines = [line for line in shut.stdout.splitlines() if "/shut is closed to others" in line]
+    assert (shut.returncode, len(closed_lines)) == (1, 1), shut.stdout
     refused = overlay.setup(source, *options, "--python", "/shut/python3")
     assert (refused.returncode, "/shut is closed to others" in refused.stderr) == (2, True), refused.stderr
 

@@ -41,12 +41,12 @@ def unit_of(tmp_path: Path, name: str, options: list[str]) -> str:
 
 def settings(unit: str) -> dict[str, list[str]]:
     """Return the settings of the [Service] section, each with its values in order."""
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in unit.partition("[Service]")[2].partition("[Install]")[0].splitlines():
         name, mark, value = line.partition("=")
         if mark:
-            found.setdefault(name, []).append(value)
-    return found
+            values.setdefault(name, []).append(value)
+    return values
 
 
 @pytest.mark.parametrize("golden", KINDS)

@@ -17,17 +17,17 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
         code = train.main(list(arguments))
     except SystemExit as ended:
         code = int(str(ended.code))
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "Traceback" not in said.err
-    return code, said.err.strip().splitlines()[-1]
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert "Traceback" not in output.err
+    return code, output.err.strip().splitlines()[-1]
 
 
 def test_a_target_that_is_nowhere_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("dflash", "--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2")
-    code, said = refused(capsys, *asked)
+    arguments = ("dflash", "--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2")
+    code, error = refused(capsys, *arguments)
     assert code == 3
-    assert said.startswith("error: no model '/nowhere': looked for config.json in /nowhere. Put the folder there")
+    assert error.startswith("error: no model '/nowhere': looked for config.json in /nowhere. Put the folder there")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -38,10 +38,10 @@ def test_a_target_with_a_misshapen_tensor_is_refused(tmp_path: Path, capsys: pyt
     tensors = load_file(folder / "model.safetensors")
     tensors["model.norm.weight"] = tensors["model.norm.weight"][:-1].clone()
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    code, said = refused(capsys, "dflash", "--target", str(folder), "--out", str(tmp_path / "made"), "--steps", "2")
+    code, error = refused(capsys, "dflash", "--target", str(folder), "--out", str(tmp_path / "made"), "--steps", "2")
     assert code == 3
-    assert "tensor model.norm.weight" in said
-    assert "has shape (31,); expected (32,)" in said
+    assert "tensor model.norm.weight" in error
+    assert "has shape (31,); expected (32,)" in error
 
 
 def test_a_card_is_not_made_of_tensors_that_are_none(tmp_path: Path) -> None:
@@ -69,40 +69,40 @@ def test_a_card_is_not_made_of_tensors_that_are_none(tmp_path: Path) -> None:
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, steps = ("--out", str(tmp_path / "made")), ("--steps", "2")
     folder = tiny_torch.write_target(tmp_path / "target", "qwen3")
-    for asked in (
+    for arguments in (
         ("dflash", "--target", str(folder), *out, *steps),
         ("target", "--family", "qwen3", "--tokenizer", str(folder), *out, *steps),
     ):
-        code, said = refused(capsys, *asked)
+        code, error = refused(capsys, *arguments)
         assert code == 3
-        assert "no tokenizer.json in" in said
+        assert "no tokenizer.json in" in error
 
 
 @pytest.mark.parametrize("option", ["--steps", "--rows", "--threads", "--evaluate-every", "--seed"])
 def test_less_than_nothing_is_refused(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("dflash", "--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2", option, "-1")
-    code, said = refused(capsys, *asked)
+    arguments = ("dflash", "--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2", option, "-1")
+    code, error = refused(capsys, *arguments)
     assert code == 2
-    assert "expected a whole number" in said
+    assert "expected a whole number" in error
 
 
 def test_a_device_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ("--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2", "--device", "tpu")
-    code, said = refused(capsys, "dflash", *asked)
+    arguments = ("--target", "/nowhere", "--out", str(tmp_path / "made"), "--steps", "2", "--device", "tpu")
+    code, error = refused(capsys, "dflash", *arguments)
     assert code == 5
-    assert "knows cpu and cuda" in said
+    assert "knows cpu and cuda" in error
 
 
 @pytest.mark.slow
 def test_one_row_is_too_few(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = str(ASSETS / "kakeya-tiny-qwen3")
-    asked = ("--out", str(tmp_path / "made"), "--steps", "1", "--rows", "1", "--quiet")
-    code, said = refused(capsys, "dflash", "--target", target, *asked)
+    options = ("--out", str(tmp_path / "made"), "--steps", "1", "--rows", "1", "--quiet")
+    code, error = refused(capsys, "dflash", "--target", target, *options)
     assert code == 2
-    assert "Ask for more --rows" in said
+    assert "Ask for more --rows" in error
 
 
 def test_models_whose_names_differ_behind_a_dot_do_not_share_their_state() -> None:
     parser = train.build_parser()
     made = [parser.parse_args(["tokenizer", "--out", f"/made/small-{size}"]) for size in ("0.5b", "0.6b")]
-    assert [train.work_folder(one).name for one in made] == ["small-0.5b.work", "small-0.6b.work"]
+    assert [train.work_folder(options).name for options in made] == ["small-0.5b.work", "small-0.6b.work"]

@@ -31,8 +31,8 @@ def test_a_context_has_the_length_that_was_asked_for(episodes: Episodes, length:
 
 @pytest.mark.parametrize("length", [1, 10, 40, 10_000_000])
 def test_a_length_that_holds_no_codes_or_more_code_than_there_is_is_refused(episodes: Episodes, length: int) -> None:
-    said = rf"contexts of {length} tokens, of which codes and question take \d+; expected"
-    with pytest.raises(UsageError, match=said):
+    message = rf"contexts of {length} tokens, of which codes and question take \d+; expected"
+    with pytest.raises(UsageError, match=message):
         episodes.episode(1, 0, length, 4)
 
 

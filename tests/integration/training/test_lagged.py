@@ -34,7 +34,7 @@ def target():
 @pytest.fixture(scope="module")
 def responses():
     rng = np.random.default_rng(3)
-    return [Response(tuple(int(one) for one in rng.integers(8, VOCABULARY, LENGTH)), PROMPT) for _ in range(12)]
+    return [Response(tuple(int(token) for token in rng.integers(8, VOCABULARY, LENGTH)), PROMPT) for _ in range(12)]
 
 
 def trainer_of(tmp_path, target, responses, lag=0, **options):
@@ -47,10 +47,10 @@ def logits_of(trainer, ids, features, lag):
     trainer.known = {response.ids: features}
     anchors, lags = torch.tensor([[ANCHOR]]), torch.tensor([[lag]])
     with torch.no_grad():
-        found, labels, valid = trainer._forward([response], torch.tensor([ids]), anchors, lags)
+        logits, labels, valid = trainer._forward([response], torch.tensor([ids]), anchors, lags)
     assert labels[0, 0].tolist() == list(ids[ANCHOR + 1 : ANCHOR + BLOCK_SIZE])
     assert bool(valid.all())
-    return found[0, 0]
+    return logits[0, 0]
 
 
 def test_features_that_lag_are_not_read_and_their_tokens_are(tmp_path, target, responses):
@@ -117,13 +117,13 @@ def test_state_of_another_training_is_not_gone_on_with(tmp_path, target, respons
     first.train_step()
     first.save()
     assert DrafterTrainer(DrafterRun(4, 9, 12, tmp_path), target, responses).step == 1
-    for changes, said in (
+    for changes, message in (
         ({"lag": LAG}, "lag 0 instead of 5"),
         ({"seed": 5}, "seed 4 instead of 5"),
         ({"rows": 13}, "rows 12 instead of 13"),
     ):
         settings = {"seed": 4, "steps": 3, "rows": 12, "work": tmp_path} | changes
-        with pytest.raises(UsageError, match=f"another training: {said}. Give another --work"):
+        with pytest.raises(UsageError, match=f"another training: {message}. Give another --work"):
             DrafterTrainer(DrafterRun(**settings), target, responses)
 
 

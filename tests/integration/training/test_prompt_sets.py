@@ -75,9 +75,9 @@ def test_a_recall_set_asks_one_thing_150_times_at_one_length(prompt_sets, encode
     prompts = prompt_sets[name]
     assert len(prompts) == len({prompt["text"] for prompt in prompts}) == 150
     for prompt in prompts:
-        hidden, *asked = prompt["text"].split("\n# Q: what is the secret code for ")
+        hidden, *questions = prompt["text"].split("\n# Q: what is the secret code for ")
         notes = dict(re.findall(r"\n# NOTE: the secret code for ([a-z ]+?) is (?:that of )?([a-z0-9 ]+)\.", hidden))
-        keys = [question.partition("?")[0] for question in asked]
+        keys = [question.partition("?")[0] for question in questions]
         code = notes[keys[-1]]
         hops = 1
         while not code.isdigit():

@@ -22,7 +22,7 @@ def push_anything(w, ref: str, run_id: str, data: bytes, signature: bytes | None
     files = {REQUEST_FILE: data} if signature is None else {REQUEST_FILE: data, REQUEST_FILE + SIGNATURE: signature}
     top, objects = folder_commit(files, over=(), parents=(), time_unix_s=1_700_000_000, message=os.urandom(4).hex())
     with w.remote.lock:
-        w.remote.objects.update({one.oid: one for one in objects})
+        w.remote.objects.update({obj.oid: obj for obj in objects})
         w.remote.refs[ref] = top.oid
 
 

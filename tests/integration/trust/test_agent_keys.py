@@ -48,8 +48,8 @@ def test_a_runner_signs_its_results_with_an_agent_s_key(agent: Path, tmp_path: P
 
 def test_an_owner_signs_a_root_with_an_agent_s_key(agent: Path) -> None:
     clock = FakeClock()
-    found = read_root(write_root(RootContent(bus_record(clock)), open_key(agent), clock.now()))
-    assert found.owner == Key(agent.with_suffix("")).fingerprint
+    root = read_root(write_root(RootContent(bus_record(clock)), open_key(agent), clock.now()))
+    assert root.owner == Key(agent.with_suffix("")).fingerprint
 
 
 def test_an_agent_that_is_away_or_has_another_key_is_said(agent: Path, tmp_path: Path) -> None:

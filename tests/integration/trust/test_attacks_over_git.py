@@ -101,16 +101,16 @@ def a_renewal(remote: Remote) -> Callable[[str, RefBus], str]:
     ref = asked(remote)
     remote.hosta.start(ref, remote.hosta.claim(ref))
     thief = Actor(remote.open("thief"), CLOCK, "hosta")
-    seen = thief.bus.read_claim(ref.id)
-    thief.bus.take_over(seen, thief.record(ref, "started", seen.claim.sequence + 1, phase="running", beat=1))
+    tip = thief.bus.read_claim(ref.id)
+    thief.bus.take_over(tip, thief.record(ref, "started", tip.claim.sequence + 1, phase="running", beat=1))
     return lambda _name, bus: word_of_claim(bus, ref)
 
 
 def a_log(remote: Remote) -> Callable[[str, RefBus], str]:
     other = remote.actor("other_runner")
     ref = asked(remote)
-    held = other.start(ref, other.claim(ref))
-    other.renew(ref, held, log=chunk(ref.id, 0, 0, b"false\n"))
+    held_claim = other.start(ref, other.claim(ref))
+    other.renew(ref, held_claim, log=chunk(ref.id, 0, 0, b"false\n"))
     return lambda _name, bus: word_of_log(bus, ref)
 
 
@@ -127,8 +127,10 @@ def an_offer(remote: Remote) -> Callable[[str, RefBus], str]:
     other.bus.beacon(other.beacon(1))
 
     def look(_name: str, bus: RefBus) -> str:
-        found = bus.read_beacons()
-        return "untrusted" if any(one.kind == "beacon" for one in bus.refused) else "unsigned" if found else "absent"
+        beacons = bus.read_beacons()
+        return (
+            "untrusted" if any(entry.kind == "beacon" for entry in bus.refused) else "unsigned" if beacons else "absent"
+        )
 
     return look
 
@@ -139,11 +141,11 @@ def an_archive(remote: Remote) -> Callable[[str, RefBus], str]:
     later = FakeClock(NOW + dt.timedelta(days=3))
     bus = remote.open("archivist", later)
     bus.use_seals(KeySeals(lambda: NOBODY, name="hosta", key=remote.stage.keys["other_runner"]))
-    assert any("/archive/" in one for one in bus.archive("hosta", budget=WorkBudget(50)))
+    assert any("/archive/" in ref_name for ref_name in bus.archive("hosta", budget=WorkBudget(50)))
 
     def look(_name: str, bus: RefBus) -> str:
-        words = {one.tip.claim.id: one.tip.signature.word for one in bus.archived()}
-        refused = any(one.kind == "archive" for one in bus.refused)
+        words = {archived_run.tip.claim.id: archived_run.tip.signature.word for archived_run in bus.archived()}
+        refused = any(refusal.kind == "archive" for refusal in bus.refused)
         assert refused == (ref.id not in words)
         return "untrusted" if refused else shown(words[ref.id])
 
@@ -153,8 +155,8 @@ def an_archive(remote: Remote) -> Callable[[str, RefBus], str]:
 def a_result(remote: Remote) -> Callable[[str, RefBus], str]:
     ref = asked(remote)
     files = {**remote.stage.result(), ATTESTATION_FILE: remote.stage.result("other_runner")[ATTESTATION_FILE]}
-    held = remote.hosta.publish(ref, remote.hosta.start(ref, remote.hosta.claim(ref)), files)
-    oid = held.claim.result_oid
+    held_claim = remote.hosta.publish(ref, remote.hosta.start(ref, remote.hosta.claim(ref)), files)
+    oid = held_claim.claim.result_oid
 
     def look(name: str, bus: RefBus) -> str:
         bus.view(ref.id)
@@ -171,8 +173,8 @@ def a_request(remote: Remote) -> Callable[[str, RefBus], str]:
 
     def look(name: str, bus: RefBus) -> str:
         received = bus.read_request(ref)
-        known = None if name == "no_root" else remote.stage.root
-        signers = Signers(read_policy(b'schema = 1\nname = "hosta"\n'), lambda: known)
+        root = None if name == "no_root" else remote.stage.root
+        signers = Signers(read_policy(b'schema = 1\nname = "hosta"\n'), lambda: root)
         try:
             signers.request(request, received.data, received.signature)
         except PolicyRefusedError:
@@ -190,18 +192,18 @@ def a_root(remote: Remote) -> Callable[[str, RefBus], str]:
 
 
 def word_of_root(remote: Remote, memory: RootMemory, name: str) -> str:
-    before, found = memory.recall(BUS_ID), []
+    before, meetings = memory.recall(BUS_ID), []
     bus = remote.open(f"root-{name}")
 
     def judge(files, bus_id):
-        found.append(memory.meet(files, bus_id, pin=None, now_s=NOW.timestamp()))
-        return found[-1].root.content.record
+        meetings.append(memory.meet(files, bus_id, pin=None, now_s=NOW.timestamp()))
+        return meetings[-1].root.content.record
 
     bus.use_root(judge)
     bus.identity()
     if before is None:
-        return "accepted" if found[-1].vouched else "first use"
-    return "kept" if found[-1].root == remote.stage.root and found[-1].note is not None else "accepted"
+        return "accepted" if meetings[-1].vouched else "first use"
+    return "kept" if meetings[-1].root == remote.stage.root and meetings[-1].note is not None else "accepted"
 
 
 # record -> the attack on it, who does it, and how it is done.
@@ -221,14 +223,14 @@ ATTACKS: dict[str, tuple[str, str, Callable[[Remote], Callable[[str, RefBus], st
 def test_an_attack_over_git_comes_to_what_was_written_down(remote: Remote, record: str) -> None:
     actor, act, attack = ATTACKS[record]
     look = attack(remote)
-    wanted = {name: expected(actor, record, act, name)["outcome"] for name in remote.readers}
-    assert {name: look(name, bus) for name, bus in remote.readers.items()} == wanted
+    outcomes = {name: expected(actor, record, act, name)["outcome"] for name in remote.readers}
+    assert {name: look(name, bus) for name, bus in remote.readers.items()} == outcomes
 
 
 def test_what_is_genuine_is_accepted_over_git(remote: Remote) -> None:
     ref = asked(remote)
-    held = remote.hosta.start(ref, remote.hosta.claim(ref))
-    remote.hosta.renew(ref, held, log=chunk(ref.id, 0, 0, b"true\n"))
+    held_claim = remote.hosta.start(ref, remote.hosta.claim(ref))
+    remote.hosta.renew(ref, held_claim, log=chunk(ref.id, 0, 0, b"true\n"))
     words = {"pinned": "accepted", "first_use": "first use", "no_root": "unsigned", "read_only": "accepted"}
     assert {name: word_of_claim(bus, ref) for name, bus in remote.readers.items()} == words
     assert {name: word_of_log(bus, ref) for name, bus in remote.readers.items()} == words

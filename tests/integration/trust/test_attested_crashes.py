@@ -25,7 +25,7 @@ WORK = "printf '{}' > \"$KAKEYA_OUT/probe.json\"\n"
 
 
 @pytest.fixture
-def told(tmp_path):
+def paths(tmp_path):
     """Return the paths of a bus that signs and of a runner that has a key."""
     tmp_path.chmod(0o700)
     subprocess.run(["git", "init", "-q", "--bare", tmp_path / "bus.git"], check=True)
@@ -57,18 +57,20 @@ SLOW = [
 
 
 @pytest.mark.parametrize("point", ["result_built after", "terminal before", *SLOW])
-def test_no_number_is_missing_and_none_is_doubled_after_a_kill(told, tmp_path, point):
+def test_no_number_is_missing_and_none_is_doubled_after_a_kill(paths, tmp_path, point):
     event, when = point.split()
     ids = [ask(tmp_path)]
-    run(told)
+    run(paths)
     ids.append(ask(tmp_path))
-    assert crash({**told, "event": event, "when": when}) == -9
-    run(told)
+    assert crash({**paths, "event": event, "when": when}) == -9
+    run(paths)
     ids.append(ask(tmp_path))
-    run(told)
+    run(paths)
     bus = requester(tmp_path)
-    trusted = [one.public for one in keys.published(Path(told["state"]))]
+    trusted = [key.public for key in keys.published(Path(paths["state"]))]
     trees = [bus.read_result(bus.view(run_id).claim.claim.result_oid).files for run_id in ids]
     attested = [verify_attestation(files, trusted) for files in trees]
-    assert [(one.link.sequence, one.key) for one in attested] == [(number, trusted[-1]) for number in (1, 2, 3)]
+    assert [(attestation.link.sequence, attestation.key) for attestation in attested] == [
+        (number, trusted[-1]) for number in (1, 2, 3)
+    ]
     assert chain_problems(attested) == []

@@ -34,9 +34,9 @@ def test_a_base_on_the_protected_ref_is_trusted_and_one_that_was_merged_in_is_no
     head = repository.commit("head")
     repository.push("main")
     assert judge(repository, head, early).trust_class == "trusted"
-    found = judge(repository, head, merged)
-    assert found.trust_class == "untrusted"
-    assert found.why.startswith("base: ")
+    code_trust = judge(repository, head, merged)
+    assert code_trust.trust_class == "untrusted"
+    assert code_trust.why.startswith("base: ")
 
 
 def test_a_base_before_the_floor_or_nowhere_is_untrusted(repository):
@@ -44,6 +44,6 @@ def test_a_base_before_the_floor_or_nowhere_is_untrusted(repository):
     head = repository.commit("head")
     repository.push("main")
     assert judge(repository, head, repository.root).trust_class == "untrusted"
-    found = judge(repository, head, "ab" * 20)
-    assert found.trust_class == "untrusted"
-    assert "cannot be read" in found.why
+    code_trust = judge(repository, head, "ab" * 20)
+    assert code_trust.trust_class == "untrusted"
+    assert "cannot be read" in code_trust.why

@@ -47,9 +47,14 @@ def test_a_signed_request_carries_the_very_bytes_that_were_signed(requester, tmp
     key = make_key(tmp_path, "mine")
     data = init(requester, "--signing-key", str(key.path))
     assert (data["signer"], data["public_key"]) == (key.fingerprint, key.public)
-    found = received(requester, sent_id(requester))
-    assert made_with(found.data, found.signature) == key.fingerprint
-    request = parse(found.data, ref=found.ref.ref, bus_id=requester.bus.identity().bus_id, now=requester.clock.now())
+    received_request = received(requester, sent_id(requester))
+    assert made_with(received_request.data, received_request.signature) == key.fingerprint
+    request = parse(
+        received_request.data,
+        ref=received_request.ref.ref,
+        bus_id=requester.bus.identity().bus_id,
+        now=requester.clock.now(),
+    )
     assert (request.principal, request.signer) == (WHO, key.fingerprint)
 
 
@@ -128,8 +133,8 @@ def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
         asking = Requester(tmp_path, environment={"SSH_AUTH_SOCK": str(socket), "PATH": os.environ["PATH"]})
         ScriptedHost(asking.bus, asking.clock).beat()
         assert init(asking, "--signing-key", "auto")["signer"] == key.fingerprint
-        found = received(asking, sent_id(asking))
-        assert made_with(found.data, found.signature) == key.fingerprint
+        received_request = received(asking, sent_id(asking))
+        assert made_with(received_request.data, received_request.signature) == key.fingerprint
     finally:
         guarded.stop(agent)
 
@@ -147,18 +152,18 @@ def test_no_key_is_made_unless_asked_for_whoever_checks(requester, tmp_path):
     assert not (tmp_path / "config" / "signing_key").exists()
     ran = requester.run("init", "--bus", "memory", "--principal", WHO, "--signing-key", "auto")
     assert "kakeya-runner trust add 'ssh-ed25519 " in ran.err
-    doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
+    doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "ok"
 
 
 def test_doctor_names_what_is_missing(requester, tmp_path):
     key = make_key(tmp_path, "mine")
     init(requester, "--signing-key", str(key.path))
-    doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
+    doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "warn"
     assert f"kakeya-runner trust add '{key.public}' --principal {WHO}" in doctor["signing"]["remedy"]
     key.path.unlink()
-    doctor = {one["check"]: one for one in requester.run("doctor", "--json").document["data"]}
+    doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "fail"
     assert doctor["signing"]["remedy"] == "kakeya-mac init --signing-key auto"
     assert requester.run("run", "mlx-env-probe").code == 2
@@ -169,8 +174,8 @@ def test_a_cancel_is_signed_too(requester, tmp_path):
     init(requester, "--signing-key", str(key.path))
     run_id = sent_id(requester)
     assert requester.run("cancel", run_id).code == 0
-    (asked,) = requester.bus.history.cancels(run_id)
-    assert made_with(asked.data, asked.signature) == key.fingerprint
+    (cancel,) = requester.bus.history.cancels(run_id)
+    assert made_with(cancel.data, cancel.signature) == key.fingerprint
     assert requester.bus.view(run_id).cancel_asked
 
 

@@ -77,8 +77,8 @@ class Repository:
 
     def ask(self, commit: str, *, tree: str | None = None) -> tuple[RequestRef, Workload]:
         """Push a request that brings a commit."""
-        found = self.git("rev-parse", f"{commit}^{{tree}}")
-        workload = Workload(commit=commit, tree=tree or found, origin="", dirty=tree is not None)
+        own_tree = self.git("rev-parse", f"{commit}^{{tree}}")
+        workload = Workload(commit=commit, tree=tree or own_tree, origin="", dirty=tree is not None)
         bus = self.client()
         request = make_request(bus.identity().bus_id, "pytest-path", workload=workload)
         return bus.submit(request.canonical(), request.ref, workload).ref, workload
@@ -99,17 +99,17 @@ def repository(tmp_path: Path) -> Repository:
     return Repository(tmp_path)
 
 
-def untrusted(found: CodeTrust, why: str) -> None:
-    assert found.trust_class == "untrusted", found
-    assert why in found.why
+def untrusted(code_trust: CodeTrust, why: str) -> None:
+    assert code_trust.trust_class == "untrusted", code_trust
+    assert why in code_trust.why
 
 
 def test_what_follows_the_floor_on_a_protected_ref_is_trusted(repository):
     repository.protect(repository.root)
-    one, two = repository.commit("one"), repository.commit("two")
+    first, second = repository.commit("one"), repository.commit("two")
     repository.push("main")
-    assert repository.judge(one).trust_class == "trusted"
-    assert repository.judge(two).trust_class == "trusted"
+    assert repository.judge(first).trust_class == "trusted"
+    assert repository.judge(second).trust_class == "trusted"
     untrusted(repository.judge(repository.root), "is not on refs/heads/main after the floor")
 
 
@@ -190,10 +190,10 @@ def test_a_shallow_bus_hides_the_floor_and_nothing_is_trusted(repository):
 
 @pytest.mark.ci
 def test_a_shallow_bus_cannot_hide_a_parent_that_the_commit_itself_names(repository):
-    one = repository.commit("one")
+    parent = repository.commit("one")
     two = repository.commit("two")
     repository.push("main")
-    repository.protect(one)
+    repository.protect(parent)
     (repository.bus_folder / "shallow").write_text(f"{two}\n")
     assert repository.judge(two).trust_class == "trusted"
 
@@ -201,11 +201,11 @@ def test_a_shallow_bus_cannot_hide_a_parent_that_the_commit_itself_names(reposit
 @pytest.mark.ci
 def test_a_shallow_list_in_the_hosts_own_repository_changes_nothing(repository):
     repository.protect(repository.root)
-    one, two = repository.commit("one"), repository.commit("two")
+    first, second = repository.commit("one"), repository.commit("two")
     repository.push("main")
-    assert repository.judge(two).trust_class == "trusted"
-    (repository.folder / "host" / "control.git" / "shallow").write_text(f"{two}\n")
-    assert repository.judge(one).trust_class == "trusted"
+    assert repository.judge(second).trust_class == "trusted"
+    (repository.folder / "host" / "control.git" / "shallow").write_text(f"{second}\n")
+    assert repository.judge(first).trust_class == "trusted"
 
 
 @pytest.mark.ci
@@ -222,15 +222,15 @@ def test_a_rebased_copy_is_another_commit(repository):
 @pytest.mark.ci
 def test_a_protected_ref_that_was_rewritten_vouches_for_nothing(repository):
     floor = repository.commit("floor")
-    kept = repository.commit("kept")
+    dropped = repository.commit("kept")
     repository.push("main")
     repository.protect(floor)
-    assert repository.judge(kept).trust_class == "trusted"
+    assert repository.judge(dropped).trust_class == "trusted"
     repository.git("checkout", "-q", "-B", "main", repository.root)
     rewritten = repository.commit("rewritten")
     repository.push("main", "--force")
     untrusted(repository.judge(rewritten), "does not lead to the floor commit")
-    untrusted(repository.judge(kept), "does not lead to the floor commit")
+    untrusted(repository.judge(dropped), "does not lead to the floor commit")
 
 
 @pytest.mark.ci
@@ -265,9 +265,9 @@ def test_a_commit_of_a_code_signer_is_trusted_wherever_it_is(repository, keys, t
     listed = write_list(tmp_path / "code", signers_line(keys["dev"], "dev", code=True))
     repository.policy_lines = [f'code_signers = "{listed}"']
     signed = repository.commit("signed", *sign_with(keys["dev"]))
-    found = repository.judge(signed)
-    assert found.trust_class == "trusted", found
-    assert f"code signer dev, {keys['dev'].fingerprint}" in found.why
+    code_trust = repository.judge(signed)
+    assert code_trust.trust_class == "trusted", code_trust
+    assert f"code signer dev, {keys['dev'].fingerprint}" in code_trust.why
     untrusted(repository.judge(repository.commit("unsigned")), "no code signer")
     untrusted(repository.judge(repository.commit("stranger", *sign_with(keys["other"]))), "no code signer")
 

@@ -31,8 +31,8 @@ def place(tmp_path) -> Site:
 
 def pins(place: Site) -> tuple[str, ...]:
     """Return both runners' keys as options."""
-    found = (keys.published(place.folder / f"state-{name}")[0] for name in ("hosta", "hostb"))
-    return tuple(word for key in found for word in ("--runner-key", f"{key.name}={key.public}"))
+    public_keys = (keys.published(place.folder / f"state-{name}")[0] for name in ("hosta", "hostb"))
+    return tuple(word for key in public_keys for word in ("--runner-key", f"{key.name}={key.public}"))
 
 
 def home(place: Site, *options: str) -> Path:
@@ -58,9 +58,9 @@ def actor(place: Site, name: str | None) -> Actor:
 def end_over(who: Actor, ref: RequestRef) -> None:
     """Write a chain of claims over the one that is there, up to an end that names the result of the run."""
     tip = who.bus.read_claim(ref.id)
-    held = who.start(ref, who.bus.claim(who.record(ref, "claimed", 0), tip.oid))
+    held_claim = who.start(ref, who.bus.claim(who.record(ref, "claimed", 0), tip.oid))
     result = tip.claim.result_oid
-    who.bus.publish(held, who.record(ref, "terminal", 2, reason="passed", exit_code=0, result_oid=result))
+    who.bus.publish(held_claim, who.record(ref, "terminal", 2, reason="passed", exit_code=0, result_oid=result))
 
 
 @pytest.mark.ci
@@ -71,8 +71,8 @@ def test_what_each_runner_signs_in_its_own_name_counts(place) -> None:
         place.run("once", "--bus", place.route, name=name)
         code, document = told(folder, "verify", ref.id)
         assert (code, document["data"]["signed"]) == (0, True), document
-        (said,) = (check["text"] for check in document["data"]["checks"] if check["name"] == "signature")
-        assert said.startswith(f"signed by {name}, key ")
+        (text,) = (check["text"] for check in document["data"]["checks"] if check["name"] == "signature")
+        assert text.startswith(f"signed by {name}, key ")
         assert told(folder, "fetch", ref.id)[1]["where"]["runner"] == name
 
 

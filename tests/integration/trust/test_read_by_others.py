@@ -17,10 +17,10 @@ def test_python_tuf_verifies_every_version_of_a_root_and_what_it_lists(tmp_path:
     files = Stage(tmp_path).files
     trusted = Metadata[Root].from_bytes(files["1.root.json"]).signed
     for number in (1, 2):
-        found = Metadata[Root].from_bytes(files[f"{number}.root.json"])
-        trusted.verify_delegate("root", found.signed_bytes, found.signatures)  # by the version before
-        found.signed.verify_delegate("root", found.signed_bytes, found.signatures)  # and by itself
-        trusted = found.signed
+        root = Metadata[Root].from_bytes(files[f"{number}.root.json"])
+        trusted.verify_delegate("root", root.signed_bytes, root.signatures)  # by the version before
+        root.signed.verify_delegate("root", root.signed_bytes, root.signatures)  # and by itself
+        trusted = root.signed
     targets = Metadata[Targets].from_bytes(files["targets.json"])
     trusted.verify_delegate("targets", targets.signed_bytes, targets.signatures)
     assert set(targets.signed.targets) == {"allowed_signers", "bus.json", "revoked", "runners"}

@@ -70,8 +70,8 @@ def reader(place: Site, name: str, *options: str) -> Path:
 
 def answer(folder: Path, *words: str) -> tuple[int, str | None]:
     code, document = told(folder, *words)
-    found = document.get("answer") or (document.get("data") or {}).get("answer")
-    return code, found["word"] if isinstance(found, dict) else found
+    verdict = document.get("answer") or (document.get("data") or {}).get("answer")
+    return code, verdict["word"] if isinstance(verdict, dict) else verdict
 
 
 def test_a_team_of_one_types_two_commands_and_everybody_gets_one_answer(place: Site) -> None:
@@ -83,8 +83,8 @@ def test_a_team_of_one_types_two_commands_and_everybody_gets_one_answer(place: S
     assert answer(first, "verify", run_id) == (FIRST_USE, "first use")
     for folder, word in ((pinned, "verified"), (first, "first use")):
         for words in (("wait", run_id), ("fetch", run_id), ("status", run_id)):
-            code, said = answer(folder, *words)
-            assert (said, code in {0, 1}) == (word, True), words  # an empty report: the gate's own code stays
+            code, actual = answer(folder, *words)
+            assert (actual, code in {0, 1}) == (word, True), words  # an empty report: the gate's own code stays
         assert answer(folder, "verify", run_id)[1] == word
     text = told(first, "verify", run_id)[1]["outcome"]["message"]
     assert text.startswith("first use: signed by mini")
@@ -138,11 +138,11 @@ def test_what_the_owner_adds_retires_and_revokes_counts_at_once(place: Site) -> 
     assert answer(folder, "verify", late) == (UNTRUSTED, "untrusted")
     for words in (("fetch", late), ("status", late), ("quote", late)):
         assert told(folder, *words)[0] == UNTRUSTED, words  # also what is stored here already
-    found = {one["check"]: one for one in told(folder, "doctor")[1]["data"]}
-    assert "in the name of hostb" in found["revoked"]["text"], found
-    assert "forged" not in found
-    said = told(folder, "retry", late, "--queue")[1]["outcome"]["message"]
-    assert "still" not in said, said  # what ended and counts no more may be asked again, by who has its preset
+    findings = {finding["check"]: finding for finding in told(folder, "doctor")[1]["data"]}
+    assert "in the name of hostb" in findings["revoked"]["text"], findings
+    assert "forged" not in findings
+    message = told(folder, "retry", late, "--queue")[1]["outcome"]["message"]
+    assert "still" not in message, message  # what ended and counts no more may be asked again, by who has its preset
     assert answer(folder, "verify", mine) == (VERIFIED, "verified")
 
 
@@ -234,8 +234,8 @@ def test_a_run_counts_on_where_another_runner_archived_it_before_its_key_was_rev
     files = write_root(dataclasses.replace(root.content, revoked={hostb: at}), open_key(key), CLOCK.now(), root)
     assert stranger_bus(place).write_root(files, git("rev-parse", ROOT, cwd=place.folder / "bus.git").strip())
     for home in (folder, other):  # the one holds the result, the other has to fetch it; both meet the revocation
-        wanted = (VERIFIED, "verified") if days == 60 else (UNTRUSTED, "untrusted")
-        assert answer(home, "verify", run_id) == wanted
+        expected = (VERIFIED, "verified") if days == 60 else (UNTRUSTED, "untrusted")
+        assert answer(home, "verify", run_id) == expected
         for word in ("status", "fetch", "quote"):
             code, document = told(home, word, run_id)
             assert (code == UNTRUSTED) == (days == 20), (word, document)

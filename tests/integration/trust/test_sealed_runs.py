@@ -91,10 +91,10 @@ def test_what_is_ignored_is_said_by_status_and_doctor_and_missing_in_ls(site) ->
     assert main(["status", ref.id], Surroundings(out, io.StringIO(), places, folder, CLOCK, None)) == 0
     assert f"a claim in the name of mini: {unsigned(folder)}" in out.getvalue()
     _, document = told(folder, "doctor")
-    forged = [one["text"] for one in document["data"] if one["check"] == "forged"]
+    forged = [finding["text"] for finding in document["data"] if finding["check"] == "forged"]
     assert len(forged) == 2, document["data"]
     assert any(f"claim/{ref.id} does not count" in text for text in forged)
-    (absent,) = (one for one in document["data"] if one["check"] == "runners")
+    (absent,) = (finding for finding in document["data"] if finding["check"] == "runners")
     assert absent["text"] == "no runner counts: 1 not signed by a key that counts here"
     assert "compare the pinned key" in absent["remedy"]
     _, document = told(folder, "runners")
@@ -142,8 +142,8 @@ def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothin
     process.kill()
     process.wait()
     liar = forger(place)
-    seen = liar.bus.read_claim(ref.id)
-    liar.bus.claim(liar.record(ref, "claimed", 0), seen.oid)
+    tip = liar.bus.read_claim(ref.id)
+    liar.bus.claim(liar.record(ref, "claimed", 0), tip.oid)
     (place.folder / "counted" / "go").touch()
     place.run("once", "--bus", place.route)
     claim = place.ended(ref)

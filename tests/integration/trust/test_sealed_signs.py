@@ -30,20 +30,20 @@ def beacon_ref(name: str) -> str:
 
 
 def runners(fleet: Fleet, client) -> list[tuple[str, bool]]:
-    return [(one.beacon.runner, one.live) for one in look(client, client.identity(), fleet.clock.now())]
+    return [(runner.beacon.runner, runner.live) for runner in look(client, client.identity(), fleet.clock.now())]
 
 
 def logged(fleet: Fleet, texts: list[bytes]):
     """Run a signed run that logs these texts; return (alpha, ref, held, tips of the log)."""
     alpha = fleet.runner("alpha")
     ref = alpha.submit().ref
-    held = alpha.start(ref, alpha.claim(ref))
+    held_claim = alpha.start(ref, alpha.claim(ref))
     tips, offset = [], 0
     for number, text in enumerate(texts):
-        held = alpha.renew(ref, held, log=chunk(ref.id, number, offset, text))
+        held_claim = alpha.renew(ref, held_claim, log=chunk(ref.id, number, offset, text))
         offset += len(text)
         tips.append(fleet.tip(names.log_ref(PREFIX, ref.id)))
-    return alpha, ref, held, tips
+    return alpha, ref, held_claim, tips
 
 
 def plant(fleet: Fleet, ref: str, made, expect: str | None) -> None:
@@ -85,7 +85,7 @@ def test_a_beacon_in_another_runner_s_place_is_refused(fleet) -> None:
     plant(fleet, beacon_ref("beta"), beacon_commit(alpha.beacon(3, runner="beta"), (), sealed), None)
     client = fleet.client(fleet.key("alpha"), fleet.key("beta"))
     assert runners(fleet, client) == [("alpha", True)]
-    assert [one.runner for one in client.refused] == ["beta"]
+    assert [refusal.runner for refusal in client.refused] == ["beta"]
 
 
 def test_an_old_beacon_pushed_again_is_no_sign_of_life(fleet) -> None:
@@ -130,7 +130,7 @@ def test_beacons_of_runners_without_a_key_are_shown_to_who_demands_nothing(fleet
 def test_a_signed_log_is_read_piece_by_piece(fleet) -> None:
     _, ref, _, _ = logged(fleet, [b"one\n", b"two\n"])
     client = fleet.client(fleet.key("alpha"))
-    assert [one.data for one in client.read_log(ref.id)] == [b"one\n", b"two\n"]
+    assert [log_chunk.data for log_chunk in client.read_log(ref.id)] == [b"one\n", b"two\n"]
     assert client.log_signature(ref.id).word == "verified"
 
 
@@ -142,7 +142,7 @@ def test_a_log_with_a_forged_end_is_not_shown(fleet) -> None:
     plant(fleet, where, log_commit(lie, (tips[-1],), 1_700_000_000, seal_at(fleet, tips[-1])), tips[-1])
     with pytest.raises(UntrustedLogError, match="not its runner's"):
         client.read_log(ref.id)
-    assert [one.kind for one in client.refused] == ["log"]
+    assert [refusal.kind for refusal in client.refused] == ["log"]
 
 
 def test_a_rewritten_log_does_not_carry_the_signature_of_the_true_one(fleet) -> None:
@@ -169,15 +169,15 @@ def test_a_chunk_with_other_words_in_the_same_place_is_refused(fleet) -> None:
 
 
 def test_a_log_that_is_cut_behind_what_was_seen_is_not_believed_and_grows_on(fleet) -> None:
-    alpha, ref, held, tips = logged(fleet, [b"one\n", b"two\n", b"three\n"])
+    alpha, ref, held_claim, tips = logged(fleet, [b"one\n", b"two\n", b"three\n"])
     client = fleet.client(fleet.key("alpha"))
-    seen = client.read_log(ref.id)
+    chunks = client.read_log(ref.id)
     fleet.put(names.log_ref(PREFIX, ref.id), tips[0])
     with pytest.raises(UntrustedLogError, match="set back from chunk 2 to 0"):
-        client.read_log(ref.id, seen[-1].head.seq)
-    held = alpha.renew(ref, held, log=chunk(ref.id, 3, 14, b"four\n"))
-    alpha.renew(ref, held)  # the first push learnt where the ref is, this one puts the log back
-    assert [one.data for one in client.read_log(ref.id, 2)] == [b"four\n"]
+        client.read_log(ref.id, chunks[-1].head.seq)
+    held_claim = alpha.renew(ref, held_claim, log=chunk(ref.id, 3, 14, b"four\n"))
+    alpha.renew(ref, held_claim)  # the first push learnt where the ref is, this one puts the log back
+    assert [log_chunk.data for log_chunk in client.read_log(ref.id, 2)] == [b"four\n"]
 
 
 def test_a_log_of_another_run_is_refused(fleet) -> None:
@@ -194,9 +194,9 @@ def test_a_log_of_another_run_is_refused(fleet) -> None:
 def test_an_unsigned_log_is_shown_and_said_to_be_unsigned(fleet) -> None:
     old = fleet.forger("old")
     ref = old.submit().ref
-    held = old.start(ref, old.claim(ref))
-    old.renew(ref, held, log=chunk(ref.id, 0, 0, b"one\n"))
+    held_claim = old.start(ref, old.claim(ref))
+    old.renew(ref, held_claim, log=chunk(ref.id, 0, 0, b"one\n"))
     client = fleet.client(fleet.key("alpha"))
-    assert [one.data for one in client.read_log(ref.id)] == [b"one\n"]
+    assert [log_chunk.data for log_chunk in client.read_log(ref.id)] == [b"one\n"]
     answer = client.log_signature(ref.id)
     assert (answer.word, answer.why) == ("unsigned", "not signed, and its runner signs (a test)")

@@ -94,11 +94,11 @@ def trust_it(site, document: dict) -> None:
 def test_from_init_to_a_signed_run_with_the_owners_one_command(place):
     site, requester = place
     allow(site)
-    code, document, said = requester.run("init", "--bus", site.route, "--signing-key", "auto")
+    code, document, stderr = requester.run("init", "--bus", site.route, "--signing-key", "auto")
     assert code == 0
     assert document["data"]["principal"] == WHO
     assert (requester.folder / "config" / "signing_key").stat().st_mode & 0o777 == 0o600
-    assert "kakeya-runner trust add 'ssh-ed25519" in said
+    assert "kakeya-runner trust add 'ssh-ed25519" in stderr
     site.start("serve", "--bus", site.route)
 
     _, unlisted, _ = requester.run("run", "mlx-env-probe", "--wait", "--queue")
@@ -115,7 +115,7 @@ def test_from_init_to_a_signed_run_with_the_owners_one_command(place):
     assert again["request"]["retry_of"] == ran["id"]
     assert requester.run("verify", again["id"])[0] == 9  # its bus signs no results
     site.until(lambda: "signed-requests" in str(requester.run("runners")[1]), "no runner says that it checks")
-    findings = {one["check"]: one for one in requester.run("doctor")[1]["data"]}
+    findings = {finding["check"]: finding for finding in requester.run("doctor")[1]["data"]}
     assert findings["signing"]["level"] == "ok", findings
     assert "checked by mini" in findings["signing"]["text"]
 
@@ -164,9 +164,9 @@ def test_request_code_needs_a_signature_and_somebody_who_vouches_for_it(place):
     record = record_of(site, signed.id)
     assert (record.principal, record.code.trust_class, record.code.origin) == (WHO, "trusted", "request")
     spec = JobSpec.parse(result_of(site, signed.id).files["spec.json"], max_bytes=1 << 20)
-    said = "\n".join(spec.decisions)
-    assert f"asked by {WHO}, signed by {key.fingerprint}" in said
-    assert "is on refs/heads/main after" in said
+    decisions = "\n".join(spec.decisions)
+    assert f"asked by {WHO}, signed by {key.fingerprint}" in decisions
+    assert "is on refs/heads/main after" in decisions
 
     (requester.top / "code.py").write_text("print('three')\n")
     requester.git("commit", "-q", "-am", "three, not on main")
@@ -215,8 +215,8 @@ def test_taking_a_key_off_the_list_ends_what_runs_with_it(place):
 def test_a_cancel_from_the_same_clone_ends_a_signed_run(place):
     site, requester, _, sent = running_for_long(place)
     site.requester().ask_cancel(sent.id, b"{}")  # anybody with push rights
-    code, _, said = requester.run("cancel", sent.id)
-    assert code == 0, said
+    code, _, stderr = requester.run("cancel", sent.id)
+    assert code == 0, stderr
     assert site.ended(sent).reason == "cancelled"
 
 

@@ -50,8 +50,8 @@ def check(data: bytes, signed: bytes, key: Path, path: Path, **changes) -> signa
 
 
 def test_a_signature_of_a_listed_key_names_its_signer(folder, key, signed) -> None:
-    found = check(DATA, signed, key, signers(folder, key))
-    assert (found.principal, found.fingerprint) == (WHO, fingerprint(key))
+    signer = check(DATA, signed, key, signers(folder, key))
+    assert (signer.principal, signer.fingerprint) == (WHO, fingerprint(key))
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -78,18 +78,18 @@ def test_forged_cancels_do_not_crowd_out_the_one_that_counts(host, keys, clock, 
 class Ahead(SystemClock):
     """A clock whose every answer is a minute later than the last."""
 
-    asked = 0
+    readings = 0
 
     def steady_s(self) -> float:
-        self.asked += 1
-        return super().steady_s() + 60.0 * self.asked
+        self.readings += 1
+        return super().steady_s() + 60.0 * self.readings
 
 
 def push_cancel(w, ref: str, data: bytes, signature: bytes | None) -> None:
     files = {CANCEL_FILE: data, CANCEL_FILE + SIGNATURE: signature or b""}
     top, objects = folder_commit(files, over=(), parents=(), time_unix_s=1_700_000_000, message=os.urandom(4).hex())
     with w.remote.lock:
-        w.remote.objects.update({one.oid: one for one in objects})
+        w.remote.objects.update({obj.oid: obj for obj in objects})
         w.remote.refs[ref] = top.oid
 
 

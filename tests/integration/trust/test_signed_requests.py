@@ -95,12 +95,12 @@ def test_any_changed_byte_is_refused_by_shape_or_by_signature(host, keys):
     for at in range(len(data)):
         changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
         try:
-            found = parse(changed, ref=request.ref, bus_id=bus_id, now=w.clock.now())
+            tampered = parse(changed, ref=request.ref, bus_id=bus_id, now=w.clock.now())
         except KakeyaError:
             continue
         still_requests += 1
         with pytest.raises(KakeyaError):
-            w.process.rules.signers.request(found, changed, signature)
+            w.process.rules.signers.request(tampered, changed, signature)
     assert still_requests > 0  # times, for one, stay times: there it is the signature that refuses
 
 

@@ -48,8 +48,8 @@ def test_a_fido_key_counts_and_another_one_or_other_bytes_do_not(tmp_path: Path)
     signers = tmp_path / "allowed_signers"
     signers.write_text(f'alice namespaces="{NAMESPACE}" {key.public}\n')
     expected = fingerprint_of(key.public)
-    found = verify(data, key.sign(data), principal="alice", expected=expected, signers=signers)
-    assert (found.principal, found.fingerprint) == ("alice", expected)
+    signer = verify(data, key.sign(data), principal="alice", expected=expected, signers=signers)
+    assert (signer.principal, signer.fingerprint) == ("alice", expected)
     for signed, signature in ((b"other", key.sign(data)),
                               (data, Authenticator().sign(data))):  # fmt: skip
         with pytest.raises(PolicyRefusedError):

@@ -118,24 +118,24 @@ def reached_in(folder: Path, missing) -> Iterator[Reached]:
     absent = git_servers.missing_programs()
     if absent:
         missing("servers", f"not installed: {', '.join(absent)}")
-    one = Reached(folder)
+    host = Reached(folder)
     try:
-        yield one
+        yield host
     finally:
-        one.close()
+        host.close()
 
 
 @pytest.fixture(scope="module")
 def reached(tmp_path_factory, missing) -> Iterator[Reached]:
     """One host for all: its runner starts by itself wherever a test finds none."""
-    with reached_in(tmp_path_factory.mktemp("reached"), missing) as one:
-        yield one
+    with reached_in(tmp_path_factory.mktemp("reached"), missing) as host:
+        yield host
 
 
 @pytest.fixture
 def own(tmp_path_factory, missing) -> Iterator[Reached]:
-    with reached_in(tmp_path_factory.mktemp("own"), missing) as one:
-        yield one
+    with reached_in(tmp_path_factory.mktemp("own"), missing) as host:
+        yield host
 
 
 pytestmark = [pytest.mark.servers, pytest.mark.ci]

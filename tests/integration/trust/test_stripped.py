@@ -106,8 +106,8 @@ def test_a_branch_and_a_bus_show_no_stripped_result_to_who_pins_nobody(ran, tmp_
     bus.update(bus.identity().evolve(attestation="none", keys=()))  # whoever can push can write that nobody signs
     thief = Actor(bus, CLOCK, "mini")
     tip = bus.read_claim(ref.id)
-    held = thief.start(ref, bus.claim(thief.record(ref, "claimed", 0), tip.oid))
-    thief.publish(ref, held, sealed_anew(tree_of(place, ref)), reason="gate_rejected", exit_code=1)
+    held_claim = thief.start(ref, bus.claim(thief.record(ref, "claimed", 0), tip.oid))
+    thief.publish(ref, held_claim, sealed_anew(tree_of(place, ref)), reason="gate_rejected", exit_code=1)
     words = ("--bus", f"file://{remote}")
     git("update-ref", "-d", "refs/kakeya/root", cwd=remote)  # with the root, the forged claims are nothing at all
     for command in (("wait", ref.id), ("fetch", ref.id)):

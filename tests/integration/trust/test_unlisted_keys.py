@@ -45,7 +45,7 @@ def send_each(w: World, people: dict[str, Key]) -> dict[str, Request]:
     def made(signer: str, name: str) -> tuple[Request, bytes]:
         return signed_request(bus_id, "mlx-env-probe", people[signer], name)
 
-    asked = {
+    signed_requests = {
         "listed key": made("listed", WHO),
         "key of no list": made("stranger", STRANGER),
         "key of no list, revoked": made("dropped", "dropped@example.org"),
@@ -60,11 +60,11 @@ def send_each(w: World, people: dict[str, Key]) -> dict[str, Request]:
     signed_for_git = subprocess.run(
         argv, input=for_git.canonical(), capture_output=True, check=True, timeout=240
     ).stdout
-    asked["key of no list, broken"] = (broken, sign(broken.canonical() + b" ", people["stranger"].path))
-    asked["key of no list, wrong namespace"] = (for_git, signed_for_git)
-    for request, signature in asked.values():
+    signed_requests["key of no list, broken"] = (broken, sign(broken.canonical() + b" ", people["stranger"].path))
+    signed_requests["key of no list, wrong namespace"] = (for_git, signed_for_git)
+    for request, signature in signed_requests.values():
         push_anything(w, request.ref, request.id, request.canonical(), signature)
-    return {"none": w.ask("mlx-env-probe"), **{name: request for name, (request, _) in asked.items()}}
+    return {"none": w.ask("mlx-env-probe"), **{name: request for name, (request, _) in signed_requests.items()}}
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_only_a_key_that_nobody_lists_counts_as_no_signature(world, tmp_path, pe
 
     serve(w, len(requests))
 
-    seen = {name: (ended(w, request.id), w.record(request.id).principal) for name, request in requests.items()}
-    assert seen == {
+    outcomes = {name: (ended(w, request.id), w.record(request.id).principal) for name, request in requests.items()}
+    assert outcomes == {
         name: (ending, who.format(stranger=people["stranger"].fingerprint)) for name, (ending, who) in table.items()
     }
     assert len(w.executor.executed) == [ending for ending, _ in table.values()].count(RAN)

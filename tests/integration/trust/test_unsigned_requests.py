@@ -27,12 +27,12 @@ def test_unsigned_requests_run_host_code_only_and_the_owner_may_refuse_them_alto
 def test_quotas_are_per_principal_and_forged_names_use_up_the_unsigned_share(host, keys):
     w = host("quota_per_hour = 1", '[quotas]\n"other@example.org" = 2')
     bus_id = w.requester.identity().bus_id
-    asked = [("agent", WHO), ("agent", WHO), ("other", OTHER), ("other", OTHER), ("other", OTHER)]
+    senders = [("agent", WHO), ("agent", WHO), ("other", OTHER), ("other", OTHER), ("other", OTHER)]
     sent = []
-    for name, who in asked:
+    for name, who in senders:
         request, signature = signed_request(bus_id, "mlx-env-probe", keys[name], who)
         sent.append((who, push_signed(w.requester, request, signature)))
-    serve(w, len(asked))
+    serve(w, len(senders))
     took = [who for who, ref in sent if ref.id in w.requester.snapshot().claims]
     assert sorted(took) == [WHO, OTHER, OTHER]
     assert any("requests of agent@example.org in the last hour" in line for line in w.said)

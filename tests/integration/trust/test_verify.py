@@ -51,7 +51,7 @@ def trusted(place) -> Pins:
 
 
 def going_by(*records: KeyRecord) -> Pins:
-    return Pins(KeyAuthority(tuple(NamedKey(one.name, one.public) for one in records), where="a test"))
+    return Pins(KeyAuthority(tuple(NamedKey(record.name, record.public) for record in records), where="a test"))
 
 
 def pinned(place) -> str:
@@ -68,7 +68,7 @@ def told(folder, *words, home=None):
 
 
 def failures(document) -> str:
-    return "; ".join(f"{one['name']}: {one['text']}" for one in document["data"]["checks"] if not one["ok"])
+    return "; ".join(f"{check['name']}: {check['text']}" for check in document["data"]["checks"] if not check["ok"])
 
 
 def clone_of(place, ref, folder) -> Path:
@@ -175,9 +175,9 @@ def test_an_attestation_of_another_run_is_refused(signed) -> None:
 def test_an_unknown_key_is_refused(signed, tmp_path) -> None:
     place, refs = signed
     stranger = keys.generate(tmp_path, "mini")
-    found = answer_about(tree_of(place, refs[0]), going_by(stranger))
-    assert found.word == "untrusted"
-    assert "not signed for this place by mini" in found.why
+    verdict = answer_about(tree_of(place, refs[0]), going_by(stranger))
+    assert verdict.word == "untrusted"
+    assert "not signed for this place by mini" in verdict.why
 
 
 def test_a_result_resealed_without_its_signature_is_refused_where_one_is_required(signed) -> None:
@@ -188,8 +188,8 @@ def test_a_result_resealed_without_its_signature_is_refused_where_one_is_require
     files["manifest.json"] = json.dumps(
         {**manifest, "attestation": "none"}, sort_keys=True, separators=(",", ":"), ensure_ascii=False
     ).encode()
-    found = verify(Tree(files), trusted(place), source="test")
-    assert found.answer.word == "altered"
+    verification = verify(Tree(files), trusted(place), source="test")
+    assert verification.answer.word == "altered"
     unpinned = verify(Tree(files), Pins(), source="test")
     assert (unpinned.answer.word, unpinned.exit_code) == ("altered", 12)
     assert "mini signed its claims: it was taken off" in unpinned.answer.why
@@ -270,8 +270,8 @@ def test_the_gate_judges_a_folder_as_its_host_did_only_with_a_signature_by_a_pin
     log = tmp_path / "result" / "log.txt"
     honest = log.read_bytes()
     log.write_bytes(honest + b"more")
-    found, problems = codes("--runner-key", pinned(place))
-    assert "G2-AUTHORITY" in found
+    finding_codes, problems = codes("--runner-key", pinned(place))
+    assert "G2-AUTHORITY" in finding_codes
     assert problems
     log.write_bytes(honest)
     stranger = pin(keys.generate(tmp_path / "stranger", "mini"))
@@ -289,8 +289,8 @@ def test_a_key_pinned_for_a_bus_does_not_judge_the_embedded_one(signed, tmp_path
     runner.mkdir(parents=True)
     own = keys.generate(runner, "vm")
     record = place.requester().identity()
-    found = pins(settings, record=record.model_copy(update={"keys": (own,)}))
-    assert ([one.key for one in found.authority.keys], found.authority.closed) == ([own.public], True)
+    own_pins = pins(settings, record=record.model_copy(update={"keys": (own,)}))
+    assert ([key.key for key in own_pins.authority.keys], own_pins.authority.closed) == ([own.public], True)
     elsewhere = pins(discover(folder, environment), record=record)
     assert list(elsewhere.texts) == [pinned(place)]
     option = pins(settings, option=(pinned(place),), record=record)

@@ -151,8 +151,8 @@ def _due(condition: str, job: Job) -> bool:
         return True
     if bare == "failure()":
         return job.failed
-    wanted = True if bare == "success()" else bool(evaluate(bare, job.context))
-    return wanted and not job.failed
+    is_true = True if bare == "success()" else bool(evaluate(bare, job.context))
+    return is_true and not job.failed
 
 
 def _assignments(path: Path) -> dict[str, str]:

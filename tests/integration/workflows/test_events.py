@@ -251,7 +251,7 @@ HOSTILE = (
 
 
 @pytest.fixture(scope="module")
-def asked(tmp_path_factory) -> tuple[Hosted, RequestRef]:
+def hosted_request(tmp_path_factory) -> tuple[Hosted, RequestRef]:
     """Return a host with one request, whose steps start a stand-in; the command itself is run in this process."""
     hosted = Hosted(tmp_path_factory.mktemp("asked"))
     hosted.write_stand_in()
@@ -270,8 +270,8 @@ def passed_on(hosted: Hosted, job: Job, data: str) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_branch_name_is_a_name(asked, name: str) -> None:
-    hosted, ref = asked
+def test_a_hostile_branch_name_is_a_name(hosted_request, name: str) -> None:
+    hosted, ref = hosted_request
     hosted.git("update-ref", f"refs/heads/{name}", ref.oid, cwd=hosted.remote)  # git takes such names
     event = hosted.push_event(f"refs/heads/{name}", hosted.git("rev-parse", "main"), ref.oid)
     assert hosted.triggers(event)
@@ -282,8 +282,8 @@ def test_a_hostile_branch_name_is_a_name(asked, name: str) -> None:
 @pytest.mark.parametrize(
     "data", [*HOSTILE, "x\ny", "--help", "--policy", "../../etc/passwd", "${{ github.token }}", "a" * 5000]
 )
-def test_a_hostile_dispatch_input_is_data(asked, data: str) -> None:
-    hosted, _ = asked
+def test_a_hostile_dispatch_input_is_data(hosted_request, data: str) -> None:
+    hosted, _ = hosted_request
     event = json.loads((EVENTS / "workflow_dispatch.json").read_text())
     passed_on(hosted, hosted.run(event, inputs={"request_branch": data}), data)
 

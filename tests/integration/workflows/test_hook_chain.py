@@ -105,10 +105,10 @@ class Server:
     def running(self, name: str) -> list[psutil.Process]:
         """Return the processes whose command lines name a file of this folder."""
         path = str(self.folder / name)
-        found = psutil.process_iter(["cmdline", "status"])
+        processes = psutil.process_iter(["cmdline", "status"])
         return [
-            one for one in found
-            if path in " ".join(one.info["cmdline"] or ()) and one.info["status"] != psutil.STATUS_ZOMBIE
+            process for process in processes
+            if path in " ".join(process.info["cmdline"] or ()) and process.info["status"] != psutil.STATUS_ZOMBIE
         ]  # fmt: skip
 
     def ran(self, name: str) -> bool:

@@ -58,7 +58,9 @@ def actionlint(missing, tmp_path_factory) -> dict[str, list[str]]:
     assert f"Checking {len(WORKFLOWS) + 1} workflow file(s)" in done.stdout, done.stdout + done.stderr
     findings = [line for line in done.stdout.splitlines() if re.match(r".*\.yml:\d+:\d+", line)]
     return {
-        path.name: [one for one in findings if path.name in one.split(":")[0] and not KNOWN_MISSING.search(one)]
+        path.name: [
+            finding for finding in findings if path.name in finding.split(":")[0] and not KNOWN_MISSING.search(finding)
+        ]
         for path in folder.glob("*.yml")
     }
 
