@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ def page() -> Iterator[str]:
 
 def _standings(report: dict[str, Any]) -> Iterator[str]:
     reference = report["config"]["reference"]
-    yield f"{_turns(report)}\n"
+    speeds = [row["speed"] for row in report["rows"]["standings"] if row["speed"] is not None]
+    yield f"{_turns(report)} {_prompts(speeds)}\n"
     yield f"| contestant | tokens/s | speed against {reference} | |"
     yield "|---|---|---|---|"
     for row in report["rows"]["standings"]:
@@ -141,7 +142,7 @@ def _controller(report: dict[str, Any]) -> Iterator[str]:
     curves = report["rows"]["curves"]
     budgets = sorted(next(iter(curves.values())), key=int)
     yield "Plain decode time over the cold controller's, by tokens emitted; 1 is as fast, below 1 slower."
-    yield f"{_turns(report)}\n"
+    yield f"{_turns(report)} {_prompts([speed for by in curves.values() for speed in by.values()])}\n"
     yield "| world | " + " | ".join(budgets) + " |"
     yield "|---" * (len(budgets) + 1) + "|"
     for world, by in curves.items():
@@ -153,8 +154,13 @@ def _turns(report: dict[str, Any]) -> str:
     return "Whole decodes in a drawn order." if tokens is None else f"Turns of {tokens} tokens in a drawn order."
 
 
+def _prompts(speeds: Sequence[dict[str, Any]]) -> str:
+    counts = sorted({speed["n"] for speed in speeds})
+    return f"{' to '.join(str(count) for count in dict.fromkeys((counts[0], counts[-1])))} prompts."
+
+
 def _ratio(speed: dict[str, Any]) -> str:
-    return f"{speed['value']:.3f} [{speed['low']:.3f}, {speed['high']:.3f}], n = {speed['n']}"
+    return f"{speed['value']:.3f} [{speed['low']:.3f}, {speed['high']:.3f}]"
 
 
 if __name__ == "__main__":

@@ -104,10 +104,12 @@ def test_a_bar_is_met_in_every_cell_or_says_the_worst():
 
 def test_the_page_says_how_much_is_done(tmp_path):
     assert "0 of 24 pairs" in page.page(tmp_path)
-    report_of("simulation", tmp_path).append({"case": "bursts, turns", "rows": [cell(effect="two-mode"), cell()]})
+    rows = [cell(effect="two-mode"), cell(effect="two-mode", sd=0.03, covered=9400), cell()]
+    report_of("simulation", tmp_path).append({"case": "bursts, turns", "rows": rows})
     text = page.page(tmp_path)
     assert "1 of 24 pairs" in text
-    assert "| turns | no | two-mode | 2 % | 8.0 | 2.0 % | 0.950 | 0.40 % |" in text
+    assert "| turns | no | two-mode | <= 0.04 | 8.0 | 2.0 % | 0.940 | 0.40 % |" in text
+    assert text.count("| turns | no |") == 2
 
 
 def test_the_committed_report_is_whole_and_meets_what_the_design_asks():
