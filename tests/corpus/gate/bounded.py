@@ -35,8 +35,8 @@ def bounded_recall(target: dict[str, Any], prompts: int = PROMPTS) -> Case:
     ]
     ids = {f"needle-480-{number:03d}": prompt_ids(f"needle {number}", PROMPT_TOKENS) for number in range(prompts)}
     answers = [
-        answer_of(one, name, tokens, f"{4000 + index}")
-        for one in candidates
+        answer_of(candidate, name, tokens, f"{4000 + index}")
+        for candidate in candidates
         for index, (name, tokens) in enumerate(ids.items())
     ]
     canary = {"layer_kind": "full", "layers": list(range(LAYERS)), "rows": 300}
@@ -70,15 +70,15 @@ def bounded_recall(target: dict[str, Any], prompts: int = PROMPTS) -> Case:
     return state_claims(around({"report.json": value}, models=MODELS))
 
 
-def answer_of(one: dict[str, Any], prompt: str, tokens: list[int], code: str) -> dict[str, Any]:
+def answer_of(candidate: dict[str, Any], prompt: str, tokens: list[int], code: str) -> dict[str, Any]:
     """Return an honest answer of an arm."""
-    drafts, layout = one["drafts"], one["layout"]
+    drafts, layout = candidate["drafts"], candidate["layout"]
     steps, drafted, accepted = (4, 12, 3) if drafts else (ANSWER - 1, 0, 0)
     pages = "+pages" in layout
-    rows = PROMPT_TOKENS + ANSWER - 1 if one["role"] == "baseline" else KEPT + (POOL_ROWS if pages else 0)
+    rows = PROMPT_TOKENS + ANSWER - 1 if candidate["role"] == "baseline" else KEPT + (POOL_ROWS if pages else 0)
     index = LAYERS * 20 * PROMPT_TOKENS if pages else 0
     return {
-        "arm": one["arm"],
+        "arm": candidate["arm"],
         "prompt_id": prompt,
         "prompt_digest": token_digest(tokens),
         "prompt_tokens": len(tokens),
@@ -94,8 +94,8 @@ def answer_of(one: dict[str, Any], prompt: str, tokens: list[int], code: str) ->
         "pool_bytes": ROW_BYTES * POOL_ROWS if pages else 0,
         "index_bytes": index,
         "drafter_bytes": 256 * 1024 if drafts else 0,
-        "latent_bytes": LATENT_BYTES[one["restored_from"]] * (PROMPT_TOKENS + ANSWER),
-        "rows_injected": 5 * LAYERS * PROMPT_TOKENS if one["restored_from"] else 0,
+        "latent_bytes": LATENT_BYTES[candidate["restored_from"]] * (PROMPT_TOKENS + ANSWER),
+        "rows_injected": 5 * LAYERS * PROMPT_TOKENS if candidate["restored_from"] else 0,
         "pages_moved": 60 if pages else 0,
         "bytes_read": 60 * 16 * 512 if pages else 0,
     }

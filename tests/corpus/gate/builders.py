@@ -55,7 +55,9 @@ class Case:
         if self.record is not None:
             data = self.files()
             ended = self.record["commands"] if isinstance(self.record["commands"], list) else []
-            before = [one for command in ended if isinstance(command, dict) for one in command.get("before") or []]
+            before = [
+                output for command in ended if isinstance(command, dict) for output in command.get("before") or []
+            ]
             for output in (*self.record["outputs"], *before):
                 if isinstance(output, dict) and output.get("path") in data:
                     output["bytes"] = len(data[output["path"]])

@@ -103,7 +103,7 @@ class Plan:
     arms: tuple[str, ...] | None = None
     shift: Callable[[str, int, int], float] | None = None
     needles: bool = False
-    found: Callable[[str, int], bool] = lambda arm, index: True
+    recalls: Callable[[str, int], bool] = lambda arm, index: True
 
 
 def plain_answer(rng: random.Random, count: int) -> list[int]:
@@ -154,7 +154,7 @@ def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
         arms=[{"name": n, "role": ROLES[n], "code_path": CODE.get(n, NATIVE), "samples": arms[n]} for n in names],
         fallbacks=fallbacks,
     )
-    met = {sample["prompt_id"]: sample for found in arms.values() for sample in found}
+    met = {sample["prompt_id"]: sample for samples in arms.values() for sample in samples}
     tokens = [prompt_ids(prompt, lengths[prompt]) for prompt in met]
     value["prompts"] = {token_digest(ids): packed_tokens(ids) for ids in tokens}
     value["wall_s"] = round(busy + 0.01 * plan.launches, 6)
@@ -203,9 +203,9 @@ def _sequence(
 ) -> list[tuple[str, str, bool]]:
     mine, warm = prompts
     listed = [(prompt, arm, True) for prompt in warm for arm in names]
-    asked = "peer" in names  # its prompts are named by launch and number, its order follows from the peer's nonce
-    named = {f"nonce-{launch}-{place:03d}" if asked else prompt: prompt for place, prompt in enumerate(mine)}
-    nonce = peer_nonce(launch) if asked else NONCE
+    from_peer = "peer" in names  # its prompts are named by launch and number, its order follows from the peer's nonce
+    named = {f"nonce-{launch}-{place:03d}" if from_peer else prompt: prompt for place, prompt in enumerate(mine)}
+    nonce = peer_nonce(launch) if from_peer else NONCE
     order = drawn(named, nonce, launch)
     draws = balanced_orders(names, len(order), nonce, launch)
     return listed + [(prompt, arm, False) for prompt, draw in zip(order, draws, strict=True) for arm in draw]
@@ -237,8 +237,8 @@ def _sample(
     late = [abs(rng.gauss(0.0, 0.0002)) for _ in range(3)]
     times = (now + late[0], now + prefill + late[1], now + prefill + decode + late[2])
     for event, at in zip(("start", "first_token", "end"), times, strict=True):
-        found = digest if event == "end" else None
-        marks.append({"event": event, "sample": name, "token_digest": found, "t_s": round(at, 9)})
+        end_digest = digest if event == "end" else None
+        marks.append({"event": event, "sample": name, "token_digest": end_digest, "t_s": round(at, 9)})
     rows = lengths[prompt] + len(tokens) - 1
     sample = {
         "id": name,
@@ -286,7 +286,7 @@ def _sample(
     }
     if plan.needles:
         index = int(prompt.rsplit("-", 1)[1])
-        right = plan.found(arm, index)
+        right = plan.recalls(arm, index)
         sample.update(kind="needle", expected=str(100_000 + index), correct=right)
         sample["text"] = f"{100_000 + index if right else 7}.\nAnd more."
         if not right:  # another answer is made of other tokens
@@ -318,8 +318,10 @@ def _steps(plan: Plan, rng: random.Random, count: int) -> tuple[list[int], list[
 
 
 def _fallbacks(sample: dict[str, Any], arm: str, config: dict[str, Any]) -> list[dict[str, Any]]:
-    wanted = expected_drafts(sample, config) or []
-    idle = sum(1 for count, asked in zip(sample["drafted_per_step"] or [], wanted, strict=True) if count == 0 < asked)
+    lengths = expected_drafts(sample, config) or []
+    idle = sum(
+        1 for count, length in zip(sample["drafted_per_step"] or [], lengths, strict=True) if count == 0 < length
+    )
     if not idle:
         return []
     reason = "no context of the drafter is left"

@@ -41,8 +41,8 @@ def launched(case: Case, logs: Sequence[float], *, blocks: int = 1, **rule: Any)
     """Return the run with launch 0 and one launch for each of these log ratios."""
     command = case.spec["commands"][0]
     least = {1: 8, 5: 10}.get(blocks, 2 * blocks)
-    asked = {"least": least, "most": 20, "blocks": blocks, "half_width": 0.03, "allowed_s": None} | rule
-    plan = {"arms": list(ARMS), "rule": asked, "unit": "tokens", "turn_least_s": 0.05, "solo_s": 3.0}
+    stop_rule = {"least": least, "most": 20, "blocks": blocks, "half_width": 0.03, "allowed_s": None} | rule
+    plan = {"arms": list(ARMS), "rule": stop_rule, "unit": "tokens", "turn_least_s": 0.05, "solo_s": 3.0}
     command["launches"] = plan
     case.record["launches"] = [
         launch(command["name"], number, value, began_s=60.0 * number, block=max(0, number - 1) % blocks)
@@ -60,27 +60,27 @@ def scattered(count: int, middle: float = 0.3, sd: float = 0.01, seed: int = 1) 
 def in_order(launches: list[dict[str, Any]]) -> None:
     """Push stamps apart that were made longer: turn after turn, launch after launch, each as long as it is."""
     now = 0.0
-    for one in launches:
-        stamps = sorted((*one["turns"], *one["solos"]), key=lambda stamp: int(stamp["number"]))
-        moved = max(0.0, now - one["started_s"])
+    for launch in launches:
+        stamps = sorted((*launch["turns"], *launch["solos"]), key=lambda stamp: int(stamp["number"]))
+        moved = max(0.0, now - launch["started_s"])
         for point in ("started_s", "ready_s", "ended_s"):
-            one[point] += moved
-        now = one["ready_s"]
+            launch[point] += moved
+        now = launch["ready_s"]
         for stamp in stamps:
             span, stamp["go_s"] = stamp["done_s"] - stamp["go_s"], max(now, stamp["go_s"] + moved)
             now = stamp["done_s"] = stamp["go_s"] + span
-        now = one["ended_s"] = max(now, one["ended_s"])
-        if one.get("reference") is not None:
-            stamp = one["reference"]
+        now = launch["ended_s"] = max(now, launch["ended_s"])
+        if launch.get("reference") is not None:
+            stamp = launch["reference"]
             span, stamp["go_s"] = stamp["done_s"] - stamp["go_s"], max(now, stamp["go_s"] + moved)
             now = stamp["done_s"] = stamp["go_s"] + span
 
 
 def decode_early(launches: list[dict[str, Any]], arm: str, share: float) -> None:
     """Move so much of an arm's decoding into the first turn of each sample, which is outside of the ratio."""
-    for one in launches:
-        for sample in {turn["sample"] for turn in one["turns"]}:
-            first, *later = [turn for turn in one["turns"] if (turn["arm"], turn["sample"]) == (arm, sample)]
+    for launch in launches:
+        for sample in {turn["sample"] for turn in launch["turns"]}:
+            first, *later = [turn for turn in launch["turns"] if (turn["arm"], turn["sample"]) == (arm, sample)]
             for turn in later:
                 moved = share * (turn["done_s"] - turn["go_s"])
                 turn["done_s"] -= moved

@@ -75,12 +75,12 @@ class Score:
             self.survivors[f"{name} {place}"] += operators
 
     def cells(self, *, with_equivalents: bool) -> dict[tuple[str, str], float]:
-        found = {}
+        rates = {}
         for cell, total in self.total.items():
             rest = total if with_equivalents else total - self.equivalent[cell]
             if rest:
-                found[cell] = self.killed[cell] / rest
-        return found
+                rates[cell] = self.killed[cell] / rest
+        return rates
 
     def macro(self, *, with_equivalents: bool) -> float:
         cells = self.cells(with_equivalents=with_equivalents)
@@ -168,8 +168,8 @@ def mutants(value: Any, document: str, per_pattern: int | None, seed: int) -> It
                 )
     rng = random.Random(seed)
     for key in sorted(groups):
-        found = groups[key]
-        yield from found if per_pattern is None or len(found) <= per_pattern else rng.sample(found, per_pattern)
+        group = groups[key]
+        yield from group if per_pattern is None or len(group) <= per_pattern else rng.sample(group, per_pattern)
 
 
 def at(value: Any, path: Path_) -> Any:
@@ -307,8 +307,8 @@ class Judge:
         return False
 
     def _same(self, verdict: Verdict) -> bool:
-        def seen(one: Verdict) -> Any:
-            return [(c.id, c.wording, c.missing) for c in one.claims], [(f.code, f.message) for f in one.findings]
+        def seen(judged: Verdict) -> Any:
+            return [(c.id, c.wording, c.missing) for c in judged.claims], [(f.code, f.message) for f in judged.findings]
 
         return bool(seen(verdict) == seen(self.base))
 
@@ -325,7 +325,7 @@ class Judge:
         sealed = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
         def fitted(outputs: Any) -> Any:
-            return tuple(one.model_copy(update=sealed) if one.path == self.path else one for one in outputs)
+            return tuple(output.model_copy(update=sealed) if output.path == self.path else output for output in outputs)
 
         fit: dict[str, Any] = {"outputs": fitted(self.parsed.outputs)}
         fit["commands"] = tuple(

@@ -29,21 +29,21 @@ REPEATING = frozenset(
 
 def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
     """Return what a recompute command says of honest outputs; nothing of kinds that none knows."""
-    found = {}
+    answers = {}
     for path, value in reports.items():
         confirms = kinds()[value["kind"]].confirms
         if not confirms:
             continue
-        said = Evidence(reports=(), record=None, spec=None, profile=profiles.named("default", "claim"))
-        numeric = [name for name, one in confirms.items() if one.way == "numeric"]
-        found_again = claim_drafts(Report(path, b"", value), said) if numeric else ()
+        evidence = Evidence(reports=(), record=None, spec=None, profile=profiles.named("default", "claim"))
+        numeric = [name for name, confirmation in confirms.items() if confirmation.way == "numeric"]
+        found_again = claim_drafts(Report(path, b"", value), evidence) if numeric else ()
         drafts = {draft.id: draft.value for draft in found_again}
         again = {
             "values": {name: drafts[name] for name in numeric if name in drafts},
             "exactly": {
                 name: [{key: row[key] for key in row.keys() & REPEATING} for row in value.get("rows", {}).get(name, ())]
-                for name, one in confirms.items()
-                if one.way == "exact" and name != "tokens"
+                for name, confirmation in confirms.items()
+                if confirmation.way == "exact" and name != "tokens"
             },
         }
         lossy = {
@@ -67,9 +67,9 @@ def recomputation(reports: dict[str, Any]) -> dict[str, Any]:
         config = value["config"]
         restoration = config.get("restoration")
         listed = list(rows.values()) if "tokens" in confirms else []
-        found[path] = {"target": config["target"]["digest"], "delta": 2e-5, "strange": 0, "rows": listed}
-        found[path] |= again | ({} if restoration is None else {"restoration": restoration})
-    return {"schema_version": 1, "reports": found} if found else {}
+        answers[path] = {"target": config["target"]["digest"], "delta": 2e-5, "strange": 0, "rows": listed}
+        answers[path] |= again | ({} if restoration is None else {"restoration": restoration})
+    return {"schema_version": 1, "reports": answers} if answers else {}
 
 
 def around(

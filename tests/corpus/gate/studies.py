@@ -208,7 +208,7 @@ def _rpc(case: Case, name: str, seed: int) -> dict[str, Any]:
     """Return calls as many as an arm drafted, some for a draft that came too late, over the link it is named after."""
     rng = random.Random(seed)
     link_s = int(name.removeprefix("rtt-").removesuffix("ms")) / 1e3 if name.startswith("rtt-") else 0.0
-    arm = next(one for one in case.report["arms"] if one["name"] == name)
+    arm = next(arm for arm in case.report["arms"] if arm["name"] == name)
     drafts = sum(1 for sample in arm["samples"] for count in sample["drafted_per_step"] if count) + 5
     drafting = [rng.uniform(0.001, 0.003) for _ in range(drafts)]
     return {
@@ -320,15 +320,15 @@ def fused_graph() -> Case:
 def f_theta_training() -> Case:
     rng = random.Random(19)
     curve = [{"step": step, "loss": 2.0 * 0.9**step + 0.1, "learning_rate": 1e-3} for step in range(0, 60, 5)]
-    held = []
+    held_out = []
     for index in range(12):
         before = rng.uniform(1.8, 2.2)
         after = before * rng.uniform(0.2, 0.25)
         digest = sha(f"held {index}")
-        held.append({"sequence_digest": digest, "tokens": 512, "loss_before": before, "loss_after": after})
+        held_out.append({"sequence_digest": digest, "tokens": 512, "loss_before": before, "loss_after": after})
     rows = {
         "curve": curve,
-        "held_out": held,
+        "held_out": held_out,
         "training_digests": [sha(f"train {index}") for index in range(40)],
         "canaries": {"noise_logit_change": 3.68, "identity_logit_change": 2e-5},
         "parameters": 94_371,

@@ -41,9 +41,9 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
     size_of_sample = math.ceil(SAMPLE_LEAST_S * faster / 0.4)
     rng, report = random.Random(seed), code_throughput().report if report is None else report
     arms = {arm["name"]: arm for arm in report["arms"] if arm["name"] in names}
-    known = {(name, row["prompt_id"]): row for name in names for row in arms[name]["samples"]}
-    warm = sorted({prompt for (_, prompt), row in known.items() if row["is_warmup"]})
-    measured = sorted({prompt for _, prompt in known} - set(warm))
+    row_by_prompt = {(name, row["prompt_id"]): row for name in names for row in arms[name]["samples"]}
+    warm = sorted({prompt for (_, prompt), row in row_by_prompt.items() if row["is_warmup"]})
+    measured = sorted({prompt for _, prompt in row_by_prompt} - set(warm))
     every, size = drawn_names(measured, NONCE, "blocks"), len(measured) // BLOCKS
     rows: dict[str, list[Row]] = {name: [] for name in names}
     launches, now = [_launch(0, 0, 0.5, [], rng, names=names)], 5.0
@@ -51,7 +51,7 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
         block, nonce = (number - 1) % BLOCKS, sha(f"launch {number}")
         order = drawn_names(every[block * size : (block + 1) * size], nonce, number)
         spots = enumerate([*warm, *order])
-        pairs = [_pair(known, prompt, (number - 1, place, faster), rng, names) for place, prompt in spots]
+        pairs = [_pair(row_by_prompt, prompt, (number - 1, place, faster), rng, names) for place, prompt in spots]
         for pair in pairs:
             for name, row in zip(names, pair, strict=True):
                 rows[name].append(row)
@@ -63,7 +63,7 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
 
 
 def _pair(
-    known: dict[tuple[str, str], Row],
+    row_by_prompt: dict[tuple[str, str], Row],
     prompt: str,
     spot: tuple[int, int, float],
     rng: random.Random,
@@ -71,7 +71,7 @@ def _pair(
 ) -> list[Row]:
     (launch, place, faster), pair = spot, []
     for index, name in enumerate(names):
-        row, slower = copy.deepcopy(known[name, prompt]), math.exp(rng.gauss(0.0, 0.01)) / faster
+        row, slower = copy.deepcopy(row_by_prompt[name, prompt]), math.exp(rng.gauss(0.0, 0.01)) / faster
         row["launch"], row["order_index"] = launch, len(names) * place + index
         row["id"] = f"{launch}/{row['order_index']}/{name}/{prompt}"
         row["stages"] = {stage: seconds and seconds * slower for stage, seconds in row["stages"].items()}
@@ -171,14 +171,14 @@ def commits_in_turns(slower: float = 1.0) -> Case:
     """Return a comparison whose turns were handed out; the head takes so many times as long."""
     from tests.corpus.gate.studies import commit_comparison
 
-    one = commit_comparison()
-    case = in_turns(names=("base", "head"), report=one.report)
+    comparison = commit_comparison()
+    case = in_turns(names=("base", "head"), report=comparison.report)
     for part in ("base", "code", "trust_class", "tree", "params"):
-        case.spec[part] = one.spec[part]
-    case.report["run"]["params"] = one.spec["params"]
-    case.record["code"].update(one.record["code"])
-    case.record["imported"] = one.record["imported"]
-    case.report["rows"] = {**one.report["rows"], "passes": [list(range(10))]}
+        case.spec[part] = comparison.spec[part]
+    case.report["run"]["params"] = comparison.spec["params"]
+    case.record["code"].update(comparison.record["code"])
+    case.record["imported"] = comparison.record["imported"]
+    case.report["rows"] = {**comparison.report["rows"], "passes": [list(range(10))]}
     case.spec["commands"][0]["reference"] = None
     for launch in case.record["launches"]:
         launch["reference"] = None

@@ -116,11 +116,11 @@ def _own(
     case.record["outputs"] = [{"path": path, "bytes": 0, "sha256": "", "after_start": True} for path in reports]
     case.record["telemetry"] = None
     case.seal()
-    for one in case.record["outputs"]:
-        one["sha256"] = one["sha256"] or sha("")
+    for output in case.record["outputs"]:
+        output["sha256"] = output["sha256"] or sha("")
     for result in results:
         if "before" in result:
-            result["before"] = [dict(one) for one in case.record["outputs"]]
+            result["before"] = [dict(output) for output in case.record["outputs"]]
     case.record = json.loads(RunRecord.parse(strictjson.encode(case.record), max_bytes=1 << 26).canonical())
     case.spec = json.loads(JobSpec.parse(strictjson.encode(case.spec)).canonical())
     return case

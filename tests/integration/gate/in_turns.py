@@ -64,8 +64,8 @@ class InTurns(Behaviour):
         met: the prompts that a launch meets, given those that the nonces draw.
         begin_launch: done before the program says that it is ready, with the launches that wrote a part so far.
         prefilled: what is there of a sample after its prompt.
-        told: what becomes of a sample before it is written.
-        said: how many tokens an answer names, given the arm and how many there were.
+        alter_state: changes what there is of a sample before it is written.
+        report_tokens: returns how many tokens an answer names, given the arm and how many there were.
         answer_solo: answers a stretch alone instead of the honest way, where it returns a number.
         named: what the prompts are called; those of the set are prompts.
         first: the first prompt of the set that is met; the set's rule begins with 0.
@@ -81,8 +81,8 @@ class InTurns(Behaviour):
     work: Callable[[str, bool, float], None] = burn
     met: Callable[[list[str], TurnsOfLaunch], list[str]] = lambda prompts, launch: prompts
     begin_launch: Callable[[int], None] = lambda written: None
-    said: Callable[[str, int], int] = lambda arm, tokens: tokens
-    told: Callable[[str, str, Decoding], None] = lambda arm, prompt, state: None
+    report_tokens: Callable[[str, int], int] = lambda arm, tokens: tokens
+    alter_state: Callable[[str, str, Decoding], None] = lambda arm, prompt, state: None
     answer_solo: Callable[[TurnOrder, TurnsOfLaunch], int | None] = lambda order, launch: None
     named: str = "prompt"
     first: int = 0
@@ -113,9 +113,9 @@ class HeldPrompt:
         began, key = time.perf_counter(), digest_of(prompt_ids(prompt))
         behaviour.work(arm, alone, PREFILL_S)
         state = Decoding([next_token(key, 0)], alone, cache=[bytes(TOKEN_BYTES)] * PROMPT_TOKENS)
-        held = cls(prompt, state, DECODERS[arm](key, behaviour, state))
-        held.prefill_s = time.perf_counter() - began
-        return held
+        progress = cls(prompt, state, DECODERS[arm](key, behaviour, state))
+        progress.prefill_s = time.perf_counter() - began
+        return progress
 
     def go_on(self, tokens: int | None) -> None:
         """Decode to the next multiple of so many tokens, or to the end."""
@@ -145,26 +145,26 @@ class ArmOfLaunch:
         before = len(self.current.state.tokens)
         self.current.go_on(tokens)
         self.current.state.turn_ends.append(len(self.current.state.tokens))
-        came, over = len(self.current.state.tokens) - before, self._ended(self.current)
+        new_tokens, over = len(self.current.state.tokens) - before, self._ended(self.current)
         if over:
             self.done.append(self.current)
             self.current = None
-        return came, over
+        return new_tokens, over
 
-    def _ended(self, held: HeldPrompt) -> bool:
-        return len(held.state.tokens) >= self.behaviour.tokens
+    def _ended(self, progress: HeldPrompt) -> bool:
+        return len(progress.state.tokens) >= self.behaviour.tokens
 
     def alone(self, prompts: list[str], seconds: float) -> int:
         """Decode prompts from their beginning for so long; return the tokens."""
         tokens, began = 0, time.monotonic()
         while True:
             for prompt in prompts:
-                held = HeldPrompt.begin(self.name, prompt, self.behaviour, alone=True)
-                while not self._ended(held):
+                progress = HeldPrompt.begin(self.name, prompt, self.behaviour, alone=True)
+                while not self._ended(progress):
                     if time.monotonic() - began >= seconds:
-                        return tokens + len(held.state.tokens)
-                    held.go_on(ALONE_TOKENS)
-                tokens += len(held.state.tokens)
+                        return tokens + len(progress.state.tokens)
+                    progress.go_on(ALONE_TOKENS)
+                tokens += len(progress.state.tokens)
 
 
 def launch(behaviour: InTurns) -> None:
@@ -181,38 +181,38 @@ def launch(behaviour: InTurns) -> None:
             while not arm.take(prompt, None)[1]:
                 pass
     size = behaviour.prompts * LARGER[profile]
-    told = turns.ready(size)
+    this_launch = turns.ready(size)
     every = [f"{behaviour.named}-{behaviour.first + index}" for index in range(size * BLOCKS[profile])]
-    block = drawn(every, os.environ["KAKEYA_NONCE"], "blocks")[told.block * size :][:size]
-    prompts = behaviour.met(drawn(block, told.nonce, told.number), told)
+    block = drawn(every, os.environ["KAKEYA_NONCE"], "blocks")[this_launch.block * size :][:size]
+    prompts = behaviour.met(drawn(block, this_launch.nonce, this_launch.number), this_launch)
     with contextlib.suppress(*((TurnsError,) if behaviour.ends_quietly else ())):
         for order in turns:
             if order.seconds is not None:
-                answered = behaviour.answer_solo(order, told)
+                answered = behaviour.answer_solo(order, this_launch)
                 alone = prompts[order.sample % len(prompts) :] + prompts[: order.sample % len(prompts)]
                 turns.done(arms[order.arm].alone(alone, order.seconds) if answered is None else answered, over=False)
                 continue
             tokens, over = arms[order.arm].take(prompts[order.sample], order.tokens)
-            turns.done(behaviour.said(order.arm, tokens), over=over)
-    if told.number > 0:
-        rows = _rows(arms, told.number - 1, len(warmups), behaviour)
+            turns.done(behaviour.report_tokens(order.arm, tokens), over=over)
+    if this_launch.number > 0:
+        rows = _rows(arms, this_launch.number - 1, len(warmups), behaviour)
         behaviour.part({name: [row for row in rows if row["id"].split("/")[2] == name] for name in ARMS}, earlier)
         out.mkdir(exist_ok=True)
         part = {"rows": rows, "started_at": started, "ended_at": now(), "wall_s": time.perf_counter() - began}
-        (out / f"{told.number - 1}.json").write_text(json.dumps(part))
+        (out / f"{this_launch.number - 1}.json").write_text(json.dumps(part))
 
 
 def _rows(arms: Mapping[str, ArmOfLaunch], number: int, warmups: int, behaviour: InTurns) -> list[Report]:
     rows: list[Report] = []
     for place, pair in enumerate(zip(*(arms[name].done for name in ARMS), strict=True)):
-        for name, held in zip(ARMS, pair, strict=True):
-            behaviour.told(name, held.prompt, held.state)
-            spot, spent = (number, len(rows), name, held.prompt), (held.prefill_s, held.decode_s)
-            silent = {"_silent": held.state.silent}
-            rows.append(row_of(spot, held.state, spent, is_warmup=place < warmups) | silent)
+        for name, progress in zip(ARMS, pair, strict=True):
+            behaviour.alter_state(name, progress.prompt, progress.state)
+            spot, spent = (number, len(rows), name, progress.prompt), (progress.prefill_s, progress.decode_s)
+            silent = {"_silent": progress.state.silent}
+            rows.append(row_of(spot, progress.state, spent, is_warmup=place < warmups) | silent)
             if behaviour.kind == NEEDLE:
-                wanted = answer_of(held.prompt)
-                rows[-1] |= {"expected": wanted, "correct": wanted in rows[-1]["text"].split()}
+                answer = answer_of(progress.prompt)
+                rows[-1] |= {"expected": answer, "correct": answer in rows[-1]["text"].split()}
     return rows
 
 
@@ -257,8 +257,8 @@ def assemble(behaviour: InTurns) -> None:
     state_ratio(report)
     report["claims"] = []  # the ratio is the runner's: no program states it
     behaviour.write(out / "report.json", behaviour.finish(report))
-    for one in paths:
-        one.unlink()
+    for file in paths:
+        file.unlink()
     (out / PARTS).rmdir()
 
 
@@ -289,14 +289,16 @@ def recompute() -> None:
             "free_running": not wrong, "layout": None,
         }  # fmt: skip
     asks = report["kind"] == NEEDLE
-    known = {(digest_of(prompt_ids(name)), answer_of(name) if asks else None) for name in (*SET, "warm-0", "warm-1")}
+    known_prompts = {
+        (digest_of(prompt_ids(name)), answer_of(name) if asks else None) for name in (*SET, "warm-0", "warm-1")
+    }
     met = {(row["prompt_digest"], row["expected"]) for arm in report["arms"] for row in arm["samples"]}
     rows_of_arms = [row for arm in report["arms"] for row in arm["samples"]]
     measured = {row["prompt_digest"] for row in rows_of_arms if not row["is_warmup"]}
-    found = {
+    recomputation = {
         "target": report["config"]["target"]["digest"], "delta": 0.0, "rows": list(rows.values()),
-        "strange": len({digest for digest, _ in met - known}),
+        "strange": len({digest for digest, _ in met - known_prompts}),
         "unchosen": len(measured - {digest_of(prompt_ids(name)) for name in SET[: len(measured)]}),
     }  # fmt: skip
     with (out / "recompute.json").open("x") as file:
-        json.dump({"schema_version": 1, "reports": {"report.json": found}}, file)
+        json.dump({"schema_version": 1, "reports": {"report.json": recomputation}}, file)

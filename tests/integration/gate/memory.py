@@ -47,12 +47,12 @@ def study(arm: str) -> list[dict[str, Any]]:
                 if arm == BOUNDED:
                     allocator.give_back(cache.pop(0))
                 cache.append(allocator.take(TOKEN_BYTES))
-            held = sum(map(len, cache))
+            kv_bytes = sum(map(len, cache))
             points.append(
                 {
                     "arm": arm, "role": ROLES[arm], "process": os.getpid(), "repeat": repeat,
-                    "context_tokens": context, "decode_steps": STEPS, "kv_bytes": held,
-                    "kv_bytes_peak": max(peak, held), "host_bytes": 0, "drafter_bytes": 0, "latent_bytes": 0,
+                    "context_tokens": context, "decode_steps": STEPS, "kv_bytes": kv_bytes,
+                    "kv_bytes_peak": max(peak, kv_bytes), "host_bytes": 0, "drafter_bytes": 0, "latent_bytes": 0,
                     "allocator_idle_bytes": idle, "allocator_active_bytes": allocator.active_bytes,
                     "token_digest": digest_of([context, 7, 8]),
                 }

@@ -129,7 +129,7 @@ class Recording:
         """Return the recording of a run of this site."""
         ended = site.ended(name)
         record = RunRecord.parse(ended.files["run.json"], max_bytes=1 << 26)
-        return cls(ended, site.asked[name], site.bus().claim_commits(record.claims))
+        return cls(ended, site.requests[name], site.bus().claim_commits(record.claims))
 
     @property
     def report(self) -> bytes:

@@ -86,16 +86,16 @@ def in_turns(
     reference: str | None = ENGINE, assemble: str = ENGINE, recompute: str | None = ENGINE, solo_s: float = 0.3
 ) -> str:
     """Return the commands of a series in turns: which programs they are, None for none."""
-    said = ["[[commands]]", 'name = "launch"', f'argv = [{ENGINE}, "{{{{lie}}}}", "launch"]']
-    said += [] if reference is None else [f'reference = [{reference}, "{{{{lie}}}}", "reference"]']
+    lines = ["[[commands]]", 'name = "launch"', f'argv = [{ENGINE}, "{{{{lie}}}}", "launch"]']
+    lines += [] if reference is None else [f'reference = [{reference}, "{{{{lie}}}}", "reference"]']
     for profile, rule in RULES.items():
-        said += [f"[commands.launches.{profile}]", 'arms = ["autoregressive", "speculative"]', f"solo_s = {solo_s}"]
-        said += ["prefill = true", f"rule = {{{{ {rule} }}}}"]
-    said += ["[[commands]]", 'name = "assemble"', f'argv = [{assemble}, "{{{{lie}}}}", "assemble"]']
+        lines += [f"[commands.launches.{profile}]", 'arms = ["autoregressive", "speculative"]', f"solo_s = {solo_s}"]
+        lines += ["prefill = true", f"rule = {{{{ {rule} }}}}"]
+    lines += ["[[commands]]", 'name = "assemble"', f'argv = [{assemble}, "{{{{lie}}}}", "assemble"]']
     if recompute is not None:
-        said += ["[[commands]]", 'name = "recompute"', f'argv = [{recompute}, "{{{{lie}}}}", "recompute"]']
-        said += ["confirms = true", "[[outputs]]", 'path = "recompute.json"', 'kind = "recompute"']
-    return "\n".join(said)
+        lines += ["[[commands]]", 'name = "recompute"', f'argv = [{recompute}, "{{{{lie}}}}", "recompute"]']
+        lines += ["confirms = true", "[[outputs]]", 'path = "recompute.json"', 'kind = "recompute"']
+    return "\n".join(lines)
 
 
 PRESETS = {
@@ -141,8 +141,8 @@ class Ended:
         return json.loads(self.files["verdict.json"])
 
     def codes(self, severity: str | None = None) -> set[str]:
-        found = self.verdict["findings"]
-        return {one["code"] for one in found if severity is None or one["severity"] == severity}
+        findings = self.verdict["findings"]
+        return {finding["code"] for finding in findings if severity is None or finding["severity"] == severity}
 
 
 @dataclass
@@ -150,7 +150,7 @@ class Site:
     """A bus, a policy, and one runner that takes what is asked."""
 
     folder: Path
-    asked: dict[str, RequestRef] = field(default_factory=dict)
+    requests: dict[str, RequestRef] = field(default_factory=dict)
     runner: subprocess.Popen[bytes] | None = None
 
     def build(self) -> None:
@@ -193,16 +193,16 @@ class Site:
         (self.folder / "models" / EARLIER).write_bytes(report)
         os.utime(self.folder / "models" / EARLIER, (CLOCK.now().timestamp() - 60,) * 2)
 
-    def ask(self, name: str, **asked: Any) -> None:
+    def ask(self, name: str, **fields: Any) -> None:
         bus = self.bus()
-        request = make_request(bus.identity().bus_id, LIES[name].preset, params={"lie": name}, **asked)
-        self.asked[name] = push(bus, request)
+        request = make_request(bus.identity().bus_id, LIES[name].preset, params={"lie": name}, **fields)
+        self.requests[name] = push(bus, request)
 
     def ended(self, name: str) -> Ended:
         """Wait for the end of a run; the bound only ends a broken test."""
-        if name not in self.asked:
+        if name not in self.requests:
             self.ask(name)
-        run_id, claims = self.asked[name].id, Claims(self.folder / "bus.git", self.bus)
+        run_id, claims = self.requests[name].id, Claims(self.folder / "bus.git", self.bus)
         claim = until(lambda: claims.end(run_id), patience_s=ENDED_MOST_S, why=(self.folder / "log").read_text)
         assert claim is not None
         assert claim.result_oid is not None

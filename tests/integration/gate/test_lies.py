@@ -25,9 +25,9 @@ def site(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReques
     with serving(tmp_path_factory.mktemp("lies")) as made:
         made.keep_an_earlier_report()
         # All at once, so that the runner never waits for the next one.
-        wanted = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
+        selected = {item.callspec.params.get("name") for item in request.session.items if hasattr(item, "callspec")}
         for name in (*HONEST, *RUN_FOR_REAL):
-            if name in wanted and name not in made.asked:
+            if name in selected and name not in made.requests:
                 made.ask(name)
         yield made
 
@@ -45,10 +45,10 @@ def test_the_honest_twin_is_valid(site: Site, name: str) -> None:
 def test_a_lie_gets_the_verdict_it_deserves(site: Site, name: str) -> None:
     lie, ended = LIES[name], site.ended(name)
     verdict = ended.verdict
-    said = [(one["code"], one["severity"], one["message"]) for one in verdict["findings"]]
-    assert (ended.claim.reason, mild(verdict["decision"])) == (lie.reason, lie.decision), said
-    assert set(lie.codes) <= ended.codes("reject" if lie.decision == "rejected" else None), said
-    assert {lie.fell} - {""} <= premises_of(verdict, lie), said
+    findings = [(finding["code"], finding["severity"], finding["message"]) for finding in verdict["findings"]]
+    assert (ended.claim.reason, mild(verdict["decision"])) == (lie.reason, lie.decision), findings
+    assert set(lie.codes) <= ended.codes("reject" if lie.decision == "rejected" else None), findings
+    assert {lie.fell} - {""} <= premises_of(verdict, lie), findings
     assert not any(claim["decision"] == "evidence" for claim in verdict["claims"])
     if lie.decision == "rejected":
         assert verdict["headline"].startswith("Rejected")
@@ -56,13 +56,17 @@ def test_a_lie_gets_the_verdict_it_deserves(site: Site, name: str) -> None:
 
 
 def test_a_program_that_ran_beside_the_engine_is_named(site: Site) -> None:
-    said = {
-        name: [one["message"] for one in site.ended(name).verdict["findings"] if "not the engine" in one["message"]]
+    messages = {
+        name: [
+            finding["message"]
+            for finding in site.ended(name).verdict["findings"]
+            if "not the engine" in finding["message"]
+        ]
         for name in ("the-engine-then-a-program", "honest")
     }
-    (message,) = said["the-engine-then-a-program"]
+    (message,) = messages["the-engine-then-a-program"]
     assert message.startswith("command measure ")
-    assert said["honest"] == []
+    assert messages["honest"] == []
 
 
 def test_nothing_is_left_to_change_a_report_after_the_end(site: Site) -> None:

@@ -69,11 +69,11 @@ def test_a_lie_over_a_recording_gets_the_verdict_it_deserves(
 ) -> None:
     lie = LIES[name]
     ending, verdict = recordings[lie.preset].judged(lie, out)
-    said = [(one["code"], one["severity"], one["message"]) for one in verdict["findings"]]
-    assert (ending.reason, mild(verdict["decision"])) == (lie.reason, lie.decision), said
-    found = {code for code, severity, _ in said if severity == "reject" or lie.decision != "rejected"}
-    assert set(lie.codes) <= found, said
-    assert {lie.fell} - {""} <= premises_of(verdict, lie), said
+    findings = [(finding["code"], finding["severity"], finding["message"]) for finding in verdict["findings"]]
+    assert (ending.reason, mild(verdict["decision"])) == (lie.reason, lie.decision), findings
+    codes = {code for code, severity, _ in findings if severity == "reject" or lie.decision != "rejected"}
+    assert set(lie.codes) <= codes, findings
+    assert {lie.fell} - {""} <= premises_of(verdict, lie), findings
     assert not any(claim["decision"] == "evidence" for claim in verdict["claims"])
     if lie.decision == "rejected":
         assert verdict["headline"].startswith("Rejected")
@@ -83,6 +83,6 @@ def test_a_lie_over_a_recording_gets_the_verdict_it_deserves(
 def test_every_lie_is_told_here_beside_it_or_by_the_study() -> None:
     assert {*RUN_FOR_REAL, *SECONDS_LONG} <= set(LIES)
     beside = (*RECORDED, *RUN_FOR_REAL)
-    told = [lie for name, lie in LIES.items() if name not in beside and not name.startswith("honest")]
-    assert all(lie.fell or lie.unseen or lie.codes for lie in told)
+    other_lies = [lie for name, lie in LIES.items() if name not in beside and not name.startswith("honest")]
+    assert all(lie.fell or lie.unseen or lie.codes for lie in other_lies)
     assert set(cases()) >= set(LIES)

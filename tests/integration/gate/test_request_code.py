@@ -94,8 +94,8 @@ class Site:
         self.clone = Clone(folder / "requester", {"PYTHONPATH": str(ROOT)})
         files = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in (ROOT / "engine").rglob("*.py")}
         self.clone.commit(files)
-        told = self.clone.mac("init", "--bus", self.route, "--runner-key", key)
-        assert told.returncode == 0, told.stdout + told.stderr
+        completed = self.clone.mac("init", "--bus", self.route, "--runner-key", key)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
         self.honest = files[ANSWERING]
 
     def send(self, text: str) -> dict[str, Any]:
@@ -132,7 +132,9 @@ def claim_of(document: dict[str, Any], name: str = "total_speedup") -> dict[str,
 
 def held_back(claim: dict[str, Any]) -> list[str]:
     """Return what stops a claim from being quoted, each reason with its premise."""
-    return [f"{one['premise']}: {why}" for one in claim["premises"] if not one["held"] for why in one["why"]]
+    return [
+        f"{premise['premise']}: {why}" for premise in claim["premises"] if not premise["held"] for why in premise["why"]
+    ]
 
 
 def said(document: dict[str, Any]) -> str:

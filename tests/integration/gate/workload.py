@@ -118,13 +118,13 @@ def speculative(prompt: str, behaviour: Behaviour, state: Decoding) -> Iterator[
     """Draft up to three tokens a step; the drafter is wrong now and then, and once a sample it has nothing to say."""
     while (left := behaviour.tokens - len(state.tokens)) > 0:
         behaviour.work(ARMS[1], state.alone, behaviour.step_s)
-        place, asked = len(state.tokens), max(0, min(DEPTH, left - 1))
-        silent = asked > 0 and not state.silent and place > 8
+        place, depth = len(state.tokens), max(0, min(DEPTH, left - 1))
+        silent = depth > 0 and not state.silent and place > 8
         state.silent += silent
-        count = 0 if silent or not behaviour.drafts else asked
-        told = [next_token(prompt, place + offset) + (place + offset) % 4 // 3 for offset in range(count)]
+        count = 0 if silent or not behaviour.drafts else depth
+        draft = [next_token(prompt, place + offset) + (place + offset) % 4 // 3 for offset in range(count)]
         right = 0
-        while right < count and told[right] == next_token(prompt, place + right):
+        while right < count and draft[right] == next_token(prompt, place + right):
             right += 1
         state.tokens += [next_token(prompt, place + offset) for offset in range(right + 1)]
         state.cache += [bytes(TOKEN_BYTES)] * (right + 1)

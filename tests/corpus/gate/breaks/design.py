@@ -85,14 +85,14 @@ def _(case: Case) -> None:
 @breaks("G5-SOLO", "claim")
 def _(case: Case) -> None:
     launched(case, scattered(8))
-    for one in case.record["launches"]:
-        one["solos"][1].update(cpu_s=0.01, waited_s=0.0)
+    for launch in case.record["launches"]:
+        launch["solos"][1].update(cpu_s=0.01, waited_s=0.0)
 
 
 @breaks("G5-REFERENCE", "turned")
 def _(case: Case) -> None:
-    for one in case.record["launches"][1:]:
-        one["reference"] = None
+    for launch in case.record["launches"][1:]:
+        launch["reference"] = None
 
 
 @breaks("G5-PREFILL", "turned")

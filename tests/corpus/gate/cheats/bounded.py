@@ -61,8 +61,8 @@ def _(case: Case) -> Case:
 @cheat("an f_theta that is named where nothing restores", "G3-INJECTED", base="bounded_recall")
 def _(case: Case) -> Case:
     for row in ("candidates", "answers"):
-        kept = [one for one in case.report["rows"][row] if not one["arm"].endswith("+ftheta64")]
-        case.report["rows"][row] = kept
+        rows = [entry for entry in case.report["rows"][row] if not entry["arm"].endswith("+ftheta64")]
+        case.report["rows"][row] = rows
     return state_claims(case)
 
 
@@ -176,8 +176,8 @@ def _(case: Case) -> Case:
 
 @cheat("arms that draft and say that they do not", "G4-BOUNDED", base="bounded_recall")
 def _(case: Case) -> Case:
-    for one in case.report["rows"]["candidates"]:
-        one["drafts"] = False
+    for candidate in case.report["rows"]["candidates"]:
+        candidate["drafts"] = False
     return _of_arms(case, "", drafter_bytes=0)
 
 
@@ -217,7 +217,7 @@ def _(case: Case) -> Case:
 
 @cheat("pages that another policy chose", "G4-BOUNDED", base="bounded_recall")
 def _(case: Case) -> Case:
-    for one in case.report["rows"]["candidates"]:
-        if one["arm"].endswith("x10"):
-            one["layout"] += "/recent"
+    for candidate in case.report["rows"]["candidates"]:
+        if candidate["arm"].endswith("x10"):
+            candidate["layout"] += "/recent"
     return state_claims(case)

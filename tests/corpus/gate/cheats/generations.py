@@ -31,7 +31,7 @@ def _(case: Case) -> None:
         plain_steps(sample)
         from bridge.gate.facts.samples import expected_drafts
 
-        idle = sum(1 for asked in expected_drafts(sample, case.report["config"]) or [] if asked)
+        idle = sum(1 for length in expected_drafts(sample, case.report["config"]) or [] if length)
         if idle:
             row = {"arm": "speculative", "component": "drafter", "sample": sample["id"], "reason": "the policy said so"}
             rows.append({**row, "count": idle})

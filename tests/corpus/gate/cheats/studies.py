@@ -246,9 +246,9 @@ def _(case: Case) -> Case:
 @cheat("the native cache under a quantised name", "G7-NATIVE", base="kv_quantisation")
 def _(case: Case) -> Case:
     native, quantised = (arm["samples"] for arm in case.report["arms"])
-    held = {sample["prompt_id"]: sample["memory"]["kv_bytes"] for sample in native}
+    native_bytes = {sample["prompt_id"]: sample["memory"]["kv_bytes"] for sample in native}
     for sample in quantised:
-        sample["memory"]["kv_bytes"] = held[sample["prompt_id"]] + ROW_BYTES * 200
+        sample["memory"]["kv_bytes"] = native_bytes[sample["prompt_id"]] + ROW_BYTES * 200
         sample["memory"]["kv_bytes_peak"] = sample["memory"]["kv_bytes"]
         sample["memory"]["allocator_active_bytes"] = 14_000_000 + sample["memory"]["kv_bytes"]
     return state_claims(case)

@@ -36,9 +36,9 @@ def _(path: Path, report: Report) -> None:
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        held = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR)
         (Path(os.environ[MODELS]) / "left-behind").write_text(str(os.getpid()))
         time.sleep(20)
-        os.ftruncate(held, 0)
-        os.write(held, b"{}")
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, b"{}")
         os._exit(0)

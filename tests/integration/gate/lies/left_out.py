@@ -23,8 +23,8 @@ def answered_for_the_host(path: Path, report: Report) -> None:
         }
         for arm in report["arms"] for row in arm["samples"]
     ]  # fmt: skip
-    said = {"target": report["config"]["target"]["digest"], "delta": 0.0, "rows": rows}
-    path.with_name("recompute.json").write_text(json.dumps({"schema_version": 1, "reports": {"report.json": said}}))
+    answer = {"target": report["config"]["target"]["digest"], "delta": 0.0, "rows": rows}
+    path.with_name("recompute.json").write_text(json.dumps({"schema_version": 1, "reports": {"report.json": answer}}))
 
 
 def without_prompts(path: Path, report: Report) -> None:
@@ -47,16 +47,16 @@ def changed_afterwards(path: Path, report: Report) -> None:
 
 def one_process_for_all(written: int) -> None:
     """Let later launches go on only with the process that the first one left behind."""
-    kept = Path(os.environ["KAKEYA_MODEL_ROOTS"]) / "left-behind"
+    pid_file = Path(os.environ["KAKEYA_MODEL_ROOTS"]) / "left-behind"
     if written == 0 and os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        kept.write_text(str(os.getpid()))
+        pid_file.write_text(str(os.getpid()))
         time.sleep(60)
         os._exit(0)
     if written == 1:
         try:
-            os.kill(int(kept.read_text()), 0)
+            os.kill(int(pid_file.read_text()), 0)
         except ProcessLookupError:
             sys.exit("the process of the first launch is gone")
 

@@ -19,8 +19,8 @@ def _(report: Report) -> None:
 
 @told("one-prompt-under-many-digests", "G4-PROMPTS", fell="inputs")
 def _(report: Report) -> None:
-    one = next(iter(report["prompts"].values()))
-    report["prompts"] = dict.fromkeys(report["prompts"], one)
+    prompt = next(iter(report["prompts"].values()))
+    report["prompts"] = dict.fromkeys(report["prompts"], prompt)
 
 
 @told("prompts-nobody-can-see", "G4-PROMPTS", fell="inputs", decision="valid", reason="passed")

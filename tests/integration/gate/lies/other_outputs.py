@@ -21,7 +21,7 @@ from tests.integration.gate.workload import (
 )
 
 BASELINE, CANDIDATE = ARMS
-Told = Callable[[str, str, Decoding], None]
+Alteration = Callable[[str, str, Decoding], None]
 
 
 def garbage(
@@ -29,13 +29,13 @@ def garbage(
 ) -> dict[str, Any]:
     """Return outputs that are none of the model's from a token on."""
 
-    def told(arm: str, prompt: str, state: Decoding) -> None:
-        wanted = warmups if prompt.startswith("warm") else measured
-        if arm in arms and wanted:
+    def alter_state(arm: str, prompt: str, state: Decoding) -> None:
+        garbled = warmups if prompt.startswith("warm") else measured
+        if arm in arms and garbled:
             end = len(state.tokens) if most is None else first + most
             state.tokens[first:end] = [6 + (token * 7 + 5) % 2000 for token in state.tokens[first:end]]
 
-    return {"told": told}
+    return {"alter_state": alter_state}
 
 
 def replayed(_arm: str, prompt: str, state: Decoding) -> None:
@@ -103,8 +103,8 @@ def a_copied_control(report: Report) -> None:
 def without_a_launch(report: Report) -> None:
     for arm in report["arms"]:
         arm["samples"] = [row for row in arm["samples"] if row["launch"] != 1]
-    kept = {row["id"] for row in every(report)}
-    report["fallbacks"] = [row for row in report["fallbacks"] if row["sample"] in kept]
+    sample_ids = {row["id"] for row in every(report)}
+    report["fallbacks"] = [row for row in report["fallbacks"] if row["sample"] in sample_ids]
 
 
 def renamed(report: Report) -> None:
@@ -144,19 +144,19 @@ def of(path: str, value: Any) -> dict[str, Any]:
 def inflated(arm: str, times: float) -> dict[str, Any]:
     """Return caches that are told so many times as large."""
 
-    def told(name: str, _prompt: str, state: Decoding) -> None:
+    def alter_state(name: str, _prompt: str, state: Decoding) -> None:
         if name == arm:
             state.cache[:] = [bytes(TOKEN_BYTES)] * round(len(state.cache) * times)
 
-    return {"told": told}
+    return {"alter_state": alter_state}
 
 
 def before_decoding(arm: str) -> dict[str, Any]:
-    def told(name: str, prompt: str, state: Decoding) -> None:
+    def alter_state(name: str, prompt: str, state: Decoding) -> None:
         if name == arm:
             del state.cache[len(prompt_ids(prompt)) :]
 
-    return {"told": told}
+    return {"alter_state": alter_state}
 
 
 def right_answers(_arm: str, _prompt: str, state: Decoding) -> None:
@@ -200,16 +200,16 @@ turned("the-second-arm-honest-and-the-first-not", *SEEN, fell="outputs", rejecte
 turned("one-wrong-token", *SEEN, fell="outputs", **garbage(*ARMS, first=31))
 turned("one-wrong-token-in-the-middle", *SEEN, fell="outputs", **garbage(*ARMS, first=12, most=1))
 turned("garbage-where-it-warms-up", *SEEN, fell="outputs", **garbage(*ARMS, measured=False))
-turned("outputs-of-another-prompt", *SEEN, fell="outputs", told=replayed)
+turned("outputs-of-another-prompt", *SEEN, fell="outputs", alter_state=replayed)
 turned("a-text-of-other-tokens", *SEEN, fell="outputs", rejected=True, **changed(other_text))
-turned("an-arm-cut-short", "G4-TURNS", fell="outputs", rejected=True, told=cut_short)
+turned("an-arm-cut-short", "G4-TURNS", fell="outputs", rejected=True, alter_state=cut_short)
 turned("a-budget-that-was-not-used", "G4-TOKENS", fell="outputs", rejected=True, **changed(a_budget_twice_as_large))
 turned(
     "more-tokens-told-than-decoded",
     "G4-TURNS",
     fell="outputs",
     rejected=True,
-    said=lambda arm, tokens: tokens * 2 if arm == CANDIDATE else tokens,
+    report_tokens=lambda arm, tokens: tokens * 2 if arm == CANDIDATE else tokens,
 )
 turned(
     "steps-that-were-not-taken",
@@ -218,12 +218,12 @@ turned(
     missed="the stand-in's drafter misses every fourth token, so turns of 8 or 16 end where whole drafts end, too; "
     "steps within a turn are the word of the identified program",
     rejected=True,
-    told=longer_steps,
+    alter_state=longer_steps,
 )
 turned(
     "steps-merged-within-a-turn",
     unseen="turns say how many tokens there were, not in how many steps: acceptance rests on the identified code",
-    told=merged_steps,
+    alter_state=merged_steps,
 )
 turned("a-copied-control", "G4-TURNS", fell="outputs", rejected=True, **changed(a_copied_control))
 turned("a-launch-left-out", "G4-TURNS", fell="outputs", rejected=True, **changed(without_a_launch))
@@ -269,8 +269,8 @@ turned(
     **before_decoding(CANDIDATE),
 )
 NEEDLES: dict[str, Any] = {"preset": "needles", "kind": NEEDLE}
-turned("garbage-with-right-answers", *SEEN, fell="outputs", **NEEDLES, told=right_answers)
-turned("every-answer-listed", "G4-ANSWERS", fell="outputs", **NEEDLES, told=every_answer)
+turned("garbage-with-right-answers", *SEEN, fell="outputs", **NEEDLES, alter_state=right_answers)
+turned("every-answer-listed", "G4-ANSWERS", fell="outputs", **NEEDLES, alter_state=every_answer)
 turned("answers-written-into-the-text", *SEEN, fell="outputs", rejected=True, **NEEDLES, **changed(answers_in_the_text))
 turned("questions-made-from-the-answers", *SEEN, fell="inputs", **NEEDLES, **changed(other_questions))
 turned("wrong-answers-called-right", "G4-ANSWERS", fell="outputs", rejected=True, **NEEDLES, **changed(all_right))

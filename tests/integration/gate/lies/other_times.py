@@ -96,11 +96,11 @@ def at_once(order: TurnOrder, launch: TurnsOfLaunch) -> int | None:
 
 def repeated(rows: dict[str, list[Report]], earlier: list[Any]) -> None:
     """Say the times of the first launch again."""
-    known = {(row["id"].split("/")[2], row["prompt_id"]): row for part in earlier[:1] for row in part["rows"]}
+    first_rows = {(row["id"].split("/")[2], row["prompt_id"]): row for part in earlier[:1] for row in part["rows"]}
     for name, mine in rows.items():
         for row in mine:
-            if (name, row["prompt_id"]) in known:
-                row["stages"] = known[name, row["prompt_id"]]["stages"]
+            if (name, row["prompt_id"]) in first_rows:
+                row["stages"] = first_rows[name, row["prompt_id"]]["stages"]
 
 
 def ends_itself(order: TurnOrder, launch: TurnsOfLaunch) -> int | None:

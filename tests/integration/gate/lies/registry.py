@@ -117,12 +117,16 @@ def mild(decision: str) -> str:
 
 def premises_of(verdict: Any, lie: Lie) -> set[str]:
     """Return the premises that the rules of a lie took."""
-    return {one["premise"] for one in verdict["findings"] if one["code"] in lie.codes[:1] and one["severity"] != "note"}
+    return {
+        finding["premise"]
+        for finding in verdict["findings"]
+        if finding["code"] in lie.codes[:1] and finding["severity"] != "note"
+    }
 
 
 def rows(report: Report, arm: int = 1) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = report["arms"][arm]["samples"]
-    return found
+    samples: list[dict[str, Any]] = report["arms"][arm]["samples"]
+    return samples
 
 
 def measured(report: Report, arm: int = 1) -> list[dict[str, Any]]:

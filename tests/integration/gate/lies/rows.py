@@ -13,8 +13,8 @@ def _(report: Report) -> None:
     slow = max(measured(report), key=lambda row: row["stages"]["decode_s"])["prompt_id"]
     for arm in report["arms"]:
         arm["samples"] = [row for row in arm["samples"] if row["prompt_id"] != slow]
-    kept = {row["id"] for row in rows(report)}
-    report["fallbacks"] = [row for row in report["fallbacks"] if row["sample"] in kept]
+    sample_ids = {row["id"] for row in rows(report)}
+    report["fallbacks"] = [row for row in report["fallbacks"] if row["sample"] in sample_ids]
     state_ratio(report)
 
 

@@ -17,12 +17,14 @@ def honest():
     return in_turns()
 
 
-def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, slept_s=0.0, conditions=(), built=None):
+def on(
+    device, *, recorded=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, slept_s=0.0, conditions=(), built=None
+):
     """Return an honest run of launches on a device.
 
     Args:
         device: what the report says.
-        known: whether the runner knows a device.
+        recorded: whether the runner knows a device.
         share: of the device, in every sample; None without a source.
         own: seconds on the device by wall second, of each arm alone; None without a source.
         used: seconds on the device by wall second, over the run.
@@ -33,7 +35,7 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, 
     """
     case = honest().copy()
     case.report["environment"]["device"] = device
-    case.record["host"]["devices"] = [DEVICES[device]] if known else []
+    case.record["host"]["devices"] = [DEVICES[device]] if recorded else []
     for sample in case.record["telemetry"]["samples"]:
         sample["gpu_share"] = share
         sample["gpu_strangers"] = strangers
@@ -45,8 +47,8 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, 
     case.record["telemetry"]["conditions"] = [
         {"name": name, "before": before, "after": after, "source": "a test"} for name, before, after in conditions
     ]
-    for one in case.record["launches"]:
-        for stretch in one["solos"]:
+    for launch in case.record["launches"]:
+        for stretch in launch["solos"]:
             stretch["cpu_s"] = 0.0  # the device works, not the processor
             wall_s = stretch["done_s"] - stretch["go_s"]
             place = ("autoregressive", "speculative").index(stretch["arm"])
@@ -57,7 +59,7 @@ def on(device, *, known=True, share=0.9, own=(0.8, 0.8), used=0.5, strangers=0, 
 
 def findings(verdict):
     codes = {"G3-ACCELERATOR", "G5-SOLO", "G5-CLOCK", "G8-STATE"}
-    return {(one.code, one.severity): one.message for one in verdict.findings if one.code in codes}
+    return {(finding.code, finding.severity): finding.message for finding in verdict.findings if finding.code in codes}
 
 
 def speed(verdict):
@@ -89,22 +91,22 @@ def test_an_arm_that_sleeps_alone_loses_the_times_by_name():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
-        ({"known": False}, "the report says 'metal:0', the runner knows no such device"),
+        ({"recorded": False}, "the report says 'metal:0', the runner knows no such device"),
         ({"share": 0.01}, "'metal:0' was never more than 1 % busy"),
         ({"own": (0.0, 0.0), "used": 0.0}, "no process of the run worked on 'metal:0' while its arms ran alone"),
         ({"used": 3.0}, "the sources contradict each other"),
     ],
 )
-def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, said):
+def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, message):
     verdict = on("metal:0", **changed)
-    assert said in findings(verdict)["G3-ACCELERATOR", "violation"]
+    assert message in findings(verdict)["G3-ACCELERATOR", "violation"]
     assert "times" in speed(verdict).missing
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changed", "message"),
     [
         ({"strangers": 2}, "2 other processes worked on the accelerator"),
         ({"conditions": [("low_power", "off", "on")]}, "low power mode was on"),
@@ -114,9 +116,9 @@ def test_a_source_that_says_otherwise_loses_the_times_by_name(changed, said):
         ({"conditions": [("gpu0.slowed_by", "nothing", "heat (hardware)")]}, "gpu0 was slowed by heat (hardware)"),
     ],
 )
-def test_a_machine_that_was_not_at_its_own_speed_takes_absolute_numbers_only(changed, said):
+def test_a_machine_that_was_not_at_its_own_speed_takes_absolute_numbers_only(changed, message):
     verdict = on("cuda:0", **changed)
-    assert findings(verdict) == {("G8-STATE", "violation"): said}
+    assert findings(verdict) == {("G8-STATE", "violation"): message}
     assert speed(verdict).decision == "evidence", speed(verdict).why
     absolute = next(claim for claim in verdict.claims if claim.id == "baseline_tokens_per_s")
     assert "machine" in absolute.missing
@@ -124,8 +126,8 @@ def test_a_machine_that_was_not_at_its_own_speed_takes_absolute_numbers_only(cha
 
 
 def test_a_driver_older_than_what_torch_was_built_for_takes_the_machine():
-    said = "the driver has CUDA 12.4, older than the 12.8 that torch was built for"
-    assert findings(on("cuda:0", built="12.8.90"))["G8-STATE", "violation"] == said
+    message = "the driver has CUDA 12.4, older than the 12.8 that torch was built for"
+    assert findings(on("cuda:0", built="12.8.90"))["G8-STATE", "violation"] == message
     assert ("G8-STATE", "violation") not in findings(on("cuda:0", built="12.4.127"))
 
 

@@ -47,14 +47,14 @@ def test_loop_onset_is_the_engines(tokens):
 @settings(max_examples=80, deadline=None)
 def test_loop_onset_is_its_definition(tokens):
     """Search every start and period by brute force."""
-    found = None
+    onset = None
     for start in range(len(tokens)):
         for period in range(1, 33):
             needed = max(48, 3 * period)
             part = tokens[start : start + needed]
             if len(part) == needed and all(a == b for a, b in zip(part, part[period:], strict=False)):
-                found = start if found is None else min(found, start)
-    assert samples.loop_onset(tokens) == found
+                onset = start if onset is None else min(onset, start)
+    assert samples.loop_onset(tokens) == onset
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40))
@@ -136,21 +136,21 @@ def test_a_model_has_one_digest_for_the_runner_and_the_report(tmp_path):
     for part in ("model-00002-of-00002", "model-00001-of-00002"):
         (tmp_path / f"{part}.safetensors").write_bytes(part.encode() * 100)
     (tmp_path / "tokenizer.json").write_text("{}")
-    (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
-    assert found.weights_sha256 == folder_digest(tmp_path)
+    (model,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
+    assert model.weights_sha256 == folder_digest(tmp_path)
     (tmp_path / "tokenizer.json").write_text("[]")
     (again,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
-    assert again.weights_sha256 == found.weights_sha256
-    assert again.sha256 != found.sha256
+    assert again.weights_sha256 == model.weights_sha256
+    assert again.sha256 != model.sha256
     (tmp_path / "model-00001-of-00002.safetensors").write_bytes(b"other")
     (other,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
-    assert other.weights_sha256 == folder_digest(tmp_path) != found.weights_sha256
+    assert other.weights_sha256 == folder_digest(tmp_path) != model.weights_sha256
 
 
 def test_a_folder_without_weights_has_no_digest_of_them(tmp_path):
     (tmp_path / "config.json").write_text("{}")
-    (found,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
-    assert found.weights_sha256 is None
+    (model,) = ModelDigests(tmp_path.with_suffix(".cache")).of([str(tmp_path)], [], None)
+    assert model.weights_sha256 is None
 
 
 @pytest.mark.parametrize("kind", sorted(report_kinds.KINDS))
@@ -161,34 +161,34 @@ def test_every_number_format_the_engine_can_name_is_one_a_report_may_state(kind)
     text = json.dumps([schema.document(kind), schema.document("report")["$defs"]["model"]])
     patterns = set(re.findall(r'"dtype": {"type": "string", "pattern": "([^"]+)"', text))
     assert patterns
-    assert [one for one in formats if not all(re.search(pattern, one) for pattern in patterns)] == []
+    assert [dtype for dtype in formats if not all(re.search(pattern, dtype) for pattern in patterns)] == []
 
 
 def test_the_engines_acceptance_study_meets_the_claim_profile():
     """The study takes this many prompts and warm-ups, and its prompt set holds them."""
     prompts, warmups, _ = acceptance.PROFILES["claim"]
-    wanted = profiles.named("default", "claim")
-    assert prompts >= wanted["prompts_min_count"]
-    assert warmups >= wanted["warmups_per_arm_and_launch"]
-    held = json.loads(read_packaged("code-raw"))["prompts"]
-    assert len({row["text"] for row in held}) >= prompts + warmups
+    profile = profiles.named("default", "claim")
+    assert prompts >= profile["prompts_min_count"]
+    assert warmups >= profile["warmups_per_arm_and_launch"]
+    rows = json.loads(read_packaged("code-raw"))["prompts"]
+    assert len({row["text"] for row in rows}) >= prompts + warmups
 
 
 @pytest.mark.parametrize("name", ["smoke", "claim"])
 def test_the_engines_launches_in_turns_meet_the_profile(name):
     """One warm-up too few would take the inputs from every claim of a run of a quarter of an hour."""
-    made, wanted = in_turns(PROFILES[name]), profiles.named("default", name)
-    assert made.warmups >= wanted["warmups_per_arm_and_launch"]
-    assert name == "smoke" or made.prompts_per_launch * made.blocks >= wanted["prompts_min_count"]
+    made, profile = in_turns(PROFILES[name]), profiles.named("default", name)
+    assert made.warmups >= profile["warmups_per_arm_and_launch"]
+    assert name == "smoke" or made.prompts_per_launch * made.blocks >= profile["prompts_min_count"]
 
 
-@pytest.mark.parametrize("kept", [59, 20])
-def test_a_claim_of_acceptance_needs_its_prompts(kept):
+@pytest.mark.parametrize("count", [59, 20])
+def test_a_claim_of_acceptance_needs_its_prompts(count):
     case = honest("acceptance")
-    names = [s["prompt_id"] for s in case.report["arms"][0]["samples"] if not s["is_warmup"]][:kept]
+    names = [s["prompt_id"] for s in case.report["arms"][0]["samples"] if not s["is_warmup"]][:count]
     for arm in case.report["arms"]:
         arm["samples"] = [s for s in arm["samples"] if s["is_warmup"] or s["prompt_id"] in names]
-    found = G5_DESIGN(
+    violations = G5_DESIGN(
         Evidence((Report("report.json", b"", case.report),), None, None, profiles.named("default", "claim"))
     )
-    assert [f"has {kept} samples" in violation.message for violation in found] == [True, True]
+    assert [f"has {count} samples" in violation.message for violation in violations] == [True, True]

@@ -21,7 +21,7 @@ def judged(case, **more):
 
 
 def claim(verdict):
-    return next(one for one in verdict.claims if one.id == RUN)
+    return next(claim for claim in verdict.claims if claim.id == RUN)
 
 
 def codes(verdict):
@@ -50,36 +50,36 @@ def slowed(case: Case, factor: float, launches: range) -> Case:
 def two_passes(first: float, second: float) -> Case:
     """Return a comparison of ten launches, the second five of the prompts of the first."""
     base = code_throughput(Plan(arms=COMMITS, step_s=0.07, launches=10), "commit_comparison")
-    one = commit_comparison()
+    comparison = commit_comparison()
     for name in ("config",):
-        base.report[name] = copy.deepcopy(one.report[name])
-    base.report["rows"] = {**one.report["rows"], "passes": [list(range(5)), list(range(5, 10))]}
+        base.report[name] = copy.deepcopy(comparison.report[name])
+    base.report["rows"] = {**comparison.report["rows"], "passes": [list(range(5)), list(range(5, 10))]}
     for part in ("base", "code", "trust_class", "tree"):
-        base.spec[part] = one.spec[part]
-    base.record["code"].update(one.record["code"])
-    base.record["imported"] = one.record["imported"]
+        base.spec[part] = comparison.spec[part]
+    base.record["code"].update(comparison.record["code"])
+    base.record["imported"] = comparison.record["imported"]
     slowed(base, first, range(5))
     return slowed(base, second, range(5, 10))
 
 
 def wording(first: float, second: float) -> tuple[str, dict]:
-    found = claim(judged(state_claims(two_passes(first, second))))
-    return found.wording, found.detail
+    speedup = claim(judged(state_claims(two_passes(first, second))))
+    return speedup.wording, speedup.detail
 
 
 def test_identical_code_is_equivalent_and_says_its_noise_floor():
-    found = claim(judged(honest("commit_comparison")))
-    assert found.wording.startswith("head and base are equivalent within 5 %")
-    assert found.detail["noise_floor"] < 0.05
-    assert found.detail["same_code"] is False
+    speedup = claim(judged(honest("commit_comparison")))
+    assert speedup.wording.startswith("head and base are equivalent within 5 %")
+    assert speedup.detail["noise_floor"] < 0.05
+    assert speedup.detail["same_code"] is False
 
 
 def test_slower_is_said_after_two_passes_and_not_after_one():
-    said, detail = wording(1.3, 1.3)
-    assert said.startswith("head is slower than base by more than 5 %, confirmed by a second pass")
+    sentence, detail = wording(1.3, 1.3)
+    assert sentence.startswith("head is slower than base by more than 5 %, confirmed by a second pass")
     assert (detail["slower"], detail["slower_passes"]) == (True, 2)
-    said, detail = wording(1.3, 1.0)
-    assert said.startswith("not confirmed: one of 2 passes found head slower")
+    sentence, detail = wording(1.3, 1.0)
+    assert sentence.startswith("not confirmed: one of 2 passes found head slower")
     assert detail["slower"] is False
 
 
@@ -109,21 +109,21 @@ def test_a_second_attempt_at_the_same_commits_is_not_citable():
 
 
 @pytest.mark.parametrize(
-    ("slower", "said"), [(1.2, "head is slower than base by more than 5 %"), (1.0, "head and base are equivalent")]
+    ("slower", "opening"), [(1.2, "head is slower than base by more than 5 %"), (1.0, "head and base are equivalent")]
 )
-def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(slower, said):
+def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(slower, opening):
     verdict = judged(commits_in_turns(slower))
-    found = claim(verdict)
-    assert found.decision == "evidence", found.why
-    assert found.wording.startswith(said)
-    assert found.wording.endswith("both as identified")
-    assert (found.detail["slower"], found.n) == (slower > 1.1, 10)
+    speedup = claim(verdict)
+    assert speedup.decision == "evidence", speedup.why
+    assert speedup.wording.startswith(opening)
+    assert speedup.wording.endswith("both as identified")
+    assert (speedup.detail["slower"], speedup.n) == (slower > 1.1, 10)
 
 
 def test_a_head_that_is_slower_within_the_margin_is_not_called_slower():
-    found = claim(judged(commits_in_turns(1.04)))
-    assert found.interval[1] < 0.98
-    assert (found.detail["slower"], found.detail["effect"]) == (False, "no difference shown")
+    speedup = claim(judged(commits_in_turns(1.04)))
+    assert speedup.interval[1] < 0.98
+    assert (speedup.detail["slower"], speedup.detail["effect"]) == (False, "no difference shown")
 
 
 def test_too_few_launches_of_two_commits_carry_no_claim():
@@ -142,9 +142,9 @@ def test_launches_that_their_own_program_cut_before_an_arm_ran_alone_time_nothin
     case = commits_in_turns(1.2)
     for launch in case.record["launches"][1:]:
         launch.update(cut="turn 90 was answered by {}", solos=[])
-    found = claim(judged(case.seal()))
-    assert found.missing == ("times",)
-    assert "10 of 10 launches that count were cut before their end, e.g. launch 1: turn 90" in found.why[0]
+    speedup = claim(judged(case.seal()))
+    assert speedup.missing == ("times",)
+    assert "10 of 10 launches that count were cut before their end, e.g. launch 1: turn 90" in speedup.why[0]
 
 
 def test_turns_beside_which_no_commit_was_to_run_alone_time_nothing():
@@ -152,9 +152,9 @@ def test_turns_beside_which_no_commit_was_to_run_alone_time_nothing():
     case.spec["commands"][0]["launches"]["solo_s"] = 0.0
     for launch in case.record["launches"]:
         launch["solos"] = []
-    found = claim(judged(case.seal()))
-    assert found.missing == ("times",)
-    assert "no arm was to run alone" in found.why[0]
+    speedup = claim(judged(case.seal()))
+    assert speedup.missing == ("times",)
+    assert "no arm was to run alone" in speedup.why[0]
 
 
 def other_base(case):

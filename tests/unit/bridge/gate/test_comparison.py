@@ -48,7 +48,9 @@ def real(packed):
 
 
 def found(comparison, metric, arm):
-    return next(one for one in comparison.differences if (one.metric, one.arm) == (metric, arm))
+    return next(
+        difference for difference in comparison.differences if (difference.metric, difference.arm) == (metric, arm)
+    )
 
 
 def texts(comparison, kind="weaker"):
@@ -56,13 +58,13 @@ def texts(comparison, kind="weaker"):
 
 
 def by_digest(case, arm, stage):
-    samples = next(one for one in case.report["arms"] if one["name"] == arm)["samples"]
+    samples = next(entry for entry in case.report["arms"] if entry["name"] == arm)["samples"]
     return {s["prompt_digest"]: s["stages"][stage] for s in samples if not s["is_warmup"]}
 
 
 def test_a_real_pair_of_runs_is_compared_over_all_prompts():
     comparison = compare(real(REAL[0]), real(REAL[1]))
-    assert {one.n for one in comparison.differences if one.metric == "decode_time_ratio"} == {3}
+    assert {difference.n for difference in comparison.differences if difference.metric == "decode_time_ratio"} == {3}
     assert found(comparison, "identical_outputs", "speculative").value == 3
     assert [floor.a is None and floor.b is None for floor in comparison.noise] == [True, True]
     assert NEVER_CITABLE in texts(comparison)
@@ -70,8 +72,8 @@ def test_a_real_pair_of_runs_is_compared_over_all_prompts():
 
 
 def test_swapping_the_runs_turns_every_ratio_over():
-    one, other = compare(real(REAL[0]), real(REAL[1])), compare(real(REAL[1]), real(REAL[0]))
-    for forward in one.differences:
+    comparison, other = compare(real(REAL[0]), real(REAL[1])), compare(real(REAL[1]), real(REAL[0]))
+    for forward in comparison.differences:
         back = found(other, forward.metric, forward.arm)
         if forward.unit == "ratio":
             assert forward.value * back.value == pytest.approx(1.0)
@@ -215,7 +217,7 @@ def one_run():
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (other_host, "other host"), (other_code, "other code"), (other_packages, "other packages: mlx"),
         (other_model, "other model: target"), (other_depth, "other setting: depth"), (other_device, "other device"),
@@ -224,12 +226,12 @@ def one_run():
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )  # fmt: skip
-def test_what_the_runs_do_not_share_is_named(one_run, change, said):
+def test_what_the_runs_do_not_share_is_named(one_run, change, reason):
     run, with_itself = one_run
     comparison = compare(run, spoilt(change))
     assert comparison.differences
-    assert any(said in text for text in texts(comparison)), texts(comparison)
-    assert not any(said in text for text in with_itself)
+    assert any(reason in text for text in texts(comparison)), texts(comparison)
+    assert not any(reason in text for text in with_itself)
 
 
 def test_rows_that_another_f_theta_made_are_another_models():
@@ -260,17 +262,17 @@ def test_a_rejected_run_is_compared_with_nothing():
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "reason"),
     [
         (lambda: side(needle_recall()), "other kinds: code_throughput and needle_recall"),
         (lambda: MeasuredRun({"report.json": b"{"}, None, None, "valid"), "not well-formed in both runs"),
         (lambda: MeasuredRun({}, None, None, "valid"), "only A has it"),
     ],
 )
-def test_reports_that_cannot_be_paired_are_reasons(other, said):
+def test_reports_that_cannot_be_paired_are_reasons(other, reason):
     comparison = compare(side(claim_run(3)), other())
     assert comparison.differences == ()
-    assert said in texts(comparison, "impossible")[0]
+    assert reason in texts(comparison, "impossible")[0]
 
 
 def test_reports_without_samples_say_so():
@@ -281,7 +283,7 @@ def test_reports_without_samples_say_so():
 def test_a_first_look_and_the_same_run_twice_are_named():
     plan = Plan(profile="smoke", launches=1, per_launch=6, warmups=1)
     comparison = compare(*[side(code_throughput(plan))] * 2)
-    said = " ".join(texts(comparison))
-    assert "a smoke run is a first look" in said
-    assert "the same run" in said
+    reasons = " ".join(texts(comparison))
+    assert "a smoke run is a first look" in reasons
+    assert "the same run" in reasons
     assert [floor.a for floor in comparison.noise] == [None, None]

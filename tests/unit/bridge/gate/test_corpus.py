@@ -80,31 +80,31 @@ def drifting() -> Case:
 )
 def test_a_baseline_that_drifts_is_held_against_the_bound_of_its_own_direction(factor, bounds):
     case = code_throughput(Plan(shift=lambda _arm, launch, _index: (1.0 + 0.1 * launch) ** factor))
-    said = {found.code: found.message for found in judged(case).findings}
+    messages = {finding.code: finding.message for finding in judged(case).findings}
     for code, bound in zip(("G5-TREND", "G8-STATE"), bounds, strict=True):
-        drift, beyond = (float(one) for one in re.findall(r"([+-][0-9.]+) %", said[code]))
+        drift, beyond = (float(percent) for percent in re.findall(r"([+-][0-9.]+) %", messages[code]))
         assert abs(drift) > abs(beyond)
-        assert said[code].endswith(f"beyond the bound of {bound}")
+        assert messages[code].endswith(f"beyond the bound of {bound}")
 
 
-def slept(seconds: float, *, seen: bool) -> Case:
+def slept(seconds: float, *, recorded: bool) -> Case:
     """Return a probe on a machine that slept in mid-run: its steady clocks stood still."""
     case = honest("probe")
     for value in (case.report, case.record):
         name = "ended_at" if value is case.report else "ended"
         ended = dt.datetime.fromisoformat(value[name]) + dt.timedelta(seconds=seconds)
         value[name] = ended.astimezone(dt.UTC).isoformat().replace("+00:00", "Z")
-    case.record["telemetry"]["slept_s"] = seconds if seen else 0.0
+    case.record["telemetry"]["slept_s"] = seconds if recorded else 0.0
     return case.seal()
 
 
 def test_a_report_of_a_machine_that_slept_loses_its_times_and_contradicts_nobody():
-    verdict = judged(slept(3600.0, seen=True))
+    verdict = judged(slept(3600.0, recorded=True))
     assert verdict.decision != "rejected", verdict.why
     assert ("violation", "times") in {(f.severity, f.premise) for f in verdict.findings if f.code == "G4-WINDOW"}
-    verdict = judged(slept(3600.0, seen=False))
+    verdict = judged(slept(3600.0, recorded=False))
     assert verdict.decision == "rejected"
-    assert "reject" in {found.severity for found in verdict.findings if found.code == "G4-WINDOW"}
+    assert "reject" in {finding.severity for finding in verdict.findings if finding.code == "G4-WINDOW"}
 
 
 def set_back(name: str, seconds: float) -> Case:
@@ -121,8 +121,8 @@ def set_back(name: str, seconds: float) -> Case:
 @pytest.mark.parametrize("name", ["probe", "smoke", "turned"])
 def test_a_wall_clock_that_was_set_back_takes_times_and_contradicts_nobody(name, seconds):
     verdict = judged(set_back(name, seconds))
-    said = [(f.code, f.severity, f.premise) for f in verdict.findings if f.code in {"G2-TIMES", "G4-WINDOW"}]
-    assert ("G2-TIMES", "violation", "times") in said
+    findings = [(f.code, f.severity, f.premise) for f in verdict.findings if f.code in {"G2-TIMES", "G4-WINDOW"}]
+    assert ("G2-TIMES", "violation", "times") in findings
     assert verdict.decision != "rejected", verdict.why
     claims = {claim.id: claim for claim in verdict.claims}
     if name == "turned":
@@ -160,9 +160,9 @@ def test_a_second_arm_that_differs_is_looked_at():
     case.report["arms"].append(second)
     for sample in second["samples"]:
         retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
-    said = [f.arms for f in judged(case.seal()).findings if f.code == "G6-IDENTITY"]
-    assert ("crosshost",) in said
-    assert ("loopback",) not in said
+    arms = [f.arms for f in judged(case.seal()).findings if f.code == "G6-IDENTITY"]
+    assert ("crosshost",) in arms
+    assert ("loopback",) not in arms
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -172,9 +172,9 @@ def test_a_rung_that_is_not_the_in_process_one_is_said_in_every_dtype(dtype):
     for sample in case.report["arms"][2]["samples"]:
         retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
     verdict = judged(case.seal())
-    said = {finding.code: finding.severity for finding in verdict.findings if finding.arms == ("loopback",)}
-    assert said["G6-RUNGS"] == "violation"
-    assert said["G6-IDENTITY"] == ("violation" if dtype == "float32" else "note")
+    severities = {finding.code: finding.severity for finding in verdict.findings if finding.arms == ("loopback",)}
+    assert severities["G6-RUNGS"] == "violation"
+    assert severities["G6-IDENTITY"] == ("violation" if dtype == "float32" else "note")
     assert next(claim.value for claim in verdict.claims if claim.id == "identical_rungs") == 0.0
 
 
@@ -238,7 +238,7 @@ def slower_baseline(case):
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (slower_baseline, "G4-CLAIM"),
         (lambda case: case.report["config"]["target"].update(name="another"), "another config"),
@@ -248,12 +248,12 @@ def slower_baseline(case):
         (lambda case: case.reports.update({"report.json": honest("claim").report}), "this run's own"),
     ],
 )
-def test_an_earlier_attempt_that_is_another_question_or_would_be_refused_is_not_pooled(change, said):
+def test_an_earlier_attempt_that_is_another_question_or_would_be_refused_is_not_pooled(change, reason):
     before = code_throughput(Plan(seed=8))
     change(before)
     verdict = second_attempt(before)
     assert verdict.decision == "recorded"
-    assert any("cannot be pooled" in why and said in why for why in verdict.why), verdict.why
+    assert any("cannot be pooled" in why and reason in why for why in verdict.why), verdict.why
 
 
 def test_another_run_s_report_is_no_earlier_attempt():

@@ -21,30 +21,30 @@ def honest():
 def order_found(case):
     case.seal()
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
-    return " ".join(one.message for one in verdict.findings if one.code == "G4-ORDER")
+    return " ".join(finding.message for finding in verdict.findings if finding.code == "G4-ORDER")
 
 
-def cut(case, launch, kept):
+def cut(case, launch, count):
     """End a launch after so many of its prompts."""
-    seen = [row["prompt_id"] for row in case.report["arms"][0]["samples"] if row["launch"] == launch - 1]
+    prompt_ids = [row["prompt_id"] for row in case.report["arms"][0]["samples"] if row["launch"] == launch - 1]
     for arm in case.report["arms"]:
         arm["samples"] = [
-            row for row in arm["samples"] if row["launch"] != launch - 1 or row["prompt_id"] in seen[:kept]
+            row for row in arm["samples"] if row["launch"] != launch - 1 or row["prompt_id"] in prompt_ids[:count]
         ]
     record = case.record["launches"][launch]
-    warmups = len({turn["sample"] for turn in record["turns"]}) - len(seen)
-    record["turns"] = [turn for turn in record["turns"] if turn["sample"] < warmups + kept]
+    warmups = len({turn["sample"] for turn in record["turns"]}) - len(prompt_ids)
+    record["turns"] = [turn for turn in record["turns"] if turn["sample"] < warmups + count]
     record.update(cut="the run had no more time", solos=[], reference=None)
     return record
 
 
-@pytest.mark.parametrize("kept", [0, 1, 7])
-def test_the_only_launch_of_a_block_that_was_cut_makes_no_run_a_lie(honest, kept):
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_the_only_launch_of_a_block_that_was_cut_makes_no_run_a_lie(honest, count):
     case = honest.copy()
-    launch = cut(case, 2, kept)
+    launch = cut(case, 2, count)
     assert order_found(case) == ""
     launch["nonce"] = "cd" * 32
-    assert ("did not meet the prompts of block 1" in order_found(case)) is (kept > 1)
+    assert ("did not meet the prompts of block 1" in order_found(case)) is (count > 1)
 
 
 def test_prompts_of_another_block_are_not_those_of_the_cut_one(honest):

@@ -42,15 +42,15 @@ def stored(case, name):
         part.update(json.loads(text))
     verdict = judged(case)
     record, spec = strictjson.encode(case.record), strictjson.encode(case.spec)
-    kept = {RECORD_NAME: record, SPEC_NAME: spec, VERDICT_NAME: verdict.canonical()}
-    return {**{path: json.dumps(report).encode() for path, report in case.reports.items()}, **kept}
+    documents = {RECORD_NAME: record, SPEC_NAME: spec, VERDICT_NAME: verdict.canonical()}
+    return {**{path: json.dumps(report).encode() for path, report in case.reports.items()}, **documents}
 
 
 def after(case, *attempts):
     """Judge a run after others of its question."""
     names = NAMES[: len(attempts)]
     case.record["attempt"].update(number=len(names) + 1, earlier=names)
-    return judged(case, {name: stored(one, name) for name, one in zip(names, attempts, strict=True)})
+    return judged(case, {name: stored(attempt, name) for name, attempt in zip(names, attempts, strict=True)})
 
 
 def primary(verdict):
@@ -59,7 +59,7 @@ def primary(verdict):
 
 def slow(case, kinds):
     for launch in case.record["launches"][1:]:
-        for stamp in (one for kind in kinds for one in launch[kind]):
+        for stamp in (stamp for kind in kinds for stamp in launch[kind]):
             if stamp["arm"] == "autoregressive":
                 stamp["done_s"] += 0.17 * (stamp["done_s"] - stamp["go_s"])
     in_order(case.record["launches"])
@@ -119,8 +119,8 @@ def test_an_attempt_that_holds_every_premise_is_pooled_and_needs_no_word(first, 
 
 def test_the_third_that_was_spoilt_bars_the_claim(first, second):
     spoilt = [in_turns(seed=seed) for seed in (5, 6, 7)]
-    for one in spoilt:
-        slow_everywhere(one)
+    for attempt in spoilt:
+        slow_everywhere(attempt)
     claim = primary(after(second.copy(), *spoilt))
     assert "attempts" in claim.missing
     assert any("3 earlier attempts within 30 days lost what the claim rests on" in why for why in claim.why)

@@ -43,7 +43,9 @@ def test_every_committed_result_is_valid_here_and_now() -> None:
 
 def test_every_committed_number_outside_a_result_says_which_command_made_it() -> None:
     page = (EVIDENCE / "README.md").read_text(encoding="utf-8")
-    others = [one.path.name for one in judge_paths([EVIDENCE], lambda _folder: Pins()) if isinstance(one, NoReport)]
+    others = [
+        entry.path.name for entry in judge_paths([EVIDENCE], lambda _folder: Pins()) if isinstance(entry, NoReport)
+    ]
     assert [name for name in others if f"[{name}]({name})" not in page] == []
 
 
@@ -75,12 +77,16 @@ def test_a_bare_report_beside_results_is_judged(copied: Path) -> None:
     (copied / "loose.json").write_text('{"kind": "code_throughput", "headline": 9.9}')
     (copied / "broken.json").write_text("{")
     (copied / "study.json").write_text('{"command": "python -m benchmarks", "rows": [1.5]}')
-    found = list(judge_paths([copied], lambda _folder: Pins()))
-    assert {one.path.name: one.verdict.decision for one in found if isinstance(one, Judged) and one.path.is_file()} == {
+    entries = list(judge_paths([copied], lambda _folder: Pins()))
+    assert {
+        entry.path.name: entry.verdict.decision
+        for entry in entries
+        if isinstance(entry, Judged) and entry.path.is_file()
+    } == {
         "broken.json": "rejected",
         "loose.json": "rejected",
     }
-    assert [one.path.name for one in found if isinstance(one, NoReport)] == ["study.json"]
+    assert [entry.path.name for entry in entries if isinstance(entry, NoReport)] == ["study.json"]
     assert check(str(copied))[0] == 1
 
 
@@ -97,10 +103,10 @@ def test_one_bad_file_or_folder_never_stops_the_others(copied: Path) -> None:
         file.truncate(100 << 20)
     (copied / "deep.json").write_text("[" * 1_000_000)
     (copied / "nan.json").write_text('{"kind": NaN, "wall_s": Infinity}')
-    found = [one for one in judge_paths([copied], lambda _folder: Pins()) if isinstance(one, Judged)]
-    refused = {one.path.name for one in found if one.problems or one.verdict.decision == "rejected"}
+    entries = [entry for entry in judge_paths([copied], lambda _folder: Pins()) if isinstance(entry, Judged)]
+    refused = {entry.path.name for entry in entries if entry.problems or entry.verdict.decision == "rejected"}
     assert refused == {"a-link", "b-manifest", "c-record", "d-huge", "huge.json", "deep.json", "nan.json"}
-    assert [one.path for one in found if one.path.name not in refused] == [source]
+    assert [entry.path for entry in entries if entry.path.name not in refused] == [source]
     code, _, err = check(str(copied))
     assert code == 1
     assert "Traceback" not in err

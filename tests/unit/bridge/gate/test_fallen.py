@@ -104,9 +104,9 @@ def test_too_few_launches_are_said_as_such(claim: str) -> None:
     few_launches(case)
     case.seal()
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
-    found = next(one for one in verdict.claims if one.id == claim)
-    assert "times" in found.missing
-    assert "G4-TURNS: too few launches finished for their stamps to say it" in " ".join(found.why)
+    judged_claim = next(entry for entry in verdict.claims if entry.id == claim)
+    assert "times" in judged_claim.missing
+    assert "G4-TURNS: too few launches finished for their stamps to say it" in " ".join(judged_claim.why)
 
 
 @pytest.mark.parametrize("change", [no_nonce, other_tokens, shared, on_battery])
@@ -120,7 +120,7 @@ def fallen(case: Case, name: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the premises that a claim lacks, and the rules that took them."""
     case.seal()
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
-    claim = next(one for one in verdict.claims if one.id == name)
+    claim = next(claim for claim in verdict.claims if claim.id == name)
     return claim.missing, tuple(why.split(": ")[1] for why in claim.why)
 
 

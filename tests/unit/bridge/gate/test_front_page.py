@@ -16,7 +16,7 @@ from bridge.records.verdict import Premise
 ROOT = Path(__file__).parents[4]
 README = (ROOT / "README.md").read_text("utf-8")
 FINDING = re.compile(r"^(?P<premise>[a-z]+) +(?P<code>G\d-[A-Z]+)  (?P<message>.+?)  \((?P<where>.+)\)$", re.MULTILINE)
-FINDINGS = [found.groupdict() for found in FINDING.finditer(README)]
+FINDINGS = [match.groupdict() for match in FINDING.finditer(README)]
 
 
 def template(node: ast.AST) -> str | None:
@@ -31,10 +31,12 @@ def template(node: ast.AST) -> str | None:
 @cache
 def templates() -> tuple[str, ...]:
     """Return every text that the gate's sources can say."""
-    found: list[str | None] = []
+    patterns: list[str | None] = []
     for path in sorted((ROOT / "bridge" / "gate").rglob("*.py")):
-        found += map(template, ast.walk(ast.parse(path.read_text("utf-8"))))
-    return tuple({one for one in found if one is not None and re.search("[a-z] [a-z]", one.replace("\\", ""))})
+        patterns += map(template, ast.walk(ast.parse(path.read_text("utf-8"))))
+    return tuple(
+        {pattern for pattern in patterns if pattern is not None and re.search("[a-z] [a-z]", pattern.replace("\\", ""))}
+    )
 
 
 def test_the_front_page_shows_findings() -> None:
@@ -45,4 +47,4 @@ def test_the_front_page_shows_findings() -> None:
 def test_a_finding_of_the_front_page_is_worded_as_the_gate_words_it(finding: dict[str, str]) -> None:
     assert finding["code"] in rules()
     assert finding["premise"] in get_args(Premise)
-    assert [one for one in templates() if re.fullmatch(one, finding["message"])], finding["message"]
+    assert [pattern for pattern in templates() if re.fullmatch(pattern, finding["message"])], finding["message"]

@@ -46,9 +46,9 @@ class Target:
         start = self.length
         self.length += 1 + draft.count
         self.blocks += 1
-        told = [_answer(start + offset) for offset in range(draft.count + 1)]
+        tokens = [_answer(start + offset) for offset in range(draft.count + 1)]
         bad = self.row if self.blocks % self.every == 0 else -1
-        return Forward((told, [offset != bad for offset in range(draft.count + 1)]), None, start, draft.count + 1)
+        return Forward((tokens, [offset != bad for offset in range(draft.count + 1)]), None, start, draft.count + 1)
 
     def decode_ahead(
         self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
@@ -76,8 +76,8 @@ class Oracle(LocalDrafter):
 
     def ask(self, bonus: int, position: int, count: int) -> Draft:
         self.forwards += 1
-        told = [_answer(position + offset) + (offset >= self.right) for offset in range(count)]
-        return Draft(tokens=tuple(told), count=count)
+        tokens = [_answer(position + offset) + (offset >= self.right) for offset in range(count)]
+        return Draft(tokens=tuple(tokens), count=count)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: object) -> None:
         return None
@@ -144,8 +144,8 @@ def as_sample(steps: list[Step]) -> Sample:
 def found(sample: Sample, policy: str = "fixed", **counters: int) -> list[str]:
     """Return what G4-STEPS says of a report whose candidate has this one sample."""
     value = honest("smoke").report
-    kept = value["arms"][-1]
-    row = dict(kept["samples"][-1])
+    arm = value["arms"][-1]
+    row = dict(arm["samples"][-1])
     row.update(
         output_tokens=sample.output_tokens,
         tokens=list(sample.tokens),
@@ -153,8 +153,8 @@ def found(sample: Sample, policy: str = "fixed", **counters: int) -> list[str]:
         accepted_per_step=list(sample.accepted_per_step or ()),
         drafted_per_step=list(sample.drafted_per_step or ()),
     )
-    kept["samples"] = [row]
-    value["arms"] = [kept]
+    arm["samples"] = [row]
+    value["arms"] = [arm]
     value["config"]["max_new_tokens"] = BUDGET
     if policy != "fixed":
         value["config"]["depth"] = {"policy": policy, "longest": DEPTH}

@@ -12,7 +12,7 @@ HOME = "/opt/kakeya/lib/python3.11/site-packages/engine"
 
 def findings(case) -> list[tuple[str, str]]:
     verdict = judge(case.run_id, case.seal().files(), case.record_value(), case.spec_value(), authority="host")
-    return [(found.severity, found.message) for found in verdict.findings if found.code == "G2-CODE"]
+    return [(finding.severity, finding.message) for finding in verdict.findings if finding.code == "G2-CODE"]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_not_knowing_is_no_proof(base, severity, request):
     case = request.getfixturevalue(base)
     case.record["imported"] = None
 
-    assert [found[0] for found in findings(case)] == [severity]
+    assert [finding[0] for finding in findings(case)] == [severity]
 
 
 def test_another_module_or_another_runs_folder_is_no_answer(host):

@@ -33,14 +33,14 @@ def said(verdict):
 
 
 def logs_of(case):
-    found = []
-    for one in case.record["launches"][1:]:
+    logs = []
+    for launch in case.record["launches"][1:]:
         spent = [
-            math.fsum(turn["done_s"] - turn["go_s"] for turn in one["turns"] if turn["arm"] == arm)
+            math.fsum(turn["done_s"] - turn["go_s"] for turn in launch["turns"] if turn["arm"] == arm)
             for arm in ("autoregressive", "speculative")
         ]
-        found.append(math.log(spent[0] / spent[1]))
-    return found
+        logs.append(math.log(spent[0] / spent[1]))
+    return logs
 
 
 def test_the_ratio_is_the_supervisors_over_launches_and_its_interval_is_students():
@@ -61,8 +61,8 @@ def test_the_ratio_is_the_supervisors_over_launches_and_its_interval_is_students
 
 
 def test_fewer_launches_carry_no_claim_and_name_the_minutes_that_enough_need():
-    found = said(judged(launched(honest("claim"), scattered(5))))
-    assert found == {"G5-LAUNCHES": "5 launches, a claim needs 8: about 2 minutes on this machine"}
+    messages = said(judged(launched(honest("claim"), scattered(5))))
+    assert messages == {"G5-LAUNCHES": "5 launches, a claim needs 8: about 2 minutes on this machine"}
 
 
 def test_a_wide_interval_stays_citable_and_says_its_width():
@@ -73,8 +73,8 @@ def test_a_wide_interval_stays_citable_and_says_its_width():
 
 
 def test_a_run_that_went_on_beyond_the_rule_is_refused():
-    found = said(judged(launched(honest("claim"), scattered(12, sd=0.001))))
-    assert found == {"G5-LAUNCHES": "12 launches finished a pair, the rule stops after 8"}
+    messages = said(judged(launched(honest("claim"), scattered(12, sd=0.001))))
+    assert messages == {"G5-LAUNCHES": "12 launches finished a pair, the rule stops after 8"}
 
 
 @pytest.mark.parametrize(("longer_s", "ended"), [(0.0, True), (600.0, False)])
@@ -82,16 +82,16 @@ def test_a_run_that_spent_its_time_in_one_launch_did_not_end_by_the_rule(longer_
     """Whoever sees its own launches may let time run out as the number pleases."""
     case = launched(honest("claim"), scattered(12, sd=0.12), allowed_s=780.0)
     case.record["launches"][12]["ended_s"] += longer_s
-    found = said(judged(case))
-    assert ("G5-LAUNCHES" not in found) is ended
+    messages = said(judged(case))
+    assert ("G5-LAUNCHES" not in messages) is ended
     if not ended:
-        assert "it ended as its time was over, of which launch 12 alone took 6" in found["G5-LAUNCHES"]
+        assert "it ended as its time was over, of which launch 12 alone took 6" in messages["G5-LAUNCHES"]
 
 
 def test_a_rule_that_nobody_simulated_carries_no_claim():
-    found = said(judged(launched(honest("claim"), scattered(3, sd=0.001), least=3)))
+    messages = said(judged(launched(honest("claim"), scattered(3, sd=0.001), least=3)))
     words = "3 to 20 launches, until the half-width is 3 %"
-    assert found["G5-LAUNCHES"] == f"the launches followed a rule whose error rates nobody simulated: {words}"
+    assert messages["G5-LAUNCHES"] == f"the launches followed a rule whose error rates nobody simulated: {words}"
 
 
 def test_with_blocks_their_means_are_removed_and_a_cut_rotation_stays_outside():
@@ -158,16 +158,16 @@ def test_three_sittings_that_differ_are_the_units():
 
 def test_an_arm_that_is_slower_in_turns_than_alone_is_found():
     case = launched(honest("claim"), scattered(8))
-    for one in case.record["launches"]:
-        one["solos"][0]["done_s"] += 0.25 * (one["solos"][0]["done_s"] - one["solos"][0]["go_s"])
-        one["solos"][0]["cpu_s"] *= 1.25
+    for launch in case.record["launches"]:
+        launch["solos"][0]["done_s"] += 0.25 * (launch["solos"][0]["done_s"] - launch["solos"][0]["go_s"])
+        launch["solos"][0]["cpu_s"] *= 1.25
     assert said(judged(case))["G5-SOLO"].startswith("alone the arms' log ratio differs from that of the turns by +0.2")
 
 
 def test_an_arm_that_says_it_put_out_nothing_alone_cannot_be_compared():
     case = launched(honest("claim"), scattered(8))
-    for one in case.record["launches"][3:]:
-        one["solos"][1]["tokens"] = 0
+    for launch in case.record["launches"][3:]:
+        launch["solos"][1]["tokens"] = 0
     verdict = judged(case)
     assert said(verdict)["G5-SOLO"] == "in 6 of 8 launches an arm put out nothing alone"
     assert "times" in speed(verdict).missing
@@ -175,11 +175,11 @@ def test_an_arm_that_says_it_put_out_nothing_alone_cannot_be_compared():
 
 def test_an_arm_that_mostly_sleeps_is_found_and_a_missing_source_is_not_held_against_it():
     case = launched(honest("claim"), scattered(8))
-    for one in case.record["launches"]:
-        one["solos"][1].update(cpu_s=0.01, waited_s=0.0)
+    for launch in case.record["launches"]:
+        launch["solos"][1].update(cpu_s=0.01, waited_s=0.0)
     assert "arm 'speculative' alone kept the processor busy 0.00" in said(judged(case))["G5-SOLO"]
-    for one in case.record["launches"]:
-        one["solos"][1].update(cpu_s=None, waited_s=None)
+    for launch in case.record["launches"]:
+        launch["solos"][1].update(cpu_s=None, waited_s=None)
     verdict = judged(case)
     assert said(verdict) == {}
     assert "who worked on the processor unseen" in speed(verdict).wording
@@ -188,16 +188,18 @@ def test_an_arm_that_mostly_sleeps_is_found_and_a_missing_source_is_not_held_aga
 @pytest.mark.parametrize("stretches", [slice(0, 1), slice(None)])
 def test_where_the_wait_is_not_told_the_time_on_a_processor_has_to_suffice(stretches):
     case = launched(honest("claim"), scattered(8))
-    for one in case.record["launches"][1:][stretches]:
-        one["solos"][1]["waited_s"] = None
+    for launch in case.record["launches"][1:][stretches]:
+        launch["solos"][1]["waited_s"] = None
     assert said(judged(case)) == {}
-    for one in case.record["launches"]:
-        for solo in one["solos"]:
+    for launch in case.record["launches"]:
+        for solo in launch["solos"]:
             solo["cpu_s"] = 0.01
-    found = [
-        one for one in judged(case).findings if one.code == "G3-PROCESSOR" and "alone used or awaited" in one.message
+    findings = [
+        finding
+        for finding in judged(case).findings
+        if finding.code == "G3-PROCESSOR" and "alone used or awaited" in finding.message
     ]
-    assert [one.severity for one in found] == ["violation"] * 2
+    assert [finding.severity for finding in findings] == ["violation"] * 2
 
 
 def test_times_from_a_table_and_a_machine_that_slept_are_no_clock():
@@ -211,11 +213,11 @@ def test_two_sittings_are_compared_by_their_launches():
         case = launched(honest("claim"), scattered(8, middle=middle, sd=0.005))
         return MeasuredRun(case.files(), case.record_value(), case.spec_value(), "valid_not_citable")
 
-    one, same, other = side(0.30), side(0.302), side(0.36)
-    found = {
-        name: next(row for row in compare(one, two).differences if row.metric == "speedup_sittings")
+    first, same, other = side(0.30), side(0.302), side(0.36)
+    differences = {
+        name: next(row for row in compare(first, two).differences if row.metric == "speedup_sittings")
         for name, two in (("same", same), ("other", other))
     }
-    assert (found["same"].detail["agree"], found["other"].detail["agree"]) == (True, False)
-    assert "differ by more than their launches say" in found["other"].wording
-    assert found["other"].value == pytest.approx(math.exp(0.06), rel=0.02)
+    assert (differences["same"].detail["agree"], differences["other"].detail["agree"]) == (True, False)
+    assert "differ by more than their launches say" in differences["other"].wording
+    assert differences["other"].value == pytest.approx(math.exp(0.06), rel=0.02)

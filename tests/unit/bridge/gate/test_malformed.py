@@ -80,8 +80,8 @@ def test_a_prompt_that_two_rungs_repeat_a_thousand_times_is_not_compared_a_milli
         (arms[0], Arm(1, "loopback", "candidate", "engine", (*arms[1].samples, other))),
         (Arm(1, "in-process", "candidate", "engine", (*arms[0].samples, other)), arms[1]),
     ):
-        ((_, said),) = differences(report, theirs, mine)
-        assert said == "other tokens came out"
+        ((_, problem),) = differences(report, theirs, mine)
+        assert problem == "other tokens came out"
 
 
 def test_a_hundred_megabytes_are_refused_without_being_read():
@@ -128,8 +128,8 @@ def test_a_number_that_its_kind_does_not_declare_ends_in_a_verdict():
     case.seal()
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     assert verdict.decision == "rejected"
-    (found,) = (finding for finding in verdict.findings if finding.code == "G4-CLAIM")
-    assert found.message.endswith(f"is no metric of the kind {case.report['kind']}")
+    (finding,) = (finding for finding in verdict.findings if finding.code == "G4-CLAIM")
+    assert finding.message.endswith(f"is no metric of the kind {case.report['kind']}")
     assert not [claim for claim in verdict.claims if claim.decision == "evidence"]
 
 
@@ -183,5 +183,5 @@ def test_a_text_that_no_verdict_can_hold_is_a_finding(odd):
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     assert verdict.decision == "rejected"
     assert not verdict.claims
-    assert any("a claim that no verdict can hold: wording: " in found.message for found in verdict.findings)
+    assert any("a claim that no verdict can hold: wording: " in finding.message for finding in verdict.findings)
     assert strictjson.decode(verdict.canonical(), max_bytes=REPORT_MAX_BYTES)["decision"] == "rejected"

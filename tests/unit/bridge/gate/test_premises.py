@@ -35,13 +35,13 @@ def test_what_is_recomputed_is_declared_with_its_unit():
         kind = honest(name).report["kind"]
         for claim in verdict.claims:
             assert kinds()[kind].metric(claim.id).unit == claim.unit, claim.id
-            assert {one.premise for one in claim.premises} == set(kinds()[kind].metric(claim.id).needs)
+            assert {premise.premise for premise in claim.premises} == set(kinds()[kind].metric(claim.id).needs)
 
 
 def test_a_number_that_no_command_computes_again_is_not_called_recomputed():
     """Where tokens are computed again, what quantising loses is the program's word still."""
-    found = claims(honest("kv_quantisation"))["error_affine8"]
-    assert found.wording.endswith("bits per value, reported by the host's program")
+    claim = claims(honest("kv_quantisation"))["error_affine8"]
+    assert claim.wording.endswith("bits per value, reported by the host's program")
     assert claims(honest("bounded_recall"))["canary_noise"].wording.endswith(", recomputed")
 
 
@@ -50,14 +50,14 @@ def test_outputs_fall_for_the_arm_alone_whose_tokens_are_not_the_targets():
     sample = samples(case, 2)[0]
     retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
     sample["top2_margin_at_divergence"] = 0.5
-    found = claims(case)
-    assert "outputs" in found["acceptance_length"].missing
-    assert found["identical_prompts"].decision == "valid"
-    assert "outputs" not in found["baseline_tokens_per_s"].missing
+    judged_claims = claims(case)
+    assert "outputs" in judged_claims["acceptance_length"].missing
+    assert judged_claims["identical_prompts"].decision == "valid"
+    assert "outputs" not in judged_claims["baseline_tokens_per_s"].missing
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         ({"worst_gap": 0.2, "worst_at": 7}, "its best token is better by up to 0.2 at token 7"),
         ({"worst_gap": 1e30}, "are not the target's"),
@@ -66,12 +66,12 @@ def test_outputs_fall_for_the_arm_alone_whose_tokens_are_not_the_targets():
         ({"token_digest": "ab" * 32}, "were not computed again"),
     ],
 )
-def test_what_the_host_computed_otherwise_takes_outputs(change, said):
+def test_what_the_host_computed_otherwise_takes_outputs(change, reason):
     case = honest("acceptance")
     recomputed(case, **change)
-    (claim,) = [one for one in judged(case).claims if one.role == "primary"]
+    (claim,) = [claim for claim in judged(case).claims if claim.role == "primary"]
     assert claim.missing == ("outputs",)
-    assert said in "".join(claim.why)
+    assert reason in "".join(claim.why)
 
 
 def test_a_text_that_the_tokenizer_does_not_decode_contradicts_the_report():
@@ -139,9 +139,9 @@ def test_prompts_of_the_set_that_its_rule_does_not_choose_are_no_inputs():
     answer = json.loads(case.raw["recompute.json"])
     answer["reports"]["report.json"]["unchosen"] = 41
     case.raw["recompute.json"] = json.dumps(answer).encode()
-    found = claims(case)
-    assert found["decode_speedup"].missing == found["acceptance_length"].missing == ("inputs",)
-    assert "41 prompts are others of the set" in "".join(found["decode_speedup"].why)
+    judged_claims = claims(case)
+    assert judged_claims["decode_speedup"].missing == judged_claims["acceptance_length"].missing == ("inputs",)
+    assert "41 prompts are others of the set" in "".join(judged_claims["decode_speedup"].why)
 
 
 def test_a_report_without_its_presets_primary_claim_is_recorded_whatever_else_it_says():
@@ -166,7 +166,7 @@ def test_a_preset_whose_parameter_names_other_arms_has_its_primary_claim_of_thos
 def test_nobody_vouches_for_a_record_that_anybody_may_have_written():
     verdict = judged(honest("acceptance"), "unattested")
     assert verdict.decision == "recorded"
-    assert {one.seen_by for claim in verdict.claims for one in claim.premises} == {"runner, unattested"}
+    assert {premise.seen_by for claim in verdict.claims for premise in claim.premises} == {"runner, unattested"}
 
 
 def test_a_report_outside_a_run_is_bound_to_nothing():
@@ -179,7 +179,7 @@ def test_a_report_outside_a_run_is_bound_to_nothing():
 @pytest.mark.parametrize("kind", CLAIM_KINDS)
 def test_least_premises_are_those_of_the_design(kind):
     shown = ["bound", "code", "inputs", "outputs"]
-    wanted = {
+    expected = {
         "identity": shown, "acceptance": shown, "recall": shown,
         "ratio": [*shown, "times", "ratio", "attempts"],
         "programs": ["bound", "code", "times", "ratio", "attempts"],
@@ -187,7 +187,7 @@ def test_least_premises_are_those_of_the_design(kind):
         "memory": [*shown, "memory", "attempts"],
         "absolute": [*shown, "times", "attempts", "machine"],
     }  # fmt: skip
-    assert list(CLAIM_KINDS[kind].least) == wanted[kind]
+    assert list(CLAIM_KINDS[kind].least) == expected[kind]
     assert {"bound", "code", "attempts"} == VALID
 
 
@@ -248,8 +248,8 @@ def test_what_a_claim_needs_is_said_without_a_run():
 def test_rows_that_come_out_otherwise_contradict_the_report(kind, rows, field):
     case = honest(kind)
     answer = json.loads(case.raw["recompute.json"])
-    (said,) = answer["reports"].values()
-    for row in said["exactly"][rows]:
+    (report,) = answer["reports"].values()
+    for row in report["exactly"][rows]:
         row[field] = "ab" * 32 if isinstance(row[field], str) else row[field] + 1
     case.raw["recompute.json"] = json.dumps(answer).encode()
     verdict = judged(case.seal())
@@ -260,8 +260,8 @@ def test_rows_that_come_out_otherwise_contradict_the_report(kind, rows, field):
 def test_a_number_that_comes_out_otherwise_contradicts_the_report():
     case = honest("drafter_parity")
     answer = json.loads(case.raw["recompute.json"])
-    (said,) = answer["reports"].values()
-    said["values"]["agreed_tokens"] -= 1
+    (report,) = answer["reports"].values()
+    report["values"]["agreed_tokens"] -= 1
     case.raw["recompute.json"] = json.dumps(answer).encode()
     assert judged(case.seal()).decision == "rejected"
 
@@ -271,7 +271,7 @@ def test_a_library_that_was_patched_leaves_no_claim():
     case.record["code"]["altered"] = ["mlx_lm/generate.py"]
     verdict = judged(case.seal())
     assert verdict.decision == "recorded"
-    assert [one.message for one in verdict.findings if one.code == "G2-CODE"] == [
+    assert [finding.message for finding in verdict.findings if finding.code == "G2-CODE"] == [
         "files of packages that are not what was installed: mlx_lm/generate.py"
     ]
 
@@ -279,8 +279,8 @@ def test_a_library_that_was_patched_leaves_no_claim():
 def test_an_output_of_a_lossy_cache_is_only_confirmed_on_its_own_layout():
     case = honest("kv_quantisation")
     answer = json.loads(case.raw["recompute.json"])
-    (said,) = answer["reports"].values()
-    said["rows"] = [row for row in said["rows"] if row["layout"] is None]
+    (report,) = answer["reports"].values()
+    report["rows"] = [row for row in report["rows"] if row["layout"] is None]
     case.raw["recompute.json"] = json.dumps(answer).encode()
     claims = {claim.id: claim for claim in judged(case.seal()).claims}
     assert "outputs" in claims["recall_affine8"].missing

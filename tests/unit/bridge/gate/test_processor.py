@@ -13,8 +13,8 @@ def judged(case):
     verdict = judge(case.run_id, case.seal().files(), case.record_value(), case.spec_value(), authority="host")
     why = [reason for claim in verdict.claims for reason in claim.why]
     assert verdict.decision != "rejected", verdict.why
-    found = {found.where for found in verdict.findings if found.code == "G3-PROCESSOR"}
-    return any(reason.startswith("times: G3-PROCESSOR") for reason in why), found
+    places = {finding.where for finding in verdict.findings if finding.code == "G3-PROCESSOR"}
+    return any(reason.startswith("times: G3-PROCESSOR") for reason in why), places
 
 
 def share(case, of_decoding, *places):

@@ -53,17 +53,17 @@ def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
 
 
 @pytest.mark.parametrize(
-    ("reason", "message", "said"),
+    ("reason", "message", "sentence"),
     [
         ("cancelled", "cancelled before it started", "nothing ran: cancelled before it started"),
         ("expired", None, "nothing ran: expired"),
         ("runner_lost", "runner mac vanished", "nothing is known of what ran: runner mac vanished"),
     ],
 )
-def test_the_first_sentence_of_a_run_that_never_ran_is_how_it_ended(reason, message, said):
+def test_the_first_sentence_of_a_run_that_never_ran_is_how_it_ended(reason, message, sentence):
     case = never_ran(reason, message)
     verdict = judge(case.run_id, case.files(), case.record_value(), None)
-    assert verdict.headline == f"Rejected, nothing may be quoted: {said}"
+    assert verdict.headline == f"Rejected, nothing may be quoted: {sentence}"
     assert "G0-RECORD" not in {finding.code for finding in verdict.findings}
 
 

@@ -41,13 +41,13 @@ def test_the_breaking_fixture_breaks_its_rule(code):
 @pytest.fixture(scope="module")
 def judged() -> Callable[[Case], Verdict]:
     """Return what judges a case that was judged before by what it came to: most rules pass on the same run."""
-    known: dict[bytes, Verdict] = {}
+    verdicts: dict[bytes, Verdict] = {}
 
     def judge_once(case: Case) -> Verdict:
         key = pickle.dumps((sorted(case.files().items()), case.record, case.spec))
-        if key not in known:
-            known[key] = verdict(case)
-        return known[key]
+        if key not in verdicts:
+            verdicts[key] = verdict(case)
+        return verdicts[key]
 
     return judge_once
 
@@ -71,13 +71,13 @@ def test_no_number_of_mild_findings_hides_a_grave_one():
         stages = sample["stages"]
         stages["decode_s"] *= 0.3
         stages["total_s"] = stages["prefill_s"] + stages["decode_s"]
-    found = [f for f in verdict(with_claims(case)).findings if f.code == "G4-MARKS"]
-    assert len(found) == FINDINGS_PER_RULE_MAX + 1
-    assert found[0].severity == "reject"
+    findings = [f for f in verdict(with_claims(case)).findings if f.code == "G4-MARKS"]
+    assert len(findings) == FINDINGS_PER_RULE_MAX + 1
+    assert findings[0].severity == "reject"
 
 
-@pytest.mark.parametrize(("extra", "found"), [(0, False), (1, True)])
-def test_no_more_forwards_lack_their_recording_than_ran(extra: int, found: bool):
+@pytest.mark.parametrize(("extra", "reported"), [(0, False), (1, True)])
+def test_no_more_forwards_lack_their_recording_than_ran(extra: int, reported: bool):
     case = honest("smoke")
     arm = case.report["arms"][-1]
     # The last sample keeps the rows in running order.
@@ -85,7 +85,7 @@ def test_no_more_forwards_lack_their_recording_than_ran(extra: int, found: bool)
     most = sample["counters"]["target_forwards"] + sample["counters"]["drafter_forwards"] + 2
     row = {"arm": arm["name"], "component": "graphs", "sample": sample["id"], "reason": "the slot is taken"}
     case.report["fallbacks"].append(row | {"count": most + extra})
-    assert ("G3-FALLBACKS" in {finding.code for finding in verdict(case.seal()).findings}) is found
+    assert ("G3-FALLBACKS" in {finding.code for finding in verdict(case.seal()).findings}) is reported
 
 
 def two_reports() -> Case:
@@ -99,39 +99,41 @@ def two_reports() -> Case:
 def test_every_report_of_a_run_is_judged_and_each_one_declared_is_there():
     case = two_reports()
     case.reports["second.json"]["environment"]["machine"] = "riscv64"
-    found = {(one.code, one.report) for one in verdict(case.seal()).findings}
-    assert ("G2-HOST", "second.json") in found
-    assert ("G2-HOST", "report.json") not in found
+    findings = {(finding.code, finding.report) for finding in verdict(case.seal()).findings}
+    assert ("G2-HOST", "second.json") in findings
+    assert ("G2-HOST", "report.json") not in findings
     del case.reports["second.json"]
-    assert ("G1-DECLARED", "second.json") in {(one.code, one.report) for one in verdict(case.seal()).findings}
+    assert ("G1-DECLARED", "second.json") in {
+        (finding.code, finding.report) for finding in verdict(case.seal()).findings
+    }
 
 
 def test_a_report_of_equal_length_is_not_the_recorded_one():
     case = honest("probe").seal()
     case.record["outputs"][0]["sha256"] = "ab" * 32
-    assert "G9-OUTPUTS" in {one.code for one in verdict(case).findings}
+    assert "G9-OUTPUTS" in {finding.code for finding in verdict(case).findings}
 
 
 def test_code_of_which_nobody_knows_whether_it_was_changed_has_no_name():
     case = honest("probe")
     case.record["code"]["dirty"] = None
-    assert "G2-CODE" in {one.code for one in verdict(case.seal()).findings}
+    assert "G2-CODE" in {finding.code for finding in verdict(case.seal()).findings}
 
 
 def test_the_baseline_is_listed_before_the_candidate():
     case = honest("smoke")
     case.report["arms"].reverse()
-    assert any("expected the baseline first" in one.message for one in verdict(case.seal()).findings)
+    assert any("expected the baseline first" in finding.message for finding in verdict(case.seal()).findings)
 
 
 def test_a_report_has_the_least_class_of_its_primary_claims():
-    claim = next(one for one in verdict(honest("probe")).claims if one.role == "primary")
+    claim = next(claim for claim in verdict(honest("probe")).claims if claim.role == "primary")
     every: tuple[ClaimDecision, ...] = ("evidence", "valid", "nothing")
-    for one in every:
+    for decision in every:
         for other in every:
-            least = max(one, other, key=every.index)
-            found = _class([claim.evolve(decision=one), claim.evolve(decision=other)])
-            assert found == ("recorded" if least == "nothing" else least)
+            least = max(decision, other, key=every.index)
+            report_class = _class([claim.evolve(decision=decision), claim.evolve(decision=other)])
+            assert report_class == ("recorded" if least == "nothing" else least)
 
 
 def test_what_a_rule_finds_is_cut_behind_the_gravest_and_a_rule_that_breaks_refuses():

@@ -14,16 +14,16 @@ from tests.gate_score import forged, structural
 @pytest.mark.parametrize("name", ["probe", "suite", "verify_cost", "bounded_kv"])
 def test_few_single_changes_survive(name):
     documents = ("report", "record") if name == "probe" else ("report",)
-    found = score(honest(name), 1, seed=5, most=150, documents=documents)
-    assert structural(found) == 1.0
-    survivors = sum(len(operators) for operators in found.survivors.values())
-    assert survivors <= 3, dict(found.survivors)
+    tally = score(honest(name), 1, seed=5, most=150, documents=documents)
+    assert structural(tally) == 1.0
+    survivors = sum(len(operators) for operators in tally.survivors.values())
+    assert survivors <= 3, dict(tally.survivors)
 
 
 @pytest.mark.ci
 def test_a_sample_of_changes_to_a_comparison_is_noticed():
-    found = score(honest("claim"), 1, seed=6, most=30)
-    assert sum(len(operators) for operators in found.survivors.values()) <= 2, dict(found.survivors)
+    tally = score(honest("claim"), 1, seed=6, most=30)
+    assert sum(len(operators) for operators in tally.survivors.values()) <= 2, dict(tally.survivors)
 
 
 def test_the_mutator_notices_when_nothing_is_checked():

@@ -75,7 +75,7 @@ def test_a_sink_is_held_whole_however_short_the_prompt_is():
 @pytest.mark.parametrize("arm", ["sink4+window64+pages16x10", "sink4+window64+ftheta64"])
 def test_an_answer_of_one_token_holds_what_the_last_chunk_of_the_prompt_needed(arm):
     case = honest("bounded_recall")
-    cut = [one for one in case.report["rows"]["answers"] if one["arm"] == arm][:5]
+    cut = [answer for answer in case.report["rows"]["answers"] if answer["arm"] == arm][:5]
     for answer in cut:
         counts = dict.fromkeys(
             ("steps", "drafted", "accepted", "pages_moved", "bytes_read", "pool_bytes", "index_bytes"), 0
@@ -83,9 +83,9 @@ def test_an_answer_of_one_token_holds_what_the_last_chunk_of_the_prompt_needed(a
         answer.update(counts, tokens=answer["tokens"][:1], text="", correct=False, kv_bytes=ROW_BYTES * 480)
         answer["positions_forwarded"] = answer["prompt_tokens"]
     rules = {"G3-INJECTED", "G4-BOUNDED", "G7-BOUNDED"}
-    assert not rules & {found.code for found in judged(state_claims(case)).findings}
+    assert not rules & {finding.code for finding in judged(state_claims(case)).findings}
     cut[0]["kv_bytes"] = 1
-    assert rules & {found.code for found in judged(state_claims(case)).findings} == {"G7-BOUNDED"}
+    assert rules & {finding.code for finding in judged(state_claims(case)).findings} == {"G7-BOUNDED"}
 
 
 def test_pages_on_one_layer_alone_are_counted_there():
@@ -187,21 +187,21 @@ def test_a_folder_with_more_than_text_still_bounds_its_parameters(share):
     assert severities(judged(case.seal()), "G2-MODELS") == {"reject"}
 
 
-@pytest.mark.parametrize(("backend", "found"), [("mlx", {"violation"}), ("torch", set())])
-def test_only_torch_widens_what_it_loads(backend, found):
+@pytest.mark.parametrize(("backend", "expected"), [("mlx", {"violation"}), ("torch", set())])
+def test_only_torch_widens_what_it_loads(backend, expected):
     case = honest("verify_cost")
     case.record["models"][0]["shape"]["dtype"] = "bfloat16"
     case.report["environment"]["backend"] = backend
-    assert severities(judged(case.seal()), "G2-MODELS") == found
+    assert severities(judged(case.seal()), "G2-MODELS") == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "said"), [("AAAA", "no list of token ids"), ("A", None), ("====", None), ("//////////8=", "vocabulary")]
+    ("text", "message"), [("AAAA", "no list of token ids"), ("A", None), ("====", None), ("//////////8=", "vocabulary")]
 )
-def test_a_prompt_that_is_no_list_of_tokens_is_refused(text, said):
+def test_a_prompt_that_is_no_list_of_tokens_is_refused(text, message):
     case = honest("smoke")
     case.report["prompts"][next(iter(case.report["prompts"]))] = text
     verdict = judged(case.seal())
     assert verdict.decision == "rejected"
-    if said is not None:
-        assert any(said in finding.message for finding in verdict.findings if finding.code == "G4-PROMPTS")
+    if message is not None:
+        assert any(message in finding.message for finding in verdict.findings if finding.code == "G4-PROMPTS")

@@ -50,8 +50,8 @@ def test_identity_acceptance_and_every_ratio_may_be_quoted_and_tokens_a_second_m
 def scaled(case, factor):
     """Let the same run have happened on a machine that is so many times as fast, with as many more tokens a turn."""
     for launch in case.record["launches"]:
-        for one in (*launch["turns"], *launch["solos"], *([launch["reference"]] if launch["reference"] else [])):
-            one["done_s"] = one["go_s"] + (one["done_s"] - one["go_s"]) / factor
+        for stamp in (*launch["turns"], *launch["solos"], *([launch["reference"]] if launch["reference"] else [])):
+            stamp["done_s"] = stamp["go_s"] + (stamp["done_s"] - stamp["go_s"]) / factor
     for arm in case.report["arms"]:
         for sample in arm["samples"]:
             sample["stages"] = {name: value and value / factor for name, value in sample["stages"].items()}
@@ -70,7 +70,9 @@ def test_samples_that_are_too_short_name_their_length(honest):
 
 def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
     case = honest.copy()
-    mine = [one for one in case.record["launches"][2]["turns"] if one["arm"] == "speculative" and one["sample"] == 3]
+    mine = [
+        turn for turn in case.record["launches"][2]["turns"] if turn["arm"] == "speculative" and turn["sample"] == 3
+    ]
     mine[1]["tokens"] -= 1
     mine[2]["tokens"] += 1
     verdict = judged(case)
@@ -80,10 +82,14 @@ def test_a_list_of_steps_that_were_not_taken_contradicts_the_turns(honest):
 
 def test_a_refused_row_hides_the_steps_of_its_own_sample_alone(honest):
     case = honest.copy()
-    mine = [one for one in case.record["launches"][2]["turns"] if one["arm"] == "speculative" and one["sample"] == 3]
+    mine = [
+        turn for turn in case.record["launches"][2]["turns"] if turn["arm"] == "speculative" and turn["sample"] == 3
+    ]
     mine[1]["tokens"] -= 1
     mine[2]["tokens"] += 1
-    samples = [one for one in case.report["arms"][1]["samples"] if one["launch"] == 1 and not one["is_warmup"]]
+    samples = [
+        sample for sample in case.report["arms"][1]["samples"] if sample["launch"] == 1 and not sample["is_warmup"]
+    ]
     samples[0]["counters"]["guard_rejections"] = 1
     assert any("sample 3: turns had" in finding.message for finding in judged(case).findings)
     for sample in samples:
@@ -95,14 +101,14 @@ def test_samples_of_a_launch_that_never_was_are_refused(honest):
     """Each is a right answer with longer drafts accepted than any turn saw, so that acceptance doubles."""
     case = honest.copy()
     for arm in case.report["arms"]:
-        mine = [copy.deepcopy(one) for one in arm["samples"] if one["launch"] == 0]
+        mine = [copy.deepcopy(sample) for sample in arm["samples"] if sample["launch"] == 0]
         for sample in mine:
             sample["launch"] = 10
             sample["id"] = f"10/{sample['order_index']}/{arm['name']}/{sample['prompt_id']}"
         arm["samples"] += mine
-    refusing = [one for one in judged(case).findings if one.severity == "reject"]
+    refusing = [finding for finding in judged(case).findings if finding.severity == "reject"]
     assert ("outputs", "arm 'speculative' has samples of 1 launches that never were, e.g. 11") in [
-        (one.premise, one.message) for one in refusing if one.code == "G4-TURNS"
+        (finding.premise, finding.message) for finding in refusing if finding.code == "G4-TURNS"
     ]
 
 
@@ -120,7 +126,7 @@ def test_a_program_cannot_have_spent_more_time_than_the_runner_saw(honest):
         turn["done_s"] -= 0.2 * (turn["done_s"] - turn["go_s"])
     verdict = judged(case)
     assert "its own clock says" in found(verdict)["G4-TURNS"]
-    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+    assert "times" in next(claim for claim in verdict.claims if claim.id == "decode_speedup").missing
 
 
 def test_a_slowed_baseline_is_no_baseline_and_a_missing_reference_is_said(honest):
@@ -152,7 +158,7 @@ def test_stretches_alone_that_scatter_do_not_hide_what_turns_do(honest, arm, slo
     scatter_alone(case, arm, 1.0, slower)
     verdict = judged(case)
     assert code in found(verdict)
-    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+    assert "times" in next(claim for claim in verdict.claims if claim.id == "decode_speedup").missing
 
 
 @pytest.mark.parametrize("arm", ["speculative", "autoregressive", "reference"])
@@ -170,7 +176,7 @@ def test_a_baseline_that_counts_its_tokens_alone_up_is_no_loop_of_the_library(ho
             stretch["tokens"] *= 3
     verdict = judged(case)
     assert "names at least 3.0 times as many tokens a second" in found(verdict)["G5-REFERENCE"]
-    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+    assert "times" in next(claim for claim in verdict.claims if claim.id == "decode_speedup").missing
 
 
 def test_decoding_in_first_turns_takes_the_times_of_the_ratio_of_decoding_alone(honest):
@@ -226,7 +232,7 @@ def test_arms_that_sleep_while_each_runs_alone_are_said_to_whatever_else_used_th
             stretch["cpu_s"] = 0.08 * (stretch["done_s"] - stretch["go_s"])
     verdict = judged(case)
     assert "alone used or awaited the processor 8 %" in found(verdict)["G3-PROCESSOR"]
-    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+    assert "times" in next(claim for claim in verdict.claims if claim.id == "decode_speedup").missing
 
 
 def takes(case, factor):
@@ -248,7 +254,7 @@ def test_a_forward_that_costs_less_than_a_step_of_the_library_is_no_handicap(sha
     assert speed.value > 1.05 * length.value
     assert verdict.decision == "evidence", found(verdict)
     assert speed.citable
-    assert not [one for one in verdict.findings if one.code == "G5-PLAUSIBLE"]
+    assert not [finding for finding in verdict.findings if finding.code == "G5-PLAUSIBLE"]
 
 
 def test_a_library_that_is_slow_everywhere_is_no_handicapped_baseline(honest):
@@ -267,7 +273,7 @@ def test_a_speed_up_beyond_its_drafts_is_noted_where_no_reference_ran(honest):
     for launch in case.record["launches"]:
         launch["reference"] = None
     verdict = judged(case)
-    (note,) = [one for one in verdict.findings if one.code == "G5-PLAUSIBLE"]
+    (note,) = [finding for finding in verdict.findings if finding.code == "G5-PLAUSIBLE"]
     assert (note.severity, note.premise) == ("note", None)
     assert "no reference of the host's own ran" in note.message
 
@@ -294,8 +300,8 @@ def test_a_launch_that_its_program_cut_once_it_had_seen_how_it_went_times_nothin
     met = [row["prompt_id"] for row in case.report["arms"][0]["samples"] if row["launch"] == 3]
     for arm in case.report["arms"]:
         arm["samples"] = [row for row in arm["samples"] if (row["launch"], row["prompt_id"]) != (3, met[-1])]
-    said = found(judged(case))["G4-TURNS"]
-    assert said == "1 of 10 launches that count were cut before their end, e.g. launch 4: done was expected, not b''"
+    message = found(judged(case))["G4-TURNS"]
+    assert message == "1 of 10 launches that count were cut before their end, e.g. launch 4: done was expected, not b''"
 
 
 @pytest.mark.parametrize(("ran", "whole"), [(1, 0), (3, 0), (4, 0), (7, 5)])
@@ -358,7 +364,7 @@ def test_decode_prefill_and_the_whole_are_ratios_of_their_own_turns(honest):
     for launch in honest.record["launches"][1:]:
         first = {(turn["arm"], turn["sample"]): turn for turn in reversed(launch["turns"])}
         spent = {
-            arm: sum(one["done_s"] - one["go_s"] for (name, _), one in first.items() if name == arm)
+            arm: sum(turn["done_s"] - turn["go_s"] for (name, _), turn in first.items() if name == arm)
             for arm in ("autoregressive", "speculative")
         }
         logs.append(math.log(spent["autoregressive"] / spent["speculative"]))
@@ -369,12 +375,12 @@ def test_decode_prefill_and_the_whole_are_ratios_of_their_own_turns(honest):
 
 def test_the_baseline_alone_takes_turns_with_itself_and_its_rate_is_the_supervisors():
     case = in_turns(names=("autoregressive", "autoregressive_again"))
-    (claim,) = [one for one in judged(case).claims if one.role == "primary"]
+    (claim,) = [claim for claim in judged(case).claims if claim.role == "primary"]
     assert (claim.id, claim.decision, claim.n) == ("baseline_tokens_per_s", "evidence", 10), claim.why
     assert "10 launches, one sitting" in claim.wording
-    turns = [turn for one in case.record["launches"] for turn in one["turns"] if turn["arm"] == "autoregressive"]
+    turns = [turn for launch in case.record["launches"] for turn in launch["turns"] if turn["arm"] == "autoregressive"]
     scaled(case, 2.0)
-    (faster,) = [one for one in judged(case).claims if one.role == "primary"]
+    (faster,) = [claim for claim in judged(case).claims if claim.role == "primary"]
     assert turns
     assert faster.value == pytest.approx(2.0 * claim.value)
 
@@ -384,7 +390,7 @@ def test_a_baseline_alone_with_fewer_launches_has_no_rate_to_quote():
     case.record["launches"] = case.record["launches"][:6]
     for arm in case.report["arms"]:
         arm["samples"] = [sample for sample in arm["samples"] if sample["launch"] < 5]
-    (claim,) = [one for one in judged(case).claims if one.role == "primary"]
+    (claim,) = [claim for claim in judged(case).claims if claim.role == "primary"]
     assert "times" in claim.missing
 
 
@@ -427,7 +433,7 @@ def longer_than_their_command(launches):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (swapped, "its stamps go back"),
         (before_it_was_ready, "its stamps go back"),
@@ -440,14 +446,14 @@ def longer_than_their_command(launches):
         (longer_than_their_command, "of turns do not fit into"),
     ],
 )
-def test_stamps_that_no_supervisor_makes_one_after_the_other_are_refused(honest, change, said):
+def test_stamps_that_no_supervisor_makes_one_after_the_other_are_refused(honest, change, message):
     case = honest.copy()
     assert "G4-STAMPS" not in found(judged(case))
     change(case.record["launches"])
     verdict = judged(case)
-    assert said in found(verdict)["G4-STAMPS"]
+    assert message in found(verdict)["G4-STAMPS"]
     assert verdict.decision == "rejected"
-    assert "times" in next(one for one in verdict.claims if one.id == "decode_speedup").missing
+    assert "times" in next(claim for claim in verdict.claims if claim.id == "decode_speedup").missing
 
 
 @pytest.mark.parametrize("name", sorted({"claim", *BUILDERS}))
@@ -457,10 +463,10 @@ def test_no_claim_of_speed_is_citable_where_the_runner_handed_out_no_turns(name)
     for command in case.spec["commands"]:
         command.pop("launches", None)
     kind = kinds()[case.report["kind"]]
-    speeds = [one for one in judged(case.seal()).claims if "times" in kind.metric(one.id).needs]
-    told = {one.id for one in speeds if "times" not in one.missing}
+    speeds = [claim for claim in judged(case.seal()).claims if "times" in kind.metric(claim.id).needs]
+    timed = {claim.id for claim in speeds if "times" not in claim.missing}
     # What the host's own code asked and timed from outside, answer by answer, is no program's word: G2-PEER.
-    assert told == ({"total_speedup"} if name == "request_code" else set())
+    assert timed == ({"total_speedup"} if name == "request_code" else set())
     assert speeds or not any("times" in metric.needs for metric in kind.metrics)
 
 
@@ -469,9 +475,9 @@ def test_what_a_busy_machine_takes_around_a_command_bars_nothing(honest):
     launches = case.record["launches"]
     began = launches[0]["started_s"]
     for launch in launches:
-        for one in (launch, *launch["turns"], *launch.get("solos", ()), launch["reference"] or {}):
-            for name in one.keys() & {"started_s", "ready_s", "go_s", "done_s", "ended_s"}:
-                one[name] += 300.0
+        for entry in (launch, *launch["turns"], *launch.get("solos", ()), launch["reference"] or {}):
+            for name in entry.keys() & {"started_s", "ready_s", "go_s", "done_s", "ended_s"}:
+                entry[name] += 300.0
     launches[0]["started_s"] = began
     launches[-1]["reference"] = None
     launches[-1]["ended_s"] += 300.0

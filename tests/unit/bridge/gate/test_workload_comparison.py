@@ -15,35 +15,38 @@ def run(case, decision="evidence"):
     return MeasuredRun(files, case.record_value(), case.spec_value(), decision)
 
 
-def reasons(found):
-    return {reason.text for reason in found.reasons}
+def reasons(comparison):
+    return {reason.text for reason in comparison.reasons}
 
 
 @pytest.mark.parametrize(("shift", "word"), [(0.5, "higher (worse)"), (-0.5, "lower (better)")])
 def test_the_same_seeds_are_paired(shift, word):
-    found = compare(run(trained()), run(trained(tuple(loss + shift for loss in LOSSES))))
-    (one,) = found.differences
-    assert one.metric == "final_loss"
-    assert one.wording == f"final_loss: B {word}: {shift:+.4g} nats [{shift:+.4g}, {shift:+.4g}] 96.9 %, 6 paired seeds"
-    assert found.reasons[0].kind == "weaker"
+    comparison = compare(run(trained()), run(trained(tuple(loss + shift for loss in LOSSES))))
+    (difference,) = comparison.differences
+    assert difference.metric == "final_loss"
+    assert (
+        difference.wording
+        == f"final_loss: B {word}: {shift:+.4g} nats [{shift:+.4g}, {shift:+.4g}] 96.9 %, 6 paired seeds"
+    )
+    assert comparison.reasons[0].kind == "weaker"
 
 
 def test_other_seeds_are_two_lists_and_no_more():
     other = trained(tuple(loss + 0.5 for loss in LOSSES))
     for command in other.spec["commands"]:
         command["seed"] += 1
-    (one,) = compare(run(trained()), run(other)).differences
-    assert one.interval is None
-    assert one.wording.endswith("no difference shown: +0.5 nats, 6 seeds each, not paired")
+    (difference,) = compare(run(trained()), run(other)).differences
+    assert difference.interval is None
+    assert difference.wording.endswith("no difference shown: +0.5 nats, 6 seeds each, not paired")
 
 
 def test_a_changed_definition_is_named():
     other = trained()
     other.spec["workload"]["digest"] = "a" * 64
     other.record["preset_digest"] = "b" * 64
-    said = reasons(compare(run(trained()), run(other)))
-    assert any(text.startswith("the program or what it runs with was changed between them") for text in said)
-    assert any(text.startswith(f"other definition of {other.record['preset']}") for text in said)
+    texts = reasons(compare(run(trained()), run(other)))
+    assert any(text.startswith("the program or what it runs with was changed between them") for text in texts)
+    assert any(text.startswith(f"other definition of {other.record['preset']}") for text in texts)
 
 
 def declaring(losses, *more):
@@ -56,20 +59,20 @@ def test_several_metrics_are_several_questions():
     second = SETTINGS["median"] | {"name": "last_loss"}
     alone = compare(declaring(LOSSES), declaring([loss + 0.5 for loss in LOSSES])).differences
     both = compare(declaring(LOSSES, second), declaring([loss + 0.5 for loss in LOSSES], second)).differences
-    assert [one.detail["effect"] for one in alone] == ["higher"]
-    assert [one.detail["effect"] for one in both] == ["no difference shown"] * 2
+    assert [difference.detail["effect"] for difference in alone] == ["higher"]
+    assert [difference.detail["effect"] for difference in both] == ["no difference shown"] * 2
     assert both[0].wording.endswith("6 paired seeds, p 0.062 among the metrics compared (Holm)")
 
 
 def test_what_is_not_compared_is_named():
     count = {"name": "solved", "aggregate": "count", "unit": "items", "items": "/items", "better": "higher"}
-    said = reasons(compare(declaring(LOSSES, count), declaring(LOSSES, count, count | {"name": "only_b"})))
-    assert "metric solved (aggregate count) is not compared: only medians and means over seeds are" in said
-    assert "metric only_b is not declared alike in both" in said
+    texts = reasons(compare(declaring(LOSSES, count), declaring(LOSSES, count, count | {"name": "only_b"})))
+    assert "metric solved (aggregate count) is not compared: only medians and means over seeds are" in texts
+    assert "metric only_b is not declared alike in both" in texts
 
 
 def test_what_was_rejected_or_is_declared_otherwise_is_not_compared():
     assert compare(run(trained(), "rejected"), run(trained())).differences == ()
-    found = compare(run(trained()), run(paired()))
-    assert found.differences == ()
-    assert "metric final_loss is not declared alike in both" in reasons(found)
+    comparison = compare(run(trained()), run(paired()))
+    assert comparison.differences == ()
+    assert "metric final_loss is not declared alike in both" in reasons(comparison)

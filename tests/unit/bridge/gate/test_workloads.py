@@ -21,13 +21,13 @@ def claim(case):
 
 
 def test_a_median_over_six_seeds_is_reported_with_its_range():
-    found = claim(trained(again=False))
-    assert found.decision == "evidence", verdict(trained(again=False)).findings
-    assert found.value == pytest.approx(1.935)
-    assert found.interval == (1.90, 1.97)
-    assert "1.935 nats [1.900, 1.970] 96.9 %, lower is better, reported by train.py@" in found.wording
-    assert found.wording.endswith("over 6 seeds")
-    assert [one.seen_by for one in found.premises] == ["runner"] * 4
+    median = claim(trained(again=False))
+    assert median.decision == "evidence", verdict(trained(again=False)).findings
+    assert median.value == pytest.approx(1.935)
+    assert median.interval == (1.90, 1.97)
+    assert "1.935 nats [1.900, 1.970] 96.9 %, lower is better, reported by train.py@" in median.wording
+    assert median.wording.endswith("over 6 seeds")
+    assert [premise.seen_by for premise in median.premises] == ["runner"] * 4
 
 
 def free(losses, aggregate="median"):
@@ -40,16 +40,16 @@ def free(losses, aggregate="median"):
 @pytest.mark.parametrize("large", [1.7e308, 1e151])
 @pytest.mark.parametrize("aggregate", ["median", "mean"])
 def test_a_number_too_large_to_compute_with_is_named(large, aggregate):
-    found = verdict(free((1.0, 2.0, 3.0, 4.0, large, 1.7e308), aggregate))
-    assert found.decision == "rejected"
-    assert {one.code for one in found.findings if one.severity == "reject"} == {"G4-METRICS"}
-    assert "at /metrics/final_loss is no number of at most 1e+150" in found.findings[0].message
+    judged = verdict(free((1.0, 2.0, 3.0, 4.0, large, 1.7e308), aggregate))
+    assert judged.decision == "rejected"
+    assert {finding.code for finding in judged.findings if finding.severity == "reject"} == {"G4-METRICS"}
+    assert "at /metrics/final_loss is no number of at most 1e+150" in judged.findings[0].message
 
 
 def test_an_integer_that_no_double_holds_is_not_read():
-    found = verdict(free((1.0, 2.0, 3.0, 4.0, 10**400, 5.0), "median"))
-    assert found.decision == "rejected"
-    assert (found.findings[0].code, found.findings[0].message) == (
+    judged = verdict(free((1.0, 2.0, 3.0, 4.0, 10**400, 5.0), "median"))
+    assert judged.decision == "rejected"
+    assert (judged.findings[0].code, judged.findings[0].message) == (
         "G0-JSON",
         "an integer of 401 digits, at most 64 are read",
     )
@@ -64,25 +64,25 @@ def test_a_mean_of_many_values_says_what_they_lie_between():
 
 
 def test_a_confirmed_median_is_recomputed():
-    found = claim(trained())
-    assert found.decision == "evidence"
-    assert "recomputed from what train.py@" in found.wording
+    median = claim(trained())
+    assert median.decision == "evidence"
+    assert "recomputed from what train.py@" in median.wording
 
 
 def test_a_loss_written_as_a_constant_is_never_citable():
     """Equal over seeds: the seed changed nothing, with a recompute command or without."""
     for again in (True, False):
-        found = claim(trained((1.93,) * 6, again=again))
-        assert found.decision == "valid"
-        assert found.missing == ("inputs",)
-        assert "equal over 6 seeds" in found.why[0]
+        median = claim(trained((1.93,) * 6, again=again))
+        assert median.decision == "valid"
+        assert median.missing == ("inputs",)
+        assert "equal over 6 seeds" in median.why[0]
 
 
 def test_a_loss_that_is_not_reproduced_rejects_the_run():
     case = trained()
     case.record["commands"][-1]["answer"] = '{"final_loss": 1.0}'
     assert verdict(case).decision == "rejected"
-    assert all(one.decision == "nothing" for one in verdict(case).claims)
+    assert all(claim.decision == "nothing" for claim in verdict(case).claims)
 
 
 EARLIER = "01k9x3m4n5p6q7r8s9t0v1w2x3"
@@ -108,17 +108,17 @@ def left_by(first, spoil=None):
 
 @pytest.mark.parametrize("confirmed", [False, True])
 def test_a_rerun_is_pooled_and_says_so(confirmed):
-    found = again(trained(again=confirmed)).claims[0]
-    assert found.decision == "evidence", found.why
-    assert found.n == 12
-    assert found.value == pytest.approx((1.85 + 1.90) / 2)
-    assert found.wording.endswith("over 12 seeds of 2 runs")
+    pooled = again(trained(again=confirmed)).claims[0]
+    assert pooled.decision == "evidence", pooled.why
+    assert pooled.n == 12
+    assert pooled.value == pytest.approx((1.85 + 1.90) / 2)
+    assert pooled.wording.endswith("over 12 seeds of 2 runs")
 
 
 def test_a_cell_of_a_sweep_that_is_tried_again_has_the_same_seeds_and_no_more():
     case = trained(LOSSES[:3], again=False)
-    found = again(case, losses=LOSSES[:3], basis=case.run_id).claims[0]
-    assert (found.n, found.decision, found.missing) == (3, "valid", ("inputs",))
+    retried = again(case, losses=LOSSES[:3], basis=case.run_id).claims[0]
+    assert (retried.n, retried.decision, retried.missing) == (3, "valid", ("inputs",))
     other = again(trained(again=False), losses=LOSSES[:3], basis=case.run_id).claims[0]
     assert (other.n, other.interval) == (6, (1.90, 1.97))
     assert other.wording.endswith("over 6 seeds of 2 runs")
@@ -127,14 +127,14 @@ def test_a_cell_of_a_sweep_that_is_tried_again_has_the_same_seeds_and_no_more():
 def test_a_rerun_whose_earlier_attempt_is_not_there_is_not_citable():
     case = trained(again=False)
     case.record["attempt"] |= {"number": 2, "earlier": [EARLIER]}
-    found = claim(case)
-    assert (found.decision, found.missing) == ("nothing", ("attempts",))
+    median = claim(case)
+    assert (median.decision, median.missing) == ("nothing", ("attempts",))
 
 
 def test_an_earlier_attempt_that_was_not_reproduced_takes_the_confirmation_from_the_pool():
-    found = again(trained(), answers=('{"final_loss": 1.0}',)).claims[0]
-    assert (found.decision, found.missing) == ("valid", ("outputs",))
-    assert f"G2-CONFIRMED: earlier attempt {EARLIER}" in found.why[0]
+    pooled = again(trained(), answers=('{"final_loss": 1.0}',)).claims[0]
+    assert (pooled.decision, pooled.missing) == ("valid", ("outputs",))
+    assert f"G2-CONFIRMED: earlier attempt {EARLIER}" in pooled.why[0]
 
 
 def break_report(first):
@@ -157,43 +157,43 @@ def cut_after_two(first):
 @pytest.mark.parametrize(("spoil", "count"), [(break_report, 1), (leave_out_two, 2)])
 @pytest.mark.parametrize("confirmed", [False, True])
 def test_a_repeat_that_ended_without_a_readable_report_was_thrown_away(spoil, count, confirmed):
-    found = again(trained(again=confirmed), spoil=spoil).claims[0]
-    assert (found.decision, found.missing) == ("nothing", ("attempts",))
-    assert f"{count} of 6 repeats ended and left no report that can be read" in found.why[0]
+    pooled = again(trained(again=confirmed), spoil=spoil).claims[0]
+    assert (pooled.decision, pooled.missing) == ("nothing", ("attempts",))
+    assert f"{count} of 6 repeats ended and left no report that can be read" in pooled.why[0]
 
 
 def test_a_cancelled_attempt_is_pooled_with_what_it_left_and_three_bar_the_number():
-    found = again(trained(again=False), spoil=cut_after_two).claims[0]
-    assert (found.decision, found.n) == ("evidence", 8), found.why
+    pooled = again(trained(again=False), spoil=cut_after_two).claims[0]
+    assert (pooled.decision, pooled.n) == ("evidence", 8), pooled.why
     case, gone = trained(again=False), [f"01k9x3m4n5p6q7r8s9t0v1w2x{number}" for number in range(3)]
     case.record["attempt"] |= {"number": 4, "earlier": gone}
     before = {name: left_by(trained(again=False, basis=name), cut_after_two) for name in gone}
-    found = judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=before).claims[0]
-    assert found.missing == ("attempts",)
-    assert "3 earlier attempts within 30 days were cut" in found.why[0]
+    pooled = judge(case.run_id, case.files(), case.record_value(), case.spec_value(), earlier=before).claims[0]
+    assert pooled.missing == ("attempts",)
+    assert "3 earlier attempts within 30 days were cut" in pooled.why[0]
 
 
 def test_an_earlier_attempt_without_a_number_cannot_be_pooled():
-    found = again(trained(again=False), losses=(1.8, None, 1.8, 1.8, 1.8, 1.8)).claims[0]
-    assert (found.decision, found.missing) == ("nothing", ("attempts",))
-    assert "cannot be pooled" in found.why[0]
+    pooled = again(trained(again=False), losses=(1.8, None, 1.8, 1.8, 1.8, 1.8)).claims[0]
+    assert (pooled.decision, pooled.missing) == ("nothing", ("attempts",))
+    assert "cannot be pooled" in pooled.why[0]
 
 
 @pytest.mark.parametrize("line", [None, "done", "[1]", '{"loss": 1.9}', '{"final_loss": true}', '{"final_loss": NaN}'])
 def test_a_recompute_command_that_says_nothing_confirms_nothing(line):
     case = trained()
     case.record["commands"][-1]["answer"] = line
-    found = claim(case)
-    assert found.decision == "valid"
-    assert found.missing == ("outputs",)
-    assert "reported by" in found.wording
+    median = claim(case)
+    assert median.decision == "valid"
+    assert median.missing == ("outputs",)
+    assert "reported by" in median.wording
 
 
 def test_a_few_seeds_have_no_interval():
-    found = claim(trained(LOSSES[:3], again=False))
-    assert found.decision == "valid"
-    assert found.interval is None
-    assert "3 of at least 6 seeds" in found.why[0]
+    median = claim(trained(LOSSES[:3], again=False))
+    assert median.decision == "valid"
+    assert median.interval is None
+    assert "3 of at least 6 seeds" in median.why[0]
 
 
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
@@ -202,7 +202,7 @@ def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
     case.reports["repeat-0/report.json"]["metrics"]["final_loss"] = loss
     judged = verdict(case.seal())
     assert judged.decision == "rejected"
-    assert "G4-METRICS" in {one.code for one in judged.findings}
+    assert "G4-METRICS" in {finding.code for finding in judged.findings}
 
 
 def test_a_fault_of_every_repeat_is_one_line_with_one_remedy():
@@ -210,8 +210,8 @@ def test_a_fault_of_every_repeat_is_one_line_with_one_remedy():
     for path in sorted(case.reports):
         case.reports[path]["metrics"] = {}
     lines = render.table(verdict(case.seal()), None).splitlines()
-    said = [line for line in lines if "G4-METRICS" in line]
-    (line,) = said
+    faults = [line for line in lines if "G4-METRICS" in line]
+    (line,) = faults
     assert line.endswith("final_loss: nothing is at /metrics/final_loss  (repeats repeat-0/report.json and 5 more)")
     assert [line.split()[0] for line in lines].count("remedy") == 1
 
@@ -223,22 +223,22 @@ def test_a_nan_refuses_the_report_by_name():
     case.raw[path] = b'{"metrics": {"final_loss": NaN}}'
     judged = verdict(case.seal())
     assert judged.decision == "rejected"
-    assert any(one.code == "G0-JSON" and one.report == path for one in judged.findings)
+    assert any(finding.code == "G0-JSON" and finding.report == path for finding in judged.findings)
 
 
 @pytest.mark.parametrize(("log", "word"), [(-0.1, "slower"), (0.1, "faster"), (0.0, "equivalent within 5 %")])
 def test_the_ratio_of_two_programs_is_worded_by_its_interval(log, word):
-    found = claim(paired((log,) * 8))
-    assert found.decision == "evidence", found.why
-    assert word in found.wording
-    assert "both as identified" in found.wording
+    ratio = claim(paired((log,) * 8))
+    assert ratio.decision == "evidence", ratio.why
+    assert word in ratio.wording
+    assert "both as identified" in ratio.wording
 
 
 def test_a_baseline_that_sleeps_is_seen():
-    found = claim(paired((1.2,) * 8, busy=(0.02, 0.98)))
-    assert found.decision == "valid"
-    assert found.missing == ("times",)
-    assert "baseline was on a processor 0.02 of its time" in found.why[0]
+    ratio = claim(paired((1.2,) * 8, busy=(0.02, 0.98)))
+    assert ratio.decision == "valid"
+    assert ratio.missing == ("times",)
+    assert "baseline was on a processor 0.02 of its time" in ratio.why[0]
 
 
 def taking_turns(shares=(0.98, 0.98), log=0.1):
@@ -261,12 +261,12 @@ def taking_turns(shares=(0.98, 0.98), log=0.1):
 
 
 def test_a_program_that_takes_turns_itself_is_seen_while_each_side_works_alone():
-    found = claim(taking_turns())
-    assert found.decision == "evidence", found.why
-    assert "faster" in found.wording
-    found = claim(taking_turns(shares=(0.02, 0.98)))
-    assert found.missing == ("times",)
-    assert "baseline was on a processor 0.02 of its time" in found.why[0]
+    ratio = claim(taking_turns())
+    assert ratio.decision == "evidence", ratio.why
+    assert "faster" in ratio.wording
+    ratio = claim(taking_turns(shares=(0.02, 0.98)))
+    assert ratio.missing == ("times",)
+    assert "baseline was on a processor 0.02 of its time" in ratio.why[0]
     silent = taking_turns()
     silent.record["launches"][2]["solos"][1]["tokens"] = 0
     assert "in 1 of 8 launches a side put out nothing alone" in claim(silent).why[0]
@@ -276,9 +276,9 @@ def test_launches_that_a_program_cut_itself_are_no_sample_of_its_launches():
     case = taking_turns(shares=(0.02, 0.98))
     for launch in case.record["launches"][1:]:
         launch.update(cut="ready was expected, not b''", solos=[])
-    found = claim(case.seal())
-    assert found.missing == ("times",)
-    assert any("8 of 8 launches that count were cut before their end" in why for why in found.why)
+    ratio = claim(case.seal())
+    assert ratio.missing == ("times",)
+    assert any("8 of 8 launches that count were cut before their end" in why for why in ratio.why)
 
 
 def test_what_a_program_says_of_its_own_processor_time_is_no_timer():

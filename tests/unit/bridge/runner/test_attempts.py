@@ -29,9 +29,9 @@ def test_a_second_attempt_of_the_same_thing_is_counted_with_its_earlier_reports(
     later = max(numbers, key=lambda run_id: numbers[run_id])
     earlier = min(numbers, key=lambda run_id: numbers[run_id])
     assert records[later].attempt.earlier == (earlier,)
-    kept = load_reports(w.process.folder.reports, [earlier])
+    reports = load_reports(w.process.folder.reports, [earlier])
     left = w.result(earlier).files
-    assert kept[earlier] == {"probe.json": left["reports/probe.json"], "/verdict.json": left["verdict.json"]}
+    assert reports[earlier] == {"probe.json": left["reports/probe.json"], "/verdict.json": left["verdict.json"]}
 
 
 def test_another_profile_or_parameter_is_another_thing(world):
@@ -126,13 +126,13 @@ def test_of_very_many_attempts_the_latest_are_listed_and_all_are_counted(tmp_pat
 
 
 def test_every_question_of_the_host_is_a_look_and_a_repeat_is_none(attempts, tmp_path):
-    found = [
+    looks = [
         attempts.count(key, run_id, NOW + dt.timedelta(days=number), look=look).looks
         for number, (key, run_id, look) in enumerate(
             [(A, IDS[0], True), (A, IDS[1], True), (B, IDS[2], False), (B, IDS[3], True), (C, IDS[4], True)]
         )
     ]
-    assert found == [1, 1, 1, 2, 3]
+    assert looks == [1, 1, 1, 2, 3]
     again = Attempts(tmp_path / "attempts.jsonl")
     assert again.count(C, IDS[5], NOW + dt.timedelta(days=29), look=True).looks == 3
     assert again.count(C, IDS[6], NOW + dt.timedelta(days=45), look=True).looks == 1

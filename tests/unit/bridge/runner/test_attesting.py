@@ -26,7 +26,7 @@ def signing(world):
 
 
 def attested(w, ref):
-    return verify_attestation(w.result(ref.id).files, [one.public for one in keys.published(w.process.folder.root)])
+    return verify_attestation(w.result(ref.id).files, [key.public for key in keys.published(w.process.folder.root)])
 
 
 def test_results_carry_attestations_that_follow_each_other(signing) -> None:
@@ -35,14 +35,18 @@ def test_results_carry_attestations_that_follow_each_other(signing) -> None:
     for _ in range(3):
         refs.append(w.ask())
         w.serve_once()
-    found = [attested(w, ref) for ref in refs]
-    assert [one.link.sequence for one in found] == [1, 2, 3]
-    assert [one.link.previous for one in found] == [FIRST, found[0].digest, found[1].digest]
-    assert [one.link.previous_run for one in found] == [None, refs[0].id, refs[1].id]
-    assert len({one.link.journal for one in found}) == 3
-    assert {one.link.chain for one in found} == {w.process.journal.first}
-    assert chain_problems(found) == []
-    assert found[0].predicate["ref"] == refs[0].ref
+    attestations = [attested(w, ref) for ref in refs]
+    assert [attestation.link.sequence for attestation in attestations] == [1, 2, 3]
+    assert [attestation.link.previous for attestation in attestations] == [
+        FIRST,
+        attestations[0].digest,
+        attestations[1].digest,
+    ]
+    assert [attestation.link.previous_run for attestation in attestations] == [None, refs[0].id, refs[1].id]
+    assert len({attestation.link.journal for attestation in attestations}) == 3
+    assert {attestation.link.chain for attestation in attestations} == {w.process.journal.first}
+    assert chain_problems(attestations) == []
+    assert attestations[0].predicate["ref"] == refs[0].ref
     assert all(verify_tree(w.result(ref.id).files, run_id=ref.id) == [] for ref in refs)
 
 
@@ -80,9 +84,9 @@ def test_a_number_lost_to_another_runner_is_named_void_by_the_next(signing) -> N
     journal.append("fenced", "0" * 26)
     second = w.ask()
     w.serve_once()
-    found = attested(w, second)
-    assert (found.link.sequence, found.link.void) == (3, (2,))
-    assert chain_problems([attested(w, first), found]) == []
+    attestation = attested(w, second)
+    assert (attestation.link.sequence, attestation.link.void) == (3, (2,))
+    assert chain_problems([attested(w, first), attestation]) == []
 
 
 def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> None:

@@ -47,15 +47,15 @@ def test_journald_and_syslog_get_theirs(log: logging.Logger, tmp_path: Path) -> 
         with listening(tmp_path / name) as server:
             end = keep_audit(log, name, journal=tmp_path / "journald", syslog=tmp_path / "syslog")
             audit(log, "root", None, owner="SHA256:x\nKAKEYA_EVENT=forged")
-            said = server.recv(65536).decode()
+            datagram = server.recv(65536).decode()
             end()
         if name == "journald":
-            fields = dict(line.split("=", 1) for line in said.splitlines())
+            fields = dict(line.split("=", 1) for line in datagram.splitlines())
             assert fields.keys() == {"MESSAGE", "PRIORITY", "SYSLOG_IDENTIFIER", "KAKEYA_EVENT"}
             assert (fields["KAKEYA_EVENT"], json.loads(fields["MESSAGE"])["event"]) == ("root", "root")
         else:
-            assert said.startswith("<86>kakeya-runner[")
-            assert json.loads(said.partition("]: ")[2])["event"] == "root"
+            assert datagram.startswith("<86>kakeya-runner[")
+            assert json.loads(datagram.partition("]: ")[2])["event"] == "root"
 
 
 def test_a_target_that_is_not_there_is_refused_at_the_start(log: logging.Logger, tmp_path: Path) -> None:

@@ -75,9 +75,9 @@ def go_on(renewal, steps, clock, time_s):
 
 @pytest.fixture
 def keep(clock):
-    kept = claimed(clock)
-    yield kept
-    kept[0].stop()
+    parts = claimed(clock)
+    yield parts
+    parts[0].stop()
 
 
 def test_a_long_preparation_keeps_the_claim_and_the_start_is_not_lost_to_a_renewal():
@@ -120,13 +120,13 @@ def test_an_answer_that_is_lost_does_not_fence_off_its_own_claim(keep):
 
 
 def test_a_full_disk_keeps_nobody_from_letting_the_claim_go():
-    clock, asked, looked = FakeClock(), [], []
+    clock, operations, looked = FakeClock(), [], []
     steps = Steps(clock)
     renewal, _, _, faults = claimed(clock, 15.0, steps)
     renewal.start()
 
     def unanswered(operation: str) -> str:
-        asked.append(operation)
+        operations.append(operation)
         return "unanswered"
 
     def full(operation: str) -> None:
@@ -134,7 +134,7 @@ def test_a_full_disk_keeps_nobody_from_letting_the_claim_go():
         raise OSError(errno.ENOSPC, "No space left on device")
 
     faults.decide = unanswered
-    while not asked:
+    while not operations:
         steps.go(1)
     faults.decide = full
     renewal.stop()
@@ -199,12 +199,12 @@ def test_the_log_of_a_run_that_was_over_at_once_goes_with_its_end(keep):
     faults.decide = lambda operation: pushed.append(operation) if operation == "push" else None
     started = renewal.advance(state="started", phase="running")
     renewal.feed(b"hello")
-    held, chunk = renewal.finish("judging"), renewal.last_chunk()
-    assert (held, pushed) == (started, ["push"])
-    end = following(held, bus._clock, state="terminal", phase=None, reason="infrastructure", exit_code=12)
-    bus.publish(held, end, log=chunk)
+    claim, chunk = renewal.finish("judging"), renewal.last_chunk()
+    assert (claim, pushed) == (started, ["push"])
+    end = following(claim, bus._clock, state="terminal", phase=None, reason="infrastructure", exit_code=12)
+    bus.publish(claim, end, log=chunk)
     assert pushed == ["push"] * 2
-    ((head, data),) = ((one.head, one.data) for one in bus.read_log(ref.id))
+    ((head, data),) = ((chunk.head, chunk.data) for chunk in bus.read_log(ref.id))
     assert (head.final, data) == (True, b"hello")
 
 
@@ -309,11 +309,11 @@ def test_a_lease_grows_with_what_pushes_take_and_never_beyond_what_the_bus_allow
 def test_progress_goes_with_the_log_or_alone_after_a_while_and_not_into_the_next_phase(keep, clock):
     renewal, bus, ref, _ = keep
     renewal.advance(state="started", phase="running")
-    seen = RunProgress(step="train", number=1, steps=2, unit="sample", done=3, most=9)
-    renewal.report(seen)
+    progress = RunProgress(step="train", number=1, steps=2, unit="sample", done=3, most=9)
+    renewal.report(progress)
     renewal.feed(b"three\n")
     renewal.start()
-    until(lambda: bus.read_claim(ref.id).claim.progress == seen)
+    until(lambda: bus.read_claim(ref.id).claim.progress == progress)
     renewal.finish("judging")
     assert bus.read_claim(ref.id).claim.progress is None
 
@@ -322,15 +322,15 @@ def test_progress_alone_is_told_once_the_bus_was_quiet_for_a_while(keep):
     renewal, bus, ref, _ = keep
     renewal.extend(600.0)  # nothing but the progress is a reason to push
     renewal.start()
-    seen = RunProgress(step="train", number=1, steps=2)
-    renewal.report(seen)
-    until(lambda: bus.read_claim(ref.id).claim.progress == seen)
+    progress = RunProgress(step="train", number=1, steps=2)
+    renewal.report(progress)
+    until(lambda: bus.read_claim(ref.id).claim.progress == progress)
 
 
 def test_a_claim_that_moved_is_noticed(keep):
     renewal, bus, _, _ = keep
-    held = renewal.held
-    bus.advance(held, following(held, renewal._clock))
+    claim = renewal.held
+    bus.advance(claim, following(claim, renewal._clock))
     with pytest.raises(FencedError):
         renewal.advance(state="started", phase="running")
     assert renewal.lost() == "another runner owns the claim now"

@@ -63,9 +63,9 @@ def test_the_doctor_names_a_state_folder_that_cannot_be_made_beside_all_else(tmp
     state, bus = tmp_path / "file" / "state", tmp_path / "nowhere.git"
     words = ["--state", str(state), "--policy", str(tmp_path / "policy.toml"), "--bus", str(bus)]
     assert main(["doctor", "--json", *words]) == 1
-    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
-    assert (found["state"]["level"], found["state"]["remedy"]) == ("fail", NO_STATE_REMEDY)
-    assert found["state"]["text"] == f"{state}: Not a directory"
-    assert found["bus"]["level"] == "fail"
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert (checks["state"]["level"], checks["state"]["remedy"]) == ("fail", NO_STATE_REMEDY)
+    assert checks["state"]["text"] == f"{state}: Not a directory"
+    assert checks["bus"]["level"] == "fail"
     assert main(["pause", "--state", str(state)]) == 3
     assert NO_STATE_REMEDY in capsys.readouterr().err

@@ -36,7 +36,7 @@ def test_a_list_is_never_replaced_by_a_part_of_it(tmp_path):
     with full_after(9), pytest.raises(OSError, match="too large"):
         write_atomically(path, b"alice\nbob\ncarol\n")
     assert path.read_bytes() == b"alice\n"
-    assert [one.name for one in tmp_path.iterdir()] == ["revoked"]
+    assert [file.name for file in tmp_path.iterdir()] == ["revoked"]
 
 
 def test_a_line_that_was_cut_off_is_taken_away(tmp_path):

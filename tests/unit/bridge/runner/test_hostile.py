@@ -140,11 +140,11 @@ def test_a_branch_with_the_id_of_an_archived_run_does_not_hide_its_result(world,
         w.remote.refs[sent.ref] = sent.oid
     runner, listed = w.runner(), []
     for _ in range(3):
-        asked = []
-        w.faults.decide = asked.append
+        operations = []
+        w.faults.decide = operations.append
         assert runner.step(sent.ref) == 0
         runner.join()
-        listed.append(asked.count("list"))
+        listed.append(operations.count("list"))
     view = w.requester.view(sent.id)
     assert (view.claim.claim.runner, view.claim.claim.reason) == ("other", "passed")
     assert listed[1:] == [1, 1]  # the archives are looked into once

@@ -69,27 +69,27 @@ def test_an_editable_install_is_named_by_its_commit_and_knows_of_changes(site):
     for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *command], check=True)
     head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
-    told = interpreter(editable=True, record="__editable__.py,,")
-    assert (ask_interpreter(told).identity, ask_interpreter(told).dirty) == (head, False)
+    python = interpreter(editable=True, record="__editable__.py,,")
+    assert (ask_interpreter(python).identity, ask_interpreter(python).dirty) == (head, False)
     (folder / "engine" / "new.py").write_bytes(b"")
-    assert ask_interpreter(told).dirty is True
+    assert ask_interpreter(python).dirty is True
 
 
 def test_sources_of_unknown_origin_have_a_digest_and_no_claim_to_be_unchanged(site):
     folder, interpreter = site
-    told = interpreter(record=None)
-    first = ask_interpreter(told)
+    python = interpreter(record=None)
+    first = ask_interpreter(python)
     assert first.identity.startswith("sources sha256:")
     assert first.dirty is None
     (folder / "engine" / "decode.py").write_bytes(b"x = 3\n")
-    assert ask_interpreter(told).identity != first.identity
+    assert ask_interpreter(python).identity != first.identity
 
 
 def test_an_interpreter_without_the_engine_is_a_problem_and_not_a_guess(site, tmp_path):
     _, interpreter = site
-    told = ask_interpreter(interpreter(found={"bridge": None, "engine": None}))
-    assert told.identity == "unknown"
-    assert "no package 'engine'" in told.problem
+    facts = ask_interpreter(interpreter(found={"bridge": None, "engine": None}))
+    assert facts.identity == "unknown"
+    assert "no package 'engine'" in facts.problem
     assert ask_interpreter(str(tmp_path / "nothing")).identity == "unknown"
 
 

@@ -63,7 +63,7 @@ class Desk:
             make_request(BUS_ID, "mlx-env-probe", now=FakeClock().now(), principal=principal, signer=signer)
             for _ in range(count)
         ]
-        return [self.bus.submit(one.canonical(), one.ref, None, signature).ref for one in made]
+        return [self.bus.submit(request.canonical(), request.ref, None, signature).ref for request in made]
 
 
 @pytest.fixture
@@ -78,9 +78,9 @@ def test_principals_are_served_alike_however_many_requests_others_push(desk: Des
     refs = [*desk.ask("flooder", 200), *desk.ask(UNSIGNED, 200), *desk.ask("alice", 20), *desk.ask("bob", 20)]
     desk.inbox.read(refs, WorkBudget(10))
     for _ in range(60):
-        one = next(desk.inbox.in_turn(refs, WorkBudget(1000)))
-        desk.served.counts[one.principal] += 1
-        refs.remove(one.ref)
+        request = next(desk.inbox.in_turn(refs, WorkBudget(1000)))
+        desk.served.counts[request.principal] += 1
+        refs.remove(request.ref)
     shares = desk.served.counts
     assert set(shares) == {"flooder", UNSIGNED, "alice", "bob"}
     assert max(shares.values()) <= 1.5 * min(shares.values())
@@ -100,7 +100,7 @@ def test_what_is_no_request_comes_last(desk: Desk) -> None:
     first = desk.bus.submit(broken.canonical().replace(b"smoke", b"smoky"), broken.ref, None).ref
     (second,) = desk.ask(UNSIGNED, 1)
     desk.inbox.read([first, second], WorkBudget(10))
-    assert [one.ref for one in desk.inbox.in_turn([first, second], WorkBudget(10))] == [second, first]
+    assert [request.ref for request in desk.inbox.in_turn([first, second], WorkBudget(10))] == [second, first]
 
 
 @pytest.mark.parametrize("asked_by", [UNSIGNED, "alice"])
@@ -109,11 +109,11 @@ def test_another_branch_with_a_request_s_id_is_not_taken_in_its_place(desk: Desk
     (sent,) = desk.ask(asked_by, 1)
     forged = make_request(BUS_ID, name, now=FakeClock().now(), id=sent.id)
     broken = desk.bus.submit(b'{"created":"2026-01-02T03:04:05.000Z"}', forged.ref, None).ref
-    refs = sorted([sent, broken], key=lambda one: one.ref)
+    refs = sorted([sent, broken], key=lambda request: request.ref)
     desk.inbox.read([broken], WorkBudget(10))
     assert list(desk.inbox.in_turn(refs, WorkBudget(10))) == []  # the other one was not read yet
     desk.inbox.read(refs, WorkBudget(10))
-    assert [one.ref for one in desk.inbox.in_turn(refs, WorkBudget(10))] == [sent]
+    assert [request.ref for request in desk.inbox.in_turn(refs, WorkBudget(10))] == [sent]
 
 
 def test_of_two_requests_with_one_id_that_whose_signature_holds_is_taken(desk: Desk) -> None:
@@ -122,4 +122,4 @@ def test_of_two_requests_with_one_id_that_whose_signature_holds_is_taken(desk: D
     refs = [desk.bus.submit(forged.canonical(), forged.ref, None).ref, sent]
     desk.inbox.read(refs, WorkBudget(10))
     assert list(desk.inbox.in_turn(refs, WorkBudget(0))) == []  # whose it is, is not known yet
-    assert [one.ref for one in desk.inbox.in_turn(refs, WorkBudget(10))] == [sent]
+    assert [request.ref for request in desk.inbox.in_turn(refs, WorkBudget(10))] == [sent]

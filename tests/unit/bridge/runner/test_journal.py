@@ -51,9 +51,9 @@ def test_every_line_that_recovery_goes_by_is_waited_for_and_no_other(path, clock
         before = journal.histories()
         synced.clear()
         journal.append(event, ONE, OID)
-        told = event in {"prepared", "judged"}
-        assert synced == ([] if told else [path.read_bytes().count(b"\n")]), event
-        assert not told or journal.histories() == before
+        informative = event in {"prepared", "judged"}
+        assert synced == ([] if informative else [path.read_bytes().count(b"\n")]), event
+        assert not informative or journal.histories() == before
     assert [line.event for line in read_lines(path)] == [*get_args(Event)]
 
 
@@ -66,7 +66,7 @@ def test_a_torn_last_line_is_cut_off(path, clock):
     write(path, clock)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"seq":4,"prev')
-    assert [one.id for one in Journal(path, clock).histories()] == [ONE]
+    assert [history.id for history in Journal(path, clock).histories()] == [ONE]
     assert path.read_bytes() == whole
 
 
@@ -135,7 +135,7 @@ def test_a_crash_between_two_files_leaves_one_journal(path, clock):
     journal.close()
     assert len(list(path.parent.iterdir())) == 2
     assert verify_journal(path) == 6
-    assert [one.id for one in Journal(path, clock).histories()] == [ONE]
+    assert [history.id for history in Journal(path, clock).histories()] == [ONE]
 
 
 def test_a_file_that_is_not_the_one_before_is_found(path, clock):

@@ -21,7 +21,7 @@ POLL_S = 15.0
 
 def requests(count: int) -> tuple[RequestRef, ...]:
     ids = [new_id(number, bytes(10)) for number in range(count)]
-    return tuple(RequestRef(one, f"refs/heads/mac-bridge/mlx-env-probe-{one}", "0" * 40) for one in ids)
+    return tuple(RequestRef(run_id, f"refs/heads/mac-bridge/mlx-env-probe-{run_id}", "0" * 40) for run_id in ids)
 
 
 def poll(listings: Listings, waiting: tuple[RequestRef, ...], size: int) -> ListingWindow | None:
@@ -33,22 +33,22 @@ def poll(listings: Listings, waiting: tuple[RequestRef, ...], size: int) -> List
 
 def kinds(listings: Listings, clock: FakeClock, seconds: float, waiting: int = 0, size: int = 10**6) -> list[str]:
     """Poll so long; return what each listing showed."""
-    found = []
+    shown = []
     for _ in range(int(seconds / POLL_S)):
         window = poll(listings, requests(waiting), size)
-        found.append("all" if window is None else "minutes" if window.fresh else "days")
+        shown.append("all" if window is None else "minutes" if window.fresh else "days")
         clock.advance(POLL_S)
-    return found
+    return shown
 
 
 def test_of_a_large_bus_most_listings_show_the_last_minutes() -> None:
     clock = FakeClock()
-    found = kinds(Listings(("p",), tuple, clock, local=False), clock, LISTING_WHOLE_EVERY_S)
+    shown = kinds(Listings(("p",), tuple, clock, local=False), clock, LISTING_WHOLE_EVERY_S)
     first = int(-(-LISTING_WHOLE_FIRST_S // POLL_S))
-    assert found[: first + 2] == ["days", *["minutes"] * (first - 1), "all", "days"]
-    assert found.count("all") == 1
-    assert found.count("days") <= LISTING_WHOLE_EVERY_S / LISTING_DAYS_EVERY_S + 1
-    gaps = [at for at, kind in enumerate(found) if kind == "days"]
+    assert shown[: first + 2] == ["days", *["minutes"] * (first - 1), "all", "days"]
+    assert shown.count("all") == 1
+    assert shown.count("days") <= LISTING_WHOLE_EVERY_S / LISTING_DAYS_EVERY_S + 1
+    gaps = [at for at, kind in enumerate(shown) if kind == "days"]
     assert max(later - sooner for sooner, later in itertools.pairwise(gaps)) * POLL_S <= LISTING_DAYS_EVERY_S
 
 
@@ -66,7 +66,7 @@ def test_what_has_not_ended_is_listed_by_its_name_and_very_many_with_the_days() 
     assert poll(listings, open_requests, 10**6).refs == ()
     window = poll(listings, open_requests, 10**6)
     assert window.fresh
-    assert window.refs == tuple(one.ref for one in open_requests)
+    assert window.refs == tuple(request.ref for request in open_requests)
     assert window.runs == ("elsewhere",)
     many = Listings(("p",), tuple, clock, local=False)
     assert set(kinds(many, clock, LISTING_WHOLE_FIRST_S, waiting=LISTING_OPEN_COUNT + 1)) == {"days"}

@@ -53,12 +53,12 @@ def test_a_bug_in_a_run_leaves_its_traceback_and_its_run_id(world, path):
     end()
 
     assert w.claim(ref.id).message == "bug: KeyError: 'limits'"
-    (line,) = [one for one in read_log(path) if one["level"] == "error"]
+    (line,) = [line for line in read_log(path) if line["level"] == "error"]
     assert line["run"] == ref.id
     assert line["versions"] == {"kakeya": "1"}
     assert "in buggy" in line["traceback"]
     assert line["traceback"].endswith("KeyError: 'limits'")
-    assert not any("Traceback" in said for said in w.said)
+    assert not any("Traceback" in line for line in w.said)
 
 
 def test_a_full_disk_in_a_run_is_one_line_and_no_bug(world, path):
@@ -73,9 +73,9 @@ def test_a_full_disk_in_a_run_is_one_line_and_no_bug(world, path):
     end()
 
     assert w.claim(ref.id).message.startswith("/state/runs/log: No space left on device; next: free some space")
-    (line,) = [one for one in read_log(path) if one["level"] == "error"]
+    (line,) = [line for line in read_log(path) if line["level"] == "error"]
     assert line["message"].endswith("/state/runs/log: No space left on device")
-    assert not any("bug" in said for said in w.said)
+    assert not any("bug" in line for line in w.said)
 
 
 def test_secrets_and_tokens_in_addresses_reach_neither_file_nor_people(log, path, people):
@@ -102,7 +102,7 @@ def test_people_see_no_debugging_and_no_traceback(log, people):
 
 
 def test_files_are_rotated_bounded_and_read_in_order(log, path):
-    (handler,) = [one for one in log.handlers if isinstance(one, logging.FileHandler)]
+    (handler,) = [handler for handler in log.handlers if isinstance(handler, logging.FileHandler)]
     handler.maxBytes = 2000
     for number in range(200):
         log.info("line %d", number)
@@ -110,7 +110,7 @@ def test_files_are_rotated_bounded_and_read_in_order(log, path):
 
     files = sorted(path.parent.glob("log.jsonl*"))
     assert len(files) == RUNNER_LOG_FILES_COUNT
-    assert all(one.stat().st_size <= 2000 and one.stat().st_mode & 0o077 == 0 for one in files)
+    assert all(file.stat().st_size <= 2000 and file.stat().st_mode & 0o077 == 0 for file in files)
     assert numbers == list(range(numbers[0], 200))
     assert numbers[0] > 0
 
@@ -123,7 +123,7 @@ def test_one_line_is_bounded(log, path):
 
 
 def test_following_goes_on_across_a_rotation(log, path):
-    (handler,) = [one for one in log.handlers if isinstance(one, logging.FileHandler)]
+    (handler,) = [handler for handler in log.handlers if isinstance(handler, logging.FileHandler)]
     steps = iter([lambda: log.info("two"), handler.doRollover, lambda: log.info("three")])
 
     def wait():
@@ -142,7 +142,7 @@ def test_what_is_no_line_is_left_out(path):
 
 
 def test_a_log_that_cannot_be_written_is_said_once_and_stops_nothing(log, path, capsys):
-    (handler,) = [one for one in log.handlers if isinstance(one, logging.FileHandler)]
+    (handler,) = [handler for handler in log.handlers if isinstance(handler, logging.FileHandler)]
     handler.stream.close()
     handler.stream = open("/dev/full", "w")  # noqa: SIM115
     log.info("one")
@@ -182,7 +182,7 @@ def test_logs_prints_what_was_asked_for(tmp_path, capsys, options, messages):
     assert main(["logs", "--state", str(tmp_path), "--json", *options]) == 0
     documents = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
 
-    assert [one["message"] for one in documents] == messages
+    assert [document["message"] for document in documents] == messages
     assert [text.split()[-1] for text in plain.splitlines() if not text.startswith(" ")] == messages
     assert "\x1b" not in plain
     assert ("    Traceback\n" in plain) == ("failed" in messages)

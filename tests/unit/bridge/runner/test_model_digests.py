@@ -28,8 +28,8 @@ def digest(tmp_path, model) -> str:
 def test_an_unchanged_file_is_not_read_again(tmp_path, model):
     first = digest(tmp_path, model)
     cache = tmp_path / "cache.json"
-    known = json.loads(cache.read_text())
-    cache.write_text(json.dumps(known | {next(iter(known)): "0" * 64}))
+    cached = json.loads(cache.read_text())
+    cache.write_text(json.dumps(cached | {next(iter(cached)): "0" * 64}))
 
     assert digest(tmp_path, model) != first  # what is remembered is what counts
 
@@ -70,4 +70,4 @@ def test_slots_that_write_the_same_file_at_once_leave_a_whole_one(tmp_path):
 
     assert errors == []
     assert len(set(path.read_bytes())) == 1
-    assert [found.name for found in tmp_path.iterdir()] == ["cache.json"]
+    assert [file.name for file in tmp_path.iterdir()] == ["cache.json"]

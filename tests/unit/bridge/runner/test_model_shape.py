@@ -14,16 +14,16 @@ WINDOW = {"sliding_window": 16}
 
 
 def tensors(prefix="model.", layers=2, values=True, dtype="F32"):
-    found = {f"{prefix}embed_tokens.weight": ([100, 8], dtype)}
+    weights = {f"{prefix}embed_tokens.weight": ([100, 8], dtype)}
     for layer in range(layers):
         for side in ("k", "v") if values else ("k",):
-            found[f"{prefix}layers.{layer}.self_attn.{side}_proj.weight"] = ([4 + layer, 8], dtype)
-    return found
+            weights[f"{prefix}layers.{layer}.self_attn.{side}_proj.weight"] = ([4 + layer, 8], dtype)
+    return weights
 
 
-def write(folder, config, held, name="model.safetensors"):
+def write(folder, config, weights, name="model.safetensors"):
     (folder / "config.json").write_text(json.dumps(config))
-    header = {key: {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]} for key, (shape, dtype) in held.items()}
+    header = {key: {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]} for key, (shape, dtype) in weights.items()}
     data = json.dumps(header | {"__metadata__": {"format": "pt"}}).encode()
     (folder / name).write_bytes(len(data).to_bytes(8, "little") + data)
 
@@ -57,33 +57,33 @@ def test_weights_stored_in_16_bits_are_computed_in_the_float32_that_their_config
 
 
 def test_weights_in_several_files_are_one_model(tmp_path):
-    held = tensors()
-    names = sorted(held)
-    write(tmp_path, CONFIG | WINDOW, {name: held[name] for name in names[:2]}, "model-00001-of-00002.safetensors")
-    write(tmp_path, CONFIG | WINDOW, {name: held[name] for name in names[2:]}, "model-00002-of-00002.safetensors")
+    weights = tensors()
+    names = sorted(weights)
+    write(tmp_path, CONFIG | WINDOW, {name: weights[name] for name in names[:2]}, "model-00001-of-00002.safetensors")
+    write(tmp_path, CONFIG | WINDOW, {name: weights[name] for name in names[2:]}, "model-00002-of-00002.safetensors")
     assert read_shape(tmp_path).parameters == 944
 
 
 def test_a_layer_without_values_keeps_its_keys_twice(tmp_path):
     write(tmp_path, CONFIG | WINDOW, tensors(values=False))
-    assert [(one.keys, one.values) for one in read_shape(tmp_path).caches] == [(4, 4), (5, 5)]
+    assert [(cache.keys, cache.values) for cache in read_shape(tmp_path).caches] == [(4, 4), (5, 5)]
 
 
 def test_layers_that_share_a_cache_own_none(tmp_path):
     write(tmp_path, CONFIG | WINDOW | {"num_kv_shared_layers": 1}, tensors())
-    assert [one.keys for one in read_shape(tmp_path).caches] == [4]
+    assert [cache.keys for cache in read_shape(tmp_path).caches] == [4]
 
 
 def test_other_senses_of_a_model_are_left_out(tmp_path):
-    held = tensors("language_model.model.") | tensors("vision_tower.encoder.", layers=5)
-    write(tmp_path, {"text_config": CONFIG | WINDOW}, held)
+    weights = tensors("language_model.model.") | tensors("vision_tower.encoder.", layers=5)
+    write(tmp_path, {"text_config": CONFIG | WINDOW}, weights)
     shape = read_shape(tmp_path)
     assert (shape.parameters, shape.text_only, len(shape.caches)) == (944, False, 2)
 
 
 def test_codes_count_as_the_weights_they_stand_for(tmp_path):
-    held = {"model.embed_tokens.weight": ([100, 1], "U32"), "model.embed_tokens.scales": ([100, 1], "F16")}
-    write(tmp_path, CONFIG | WINDOW | {"quantization": {"bits": 4, "group_size": 8}}, held)
+    weights = {"model.embed_tokens.weight": ([100, 1], "U32"), "model.embed_tokens.scales": ([100, 1], "F16")}
+    write(tmp_path, CONFIG | WINDOW | {"quantization": {"bits": 4, "group_size": 8}}, weights)
     shape = read_shape(tmp_path)
     assert (shape.parameters, shape.text_only, shape.dtype) == (800, False, None)
 
@@ -105,7 +105,7 @@ def test_rows_that_cannot_be_told_are_not_guessed(tmp_path, change):
 
 def test_without_kinds_and_window_every_layer_is_whole(tmp_path):
     write(tmp_path, {"num_hidden_layers": 2, "vocab_size": 100}, tensors())
-    assert [one.window for one in read_shape(tmp_path).caches] == [None, None]
+    assert [cache.window for cache in read_shape(tmp_path).caches] == [None, None]
 
 
 @pytest.mark.parametrize("config", ["{", "[]", "{}", '{"num_hidden_layers": "many", "vocab_size": 1}', "[" * 100_000])
@@ -132,6 +132,6 @@ def test_weights_that_are_none_are_no_shape(tmp_path, weights):
 
 
 def test_a_shape_that_no_model_has_is_none(tmp_path):
-    held = tensors() | {"model.layers.0.self_attn.k_proj.weight": ([-4, 8], "F32")}
-    write(tmp_path, CONFIG | WINDOW, held)
+    weights = tensors() | {"model.layers.0.self_attn.k_proj.weight": ([-4, 8], "F32")}
+    write(tmp_path, CONFIG | WINDOW, weights)
     assert read_shape(tmp_path) is None

@@ -79,7 +79,7 @@ def known() -> set[str]:
 def check_code(signer: Signer) -> None:
     from bridge.presets import registry
 
-    preset = next(one for one in registry().values() if one.code == "request")
+    preset = next(preset for preset in registry().values() if preset.code == "request")
     check_rights(POLICY, signer, make_request("0" * 32, preset.name), preset)
 
 

@@ -26,19 +26,19 @@ def ended(reason="passed", message=None):
 
 
 def told(argv, announcement, wall_s=30.0):
-    said = io.StringIO()
-    notifier = OwnerNotifier(tuple(argv), "mini", SECRET, new_log(said), wall_s=wall_s)
+    stream = io.StringIO()
+    notifier = OwnerNotifier(tuple(argv), "mini", SECRET, new_log(stream), wall_s=wall_s)
     notifier(announcement)
     notifier.finish(60.0)
-    return said.getvalue()
+    return stream.getvalue()
 
 
 def test_the_program_gets_the_facts_on_stdin_and_as_variables_and_no_secret_of_ours(tmp_path):
     out = tmp_path / "out.json"
     code = f"import json, os, sys; json.dump([json.load(sys.stdin), dict(os.environ)], open({str(out)!r}, 'w'))"
-    said = told([sys.executable, "-c", code], ended("program_failed", "exit 3; $(touch /tmp/x)\n\x1b[31mred"))
+    logged = told([sys.executable, "-c", code], ended("program_failed", "exit 3; $(touch /tmp/x)\n\x1b[31mred"))
     facts, variables = json.loads(out.read_text())
-    assert said == ""
+    assert logged == ""
     assert (facts["run_id"], facts["reason"], facts["exit_code"]) == (RUN, "program_failed", 4)
     assert (facts["preset"], facts["requester"], facts["runner"]) == ("mlx-env-probe", "unsigned", "mini")
     assert facts["message"] == "exit 3; $(touch /tmp/x) [31mred"  # no shell sees it, and no terminal obeys it
@@ -48,11 +48,11 @@ def test_the_program_gets_the_facts_on_stdin_and_as_variables_and_no_secret_of_o
 
 
 @pytest.mark.parametrize(
-    ("code", "wall_s", "said"),
+    ("code", "wall_s", "message"),
     [("import time; time.sleep(300)", 0.3, "the owner's notify program"), ("raise SystemExit(7)", 30.0, "7")],
 )
-def test_a_program_that_hangs_or_fails_is_said_and_changes_nothing(code, wall_s, said):
-    assert said in told([sys.executable, "-c", code], ended(), wall_s)
+def test_a_program_that_hangs_or_fails_is_said_and_changes_nothing(code, wall_s, message):
+    assert message in told([sys.executable, "-c", code], ended(), wall_s)
 
 
 def test_a_program_that_is_not_there_is_said():
@@ -60,13 +60,13 @@ def test_a_program_that_is_not_there_is_said():
 
 
 def test_nobody_waits_for_the_program_and_results_are_told_one_after_the_other(tmp_path):
-    go_on, told_of, said = tmp_path / "go-on", tmp_path / "told", io.StringIO()
+    go_on, told_of, stream = tmp_path / "go-on", tmp_path / "told", io.StringIO()
     code = f"while [ ! -e {go_on} ]; do sleep 0.02; done; echo $KAKEYA_REASON >> {told_of}"
-    notifier = OwnerNotifier(("/bin/sh", "-c", code), "mini", SECRET, new_log(said))
+    notifier = OwnerNotifier(("/bin/sh", "-c", code), "mini", SECRET, new_log(stream))
     notifier(ended("passed"))
     notifier(ended("cancelled"))
     notifier.finish(0.0)
-    assert "still runs, for the last results" in said.getvalue()
+    assert "still runs, for the last results" in stream.getvalue()
     assert not told_of.exists()
     go_on.touch()
     notifier.finish(60.0)
@@ -74,18 +74,22 @@ def test_nobody_waits_for_the_program_and_results_are_told_one_after_the_other(t
 
 
 def test_a_result_whose_verdict_cannot_be_read_keeps_nobody_from_being_told_of_the_next(tmp_path):
-    out, said = tmp_path / "told", io.StringIO()
-    notifier = OwnerNotifier(("/bin/sh", "-c", f"echo $KAKEYA_REASON >> {out}"), "mini", SECRET, new_log(said))
+    out, stream = tmp_path / "told", io.StringIO()
+    notifier = OwnerNotifier(("/bin/sh", "-c", f"echo $KAKEYA_REASON >> {out}"), "mini", SECRET, new_log(stream))
     notifier(replace(ended("program_failed"), files={"verdict.json": b"{"}))
     notifier(ended("passed"))
     notifier.finish(60.0)
-    assert "nobody was notified" in said.getvalue()
+    assert "nobody was notified" in stream.getvalue()
     assert out.read_text() == "passed\n"
 
 
 def test_everybody_who_wants_to_know_is_told_in_turn():
     heard = []
-    tell = each(announce_nothing, lambda one: heard.append(one.ref.id), lambda one: heard.append(one.ending.reason))
+    tell = each(
+        announce_nothing,
+        lambda announcement: heard.append(announcement.ref.id),
+        lambda announcement: heard.append(announcement.ending.reason),
+    )
     tell(ended())
     assert heard == [RUN, "passed"]
     assert each(announce_nothing, announce_nothing) is announce_nothing

@@ -38,8 +38,12 @@ def other_claims(w, ref, *, started=False, lease_s=15.0):
         id=ref.id, request_oid=ref.oid, state="claimed", runner="gone", nonce="c" * 32, sequence=0, lease_s=lease_s,
         phase="preparing", time=rfc3339(w.clock.now()),
     )  # fmt: skip
-    held = bus.claim(claim)
-    return bus.advance(held, following(held, w.clock, state="started", phase="running")) if started else held
+    held_claim = bus.claim(claim)
+    return (
+        bus.advance(held_claim, following(held_claim, w.clock, state="started", phase="running"))
+        if started
+        else held_claim
+    )
 
 
 def test_two_runners_run_a_request_once(world):
@@ -103,9 +107,11 @@ def test_a_claim_for_longer_than_the_bus_allows_is_taken_over_after_what_it_allo
 def test_a_claim_that_moved_on_is_read_again_after_the_longest_lease_of_the_bus(world, clock):
     w = world()
     ref = w.ask()
-    held = other_claims(w, ref, lease_s=1e300)
+    held_claim = other_claims(w, ref, lease_s=1e300)
     runner = w.serve_once()
-    MemoryBus(w.remote, clock=w.clock).advance(held, following(held, w.clock, state="started", phase="running"))
+    MemoryBus(w.remote, clock=w.clock).advance(
+        held_claim, following(held_claim, w.clock, state="started", phase="running")
+    )
     for clock.ahead_s in (6.0, 16.0, 22.0, 28.0, 34.0):
         w.serve_once(runner)
     assert w.claim(ref.id).reason == "runner_lost"
@@ -133,8 +139,8 @@ def test_an_owner_that_could_not_renew_kills_its_run_and_publishes_nothing_over_
         # The machine sleeps past its lease; meanwhile somebody finalises the run.
         bus = MemoryBus(w.remote, clock=w.clock)
         view = bus.read_claim(spec.id)
-        held = link_to(bus, w.clock).bus.read_claim(spec.id)
-        assert held is not None
+        current = link_to(bus, w.clock).bus.read_claim(spec.id)
+        assert current is not None
         terminal = following(
             view_held(view), w.clock, state="terminal", phase=None, runner="heir", reason="runner_lost", exit_code=3
         )

@@ -23,12 +23,12 @@ def test_the_last_twenty_runs_have_requester_preset_minutes_and_end(world):
     w.serve_once()
     w.serve_once()
     folder = w.process.folder
-    seen = owner_status(folder, host(), w.clock, alive=False)
-    assert (seen.state, seen.running) == ("not running", ())
-    assert [(one.preset, one.requester, one.reason) for one in seen.last] == [
+    status = owner_status(folder, host(), w.clock, alive=False)
+    assert (status.state, status.running) == ("not running", ())
+    assert [(run.preset, run.requester, run.reason) for run in status.last] == [
         ("mlx-env-probe", "unsigned", "gate_rejected")
     ] * 2
-    lines = list(status_lines(seen))
+    lines = list(status_lines(status))
     assert lines[0].startswith("runner    not running; cuda:0 NVIDIA H100; ")
     assert lines[1:3] == ["now       nothing runs", "queue     nothing waits"]
     assert len(lines) == 5
@@ -50,7 +50,7 @@ def test_a_long_journal_is_shown_newest_first_with_the_minutes_each_ran(tmp_path
     journal.close()
     last = owner_status(folder, host(), clock, alive=True).last
     assert len(last) == LAST_COUNT
-    assert [(one.requester, one.minutes, one.reason) for one in last[:2]] == [
+    assert [(run.requester, run.minutes, run.reason) for run in last[:2]] == [
         ("dev24", 0.0, "expired"),
         ("dev23", 1.5, "passed"),
     ]
@@ -62,8 +62,8 @@ def test_the_files_for_the_owner_follow_the_queue(world, tmp_path):
     refs = [w.ask() for _ in range(2)]
     w.serve_once()
     view = read_queue(w.process.folder.queue)
-    assert [one.id for one in view.requests] == sorted(ref.id for ref in refs)
-    assert all("hours-00-00 does not hold now" in one.why for one in view.requests)
+    assert [request.id for request in view.requests] == sorted(ref.id for ref in refs)
+    assert all("hours-00-00 does not hold now" in request.why for request in view.requests)
     assert stat.S_IMODE(figures.stat().st_mode) == 0o644
     text = figures.read_text()
     samples = [line for line in text.splitlines() if not line.startswith("#")]

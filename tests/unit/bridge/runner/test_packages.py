@@ -35,7 +35,7 @@ def site(tmp_path: Path) -> Path:
     for name, (files, requires) in PACKAGES.items():
         info = tmp_path / "site" / f"{name}-1.0.dist-info"
         info.mkdir(parents=True)
-        head = "".join(f"Requires-Dist: {one}\n" for one in requires)
+        head = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
         (info / "METADATA").write_text(f"Name: {name}\n{head}\nRequires-Dist: nothing-of-the-readme\n")
         lines = [f"{info.name}/RECORD,,"]
         for path, data in files.items():
@@ -47,8 +47,8 @@ def site(tmp_path: Path) -> Path:
     return tmp_path / "site"
 
 
-def found(site: Path, strange: tuple[Path, ...] = (), known: tuple[str, ...] = ("mlx", "pytest")) -> tuple[str, ...]:
-    return altered_files((site,), strange, known, FileDigests(site.parent / "digests.json"))
+def found(site: Path, strange: tuple[Path, ...] = (), names: tuple[str, ...] = ("mlx", "pytest")) -> tuple[str, ...]:
+    return altered_files((site,), strange, names, FileDigests(site.parent / "digests.json"))
 
 
 def test_what_was_installed_is_not_named(site: Path) -> None:

@@ -89,8 +89,8 @@ def test_the_digest_covers_effective_values_and_no_secret():
     assert read_policy(GOOD + b"# a comment\nslots = 1\n").digest(embedded=False) == plain
     assert read_policy(GOOD + b"slots = 2\n").digest(embedded=False) != plain
     assert read_policy(GOOD).digest(embedded=True) != plain
-    one, two = (read_policy(GOOD + b'[secrets]\nTOKEN = "%s"\n' % value) for value in (b"1", b"2"))
-    assert one.digest(embedded=False) == two.digest(embedded=False) != plain
+    first, second = (read_policy(GOOD + b'[secrets]\nTOKEN = "%s"\n' % value) for value in (b"1", b"2"))
+    assert first.digest(embedded=False) == second.digest(embedded=False) != plain
 
 
 def test_the_built_in_policy_takes_only_named_things_from_its_owner():
@@ -155,14 +155,14 @@ def test_one_machine_has_sixteen_slots_at_most_and_a_cluster_more():
 
 def files_in(model: type[pydantic.BaseModel], under: str = "") -> list[str]:
     """Return the keys of a policy that name a file of secrets: each is called so."""
-    found = []
+    keys = []
     for name, field in model.model_fields.items():
         kind = field.annotation
         if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
-            found += files_in(kind, f"{under}{name}.")
+            keys += files_in(kind, f"{under}{name}.")
         elif name.endswith("_file"):
-            found.append(f"{under}{name}")
-    return found
+            keys.append(f"{under}{name}")
+    return keys
 
 
 def test_every_file_of_secrets_that_a_policy_names_is_hidden_from_runs(tmp_path):

@@ -13,7 +13,7 @@ GOOD = f'schema = 1\nname = "mini"\ninterpreter = "{sys.executable}"\n'
 
 
 def found(text: str) -> dict[str, tuple[str, str]]:
-    return {one.name: (one.text, one.remedy) for one in content_problems(text.encode())}
+    return {problem.name: (problem.text, problem.remedy) for problem in content_problems(text.encode())}
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def check(tmp_path):
         path = tmp_path / "policy.toml"
         path.write_text(text)
         path.chmod(mode)
-        return {one.name: (one.text, one.remedy, one.level == "fail") for one in problems(path)}
+        return {problem.name: (problem.text, problem.remedy, problem.level == "fail") for problem in problems(path)}
 
     return run
 
@@ -47,17 +47,19 @@ def test_every_unknown_key_is_named_at_once_with_the_nearest_known_one():
 
 
 def test_every_value_of_another_form_is_named_with_the_examples_line():
-    seen = found('schema = 2\nname = "Not A Name"\nslots = "two"\nonly_when = ["sometimes"]\n[sandbox]\nmode = "on"\n')
+    faults = found(
+        'schema = 2\nname = "Not A Name"\nslots = "two"\nonly_when = ["sometimes"]\n[sandbox]\nmode = "on"\n'
+    )
 
-    assert set(seen) == {"schema", "name", "slots", "only_when.0", "sandbox.mode"}
-    assert seen["slots"] == (
+    assert set(faults) == {"schema", "name", "slots", "only_when.0", "sandbox.mode"}
+    assert faults["slots"] == (
         'Input should be a valid integer; got "two"',
         (
             "as in: slots = 1                        # runs at the same time; each NVIDIA card is one run's, "
             "a Mac's GPU is everybody's"
         ),
     )
-    assert "idle" in seen["only_when.0"][1]
+    assert "idle" in faults["only_when.0"][1]
 
 
 def test_what_contradicts_itself_is_said():
@@ -78,21 +80,21 @@ def test_a_file_open_to_others_says_chmod(check):
 
 
 def test_a_file_that_is_not_there_says_setup(tmp_path):
-    assert [one.remedy for one in problems(tmp_path / "policy.toml")] == ["kakeya-runner setup"]
+    assert [problem.remedy for problem in problems(tmp_path / "policy.toml")] == ["kakeya-runner setup"]
 
 
 def test_what_this_machine_has_not_is_named(check, tmp_path):
-    seen = check(
+    faults = check(
         'schema = 1\nname = "mini"\ninterpreter = "/no/such/python"\nmodel_roots = ["/no/such/models"]\n'
         'approval = ["/no/such/program"]\n[presets]\nallow = ["mlx-env-prob", "k3-*"]\n'
         f'[sandbox]\ndevices = ["{tmp_path}"]\nread_only = ["/no/such/folder"]\nuid = 3999999999\n'
     )
 
     sandbox = {f"sandbox.{name}" for name in ("devices", "read_only", "uid")}
-    assert set(seen) == {"interpreter", "model_roots", "approval", "presets.allow", *sandbox}
-    assert seen["presets.allow"][1] == "did you mean mlx-env-probe?"
-    assert seen["interpreter"][2]
-    assert not seen["model_roots"][2]
+    assert set(faults) == {"interpreter", "model_roots", "approval", "presets.allow", *sandbox}
+    assert faults["presets.allow"][1] == "did you mean mlx-env-probe?"
+    assert faults["interpreter"][2]
+    assert not faults["model_roots"][2]
 
 
 def test_a_broken_preset_of_the_owners_is_named(check, tmp_path):

@@ -9,7 +9,7 @@ from bridge.runner.state.journal import Journal
 
 
 @pytest.fixture
-def found(world, tmp_path):
+def prepared_run(world, tmp_path):
     """Return a world, its one request and a copy of what was written down of it before it started."""
     w = world()
     w.process.journal.close()
@@ -28,8 +28,8 @@ def found(world, tmp_path):
     return w, ref, copied
 
 
-def test_every_byte_comes_back(found):
-    w, ref, folder = found
+def test_every_byte_comes_back(prepared_run):
+    w, ref, folder = prepared_run
     run = prepared.load(folder, ref.id, ref.oid)
 
     assert run.request_bytes == w.requester.read_request(ref).data
@@ -38,8 +38,8 @@ def test_every_byte_comes_back(found):
     assert prepared.PreparedRun.model_validate_json(run.model_dump_json()) == run
 
 
-def test_a_torn_file_is_nothing(found):
-    _w, ref, folder = found
+def test_a_torn_file_is_nothing(prepared_run):
+    _w, ref, folder = prepared_run
     path = folder / prepared.FILE
     whole = path.read_bytes()
     for torn in (whole[:-9], whole[: len(whole) // 2], b""):
@@ -47,15 +47,15 @@ def test_a_torn_file_is_nothing(found):
         assert prepared.load(folder, ref.id, ref.oid) is None
 
 
-def test_another_commit_under_the_same_id_is_another_request(found):
-    _w, ref, folder = found
+def test_another_commit_under_the_same_id_is_another_request(prepared_run):
+    _w, ref, folder = prepared_run
 
     assert prepared.load(folder, ref.id, "b" * 40) is None
     assert prepared.load(folder, "0" * 26, ref.oid) is None
     assert prepared.load(folder / "gone", ref.id, ref.oid) is None
 
 
-def test_nothing_of_a_run_is_left_when_its_result_is_built(found):
-    w, _ref, _folder = found
+def test_nothing_of_a_run_is_left_when_its_result_is_built(prepared_run):
+    w, _ref, _folder = prepared_run
 
     assert list(w.process.folder.runs.iterdir()) == []

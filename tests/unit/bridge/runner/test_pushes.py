@@ -63,9 +63,9 @@ def test_an_idle_runner_is_live_all_the_time_and_gone_some_time_after_its_last_w
     runner = w.process.on(link_to(bus, clock))
     for _ in range(400):
         idle(runner, clock, 30.0)
-        (seen,) = look(bus, bus.identity(), clock.now())
-        assert seen.live
-    assert seen.beacon.interval_s == BEACON_INTERVAL_IDLE_S
+        (view,) = look(bus, bus.identity(), clock.now())
+        assert view.live
+    assert view.beacon.interval_s == BEACON_INTERVAL_IDLE_S
     clock.advance(3 * BEACON_INTERVAL_IDLE_S + 121)
     assert not look(bus, bus.identity(), clock.now())[0].live
 
@@ -87,8 +87,8 @@ def test_what_a_requester_would_want_to_know_is_told_at_once(world, clock, tmp_p
         clock.advance(60.0 / PUSHES_PER_MINUTE_HOSTED)
     w.process.folder.drain.unlink()
     runner.announce_end()
-    (seen,) = look(bus, bus.identity(), clock.now())
-    assert (seen.beacon.state, seen.live) == ("stopped", False)
+    (view,) = look(bus, bus.identity(), clock.now())
+    assert (view.beacon.state, view.live) == ("stopped", False)
 
 
 def test_a_beacon_that_could_not_be_sent_is_sent_as_soon_as_it_can(world, clock):

@@ -13,7 +13,7 @@ POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\n'
 
 
 def told(w, runner):
-    return {one.principal: one for one in runner._admission.quotas()}
+    return {quota.principal: quota for quota in runner._admission.quotas()}
 
 
 def test_a_beacon_counts_down_what_was_taken_within_the_hour(world):
@@ -22,13 +22,13 @@ def test_a_beacon_counts_down_what_was_taken_within_the_hour(world):
     w.ask()
     runner = w.serve_once()
     runner.step()
-    found = told(w, runner)
-    assert (found["unsigned"].per_hour, found["unsigned"].left) == (3, 1)
-    until = parse_rfc3339(found["unsigned"].next) - w.clock.now()
+    quotas = told(w, runner)
+    assert (quotas["unsigned"].per_hour, quotas["unsigned"].left) == (3, 1)
+    until = parse_rfc3339(quotas["unsigned"].next) - w.clock.now()
     assert dt.timedelta(0) < until <= dt.timedelta(hours=1)
-    assert (found["*"].per_hour, found["*"].left, found["*"].next) == (5, 5, None)
+    assert (quotas["*"].per_hour, quotas["*"].left, quotas["*"].next) == (5, 5, None)
     beacons = [beacon for _, beacon in w.requester.read_beacons()]
-    assert [{one.principal for one in beacon.quotas} for beacon in beacons] == [{"unsigned", "*"}]
+    assert [{quota.principal for quota in beacon.quotas} for beacon in beacons] == [{"unsigned", "*"}]
     claimed = w.process.journal._claimed
     an_hour_ago = [(time - dt.timedelta(hours=1), name) for time, name in claimed]
     claimed.clear()
@@ -53,7 +53,7 @@ def test_no_more_names_are_told_than_a_beacon_holds(world):
     runner = w.runner()
     claimed = w.process.journal._claimed
     claimed.extend((w.clock.now(), f"agent-{number}") for number in range(2 * QUOTAS_MAX_COUNT))
-    found = told(w, runner)
-    assert len(found) == QUOTAS_MAX_COUNT
-    assert {"unsigned", f"agent-{2 * QUOTAS_MAX_COUNT - 1}"} < set(found)
-    assert not {"*", "agent-0"} & set(found)
+    quotas = told(w, runner)
+    assert len(quotas) == QUOTAS_MAX_COUNT
+    assert {"unsigned", f"agent-{2 * QUOTAS_MAX_COUNT - 1}"} < set(quotas)
+    assert not {"*", "agent-0"} & set(quotas)

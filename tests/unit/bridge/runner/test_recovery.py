@@ -41,8 +41,8 @@ def test_only_what_never_started_runs_and_nothing_that_is_published_runs_or_is_l
 
 
 def test_stages_follow_each_other_as_the_states_of_a_run_do():
-    for one, next_one in pairwise(JournalStage):
-        assert one.state == next_one.state or next_one.state in FOLLOWING[one.state]
+    for stage, next_stage in pairwise(JournalStage):
+        assert stage.state == next_stage.state or next_stage.state in FOLLOWING[stage.state]
 
 
 def line(event, oid="a" * 40, **detail):
@@ -53,22 +53,22 @@ def line(event, oid="a" * 40, **detail):
 
 def test_no_line_takes_a_run_back_to_an_earlier_stage():
     for first, second in product(get_args(Event), repeat=2):
-        one = after(None, line(first, owed="announcement"))
-        two = None if one is None else after(one, line(second, owed="announcement"))
-        assert two is None or two.stage >= one.stage
+        history = after(None, line(first, owed="announcement"))
+        later = None if history is None else after(history, line(second, owed="announcement"))
+        assert later is None or later.stage >= history.stage
 
 
 class Meeting:
     """A journal that says one thing of a run and a bus that shows another, both written by hand."""
 
     def __init__(self, w, stage, on_bus):
-        self.told, self.w = [], w
+        self.announced, self.w = [], w
         self.bus = MemoryBus(w.remote, clock=w.clock)
         self.ref, self.journal = w.ask(), w.process.journal
         self.result_oid = self.bus.build_result(Tree(FILES), self.ref.id)
         delivery = ResultDelivery(
             "mini", self.journal, link := link_to(self.bus, w.clock),
-            clock=w.clock, log=w.process.log, announce=self.told.append,
+            clock=w.clock, log=w.process.log, announce=self.announced.append,
         )  # fmt: skip
         self.recovery = Recovery(
             "mini", w.process.state, link, delivery=delivery, executor=w.executor, log=w.process.log
@@ -95,18 +95,18 @@ class Meeting:
         if on_bus in {OnBus.GONE, OnBus.UNCLAIMED}:
             return
         nonce = {} if on_bus is OnBus.FOREIGN else {"nonce": NONCE}
-        held = self.bus.claim(actor.record(self.ref, "claimed", 0, **nonce))
+        claim = self.bus.claim(actor.record(self.ref, "claimed", 0, **nonce))
         if on_bus in {OnBus.STARTED, OnBus.TERMINAL}:
-            held = actor.start(self.ref, held)
+            claim = actor.start(self.ref, claim)
         if on_bus is OnBus.TERMINAL:
-            actor.publish(self.ref, held, FILES)
+            actor.publish(self.ref, claim, FILES)
 
     def recovered(self):
         """Recover, and return what was seen to happen, as the words of the table have it."""
         snapshot = self.bus.snapshot()
         before = len(list(read_lines(self.w.process.folder.journal)))
         left = self.recovery.recover({ref.id: ref for ref in snapshot.requests}, snapshot.claims)
-        events = [one.event for one in read_lines(self.w.process.folder.journal)][before:]
+        events = [entry.event for entry in read_lines(self.w.process.folder.journal)][before:]
         moved = self.bus.snapshot().claims != snapshot.claims
         if left:
             assert (events, moved) == ([], False)
@@ -136,8 +136,8 @@ def test_what_happens_is_what_the_table_says(world, stage, on_bus):
 
     assert meeting.recovered() in EFFECTS[action]
 
-    told = action in {Action.DELIVER, Action.COPY, Action.NOTIFY}
-    assert [one.ref for one in meeting.told] == ([meeting.ref] if told else [])
+    notified = action in {Action.DELIVER, Action.COPY, Action.NOTIFY}
+    assert [announcement.ref for announcement in meeting.announced] == ([meeting.ref] if notified else [])
     over = action in {Action.FORGET, Action.YIELD, Action.DELIVER, Action.COPY}
     assert meeting.bus.store.kept == ({} if over else {meeting.ref.id: meeting.result_oid})
     if action in {Action.DELIVER, Action.COPY}:

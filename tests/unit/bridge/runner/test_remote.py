@@ -129,14 +129,14 @@ def test_a_result_in_the_spool_is_not_replaced_by_its_own_runner_when_its_lease_
 
 def test_a_result_that_came_late_is_told_of_once_and_only_when_it_is_there(world):
     w = world()
-    told = []
-    w.process = dataclasses.replace(w.process, announce=told.append)
+    announced = []
+    w.process = dataclasses.replace(w.process, announce=announced.append)
     ref, runner, down = spooled(w)
-    assert (runner.outcomes[0].delivery, told) == ("spooled", [])
+    assert (runner.outcomes[0].delivery, announced) == ("spooled", [])
     down.clear()
     settle(w, runner, ref)
     runner.step()
-    (ended,) = told
+    (ended,) = announced
     assert (ended.ref, ended.ending.reason) == (ref, "program_failed")
     assert ended.request == w.request_of(ref)
     assert ended.files == w.result(ref.id).files
@@ -144,8 +144,8 @@ def test_a_result_that_came_late_is_told_of_once_and_only_when_it_is_there(world
 
 def test_a_result_whose_copy_came_late_is_told_of_once(world):
     w = world()
-    told = []
-    w.process = dataclasses.replace(w.process, announce=told.append)
+    announced = []
+    w.process = dataclasses.replace(w.process, announce=announced.append)
     ref = w.ask()
     copied = threading.Event()
 
@@ -155,11 +155,11 @@ def test_a_result_whose_copy_came_late_is_told_of_once(world):
 
     w.faults.decide = decide
     runner = w.serve_once()
-    assert (runner.outcomes[0].delivery, told) == ("spooled", [])
+    assert (runner.outcomes[0].delivery, announced) == ("spooled", [])
     copied.set()
     settle(w, runner, ref)
     runner.step()
-    assert [ended.ref for ended in told] == [ref]
+    assert [ended.ref for ended in announced] == [ref]
 
 
 def test_a_result_in_the_spool_survives_a_restart(world):

@@ -34,8 +34,8 @@ def test_all_slots_of_all_runners_of_a_host_stay_within_one_budget_and_no_lease_
         link, actor = link_to(bus, clock), Actor(bus, clock, name)
         for _ in range(2):
             sent = actor.submit()
-            held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_MAX_S))
-            renewals.append(ClaimRenewal(link, held, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
+            claim = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_MAX_S))
+            renewals.append(ClaimRenewal(link, claim, clock=clock, beacon=lambda: None, asked_s=clock.steady_s()))
     clock.advance(120.0)
     before = sum(len(store.pushes) for store in stores)
     turns = log_every_second(renewals, clock, tmp_path, 450)
@@ -98,7 +98,7 @@ NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0", "/dev/nvidia1")
 
 
 def visible(spec):
-    return {one.name: one.value for one in spec.environment}.get("CUDA_VISIBLE_DEVICES")
+    return {variable.name: variable.value for variable in spec.environment}.get("CUDA_VISIBLE_DEVICES")
 
 
 def test_two_runs_at_a_time_never_share_a_card_and_see_no_node_of_the_others(world):

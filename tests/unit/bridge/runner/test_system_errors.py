@@ -43,8 +43,8 @@ def refusing(number, operation, times):
     """Return a fault that fails the first so many calls of an operation as the operating system does."""
     left = [times]
 
-    def decide(asked):
-        if asked == operation and left[0] > 0:
+    def decide(name):
+        if name == operation and left[0] > 0:
             left[0] -= 1
             raise OSError(number, os.strerror(number))
 

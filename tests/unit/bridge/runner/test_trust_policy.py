@@ -71,9 +71,9 @@ def test_what_does_not_fit_is_refused_with_its_place(text, says):
 
 
 def test_lists_lie_beside_the_policy_unless_it_says_otherwise(policy):
-    found = load_policy(policy)
-    assert found.allowed_signers == str(policy.parent / "allowed_signers")
-    assert found.revoked == str(policy.parent / "revoked")
+    settings = load_policy(policy)
+    assert settings.allowed_signers == str(policy.parent / "allowed_signers")
+    assert settings.revoked == str(policy.parent / "revoked")
     policy.write_text(GOOD + 'revoked = "/elsewhere"\n')
     assert load_policy(policy).revoked == "/elsewhere"
 
@@ -83,10 +83,10 @@ def test_a_principal_is_revoked_together_with_its_key_under_every_name(trust, po
     assert trust("trust", "add", key, "--principal", "a@example.org", "--principal", "b@example.org")[0] == 0
     assert trust("trust", "add", key, "--principal", "c@example.org", "--code")[0] == 0
     assert trust("trust", "add", other, "--principal", "d@example.org")[0] == 0
-    code, said = trust("revoke", "a@example.org")
+    code, output = trust("revoke", "a@example.org")
     assert code == 0
-    assert f"a@example.org is revoked, and with it {fingerprint_of(key)}" in said
-    assert "b@example.org, c@example.org: refused too" in said
+    assert f"a@example.org is revoked, and with it {fingerprint_of(key)}" in output
+    assert "b@example.org, c@example.org: refused too" in output
     revoked = (policy.parent / "revoked").read_text().split()
     assert revoked == ["a@example.org", fingerprint_of(key)]
     assert trust("trust", "add", key, "--principal", "a@example.org")[0] == 0  # and all of it comes back
@@ -96,9 +96,9 @@ def test_a_principal_is_revoked_together_with_its_key_under_every_name(trust, po
 def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     key, other = public(1), public(2)
     assert trust("trust", "list")[1].startswith("nobody is trusted")
-    code, said = trust("trust", "add", key, "--principal", "agent@example.org", "--valid-before", "20300101")
+    code, output = trust("trust", "add", key, "--principal", "agent@example.org", "--valid-before", "20300101")
     assert code == 0
-    assert said.startswith(fingerprint_of(key))
+    assert output.startswith(fingerprint_of(key))
     assert trust("trust", "add", *other.split(), "dev", "--code")[0] == 0
     listed = trust("trust", "list")[1].splitlines()
     assert [line.split()[:3] for line in listed] == [
@@ -137,18 +137,18 @@ def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     ],
 )
 def test_a_mistake_is_one_clear_message_and_changes_nothing(trust, policy, words, says):
-    code, said = trust(*words)
-    assert (code, says in said) == (2, True), said
-    assert "next: " in said
+    code, output = trust(*words)
+    assert (code, says in output) == (2, True), output
+    assert "next: " in output
     assert not (policy.parent / "allowed_signers").exists()
 
 
 def test_a_policy_that_lists_keys_itself_is_not_edited(trust, policy):
     policy.write_text(GOOD + entry())
     assert trust("trust", "list")[1].split()[:3] == ["request", "a", fingerprint_of(public(1))]
-    code, said = trust("trust", "add", public(2), "--principal", "b")
+    code, output = trust("trust", "add", public(2), "--principal", "b")
     assert code == 2
-    assert "policy.toml" in said
+    assert "policy.toml" in output
 
 
 @pytest.mark.parametrize(
@@ -167,6 +167,6 @@ def test_doctor_says_whose_signatures_count(trust, policy, lines, mode, level, s
         trust("trust", "add", public(1), "--principal", "agent")
         trust("revoke", "somebody")
         (policy.parent / "allowed_signers").chmod(mode)
-    (found,) = (one for one, _ in _policy(policy) if one.name == "signers")
-    assert (found.level, says in found.text) == (level, True), found
-    assert found.level == "ok" or "kakeya-runner" in found.remedy
+    (check,) = (check for check, _ in _policy(policy) if check.name == "signers")
+    assert (check.level, says in check.text) == (level, True), check
+    assert check.level == "ok" or "kakeya-runner" in check.remedy

@@ -26,10 +26,10 @@ class Joined(Threads):
 
 
 def test_a_round_begins_once_an_hour_and_after_many_runs() -> None:
-    clock, said = FakeClock(), list[str]()
+    clock, lines = FakeClock(), list[str]()
     bus = MemoryBus(clock=clock)
     upkeep = Upkeep(
-        link_to(bus, clock), clock=clock, tasks=Joined(), is_ending=lambda: False, log=new_log(Lines(said))
+        link_to(bus, clock), clock=clock, tasks=Joined(), is_ending=lambda: False, log=new_log(Lines(lines))
     )  # fmt: skip
     rounds = []
     for hours, ended in ((0, 0), (0, UPKEEP_RUNS_COUNT - 1), (0, UPKEEP_RUNS_COUNT), (0.9, UPKEEP_RUNS_COUNT + 1),
@@ -37,4 +37,4 @@ def test_a_round_begins_once_an_hour_and_after_many_runs() -> None:
         clock.advance(hours * UPKEEP_EVERY_S)
         upkeep.look(ended)
         rounds.append(bus.store.tidied)
-    assert rounds == [1, 1, 2, 2, 3, 4], said
+    assert rounds == [1, 1, 2, 2, 3, 4], lines

@@ -22,7 +22,7 @@ def engine(tmp_path):
 
 
 def found(policy, engine, presets=PRESETS):
-    return [(one.level, one.text, one.remedy) for one in check_models(policy, presets, engine)]
+    return [(check.level, check.text, check.remedy) for check in check_models(policy, presets, engine)]
 
 
 def test_models_without_weights_are_said_with_the_command_that_adds_them(engine):

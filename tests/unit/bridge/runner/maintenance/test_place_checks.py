@@ -26,7 +26,7 @@ DRIVER = {"nvidia": "550.54.15", "cuda": "12.4"}
 
 
 @pytest.mark.parametrize(
-    ("reason", "place", "said", "remedy"),
+    ("reason", "place", "why", "remedy"),
     [
         (UID_MAP, Place(), "AppArmor restricts user namespaces", "setup_gpu.sh"),
         (LOOPBACK, Place(), "AppArmor restricts user namespaces", "/etc/apparmor.d/kakeya-bwrap"),
@@ -38,9 +38,9 @@ DRIVER = {"nvidia": "550.54.15", "cuda": "12.4"}
         ("bubblewrap (bwrap) is not installed", Place(restricted=True), "is not installed", "install the package"),
     ],
 )
-def test_a_place_without_a_sandbox_says_why_and_what_helps(reason, place, said, remedy):
+def test_a_place_without_a_sandbox_says_why_and_what_helps(reason, place, why, remedy):
     text, advice = why_no_sandbox(nothing(reason), place)
-    assert said in text
+    assert why in text
     assert remedy in advice
     assert "\n" not in text + advice
 
@@ -55,7 +55,7 @@ def test_a_place_is_read_from_the_files_that_the_kernel_and_the_container_leave(
 
 
 @pytest.mark.parametrize(
-    ("slots", "cards", "platform", "level", "said"),
+    ("slots", "cards", "platform", "level", "text"),
     [
         (1, (), "linux", None, ""),
         (4, (), "linux", None, ""),
@@ -66,16 +66,16 @@ def test_a_place_is_read_from_the_files_that_the_kernel_and_the_container_leave(
         (2, (), "darwin", "warn", "a Mac has one GPU"),
     ],
 )
-def test_slots_are_compared_with_what_they_share_out(slots, cards, platform, level, said):
-    found = list(check_slots(slots, cards, platform))
-    assert [one.level for one in found] == ([] if level is None else [level])
-    assert all(said in one.text and (one.remedy or level == "ok") for one in found)
+def test_slots_are_compared_with_what_they_share_out(slots, cards, platform, level, text):
+    checks = list(check_slots(slots, cards, platform))
+    assert [check.level for check in checks] == ([] if level is None else [level])
+    assert all(text in check.text and (check.remedy or level == "ok") for check in checks)
 
 
 def test_a_list_that_names_no_card_is_said():
-    (found,) = check_slots(2, None, "linux", "MIG-1f2e")
-    assert "devices that CUDA_VISIBLE_DEVICES = MIG-1f2e in [env] lists and nobody names" in found.text
-    assert "list whole cards" in found.remedy
+    (check,) = check_slots(2, None, "linux", "MIG-1f2e")
+    assert "devices that CUDA_VISIBLE_DEVICES = MIG-1f2e in [env] lists and nobody names" in check.text
+    assert "list whole cards" in check.remedy
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_wheel_says_what_it_was_built_for(packages, cuda):
 
 
 @pytest.mark.parametrize(
-    ("packages", "drivers", "level", "said"),
+    ("packages", "drivers", "level", "text"),
     [
         ({"torch": "2.10.0+cu130"}, DRIVER, "fail", "built for CUDA 13.0, the driver has 12.4"),
         ({"torch": "2.9.1+cpu"}, DRIVER, "fail", "built without CUDA"),
@@ -108,12 +108,12 @@ def test_a_wheel_says_what_it_was_built_for(packages, cuda):
         ({}, DRIVER, None, ""),
     ],
 )
-def test_torch_for_another_cuda_is_one_line_with_a_remedy(packages, drivers, level, said):
-    found = list(check_cuda(packages, drivers))
-    assert [one.level for one in found] == ([] if level is None else [level])
-    for one in found:
-        assert said in one.text
-        assert level == "ok" or "built for cu124" in one.remedy
+def test_torch_for_another_cuda_is_one_line_with_a_remedy(packages, drivers, level, text):
+    checks = list(check_cuda(packages, drivers))
+    assert [check.level for check in checks] == ([] if level is None else [level])
+    for check in checks:
+        assert text in check.text
+        assert level == "ok" or "built for cu124" in check.remedy
 
 
 def test_what_no_package_lists_is_named_before_a_claim_runs_for_nothing(tmp_path: Path) -> None:
@@ -121,8 +121,8 @@ def test_what_no_package_lists_is_named_before_a_claim_runs_for_nothing(tmp_path
     for number in range(6):
         (tmp_path / f"added{number}.py").write_text("")
     (tmp_path / "start.pth").write_text("import added0")
-    (found,) = check_packages((tmp_path,), (tmp_path / "elsewhere",))
-    assert found.level == "warn"
-    assert found.text.startswith(f"Python loads what no package lists: start.pth, {tmp_path}/elsewhere, added0.py,")
-    assert found.text.endswith("added2.py and 3 more; no claim run counts")
-    assert "python3 -m venv" in found.remedy
+    (check,) = check_packages((tmp_path,), (tmp_path / "elsewhere",))
+    assert check.level == "warn"
+    assert check.text.startswith(f"Python loads what no package lists: start.pth, {tmp_path}/elsewhere, added0.py,")
+    assert check.text.endswith("added2.py and 3 more; no claim run counts")
+    assert "python3 -m venv" in check.remedy

@@ -43,14 +43,14 @@ def test_only_a_route_by_ssh_has_a_host_to_log_in_to(route, host):
 
 
 @pytest.mark.parametrize(
-    ("names", "level", "said"),
+    ("names", "level", "text"),
     [(("locked",), "warn", "no keychain or agent"), (("absent",), "warn", "no private key for example.org"),
      (("locked", "open"), "ok", "opens without a passphrase")],
 )  # fmt: skip
-def test_a_bus_by_ssh_needs_a_key_that_opens_by_itself(keys, names, level, said):
+def test_a_bus_by_ssh_needs_a_key_that_opens_by_itself(keys, names, level, text):
     listed = "".join(f"identityfile {keys / name}\n" for name in names)
-    found = list(check_ssh("git@example.org:o/bus.git", lambda *_: f"user git\n{listed}", keys))
-    assert [one.level for one in found] == [level]
-    assert said in found[0].text
-    assert level == "ok" or "ssh-keygen -t ed25519 -N ''" in found[0].remedy
+    checks = list(check_ssh("git@example.org:o/bus.git", lambda *_: f"user git\n{listed}", keys))
+    assert [check.level for check in checks] == [level]
+    assert text in checks[0].text
+    assert level == "ok" or "ssh-keygen -t ed25519 -N ''" in checks[0].remedy
     assert list(check_ssh("https://example.org/bus.git", lambda *_: listed, keys)) == []
