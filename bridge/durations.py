@@ -52,8 +52,8 @@ def parse_duration(text: str, *, unit_s: float = 1.0) -> float:
     """
     if _NUMBER.fullmatch(text):
         seconds = float(text) * unit_s
-    elif text and (found := _WRITTEN.fullmatch(text)) is not None:
-        seconds = sum(float(found[name] or 0) * size for name, size in _UNITS)
+    elif text and (match := _WRITTEN.fullmatch(text)) is not None:
+        seconds = sum(float(match[name] or 0) * size for name, size in _UNITS)
     else:
         seconds = -1.0
     if not 0 <= seconds <= MOST_S:

@@ -73,8 +73,8 @@ def summary(record: RunRecord, verdict: Verdict, request: Request | None = None)
     if verdict.claims:
         lines += ["", "## Claims", ""]
     for claim in verdict.claims:
-        said = "may be quoted" if claim.citable else f"{claim.decision}: {escape('; '.join(claim.why))}"
-        lines.append(f"- {escape(claim.wording)} ({said})")
+        status = "may be quoted" if claim.citable else f"{claim.decision}: {escape('; '.join(claim.why))}"
+        lines.append(f"- {escape(claim.wording)} ({status})")
     if drawn := list(plot_lines(verdict.claims)):
         lines += ["", "```text", *drawn, "```"]
     lines += ["", "## Facts", "", "| fact | value |", "|---|---|"]

@@ -20,11 +20,11 @@ _RATIOS: Final = frozenset({"x", "ratio"})
 def plot_lines(claims: Iterable[ClaimResult]) -> Iterator[str]:
     """Yield an axis for each unit, and a line for each claim that has an interval of finite numbers."""
     groups: dict[str, list[tuple[str, float, float, float]]] = {}
-    for one in claims:
-        numbers = (one.value, *(one.interval or ()))
+    for claim in claims:
+        numbers = (claim.value, *(claim.interval or ()))
         if len(numbers) == 3 and all(number is not None and math.isfinite(number) for number in numbers):
             value, low, high = (float(number) for number in numbers if number is not None)
-            groups.setdefault(one.unit, []).append((one.id, value, low, high))
+            groups.setdefault(claim.unit, []).append((claim.id, value, low, high))
     for unit, rows in groups.items():
         yield from _group(unit, rows)
 

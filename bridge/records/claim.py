@@ -89,9 +89,9 @@ class Claim(Record):
 
     @model_serializer(mode="wrap")
     def _written(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        found: dict[str, Any] = handler(self)
+        fields: dict[str, Any] = handler(self)
         if not self.beat:
-            found.pop("beat", None)
+            fields.pop("beat", None)
         if self.progress is None:
-            found.pop("progress", None)
-        return found
+            fields.pop("progress", None)
+        return fields

@@ -91,12 +91,14 @@ class ClaimResult(Record):
     @property
     def missing(self) -> tuple[Premise, ...]:
         """The premises that do not hold."""
-        return tuple(one.premise for one in self.premises if not one.held)
+        return tuple(result.premise for result in self.premises if not result.held)
 
     @property
     def why(self) -> tuple[str, ...]:
         """What stops it from being quoted, each reason with its premise and rule."""
-        return tuple(f"{one.premise}: {reason}" for one in self.premises if not one.held for reason in one.why)
+        return tuple(
+            f"{result.premise}: {reason}" for result in self.premises if not result.held for reason in result.why
+        )
 
 
 class GateIdentity(Record):

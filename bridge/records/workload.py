@@ -91,7 +91,7 @@ class WorkloadDefinition(Record):
     @property
     def label(self) -> str:
         """The program with the digest of its folder, as wordings name it."""
-        folder = next((one.sha256 for one in self.programs if one.role == "folder"), self.digest)
+        folder = next((program.sha256 for program in self.programs if program.role == "folder"), self.digest)
         return f"{self.program}@{folder[:12]}"
 
 

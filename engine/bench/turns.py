@@ -17,14 +17,14 @@ from typing import Protocol
 from engine.protocols import Clock
 
 SLICE_TOKENS = 16
-Came = tuple[int, tuple[int, ...]]
+Arrival = tuple[int, tuple[int, ...]]
 """Host nanoseconds at which tokens were there, and the tokens."""
 
 
 class HeldDecode(Protocol):
     """A decode that can be held between tokens."""
 
-    def advance(self, tokens: int) -> list[Came]:
+    def advance(self, tokens: int) -> list[Arrival]:
         """Go on until ``tokens`` tokens have come in all, or to the end; return what came now."""
 
     def close(self) -> None:
@@ -39,9 +39,9 @@ class Pulled:
         self._clock = clock
         self._have = 0
 
-    def advance(self, tokens: int) -> list[Came]:
+    def advance(self, tokens: int) -> list[Arrival]:
         """Take steps until enough tokens have come."""
-        arrivals: list[Came] = []
+        arrivals: list[Arrival] = []
         while self._have < tokens and (step := next(self._steps, None)) is not None:
             self._have += len(step)
             arrivals.append((self._clock.host_ns(), step))
@@ -61,43 +61,43 @@ class Pushed:
     def __init__(self, decode: Callable[[Callable[[tuple[int, ...]], None]], None], clock: Clock) -> None:
         self._decode = decode
         self._clock = clock
-        self._asked: SimpleQueue[int | None] = SimpleQueue()
+        self._orders: SimpleQueue[int | None] = SimpleQueue()
         self._answered: SimpleQueue[BaseException | None] = SimpleQueue()
         self._allowed = self._have = 0
-        self._came: list[Came] = []
+        self._arrivals: list[Arrival] = []
         self._ended = False
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def advance(self, tokens: int) -> list[Came]:
+    def advance(self, tokens: int) -> list[Arrival]:
         """Let the call go on until enough tokens have come.
 
         Raises:
             BaseException: What the call raised.
         """
         if not self._ended and self._have < tokens:
-            self._asked.put(tokens)
+            self._orders.put(tokens)
             error = self._answered.get()
             if error is not None:
                 raise error
-        arrivals, self._came = self._came, []
+        arrivals, self._arrivals = self._arrivals, []
         return arrivals
 
     def close(self) -> None:
         """Make a call that is held leave through an exception, and wait for its thread."""
         if not self._ended:
-            self._asked.put(None)
+            self._orders.put(None)
         self._thread.join()
 
     def _put(self, tokens: tuple[int, ...]) -> None:
-        self._came.append((self._clock.host_ns(), tokens))
+        self._arrivals.append((self._clock.host_ns(), tokens))
         self._have += len(tokens)
         if self._have >= self._allowed:
             self._answered.put(None)
             self._hold()
 
     def _hold(self) -> None:
-        allowed = self._asked.get()
+        allowed = self._orders.get()
         if allowed is None:
             raise _ClosedError
         self._allowed = allowed
@@ -165,7 +165,7 @@ class Decode:
         """End, finished or not."""
         self._running.close()
 
-    def _take(self, arrivals: Sequence[Came], spent_ns: int, began_ns: int | None) -> None:
+    def _take(self, arrivals: Sequence[Arrival], spent_ns: int, began_ns: int | None) -> None:
         for at_ns, tokens in arrivals:
             self.tokens.extend(tokens)
             self._counts.append(len(self.tokens))

@@ -70,8 +70,8 @@ def test_nothing_is_installed_by_a_name_that_nobody_owns() -> None:
 def test_bridge_and_engine_say_alike_how_an_extra_is_installed() -> None:
     assert engine_install_remedy("mlx") == install_remedy("mlx")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
-    asked = {extra for path in SOURCES if path.suffix == ".py" for extra in ASKED.findall(path.read_text("utf-8"))}
-    assert asked == {"mlx", "distributed", "github", "gguf", "mcp"} <= set(extras)
+    mentioned = {extra for path in SOURCES if path.suffix == ".py" for extra in ASKED.findall(path.read_text("utf-8"))}
+    assert mentioned == {"mlx", "distributed", "github", "gguf", "mcp"} <= set(extras)
 
 
 COMMAND = re.compile(r"`((?:kakeya-mac|kakeya-runner|kakeya-engine)\s[^`]*)`")
@@ -122,12 +122,12 @@ def parses(words: list[str]) -> str | None:
         return f"no command {rest[0]!r}"
     if len(rest) == 1:
         return None
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+    output = io.StringIO()
+    with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
         try:
             build_runner_parser().parse_args(rest)
         except SystemExit as ended:
-            return said.getvalue().strip() if ended.code else None
+            return output.getvalue().strip() if ended.code else None
     return None
 
 
@@ -140,9 +140,9 @@ def runner_verbs() -> set[str]:
 def test_every_command_of_a_guide_exists_and_parses(page: Path) -> None:
     wrong = []
     for line in command_lines(page.read_text(encoding="utf-8")):
-        said = parses(words_of(line))
-        if said is not None:
-            wrong.append(f"{line}\n    {said}")
+        error = parses(words_of(line))
+        if error is not None:
+            wrong.append(f"{line}\n    {error}")
     assert wrong == [], "\n".join(wrong)
 
 

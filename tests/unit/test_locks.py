@@ -20,32 +20,37 @@ LOCKS = ROOT / "runner-setup" / "locks"
 
 def pinned(lock: Path) -> dict[str, str]:
     """Return each locked version by name; every one has a digest."""
-    found = {}
+    versions = {}
     for entry in lock.read_text("ascii").replace("\\\n", " ").splitlines():
         name, version = entry.split(";")[0].split()[0].split("==")
         assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", entry), entry
-        found[canonicalize_name(name)] = version
-    return found
+        versions[canonicalize_name(name)] = version
+    return versions
 
 
 @pytest.mark.parametrize(("host", "extras"), [("mac", ("mlx", "github")), ("gpu", ("torch", "github"))])
 def test_a_lock_pins_all_that_its_host_is_given_to_the_versions_that_are_tested(host, extras):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    wanted = project["dependencies"] + [one for extra in extras for one in project["optional-dependencies"][extra]]
+    requirements = project["dependencies"] + [
+        requirement for extra in extras for requirement in project["optional-dependencies"][extra]
+    ]
     lines = (ROOT / "constraints.txt").read_text("ascii").splitlines()
     tested = {
         canonicalize_name(name): version for name, _, version in (line.partition("==") for line in lines) if version
     }
     lock = pinned(LOCKS / f"{host}.txt")
 
-    assert {canonicalize_name(Requirement(one).name) for one in wanted} <= lock.keys()
+    assert {canonicalize_name(Requirement(requirement).name) for requirement in requirements} <= lock.keys()
     assert {name: version for name, version in lock.items() if tested.get(name, version) != version} == {}
     script = "setup_mac.sh" if host == "mac" else "setup_gpu.sh"
     assert f"\nEXTRAS={','.join(extras)}\n" in (ROOT / "runner-setup" / script).read_text()
 
 
 def test_an_environment_that_is_not_the_locked_one_is_named_package_by_package(tmp_path):
-    installed = {canonicalize_name(one.name): one.version for one in importlib.metadata.distributions()}
+    installed = {
+        canonicalize_name(distribution.name): distribution.version
+        for distribution in importlib.metadata.distributions()
+    }
     lock = tmp_path / "lock.txt"
     # A build for this machine's hardware has a suffix of its own; not all that is installed is of the lock.
     named = {name: version.partition("+")[0] for name, version in installed.items() if name != "pytest"}
@@ -54,9 +59,9 @@ def test_an_environment_that_is_not_the_locked_one_is_named_package_by_package(t
 
     assert "ok     packages as " in checked(lock)
     lock.write_text(lock.read_text().replace(f"pydantic=={installed['pydantic']} ", "pydantic==1.0 ", 1))
-    said = checked(lock)
-    assert f"not as {lock} has them: pydantic=={installed['pydantic']}\n" in said
-    assert "repair: run this script again without --check" in said
+    output = checked(lock)
+    assert f"not as {lock} has them: pydantic=={installed['pydantic']}\n" in output
+    assert "repair: run this script again without --check" in output
     lock.write_text("not-installed==1 \\\n    --hash=sha256:00\n")
     assert f"not as {lock} has them: not-installed (missing)\n" in checked(lock)
 

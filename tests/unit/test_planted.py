@@ -87,7 +87,7 @@ def test_what_found_a_fault_before_is_tried_first(tmp_path: Path) -> None:
 
 
 def test_a_test_that_a_busy_machine_held_up_found_nothing() -> None:
-    failed, hung = (Outcome(1, "test_one", said, 310.0) for said in ("assert 1 == 2", "Failed: Timeout (>300.0s)"))
+    failed, hung = (Outcome(1, "test_one", output, 310.0) for output in ("assert 1 == 2", "Failed: Timeout (>300.0s)"))
     quick, slow, red = Outcome(0, None, "", 5.0), Outcome(0, None, "", 200.0), Outcome(1, "test_one", "", 5.0)
     assert [doubt(failed, quick), doubt(failed, slow), doubt(hung, quick)] == [None, None, None]
     assert doubt(hung, slow) == "ran out of time, and takes 200 s without the fault"

@@ -25,8 +25,8 @@ def test_a_release_that_has_all_three_may_go():
 
 @pytest.mark.parametrize("address", ["", "somebody", "http://example.org", "mailto:nobody"])
 def test_without_an_address_for_reports_it_may_not(address):
-    (said,) = missing("v1.2.3", project(address=address), "## 1.2.3\n")
-    assert f"disclosure in pyproject.toml is '{address}'" in said
+    (reason,) = missing("v1.2.3", project(address=address), "## 1.2.3\n")
+    assert f"disclosure in pyproject.toml is '{address}'" in reason
 
 
 def test_each_thing_that_is_missing_is_named():
@@ -37,14 +37,14 @@ def test_each_thing_that_is_missing_is_named():
 
 @pytest.mark.parametrize("heading", ["## 1.2.3-rc1", "## 1.2.3.post1", "## [1.2.3-rc1]", "## 1.2.3rc1"])
 def test_the_heading_of_another_version_is_none_of_this_one(heading):
-    (said,) = missing("v1.2.3", project(), f"{heading}\n")
-    assert "no heading '## 1.2.3'" in said
+    (reason,) = missing("v1.2.3", project(), f"{heading}\n")
+    assert "no heading '## 1.2.3'" in reason
 
 
 @pytest.mark.parametrize("tag", ["v1.2", "v1", "v1.2.x"])
 def test_a_tag_that_was_meant_for_a_release_and_is_none_is_refused(tag):
-    (said,) = missing(tag, project(version=tag[1:]), f"## {tag[1:]}\n")
-    assert f"tag {tag} names no release" in said
+    (reason,) = missing(tag, project(version=tag[1:]), f"## {tag[1:]}\n")
+    assert f"tag {tag} names no release" in reason
 
 
 def test_the_workflow_starts_for_every_tag_that_is_a_release_and_for_no_other():

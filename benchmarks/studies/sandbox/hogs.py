@@ -75,28 +75,28 @@ except RuntimeError: mark()
 time.sleep(5)
 """,
     "memory": f"""
-kept, told = [], False
+blocks, marked = [], False
 while True:
-    kept.append(b"x" * (64 << 20))
-    if more(64 << 20) > {BOUNDS.memory_bytes} and not told: told = not mark()
+    blocks.append(b"x" * (64 << 20))
+    if more(64 << 20) > {BOUNDS.memory_bytes} and not marked: marked = not mark()
 """,
     "disk": f"""
-told = False
+marked = False
 while True:
     with open(f"{{more()}}", "wb") as file: file.write(b"x" * (4 << 20))
-    if int.from_bytes(counter[:8], "little") * (4 << 20) > {BOUNDS.output_bytes} and not told: told = not mark()
+    if int.from_bytes(counter[:8], "little") * (4 << 20) > {BOUNDS.output_bytes} and not marked: marked = not mark()
 """,
     "inodes": f"""
 # Eight at once, each in folders of its own, or other programs keep it from its bound for minutes.
 made = memoryview(mmap.mmap(-1, 64)).cast("Q")
-which, told = next((number for number in range(1, 8) if os.fork() == 0), 0), False
+which, marked = next((number for number in range(1, 8) if os.fork() == 0), 0), False
 while True:
     if made[which] % 5000 == 0:
         os.mkdir(f"folder{{which}}")
         os.chdir(f"folder{{which}}")
     os.mknod(str(made[which]))
     made[which] += 1
-    if not told and made[which] % 100 == 0 and sum(made) > {BOUNDS.output_files}: told = not mark()
+    if not marked and made[which] % 100 == 0 and sum(made) > {BOUNDS.output_files}: marked = not mark()
 """,
     "log flood": """
 block = (b"x" * 199 + b"\\n") * 5000
@@ -133,7 +133,7 @@ class Waits:
         self._folder = RunFolder(handle)
         self._began_s = 0.0
         self._path: Path | None = None
-        self._seen: list[tuple[float, float]] = []
+        self._readings: list[tuple[float, float]] = []
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
 
@@ -150,7 +150,7 @@ class Waits:
             with contextlib.suppress(OSError):
                 if self._path is not None:
                     waited_ns = int(self._path.read_text().split()[1])
-                    self._seen.append((time.monotonic(), waited_ns / 1e9))
+                    self._readings.append((time.monotonic(), waited_ns / 1e9))
 
     def started(self, pid: int, _started: float, _marker: str) -> None:
         """Note who supervises, and when the run's clock began: it has written that down, however late we hear of it."""
@@ -160,7 +160,8 @@ class Waits:
     def between(self, first_s: float, last_s: float) -> float:
         """Return what it waited between two times of the run's clock."""
         first, last = (
-            [waited for at, waited in self._seen if at <= self._began_s + moment][-1:] for moment in (first_s, last_s)
+            [waited for at, waited in self._readings if at <= self._began_s + moment][-1:]
+            for moment in (first_s, last_s)
         )
         return last[0] - first[0] if first and last else 0.0
 

@@ -22,19 +22,19 @@ def test_only_a_failure_stands_in_the_way() -> None:
 
 def test_a_row_of_like_checks_is_one_and_others_stay_as_they_are():
     forged = [Check("forged", "warn", f"claim {number}", "look") for number in range(4)]
-    found = list(grouped([Check("bus", "ok", "there"), *forged, Check("state", "ok", "kept")]))
-    assert [check.text for check in found] == ["there", "claim 0 (and 3 more like it: --json)", "kept"]
+    checks = list(grouped([Check("bus", "ok", "there"), *forged, Check("state", "ok", "kept")]))
+    assert [check.text for check in checks] == ["there", "claim 0 (and 3 more like it: --json)", "kept"]
     assert list(grouped([BAD, BAD])) == [BAD, BAD]
 
 
 def test_findings_fit_a_hundred_characters_and_words_to_copy_stay_whole():
     key = "vm=" + "k" * 44
     check = Check("key", "warn", f"/home/somebody/{'a' * 40}/runner.key, pinned as {key}", f"chmod 600 {'b ' * 60}")
-    said = list(lines(check))
-    assert max(map(len, said)) <= 100
-    assert said[1] == f"{'':16}{key}"
-    assert said[2].startswith(f"{'':16}next: chmod 600 b")
-    assert len(said) == 4
+    printed = list(lines(check))
+    assert max(map(len, printed)) <= 100
+    assert printed[1] == f"{'':16}{key}"
+    assert printed[2].startswith(f"{'':16}next: chmod 600 b")
+    assert len(printed) == 4
 
 
 def test_lines_fit_a_hundred_characters_and_words_stay_whole():

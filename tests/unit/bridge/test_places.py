@@ -42,20 +42,22 @@ def test_a_root_or_relative_folder_names_nothing(folder):
 
 
 def test_texts_of_a_record_name_places_and_copies_of_the_request_stay():
-    asked = '{"note":"/home/ada/code"}'
+    params = '{"note":"/home/ada/code"}'
     job = SPEC.evolve(
         params={"note": "/home/ada/code"},
         environment=(
-            EnvironmentVariable(name="KAKEYA_PARAMS", value=asked, origin="runner"),
+            EnvironmentVariable(name="KAKEYA_PARAMS", value=params, origin="runner"),
             EnvironmentVariable(name="KAKEYA_TARGET", value="/home/ada/models/m", origin="policy"),
         ),
         sandbox=SPEC.sandbox.evolve(read_only=("/home/ada/models",)),
     )
     named = PLACES.name_in(job)
     assert named.params == job.params
-    assert [variable.value for variable in named.environment] == [asked, "${HOME}/models/m"]
+    assert [variable.value for variable in named.environment] == [params, "${HOME}/models/m"]
     assert named.sandbox.read_only == ("${HOME}/models",)
-    record = RECORD.evolve(environment=(("KAKEYA_PARAMS", asked), ("A", "/home/ada")), message="no /mnt/disk/runs/01/x")
+    record = RECORD.evolve(
+        environment=(("KAKEYA_PARAMS", params), ("A", "/home/ada")), message="no /mnt/disk/runs/01/x"
+    )
     named_record = PLACES.name_in(record)
-    assert named_record.environment == (("KAKEYA_PARAMS", asked), ("A", "${HOME}"))
+    assert named_record.environment == (("KAKEYA_PARAMS", params), ("A", "${HOME}"))
     assert named_record.message == "no ${RUN}/x"

@@ -45,9 +45,11 @@ def has_one_end(world: SteppedWorld, run_id: str, *, reason: str = "gate_rejecte
     assert (claim.reason, claim.message if reason != claim.reason else "") == (reason, "")
     assert world.times_executed() == {run_id: 1}
     assert verify_tree(world.client.read_result(claim.result_oid).files, run_id=run_id) == []
-    for one in world.runners:
-        settled = world.clock.run_until(lambda one=one: one.runner.unended == (), world.clock.steady_s() + PATIENCE_S)
-        assert settled, one.said
+    for stepped in world.runners:
+        settled = world.clock.run_until(
+            lambda stepped=stepped: stepped.runner.unended == (), world.clock.steady_s() + PATIENCE_S
+        )
+        assert settled, stepped.said
 
 
 @pytest.mark.parametrize("number", range(PUSHES))
@@ -135,26 +137,30 @@ def test_a_run_is_not_taken_for_lost_while_its_next_runner_is_only_late(world: S
 def test_a_large_result_on_its_way_over_a_slow_line_keeps_claim_and_sign_of_life(tmp_path: Path) -> None:
     world = SteppedWorld(tmp_path, run_s=1.0, record={"lease_s": 600.0})
     world.leaves = {"weights.bin": bytes(8 * MIB)}
-    seen: list[int] = []
+    sequences: list[int] = []
 
     def signs_of_life(name: str) -> list[int]:
         return [beacon.sequence for _, beacon in world.client.read_beacons() if beacon.runner == name]
 
-    def slow(one: SteppedRunner) -> None:
+    def slow(stepped: SteppedRunner) -> None:
         """Let what is pushed with such a result take longer than a lease."""
-        if one.executor.executed and one.runner.state.journal.of(ref.id).stage == JournalStage.BUILT and not seen:
-            seen.extend(signs_of_life(one.name))
+        if (
+            stepped.executor.executed
+            and stepped.runner.state.journal.of(ref.id).stage == JournalStage.BUILT
+            and not sequences
+        ):
+            sequences.extend(signs_of_life(stepped.name))
             world.clock.sleep(150.0)
-            seen.extend(signs_of_life(one.name))
+            sequences.extend(signs_of_life(stepped.name))
 
     try:
         for name in ("mini", "other"):
-            one = world.runner(name)
-            at_push(one, lambda _nth, one=one: slow(one))
-            world.serve(one)
+            stepped = world.runner(name)
+            at_push(stepped, lambda _nth, stepped=stepped: slow(stepped))
+            world.serve(stepped)
         ref = world.ask()
         has_one_end(world, ref.id)
-        assert seen[0] < seen[1]
+        assert sequences[0] < sequences[1]
     finally:
         world.close()
 

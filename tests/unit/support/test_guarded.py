@@ -64,24 +64,24 @@ def read(pids: Path) -> list[int]:
 def test_a_server_ends_with_tests_that_are_killed(pids: Path, manners: str) -> None:
     tests = subprocess.Popen([sys.executable, "-c", TESTS, str(pids), manners], cwd=ROOT)
     until(pids.exists)
-    found = read(pids)
-    assert [alive(pid) for pid in found] == [True, True]
+    server_pids = read(pids)
+    assert [alive(pid) for pid in server_pids] == [True, True]
     tests.kill()
     tests.wait()
-    until(lambda: not any(map(alive, found)))
+    until(lambda: not any(map(alive, server_pids)))
 
 
 def test_a_server_that_is_stopped_is_gone_with_its_children(pids: Path) -> None:
     guard = guarded.start([sys.executable, "-c", SERVER, str(pids), "polite"])
     until(pids.exists)
-    found = read(pids)
+    server_pids = read(pids)
     guarded.stop(guard)
-    until(lambda: not any(map(alive, found)))
+    until(lambda: not any(map(alive, server_pids)))
 
 
 def test_the_end_of_a_server_is_the_end_of_its_guard_with_its_exit_code(tmp_path: Path) -> None:
-    with (tmp_path / "said").open("wb") as said:
-        guard = guarded.start([sys.executable, "-c", "import sys; sys.exit('no port')"], stderr=said)
+    with (tmp_path / "said").open("wb") as stderr:
+        guard = guarded.start([sys.executable, "-c", "import sys; sys.exit('no port')"], stderr=stderr)
         assert guard.wait(timeout=240) == 1
         guarded.stop(guard)
     assert (tmp_path / "said").read_text() == "no port\n"

@@ -41,11 +41,11 @@ def test_nothing_that_moves_a_cursor_or_ends_a_line_comes_through(end: str) -> N
 
 
 def test_no_secret_of_a_url_comes_through() -> None:
-    said = why("remote: see https://agent:secret@host/x?token=hidden&a=b and http://host/y#hidden for more\n")
-    assert said == "hook declined; see https://host/x and http://host/y for more"
+    message = why("remote: see https://agent:secret@host/x?token=hidden&a=b and http://host/y#hidden for more\n")
+    assert message == "hook declined; see https://host/x and http://host/y for more"
 
 
 def test_the_words_are_bounded() -> None:
-    said = why("".join(f"remote: {'x' * 200}\n" for _ in range(9)))
-    assert len(said) == WORDS_MAX_CHARS
-    assert said.startswith("hook declined; x")
+    message = why("".join(f"remote: {'x' * 200}\n" for _ in range(9)))
+    assert len(message) == WORDS_MAX_CHARS
+    assert message.startswith("hook declined; x")

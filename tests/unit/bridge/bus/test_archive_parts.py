@@ -20,4 +20,4 @@ def test_a_day_of_many_runs_is_folded_in_parts_of_a_bounded_size() -> None:
     assert done[:2] == ["refs/kakeya/archive/mini/2026-01-02"] * 2
     assert len(done) == 2 + 2 * len(refs)
     reader = MemoryBus(host.bus.remote, clock=clock)
-    assert [one.tip.claim.id for one in reader.archived()] == sorted((ref.id for ref in refs), reverse=True)
+    assert [archived.tip.claim.id for archived in reader.archived()] == sorted((ref.id for ref in refs), reverse=True)

@@ -41,9 +41,9 @@ class Forge:
     def file(self, data: bytes = b"x") -> str:
         return self.blob(data)
 
-    def _add(self, one: GitObject) -> str:
-        self.store.write([one])
-        return one.oid
+    def _add(self, git_object: GitObject) -> str:
+        self.store.write([git_object])
+        return git_object.oid
 
     def check_out(self, oid: str, into: Path, bounds: CheckoutBounds | None = None) -> None:
         with self.store.reader() as reader:
@@ -121,7 +121,7 @@ def test_names_that_are_no_file_names_are_refused(forge: Forge, into: Path, name
 
 
 @pytest.mark.parametrize(
-    ("one", "two"),
+    ("first", "second"),
     [
         (b"README", b"readme"),
         ("é".encode(), "e\u0301".encode()),
@@ -130,11 +130,11 @@ def test_names_that_are_no_file_names_are_refused(forge: Forge, into: Path, name
     ],
 )
 def test_names_that_are_one_file_where_case_or_composition_is_folded_are_refused(
-    forge: Forge, into: Path, one: bytes, two: bytes
+    forge: Forge, into: Path, first: bytes, second: bytes
 ) -> None:
-    refused(forge, into, forge.tree((REGULAR, one, forge.file()), (REGULAR, two, forge.file())), "one file")
+    refused(forge, into, forge.tree((REGULAR, first, forge.file()), (REGULAR, second, forge.file())), "one file")
     folder = forge.tree((REGULAR, b"x", forge.file()))
-    refused(forge, into, forge.tree((SYMLINK, one, forge.file(b".")), (DIRECTORY, two, folder)), "one file")
+    refused(forge, into, forge.tree((SYMLINK, first, forge.file(b".")), (DIRECTORY, second, folder)), "one file")
 
 
 def test_the_same_name_twice_is_refused(forge: Forge, into: Path) -> None:

@@ -32,5 +32,5 @@ def test_a_beacon_that_moved_on_since_the_bus_was_opened_is_listed_again_where_t
     newest = bus.remote.refs["refs/kakeya/runner/here"]
     del bus.remote.objects[parse_commit(bus.remote.objects[newest].data).parents[0]]  # v0 gives only tips
 
-    (seen,) = reader.read_beacons(as_opened=True)
-    assert seen[0] == newest
+    (entry,) = reader.read_beacons(as_opened=True)
+    assert entry[0] == newest

@@ -30,32 +30,32 @@ def test_what_the_remote_lost_at_the_ref_of_a_log_costs_nobody_the_claim() -> No
     runner = Actor(MemoryBus(remote, clock=clock), clock, "a")
     sent = runner.submit()
     runner.start(sent.ref, runner.claim(sent.ref))
-    asked: list[str] = []
-    client = MemoryBus(remote, clock=clock, faults=Faults(asked.append))
+    operations: list[str] = []
+    client = MemoryBus(remote, clock=clock, faults=Faults(operations.append))
     remote.refs[log_ref(DEFAULT_PREFIX, sent.ref.id)] = "1" * 40
     assert client.view(sent.ref.id, with_log=True).claim is not None
     with pytest.raises(MissingObjectError):
         client.read_log(sent.ref.id)
-    fetches = asked.count("fetch")
+    fetches = operations.count("fetch")
     assert client.view(sent.ref.id, with_log=True).claim is not None
-    assert asked.count("fetch") == fetches  # what is not given now is left alone for a while
+    assert operations.count("fetch") == fetches  # what is not given now is left alone for a while
 
 
 def test_a_run_is_seen_and_read_in_one_call_each_time() -> None:
-    clock, remote, asked = FakeClock(), MemoryRemote(), list[str]()
+    clock, remote, operations = FakeClock(), MemoryRemote(), list[str]()
     MemoryBus(remote, clock=clock).create(bus_record(clock))
     runner = Actor(MemoryBus(remote, clock=clock), clock, "a")
-    client = MemoryBus(remote, clock=clock, faults=Faults(asked.append))
+    client = MemoryBus(remote, clock=clock, faults=Faults(operations.append))
     sent = runner.submit()
     client.identity()
     client.remember(sent.ref.id, sent.ref.ref)
-    held = runner.start(sent.ref, runner.claim(sent.ref))
-    asked.clear()
+    held_claim = runner.start(sent.ref, runner.claim(sent.ref))
+    operations.clear()
     assert client.view(sent.ref.id, with_log=True).claim is not None
-    assert asked == ["list"]
+    assert operations == ["list"]
     for seq in range(2):
-        asked.clear()
-        held = runner.renew(sent.ref, held, log=chunk(sent.ref.id, seq, seq, b"x"))
+        operations.clear()
+        held_claim = runner.renew(sent.ref, held_claim, log=chunk(sent.ref.id, seq, seq, b"x"))
         view = client.view(sent.ref.id, with_log=True)
         assert len(client.read_log(sent.ref.id, tip=view.log)) == seq + 1
-    assert asked == ["list"]
+    assert operations == ["list"]

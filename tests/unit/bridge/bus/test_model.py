@@ -27,7 +27,7 @@ LISTINGS = (None, None, None, "lost")
 
 
 @dataclass
-class Seen:
+class Sighting:
     """A tip and when, on the observer's own steady clock, it was first seen."""
 
     oid: str
@@ -51,11 +51,11 @@ class ModelRunner:
     def boot(self) -> None:
         """Lose everything but the journal."""
         self.actor = Actor(MemoryBus(self.remote, clock=self.clock, faults=self.faults), self.clock, self.name)
-        self.held: HeldClaim | None = None
+        self.held_claim: HeldClaim | None = None
         self.ref: RequestRef | None = None
         self.intent: Claim | None = None
         self.acknowledged_s = 0.0
-        self.seen: dict[str, Seen] = {}
+        self.sightings: dict[str, Sighting] = {}
 
     def fresh(self) -> bool:
         """Whether the lease is certainly still ours."""
@@ -63,15 +63,19 @@ class ModelRunner:
 
     def move(self, make: str, **changes: object) -> bool:
         """Advance the held claim; after a lost answer the very same claim is sent again."""
-        assert self.held is not None
+        assert self.held_claim is not None
         assert self.ref is not None
         if self.intent is None:
-            self.intent = self.actor.record(self.ref, make, self.held.claim.sequence + 1, lease_s=LEASE_S, **changes)
+            self.intent = self.actor.record(
+                self.ref, make, self.held_claim.claim.sequence + 1, lease_s=LEASE_S, **changes
+            )
         try:
             publish = self.intent.state == "terminal"
-            self.held = (self.actor.bus.publish if publish else self.actor.bus.advance)(self.held, self.intent)
+            self.held_claim = (self.actor.bus.publish if publish else self.actor.bus.advance)(
+                self.held_claim, self.intent
+            )
         except FencedError:
-            self.held = self.ref = self.intent = None
+            self.held_claim = self.ref = self.intent = None
             return False
         except RemoteError:
             return False
@@ -134,11 +138,11 @@ class BusModel(RuleBasedStateMachine):
         """Do the next thing of a runner's life over a line that is good, or bad in one way, for as long as it takes."""
         runner = self.runners[name]
         runner.faults.decide = {"push": fate, "list": listing, "fetch": listing}.get
-        if runner.held is None:
+        if runner.held_claim is None:
             self._claim(runner, self.requests[number % len(self.requests)])
         elif renew and runner.intent is None:
-            runner.move(runner.held.claim.state)
-        elif runner.held.claim.state == "claimed":
+            runner.move(runner.held_claim.claim.state)
+        elif runner.held_claim.claim.state == "claimed":
             self._start(runner)
         else:
             self._publish(runner)
@@ -149,7 +153,7 @@ class BusModel(RuleBasedStateMachine):
             runner.ref, runner.intent = ref, runner.actor.record(ref, "claimed", 0, lease_s=LEASE_S)
         runner.journal.add(runner.intent.id)
         try:
-            runner.held = runner.actor.bus.claim(runner.intent)
+            runner.held_claim = runner.actor.bus.claim(runner.intent)
         except FencedError:
             runner.ref = runner.intent = None
         except RemoteError:
@@ -162,19 +166,19 @@ class BusModel(RuleBasedStateMachine):
         run_id = runner.ref.id
         if runner.intent is None and not runner.fresh():
             runner.move("claimed")  # renewed before it is used, or fenced
-        elif runner.move("started") and runner.held is not None and runner.held.claim.state == "started":
+        elif runner.move("started") and runner.held_claim is not None and runner.held_claim.claim.state == "started":
             runner.executed.append(run_id)
 
     def _publish(self, runner: ModelRunner) -> None:
         assert runner.ref is not None
-        assert runner.held is not None
+        assert runner.held_claim is not None
         if runner.intent is not None and runner.intent.state != "terminal":
             runner.move("started")
             return
         files = {"manifest.json": b"{}", "by": runner.name.encode()}
         oid = runner.actor.bus.build_result(Tree(files), runner.ref.id)
         if runner.move("terminal", result_oid=oid):
-            runner.held = runner.ref = None
+            runner.held_claim = runner.ref = None
 
     @rule(
         name=st.sampled_from(NAMES),
@@ -189,14 +193,19 @@ class BusModel(RuleBasedStateMachine):
         for pause_s in (0.0, waits_s):
             self.time_passes(pause_s)
             view = runner.actor.bus.read_claim(ref.id)
-            if runner.held is not None or runner.intent is not None or view is None or view.claim.state == "terminal":
+            if (
+                runner.held_claim is not None
+                or runner.intent is not None
+                or view is None
+                or view.claim.state == "terminal"
+            ):
                 return
             now = runner.clock.steady_s()
-            seen = runner.seen.get(ref.id)
-            if seen is None or seen.oid != view.oid:
-                seen = runner.seen[ref.id] = Seen(view.oid, now)
+            sighting = runner.sightings.get(ref.id)
+            if sighting is None or sighting.oid != view.oid:
+                sighting = runner.sightings[ref.id] = Sighting(view.oid, now)
             own = view.claim.runner == name and ref.id in runner.journal
-            if own or now - seen.since_s >= view.claim.lease_s:
+            if own or now - sighting.since_s >= view.claim.lease_s:
                 runner.faults.decide = {"push": fate}.get
                 self._expire(runner, ref, view)
                 runner.faults.decide = lambda operation: None
@@ -211,7 +220,7 @@ class BusModel(RuleBasedStateMachine):
                 runner.actor.bus.take_over(view, lost)
                 return
             runner.intent = runner.actor.record(ref, "claimed", sequence, lease_s=LEASE_S)
-            runner.held, runner.ref = runner.actor.bus.take_over(view, runner.intent), ref
+            runner.held_claim, runner.ref = runner.actor.bus.take_over(view, runner.intent), ref
             runner.acknowledged_s = runner.clock.steady_s()
         except (FencedError, RemoteError):
             pass
@@ -231,7 +240,7 @@ class BusModel(RuleBasedStateMachine):
             owners = [
                 runner.name
                 for runner in self.runners.values()
-                if runner.held is not None and view is not None and runner.held.oid == view.oid
+                if runner.held_claim is not None and view is not None and runner.held_claim.oid == view.oid
             ]
             assert len(owners) <= 1
             if view is not None and owners:
@@ -270,8 +279,8 @@ def test_the_model_notices_a_bus_without_compare_and_swap() -> None:
         def apply(self, updates, objects):
             with self.lock:
                 self.objects.update(objects)
-                self.refs.update({one.ref: one.new for one in updates if one.new is not None})
-                return {one.ref: True for one in updates}
+                self.refs.update({update.ref: update.new for update in updates if update.new is not None})
+                return {update.ref: True for update in updates}
 
     clock = FakeClock()
     remote = Careless()
@@ -280,13 +289,13 @@ def test_the_model_notices_a_bus_without_compare_and_swap() -> None:
 
     maker.create(bus_record(clock))
     sent = Actor(maker, clock).submit()
-    one, two = (ModelRunner(name, remote, FakeClock()) for name in ("a", "b"))
-    for runner in (one, two):
+    first, second = (ModelRunner(name, remote, FakeClock()) for name in ("a", "b"))
+    for runner in (first, second):
         runner.ref = sent.ref
         try:
-            runner.held = runner.actor.claim(sent.ref)
+            runner.held_claim = runner.actor.claim(sent.ref)
         except (FencedError, BusError):
             continue
         if runner.move("started"):
             runner.executed.append(sent.ref.id)
-    assert [*one.executed, *two.executed] == [sent.ref.id] * 2
+    assert [*first.executed, *second.executed] == [sent.ref.id] * 2

@@ -115,11 +115,11 @@ def follows(old: str, new: str, runner: str, reason: str) -> bool:
 
 
 def test_the_transitions_are_those_that_the_code_allows() -> None:
-    seen = set()
+    transitions = set()
     for old, new, own, other in cells("from"):
         (before,) = QUOTED.findall(old)
         for after in QUOTED.findall(new):
-            seen.add((before, after))
+            transitions.add((before, after))
             mine, others = (
                 {reason for reason in get_args(Reason) if follows(before, after, runner, reason)}
                 for runner in ("mini", "other")
@@ -127,7 +127,7 @@ def test_the_transitions_are_those_that_the_code_allows() -> None:
             allowed = {"yes": set(get_args(Reason)), "no": set()}
             assert mine == allowed[own], (before, after)
             assert others == allowed.get(other, set(QUOTED.findall(other))), (before, after)
-    assert seen == {(old, new) for old in get_args(ClaimState) for new in get_args(ClaimState)}
+    assert transitions == {(old, new) for old in get_args(ClaimState) for new in get_args(ClaimState)}
 
 
 def test_each_bound_is_the_one_in_the_code() -> None:

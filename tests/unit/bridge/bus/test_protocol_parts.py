@@ -109,9 +109,9 @@ commit_object = commit(tree_object.oid, (), 0, "x")
 UPDATE = RefUpdate("refs/x", commit_object.oid, None)
 
 
-def swapped(one: MemoryStore):
-    one.write([tree_object, commit_object])
-    return swap(one, [UPDATE], authority="refs/x")["refs/x"]
+def swapped(memory_store: MemoryStore):
+    memory_store.write([tree_object, commit_object])
+    return swap(memory_store, [UPDATE], authority="refs/x")["refs/x"]
 
 
 def test_a_push_is_believed_when_it_is_acknowledged_or_seen_afterwards() -> None:
@@ -121,35 +121,35 @@ def test_a_push_is_believed_when_it_is_acknowledged_or_seen_afterwards() -> None
 
 
 def test_a_push_that_did_not_arrive_is_an_error_that_allows_a_repeat() -> None:
-    one = store("lost")
+    memory_store = store("lost")
     with pytest.raises(RemoteError, match="unchanged"):
-        swapped(one)
-    assert swapped(one).landed
+        swapped(memory_store)
+    assert swapped(memory_store).landed
 
 
 def test_a_push_that_arrives_late_lands_once() -> None:
-    one = store("delayed")
+    memory_store = store("delayed")
     with pytest.raises(RemoteError):
-        swapped(one)
-    assert swapped(one).landed
-    one.faults.flush()
-    assert one.remote.refs == {"refs/x": commit_object.oid}
+        swapped(memory_store)
+    assert swapped(memory_store).landed
+    memory_store.faults.flush()
+    assert memory_store.remote.refs == {"refs/x": commit_object.oid}
 
 
 def test_a_ref_that_is_elsewhere_is_an_answer_not_an_error() -> None:
-    one = store()
-    one.remote.refs["refs/x"] = "f" * 40
-    outcome = swapped(one)
+    memory_store = store()
+    memory_store.remote.refs["refs/x"] = "f" * 40
+    outcome = swapped(memory_store)
     assert (outcome.landed, outcome.tip) == (False, "f" * 40)
 
 
 @pytest.mark.parametrize("name", ["\u202e\x1b[2J", "y" * 5000])
 def test_a_name_of_a_stranger_in_the_way_comes_through_clean_and_bounded(name: str) -> None:
-    one = store()
-    one.write([tree_object])
-    one.remote.refs[f"refs/x/y/{name}"] = "f" * 40
+    memory_store = store()
+    memory_store.write([tree_object])
+    memory_store.remote.refs[f"refs/x/y/{name}"] = "f" * 40
     with pytest.raises(RemoteError, match="is in its way") as caught:
-        swap(one, [RefUpdate("refs/x/y", commit_object.oid, None)], authority="refs/x/y")
+        swap(memory_store, [RefUpdate("refs/x/y", commit_object.oid, None)], authority="refs/x/y")
     assert caught.value.line.isprintable()
     assert len(caught.value.line) < 800
     assert "git push memory: :REF" in caught.value.line
@@ -158,19 +158,19 @@ def test_a_name_of_a_stranger_in_the_way_comes_through_clean_and_bounded(name: s
 def test_the_push_budget_is_shared_by_the_runners_of_a_host(tmp_path: Path) -> None:
     clock = FakeClock()
     path = tmp_path / "pushes" / "budget.json"
-    one, two = Pacer(path, 4.0, clock), Pacer(path, 4.0, clock)
-    assert one.wait_s() == two.wait_s() == 0.0
-    one.pushed()
-    assert two.wait_s() == 15.0
+    first, second = Pacer(path, 4.0, clock), Pacer(path, 4.0, clock)
+    assert first.wait_s() == second.wait_s() == 0.0
+    first.pushed()
+    assert second.wait_s() == 15.0
     clock.advance(15)
-    assert two.wait_s() == 0.0
+    assert second.wait_s() == 0.0
     for _ in range(4):  # claims and ends are never held back, but what can wait pays for them
-        two.pushed()
-    assert one.wait_s() == 60.0
+        second.pushed()
+    assert first.wait_s() == 60.0
     clock.advance(59)
-    assert 0 < one.wait_s() <= 1.0
+    assert 0 < first.wait_s() <= 1.0
     clock.advance(1)
-    assert one.wait_s() == 0.0
+    assert first.wait_s() == 0.0
 
 
 def test_the_budget_keeps_to_four_pushes_in_any_minute(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_the_budget_keeps_to_four_pushes_in_any_minute(tmp_path: Path) -> None:
             pacer.pushed()
             pushed.append(clock.steady_s())
         clock.advance(1)
-    assert all(sum(start <= one < start + 60 for one in pushed) <= 4 for start in pushed)
+    assert all(sum(start <= at_s < start + 60 for at_s in pushed) <= 4 for start in pushed)
     assert len(pushed) >= 36
 
 
@@ -219,20 +219,24 @@ def test_objects_have_the_ids_that_git_gives_them(tmp_path: Path) -> None:
         done = subprocess.run(["git", *arguments], cwd=path, input=data, capture_output=True, check=True)
         return done.stdout.decode().strip()
 
-    one = blob(b"a\x00b")
-    assert git("hash-object", "-w", "--stdin", data=one.data) == one.oid
-    inner = tree([TreeEntry(REGULAR, b"a", one.oid)])
+    content = blob(b"a\x00b")
+    assert git("hash-object", "-w", "--stdin", data=content.data) == content.oid
+    inner = tree([TreeEntry(REGULAR, b"a", content.oid)])
     # Git sorts folders as if their names ended in a slash: "a.b", "a/", "a0".
     top = tree(
-        [TreeEntry(DIRECTORY, b"a", inner.oid), TreeEntry(REGULAR, b"a0", one.oid), TreeEntry(REGULAR, b"a.b", one.oid)]
+        [
+            TreeEntry(DIRECTORY, b"a", inner.oid),
+            TreeEntry(REGULAR, b"a0", content.oid),
+            TreeEntry(REGULAR, b"a.b", content.oid),
+        ]
     )
     for made in (inner, top):
         assert git("hash-object", "-t", "tree", "-w", "--stdin", data=made.data) == made.oid
     assert [entry.name for entry in parse_tree(top.data)] == [b"a.b", b"a", b"a0"]
     head = commit(top.oid, ("1" * 40,), 1_767_323_045, "a message")
     assert git("hash-object", "-t", "commit", "--stdin", data=head.data) == head.oid
-    found = parse_commit(head.data)
-    assert (found.tree, found.parents, found.time_unix_s, found.message) == (
+    parsed = parse_commit(head.data)
+    assert (parsed.tree, parsed.parents, parsed.time_unix_s, parsed.message) == (
         top.oid,
         ("1" * 40,),
         1_767_323_045,

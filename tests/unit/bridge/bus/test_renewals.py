@@ -29,46 +29,46 @@ def host(clock: FakeClock) -> Actor:
 
 def started(host: Actor):
     ref = host.submit().ref
-    held = host.claim(ref)
-    return ref, host.bus.advance(held, following(held, host.clock, state="started", phase="running"))
+    held_claim = host.claim(ref)
+    return ref, host.bus.advance(held_claim, following(held_claim, host.clock, state="started", phase="running"))
 
 
-def renewed(host: Actor, held, times: int):
+def renewed(host: Actor, held_claim, times: int):
     for _ in range(times):
         host.clock.advance(1.0)
-        held = host.bus.advance(held, following(held, host.clock))
-    return held
+        held_claim = host.bus.advance(held_claim, following(held_claim, host.clock))
+    return held_claim
 
 
 def test_a_thousand_renewals_leave_a_chain_of_four(host: Actor) -> None:
-    ref, held = started(host)
-    held = renewed(host, held, 1000)
-    assert held.claim.beat == 1000
-    held = host.bus.advance(held, following(held, host.clock, phase="judging"))
-    held = host.bus.publish(
-        held, following(held, host.clock, state="terminal", phase=None, reason="passed", exit_code=0)
+    ref, held_claim = started(host)
+    held_claim = renewed(host, held_claim, 1000)
+    assert held_claim.claim.beat == 1000
+    held_claim = host.bus.advance(held_claim, following(held_claim, host.clock, phase="judging"))
+    held_claim = host.bus.publish(
+        held_claim, following(held_claim, host.clock, state="terminal", phase=None, reason="passed", exit_code=0)
     )
     view = MemoryBus(host.bus.remote, clock=host.clock).read_claim(ref.id)
-    assert [(one.state, one.sequence, one.beat) for one in view.history] == [
+    assert [(entry.state, entry.sequence, entry.beat) for entry in view.history] == [
         ("claimed", 0, 0),
         ("started", 1, 0),
         ("started", 2, 1001),
         ("terminal", 3, 0),
     ]
-    assert len(host.bus.claim_commits(held.chain)) == 4
+    assert len(host.bus.claim_commits(held_claim.chain)) == 4
 
 
 def test_a_renewal_that_does_not_count_on_is_refused(host: Actor) -> None:
-    _, held = started(host)
-    held = renewed(host, held, 3)
+    _, held_claim = started(host)
+    held_claim = renewed(host, held_claim, 3)
     with pytest.raises(BusError, match="does not count on"):
-        host.bus.advance(held, following(held, host.clock).evolve(beat=3))
+        host.bus.advance(held_claim, following(held_claim, host.clock).evolve(beat=3))
 
 
 def test_an_old_renewal_pushed_again_is_replaced_by_its_runner_and_begins_no_lease_anew(host: Actor) -> None:
-    ref, held = started(host)
+    ref, held_claim = started(host)
     name = f"refs/kakeya/claim/{ref.id}"
-    old = renewed(host, held, 2)
+    old = renewed(host, held_claim, 2)
     new = renewed(host, old, 1)
     host.bus.remote.refs[name] = old.oid
 
@@ -86,16 +86,16 @@ def test_an_old_renewal_pushed_again_is_replaced_by_its_runner_and_begins_no_lea
 
 
 def test_a_successor_is_not_taken_for_an_old_renewal(host: Actor) -> None:
-    ref, held = started(host)
-    held = renewed(host, held, 2)
+    ref, held_claim = started(host)
+    held_claim = renewed(host, held_claim, 2)
     other = MemoryBus(host.bus.remote, clock=host.clock)
-    seen = other.read_claim(ref.id)
+    view = other.read_claim(ref.id)
     lost = following(
-        seen.held(), host.clock, state="terminal", runner="heir", phase=None, reason="runner_lost", exit_code=3
+        view.held(), host.clock, state="terminal", runner="heir", phase=None, reason="runner_lost", exit_code=3
     )
-    other.publish(seen.held(), lost)
+    other.publish(view.held(), lost)
     with pytest.raises(FencedError):
-        renewed(host, held, 1)
+        renewed(host, held_claim, 1)
 
 
 @pytest.mark.parametrize(("refuses", "renewals", "length"), [(False, "amend", 4), (True, "chain", 7)])
@@ -109,10 +109,10 @@ def test_a_remote_that_refuses_other_moves_keeps_a_chain(
     host.bus.create(bus_record(clock, prefix=prefix))
     assert host.bus.identity().renewals == renewals
     assert git("for-each-ref", names.probe_ref(prefix), cwd=path) == ""
-    _, held = started(host)
-    held = renewed(host, held, 4)
-    end = following(held, clock, state="terminal", phase=None, reason="passed", exit_code=0)
-    assert len(host.bus.publish(held, end).chain) == length
+    _, held_claim = started(host)
+    held_claim = renewed(host, held_claim, 4)
+    end = following(held_claim, clock, state="terminal", phase=None, reason="passed", exit_code=0)
+    assert len(host.bus.publish(held_claim, end).chain) == length
 
 
 def test_a_bus_of_an_older_protocol_is_refused_by_name(clock: FakeClock) -> None:
@@ -122,7 +122,9 @@ def test_a_bus_of_an_older_protocol_is_refused_by_name(clock: FakeClock) -> None
     data = bus_record(clock).canonical().replace(b'"schema_version":2', b'"schema_version":1')
     top, objects = file_tree({b"bus.json": data})
     head = commit(top.oid, (), 1, "bus")
-    remote = MemoryRemote({"refs/kakeya/bus": head.oid}, {one.oid: one for one in (*objects, head)})
+    remote = MemoryRemote(
+        {"refs/kakeya/bus": head.oid}, {git_object.oid: git_object for git_object in (*objects, head)}
+    )
     with pytest.raises(BusError, match="protocol 1, this version 2") as caught:
         MemoryBus(remote, clock=clock).identity()
     assert "--create-bus" in caught.value.remedy

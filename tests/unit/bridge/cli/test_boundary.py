@@ -29,7 +29,7 @@ def raising(error):
 def test_an_error_is_reported_once_and_decides_the_code(error, code, message):
     reported, talk = [], []
     assert guarded(raising(error), reported.append, "kakeya-mac", talk.append) == code
-    assert [one.message for one in reported] == [message]
+    assert [error_report.message for error_report in reported] == [message]
     assert [text.splitlines()[0] for text in talk] == (["Traceback (most recent call last):"] if code == 70 else [])
 
 
@@ -42,7 +42,7 @@ def test_what_the_machine_refuses_names_the_doctor_of_the_program():
 def test_a_bug_of_the_runner_ends_in_70_with_its_traceback(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(commands.HANDLERS, "pause", raising(KeyError("limits")))
     assert runner.main(["pause", "--state", str(tmp_path)]) == 70
-    said = capsys.readouterr().err
-    assert "Traceback" in said
-    assert "kakeya-runner: a bug: KeyError: 'limits'" in said
-    assert "please report it" in said
+    stderr = capsys.readouterr().err
+    assert "Traceback" in stderr
+    assert "kakeya-runner: a bug: KeyError: 'limits'" in stderr
+    assert "please report it" in stderr

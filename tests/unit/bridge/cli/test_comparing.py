@@ -51,8 +51,8 @@ def test_the_document_of_a_comparison_says_that_nothing_is_citable(requester):
     data = requester.run("compare", *EVIDENCE, "--json").document["data"]
     jsonschema.validate(data, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
     assert len(data["differences"]) == 9
-    assert {one["citable"] for one in data["differences"]} == {False}
-    assert all("not interleaved" in one["why"][0] for one in data["differences"])
+    assert {difference["citable"] for difference in data["differences"]} == {False}
+    assert all("not interleaved" in difference["why"][0] for difference in data["differences"])
     assert [floor["stage"] for floor in data["noise"]] == ["decode", "prefill"]
 
 

@@ -147,8 +147,10 @@ def test_every_command_about_a_result_says_the_same_first_also_of_a_folder(reque
 
 
 def test_what_a_claim_rests_on_is_said_below_whose_result_it_is(requester, altered):
-    said = [requester.run("gate", "explain", "identical_prompts", str(one)).out for one in (EVIDENCE, altered)]
-    assert [one.splitlines()[0].rpartition("   ")[2] for one in said] == ["unsigned", "altered"]
+    explanations = [
+        requester.run("gate", "explain", "identical_prompts", str(folder)).out for folder in (EVIDENCE, altered)
+    ]
+    assert [explanation.splitlines()[0].rpartition("   ")[2] for explanation in explanations] == ["unsigned", "altered"]
 
 
 def test_what_stands_against_a_result_beside_its_verdict_is_in_every_format(requester, altered):
@@ -157,10 +159,10 @@ def test_what_stands_against_a_result_beside_its_verdict_is_in_every_format(requ
         assert ran.code == 1
         return ran.out
 
-    failed = [one.get("message") for one in ET.fromstring(checked("junit")).iter("failure")]
-    assert {said.startswith(f"{altered}: log.txt: ") for said in failed} == {True}
+    failed = [failure.get("message") for failure in ET.fromstring(checked("junit")).iter("failure")]
+    assert {message.startswith(f"{altered}: log.txt: ") for message in failed} == {True}
     required = ET.fromstring(checked("junit", "--require", "evidence"))
-    assert f"{EVIDENCE}: below evidence" in [one.get("message") for one in required.iter("failure")]
+    assert f"{EVIDENCE}: below evidence" in [failure.get("message") for failure in required.iter("failure")]
     assert f"::error title=evidence gate::{altered}: log.txt: " in checked("annotations")
     assert "altered: log.txt: " in next(line for line in checked("markdown").splitlines() if line.endswith("**"))
 

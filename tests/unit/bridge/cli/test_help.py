@@ -61,8 +61,8 @@ def test_every_handler_exists_and_every_example_parses(command):
     for example in command.examples:
         words = shlex.split(example.replace('"$(', "").replace(')"', "").removeprefix("eval ").removeprefix("cd "))
         assert words[0] == PROGRAM
-        found, rest = find(words[1:])
-        assert found is command
+        matched, rest = find(words[1:])
+        assert matched is command
         parser.parse(command, rest)
 
 

@@ -40,29 +40,29 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("words", "said", "remedy"), MISTAKES, ids=[words for words, _, _ in MISTAKES])
-def test_a_mistake_is_answered_with_the_nearest_word_and_nothing_is_sent(tmp_path, words, said, remedy):
+@pytest.mark.parametrize(("words", "message", "remedy"), MISTAKES, ids=[words for words, _, _ in MISTAKES])
+def test_a_mistake_is_answered_with_the_nearest_word_and_nothing_is_sent(tmp_path, words, message, remedy):
     requester = Requester(tmp_path)
     ScriptedHost(requester.bus, requester.clock).beat()
     ran = requester.run(*words.split())
-    told = " ".join(ran.err.split())
+    stderr = " ".join(ran.err.split())
     assert ran.code == 2
-    assert said in told
-    assert remedy in told.rpartition("next ")[2]
+    assert message in stderr
+    assert remedy in stderr.rpartition("next ")[2]
     assert requester.bus.snapshot().requests == ()
 
 
 @pytest.mark.parametrize(
-    ("command", "chars", "said"),
+    ("command", "chars", "message"),
     [
         ("status", 300, f"no run matches '{'z' * 60}'"),
         ("verify", 300, "got a name of 300 characters; expected one that a file may have"),
         ("open --html", 70_000, "got a word of 70000 characters; expected at most 65536"),
     ],
 )
-def test_what_is_much_too_long_is_not_said_again_in_full(tmp_path, command, chars, said):
+def test_what_is_much_too_long_is_not_said_again_in_full(tmp_path, command, chars, message):
     ran = Requester(tmp_path).run(*command.split(), "z" * chars)
-    assert (ran.code, said in ran.err, len(ran.err) < 400) == (2, True, True)
+    assert (ran.code, message in ran.err, len(ran.err) < 400) == (2, True, True)
 
 
 @pytest.mark.parametrize("command", ["verify", "open --html", "report", "gate check", "quote", "compare x"])

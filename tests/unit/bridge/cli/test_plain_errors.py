@@ -36,38 +36,38 @@ def test_the_runner_ends_without_a_traceback_where_its_state_cannot_lie(tmp_path
     policy.chmod(0o600)
     tmp_path.chmod(0o700)
     code = runner.main(["once", "--bus", "x", "--policy", str(policy), "--state", str(tmp_path / "file" / "state")])
-    said = capsys.readouterr().err
+    stderr = capsys.readouterr().err
     assert code == 3
-    assert "Not a directory" in said
-    assert "next: choose another folder with --state" in said
-    assert "Traceback" not in said
+    assert "Not a directory" in stderr
+    assert "next: choose another folder with --state" in stderr
+    assert "Traceback" not in stderr
 
 
 def test_a_runner_without_a_policy_is_told_to_set_one_up(tmp_path, capsys) -> None:
     assert runner.main(["serve", "--bus", "x", "--policy", str(tmp_path / "policy.toml")]) == 2
-    said = capsys.readouterr().err
-    assert "there is no such file" in said
-    assert "next: kakeya-runner setup --bus ROUTE" in said
+    stderr = capsys.readouterr().err
+    assert "there is no such file" in stderr
+    assert "next: kakeya-runner setup --bus ROUTE" in stderr
 
 
 class OnThisMachine(Requester):
     """A requester whose bus's runner writes its words where the client can read them."""
 
-    said = ""
+    runner_line = ""
 
     def open(self, settings, clock) -> BusSession:
-        return replace(super().open(settings, clock), runner_words=lambda: self.said)
+        return replace(super().open(settings, clock), runner_words=lambda: self.runner_line)
 
 
 def test_a_wait_says_why_the_runner_on_this_machine_does_not_start(tmp_path) -> None:
     requester = OnThisMachine(tmp_path)
     ScriptedHost(requester.bus, requester.clock).beat()
     sent = requester.run("run", "mlx-env-probe").out.strip()
-    requester.said = f"2026-11-20T10:00:00.000Z {short(sent)} waits: 0 bytes of disk are free"
+    requester.runner_line = f"2026-11-20T10:00:00.000Z {short(sent)} waits: 0 bytes of disk are free"
     ran = requester.run("attach", sent, "--wait-timeout", "40")
     assert ran.code == 8
     assert "the runner on this machine waits: 0 bytes of disk are free" in ran.err
-    requester.said = "2026-11-20T10:00:00.000Z 00000000 waits: all slots are busy"
+    requester.runner_line = "2026-11-20T10:00:00.000Z 00000000 waits: all slots are busy"
     assert "on this machine waits" not in requester.run("attach", sent, "--wait-timeout", "40").err
 
 

@@ -83,10 +83,10 @@ def test_the_whole_document_is_as_published(requester, host, tmp_path):
     plan(requester, host, ending={"reason": "program_failed", "decision": "rejected", "message": "exit code 3"})
     ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
     path = Path(__file__).parent / "golden" / "program_failed.json"
-    said = normal(ran.out, tmp_path)
+    output = normal(ran.out, tmp_path)
     if os.environ.get("UPDATE_GOLDEN"):
-        path.write_text(said, encoding="utf-8")
-    assert said == path.read_text(encoding="utf-8")
+        path.write_text(output, encoding="utf-8")
+    assert output == path.read_text(encoding="utf-8")
 
 
 def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host, tmp_path):
@@ -136,8 +136,8 @@ def test_every_ending_has_its_exit_code(requester, host, ending, words, code):
     ran = requester.run("run", "mlx-env-probe", "--wait", "--json", *words)
     assert ran.code == code
     assert ran.document["outcome"]["exit_code"] == code
-    said = "below_required" if "--require" in words and code else ending["reason"]
-    assert ran.document["outcome"]["reason"] == said
+    reason = "below_required" if "--require" in words and code else ending["reason"]
+    assert ran.document["outcome"]["reason"] == reason
 
 
 @pytest.mark.parametrize("words", [[], ["--require", "evidence"], ["--require", "speed:evidence"]])
@@ -158,9 +158,9 @@ def test_a_verdict_that_nobody_known_signed_counts_only_as_far_as_the_gate_here_
 def test_what_is_required_and_not_met_is_said_with_what_explains_it(requester, host):
     plan(requester, host, ending={"claims": (claim(decision="valid"),)})
     ran = requester.run("run", "mlx-env-probe", "--wait", "--require", "memory")
-    said = next(line for line in ran.out.splitlines() if line.startswith("required"))
+    required = next(line for line in ran.out.splitlines() if line.startswith("required"))
     explain = f"kakeya-mac gate explain speed {run_id(requester)}"
-    assert (ran.code, said) == (
+    assert (ran.code, required) == (
         1,
         f"required       memory: not met. {explain} says what it rests on, and what is missing",
     )
@@ -192,9 +192,9 @@ def test_a_number_that_is_none_is_named_with_what_was_expected(requester, words)
 
 def test_a_bus_that_only_an_option_named_is_in_every_next_command(requester, host):
     bus = ["--bus", "origin"]
-    asked = requester.run("run", "mlx-env-probe", *bus)
-    assert "resume: kakeya-mac attach " in asked.err
-    assert asked.err.rstrip().endswith("--bus origin")
+    ran = requester.run("run", "mlx-env-probe", *bus)
+    assert "resume: kakeya-mac attach " in ran.err
+    assert ran.err.rstrip().endswith("--bus origin")
     status = requester.run("status", "@last", *bus, "--json").document
     assert [argv[-2:] for argv in status["next"]] == [bus] * len(status["next"]) != []
     assert status["outcome"]["remedy"].endswith("--bus origin")

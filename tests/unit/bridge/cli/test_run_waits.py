@@ -144,8 +144,8 @@ def test_a_remote_that_is_away_for_a_while_is_waited_for(tmp_path):
     clock.plan(80, lambda: setattr(faults, "decide", lambda operation: None))
     ran = requester.run("run", "mlx-env-probe", "--wait")
     assert ran.code == 0
-    said = [line for line in ran.err.splitlines() if "trying again" in line]
-    assert [line[:5] for line in said] == ["00:05", "00:35", "01:05"]
+    retries = [line for line in ran.err.splitlines() if "trying again" in line]
+    assert [line[:5] for line in retries] == ["00:05", "00:35", "01:05"]
     assert "01:20 claimed · 01:20 running (limit 5m)" in ran.err
 
 

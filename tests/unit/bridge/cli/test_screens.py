@@ -39,8 +39,8 @@ class Day:
 
     def show(self, name: str, *words: str) -> None:
         ran = self.requester.run(*words)
-        said = [f"$ kakeya-mac {' '.join(words)}", *ran.err.splitlines(), *ran.out.splitlines()]
-        self.screens[name] = f"{self.stable(chr(10).join(said))}\n[exit code {ran.code}]\n"
+        lines = [f"$ kakeya-mac {' '.join(words)}", *ran.err.splitlines(), *ran.out.splitlines()]
+        self.screens[name] = f"{self.stable(chr(10).join(lines))}\n[exit code {ran.code}]\n"
 
     def stable(self, text: str) -> str:
         """Return a screen without what differs from day to day, the words of the gate's rules and the key's file."""
@@ -87,8 +87,13 @@ def day(folder: Path, width: int) -> dict[str, str]:
     host.claim(waiting)
     host.start(waiting)
     for seconds, done in ((20, 12), (70, 40)):
-        seen = RunProgress(step="train", number=1, steps=2, unit="sample", done=done, most=60, left_s=4.0 * (60 - done))
-        clock.plan(seconds, lambda seen=seen: host._advance(waiting, state="started", phase="running", progress=seen))
+        progress = RunProgress(
+            step="train", number=1, steps=2, unit="sample", done=done, most=60, left_s=4.0 * (60 - done)
+        )
+        clock.plan(
+            seconds,
+            lambda progress=progress: host._advance(waiting, state="started", phase="running", progress=progress),
+        )
     clock.plan(25, lambda: host.log(waiting, b"epoch 3, loss 1.93\n"))
     here.show("watched", "attach", waiting, "--wait-timeout", "1m40s")
     here.show("running", "status", waiting)
@@ -99,8 +104,8 @@ def day(folder: Path, width: int) -> dict[str, str]:
     failed = here.ended(FAILED, reason="program_failed", decision="rejected", message="exit code 1", program_exit=1)
     here.show("program-failed", "status", failed)
     hit = LimitHit(limit="wall_s", bound=300.0, observed=301.0, action="killed")
-    said = "wall limit reached: 5m1s, at most 5m (limits.wall_s)"
-    late = here.ended(b"step 1\n", reason="timed_out", decision="rejected", message=said, limits_hit=(hit,))
+    message = "wall limit reached: 5m1s, at most 5m (limits.wall_s)"
+    late = here.ended(b"step 1\n", reason="timed_out", decision="rejected", message=message, limits_hit=(hit,))
     here.show("timed-out", "status", late)
     here.sent()
     here.show("listed", "ls")

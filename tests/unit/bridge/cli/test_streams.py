@@ -39,8 +39,8 @@ def test_a_reader_that_leaves_is_never_told_that_all_is_well(words, tmp_path):
         program(*words), cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         running.stdout.close()
-        said = running.stderr.read()
-    assert (running.returncode, said) == (READER_LEFT, b"")
+        stderr = running.stderr.read()
+    assert (running.returncode, stderr) == (READER_LEFT, b"")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")

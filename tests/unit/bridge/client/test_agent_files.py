@@ -64,14 +64,14 @@ SERVER = server_entry("kakeya-mac")
     ],
 )
 def test_in_twice_is_in_once_and_out_again_is_as_before(merge, before):
-    one = AgentFile("x", "server", merge)
+    agent_file = AgentFile("x", "server", merge)
     content = f"---\nname: kakeya\n---\n{SERVER}\n" if merge is whole_file else SERVER
-    once = merged(one, before, content)
+    once = merged(agent_file, before, content)
     assert once != before
     if before is None or before.count("\r\n") in {0, before.count("\n")}:
         assert once.count("\r\n") in {0, once.count("\n")}
-    assert merged(one, once, content) == once
-    assert merged(one, once, "") == before
+    assert merged(agent_file, once, content) == once
+    assert merged(agent_file, once, "") == before
 
 
 def test_other_entries_stay_beside_ours():

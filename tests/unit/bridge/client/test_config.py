@@ -33,7 +33,7 @@ def write(path, route):
 
 def test_the_first_of_six_places_wins(place, tmp_path):
     top, environment = place
-    seen = []
+    chosen = []
     for option, layers in [(None, 0), (None, 1), (None, 2), (None, 3), (None, 4), ("option", 4)]:
         if layers >= 1:
             write(tmp_path / "config" / "config.toml", "user")
@@ -44,9 +44,9 @@ def test_the_first_of_six_places_wins(place, tmp_path):
         if layers >= 4:
             environment["KAKEYA_BUS"] = "environment"
         settings = discover(top, environment, option)
-        seen.append((settings.bus.source, settings.bus.route))
+        chosen.append((settings.bus.source, settings.bus.route))
         assert [source for source, _, used in candidates(settings) if used] == [settings.bus.source]
-    assert seen == [
+    assert chosen == [
         ("embedded", None),
         ("user", "user"),
         ("committed", "committed"),
@@ -198,8 +198,8 @@ def test_what_init_writes_is_what_discovery_reads(place):
     path = write_clone_config(discover(top, environment), BusChoice("clone", "x", "origin", ID, template, keys))
     assert path == top / ".git" / "kakeya.toml"
     assert path.stat().st_mode & 0o077 == 0
-    found = discover(top, environment).bus
-    assert (found.route, found.bus_id, found.branch_template, found.runner_keys) == ("origin", ID, template, keys)
+    bus = discover(top, environment).bus
+    assert (bus.route, bus.bus_id, bus.branch_template, bus.runner_keys) == ("origin", ID, template, keys)
 
 
 def test_folders_of_the_environment_are_the_same_from_every_folder(place, tmp_path):
@@ -228,6 +228,6 @@ def test_the_branches_of_a_route_are_those_of_its_file_however_the_route_is_name
     write_clone_config(discover(top, environment), BusChoice("clone", "x", "origin", ID, TEMPLATE))
     if by == "variable":
         environment["KAKEYA_BUS"] = named
-    found = discover(top, environment, named if by == "option" else None).bus
-    assert found.branch_template == template
-    assert found.source == ("KAKEYA_BUS" if by == "variable" else "--bus")
+    bus = discover(top, environment, named if by == "option" else None).bus
+    assert bus.branch_template == template
+    assert bus.source == ("KAKEYA_BUS" if by == "variable" else "--bus")

@@ -34,15 +34,16 @@ def sealed(case):
 def test_a_result_is_judged_as_on_its_host(name):
     case = sealed(launched(honest(name), scattered(8)))
     record, spec, reports = case.record_value(), case.spec_value(), case.files()
-    said = judge(case.run_id, reports, record, spec)
-    assert any(isinstance(value, tuple) for claim in said.claims for value in claim.detail.values())  # a list in JSON
+    verdict = judge(case.run_id, reports, record, spec)
+    # Where JSON has a list.
+    assert any(isinstance(value, tuple) for claim in verdict.claims for value in claim.detail.values())
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
-        verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+        verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
-    found = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
-    stored = [check.text for check in found.checks if check.name == "stored verdict" and check.level == "fail"]
-    assert (stored, found.differs) == ([], False)
+    verification = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
+    stored = [check.text for check in verification.checks if check.name == "stored verdict" and check.level == "fail"]
+    assert (stored, verification.differs) == ([], False)
 
 
 @pytest.mark.parametrize(("then", "differs"), [("evidence", False), ("valid", True)])
@@ -51,19 +52,19 @@ def test_a_host_with_an_older_gate_that_said_the_same_is_not_judged_differently(
     case.record["gate_digest"] = "ab" * 32
     record, spec, reports = case.record_value(), case.spec_value(), case.files()
     here = record.evolve(gate_digest=identity().digest)
-    said = judge(case.run_id, reports, here, spec)
-    assert said.decision == "evidence"
-    said = said.evolve(gate=said.gate.evolve(digest=record.gate_digest), decision=then)
+    verdict = judge(case.run_id, reports, here, spec)
+    assert verdict.decision == "evidence"
+    verdict = verdict.evolve(gate=verdict.gate.evolve(digest=record.gate_digest), decision=then)
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
-        verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+        verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
-    found = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
-    assert found.differs is differs, found.checks
+    verification = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
+    assert verification.differs is differs, verification.checks
     # A record that names another gate than its verdict was changed, as on its host.
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record.evolve(gate_digest="cd" * 32), spec=spec,
-        reports=reports, verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+        reports=reports, verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     assert verify(Tree(files), Pins(), source="here", run_id=case.run_id).differs
 
@@ -71,15 +72,15 @@ def test_a_host_with_an_older_gate_that_said_the_same_is_not_judged_differently(
 def test_honest_evidence_that_nobody_known_signed_is_recorded_and_no_evidence():
     case = in_turns()
     record, spec, reports = case.record_value(), case.spec_value(), case.files()
-    said = judge(case.run_id, reports, record, spec)
+    verdict = judge(case.run_id, reports, record, spec)
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
-        verdict=said, bus_id=record.bus_id, request_oid=record.request_oid,
+        verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     result = read_result(Tree(files))
-    known = [result.verdict_for(TrustAnswer(word)).decision for word in ("verified", "first use")]
+    trusted = [result.verdict_for(TrustAnswer(word)).decision for word in ("verified", "first use")]
     unknown = [result.verdict_for(answer).decision for answer in (TrustAnswer("unsigned"), None)]
-    assert (known, unknown) == (["evidence"] * 2, ["recorded"] * 2)
+    assert (trusted, unknown) == (["evidence"] * 2, ["recorded"] * 2)
 
 
 def attempted_again(folder, unseen):
@@ -90,32 +91,32 @@ def attempted_again(folder, unseen):
         attempt=record.attempt.evolve(number=2, earlier=(EARLIER,), unseen=unseen), gate_digest=identity().digest
     )
     reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
-    said = judge(record.id, reports, record, spec)
-    files |= {"run.json": record.canonical(), "verdict.json": said.canonical()}
+    verdict = judge(record.id, reports, record, spec)
+    files |= {"run.json": record.canonical(), "verdict.json": verdict.canonical()}
     manifest = Manifest.parse(files["manifest.json"])
     listed = (
-        one.evolve(bytes=len(files[one.path]), sha256=hashlib.sha256(files[one.path]).hexdigest())
-        for one in manifest.files
+        file.evolve(bytes=len(files[file.path]), sha256=hashlib.sha256(files[file.path]).hexdigest())
+        for file in manifest.files
     )
     files["manifest.json"] = manifest.evolve(files=tuple(listed)).canonical()
     key = runner_key.generate(folder, record.runner)
     signer, _ = runner_key.load(folder, record.runner)
     ref = Request.parse(files["request.json"]).ref
     link = ChainPosition("c" * 64, 1)
-    files[ATTESTATION_FILE] = attest(files, ref=ref, record=record, verdict=said, link=link, signer=signer)
+    files[ATTESTATION_FILE] = attest(files, ref=ref, record=record, verdict=verdict, link=link, signer=signer)
     return Tree(files), Pins(KeyAuthority((NamedKey(key.name, key.public),)))
 
 
 def test_a_verdict_that_rests_on_earlier_attempts_is_not_said_to_be_judged_again(tmp_path):
     tree, trusted = attempted_again(tmp_path, unseen=())
-    found = verify(tree, trusted, source="here")
-    (said,) = (check for check in found.checks if check.name == "verdict")
-    assert (found.answer.word, found.exit_code, said.level) == ("verified", 0, "warn")
-    assert "not judged again: it pools earlier attempts" in said.text
+    verification = verify(tree, trusted, source="here")
+    (verdict_check,) = (check for check in verification.checks if check.name == "verdict")
+    assert (verification.answer.word, verification.exit_code, verdict_check.level) == ("verified", 0, "warn")
+    assert "not judged again: it pools earlier attempts" in verdict_check.text
 
 
 def test_a_second_attempt_is_judged_again_where_the_first_left_nothing_to_pool(tmp_path):
     tree, trusted = attempted_again(tmp_path, unseen=(EARLIER,))
-    found = verify(tree, trusted, source="here")
-    assert [check.level for check in found.checks if "verdict" in check.name] == ["ok"]
-    assert found.exit_code == 0
+    verification = verify(tree, trusted, source="here")
+    assert [check.level for check in verification.checks if "verdict" in check.name] == ["ok"]
+    assert verification.exit_code == 0

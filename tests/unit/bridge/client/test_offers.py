@@ -76,13 +76,13 @@ def test_what_a_bus_offers_and_what_a_result_says_ran_carry_no_escape_to_a_termi
 
 
 def test_a_parameter_out_of_its_bounds_is_refused_before_anything_is_sent(requester, host):
-    for word, said in (
+    for word, message in (
         ("lr=7", "0.01 to 1.0"),
         ("steps=x", "expected a whole number from"),
         ("beta=1", "no parameter 'beta'"),
     ):
         ran = requester.run("run", "my-train", "-p", word)
-        assert (ran.code, said in ran.err) == (2, True)
+        assert (ran.code, message in ran.err) == (2, True)
     assert requester.bus.snapshot().requests == ()
 
 
@@ -115,13 +115,13 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
         def answer(self, words):
             return requester.run(*words, "--json").document
 
-    (tool,) = [one for one in Offer(Commands()).tools() if one.name == "run_my-train"]
+    (tool,) = [tool for tool in Offer(Commands()).tools() if tool.name == "run_my-train"]
     assert tool.schema["properties"]["params"]["properties"]["lr"]["maximum"] == 1.0
     assert "final_loss (median, nats, lower is better)" in tool.description
     assert tool.words({"params": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
     second = ScriptedHost(requester.bus, requester.clock, name="big")
     second.offer(other)
-    tools = {one.name: one for one in Offer(Commands()).tools() if "my-train" in one.name}
+    tools = {tool.name: tool for tool in Offer(Commands()).tools() if "my-train" in tool.name}
     assert set(tools) == {"run_my-train_at_mini", "run_my-train_at_big"}
     assert "steps" not in tools["run_my-train_at_big"].schema["properties"]["params"]["properties"]
     assert tools["run_my-train_at_big"].words({})[:2] == ["run", "my-train@big"]

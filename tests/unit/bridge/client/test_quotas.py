@@ -30,20 +30,22 @@ def host(requester):
 
 
 def session_of(requester, principal=None):
-    found = requester.open(discover(requester.folder, requester.surroundings(None, None).environment), requester.clock)
+    session = requester.open(
+        discover(requester.folder, requester.surroundings(None, None).environment), requester.clock
+    )
     signing = None if principal is None else SigningChoice("/a/key", principal)
-    return replace(found, settings=replace(found.settings, signing=signing), _seen=[])
+    return replace(session, settings=replace(session.settings, signing=signing), _seen=[])
 
 
 def test_what_is_left_is_in_the_documents_of_run_status_and_ls(requester, host):
     host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=10, left=7, next=NEXT),))
     now = rfc3339(requester.clock.now())
-    said = [{"principal": "unsigned", "runner": "mini", "per_hour": 10, "left": 7, "next": NEXT, "as_of": now}]
+    quotas = [{"principal": "unsigned", "runner": "mini", "per_hour": 10, "left": 7, "next": NEXT, "as_of": now}]
     sent = requester.run("run", "mlx-env-probe", "--json").document
-    assert sent["quotas"] == said
-    assert requester.run("status", sent["id"], "--json").document["quotas"] == said
-    assert requester.run("ls", "--json").document["quotas"] == said
-    assert summary(sent)["quotas"] == said
+    assert sent["quotas"] == quotas
+    assert requester.run("status", sent["id"], "--json").document["quotas"] == quotas
+    assert requester.run("ls", "--json").document["quotas"] == quotas
+    assert summary(sent)["quotas"] == quotas
 
 
 def test_where_no_runner_bounds_a_name_nothing_is_said(requester, host):
@@ -59,9 +61,9 @@ def test_a_name_is_told_its_own_share_and_one_that_asked_nothing_that_of_anybody
         QuotaUse(principal="*", per_hour=60, left=60),
     )
     host.beat(quotas=(QuotaUse(principal="unsigned", per_hour=10, left=0, next=NEXT), own, anybody))
-    assert [one.left for one in quotas_of(session_of(requester, AGENT))] == [2]
-    assert [one.left for one in quotas_of(session_of(requester, "new@example.org"))] == [60]
-    assert [one.left for one in quotas_of(session_of(requester))] == [0]
+    assert [quota.left for quota in quotas_of(session_of(requester, AGENT))] == [2]
+    assert [quota.left for quota in quotas_of(session_of(requester, "new@example.org"))] == [60]
+    assert [quota.left for quota in quotas_of(session_of(requester))] == [0]
 
 
 def test_a_runner_that_is_gone_has_nothing_left_to_give(requester, host):

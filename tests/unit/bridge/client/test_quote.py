@@ -50,8 +50,10 @@ def test_a_quote_rounds_no_confidence_up():
 
 def test_a_run_that_was_begun_to_confirm_another_names_it():
     earlier = "01jd7zk3v8q4w2m6x9c5b7n1t0"
-    found = result("acceptance", lambda case: case.record["attempt"].update(confirms=earlier))
-    assert any(f"attempt 1 of 1 on this host to confirm run {earlier}, " in one for one in quote(found, VERIFIED).lines)
+    acceptance = result("acceptance", lambda case: case.record["attempt"].update(confirms=earlier))
+    assert any(
+        f"attempt 1 of 1 on this host to confirm run {earlier}, " in line for line in quote(acceptance, VERIFIED).lines
+    )
 
 
 def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_quoted():
@@ -73,19 +75,22 @@ def test_a_stored_verdict_is_not_believed():
     def invent(case):
         case.raw["recompute.json"] = b'{"schema_version":1,"reports":{}}'
 
-    found = result("acceptance", invent)
-    lied = json.loads(found.tree.files["verdict.json"]) | {"decision": "evidence"}
-    found.tree.files["verdict.json"] = json.dumps(lied).encode()
-    assert quote(found, VERIFIED).lines == ()
+    acceptance = result("acceptance", invent)
+    lied = json.loads(acceptance.tree.files["verdict.json"]) | {"decision": "evidence"}
+    acceptance.tree.files["verdict.json"] = json.dumps(lied).encode()
+    assert quote(acceptance, VERIFIED).lines == ()
 
 
 def test_a_verdict_that_this_gate_would_not_give_is_said():
-    found = result("acceptance")
+    acceptance = result("acceptance")
     older = StoredVerdict(
-        id=found.id, decision="valid_not_citable", headline="", gate=found.stored.gate.evolve(digest="ab" * 32)
+        id=acceptance.id,
+        decision="valid_not_citable",
+        headline="",
+        gate=acceptance.stored.gate.evolve(digest="ab" * 32),
     )
-    judged = found.judged(signed=True)
-    assert said_otherwise(found, judged) is None
+    judged = acceptance.judged(signed=True)
+    assert said_otherwise(acceptance, judged) is None
     assert "says valid_not_citable, by another gate (abababababab)" in said_otherwise(
-        Result(**{**found.__dict__, "stored": older}), judged
+        Result(**{**acceptance.__dict__, "stored": older}), judged
     )

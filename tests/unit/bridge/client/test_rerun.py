@@ -63,7 +63,7 @@ def test_a_preset_of_one_host_names_that_host_as_it_was_asked_for():
 
 def test_parameters_of_an_installed_preset_are_read_back_by_their_types():
     preset = find("k3-fused-allmlx-code")
-    given = {name: one.default for name, one in preset.params.items() if one.default is not None}
+    given = {name: param.default for name, param in preset.params.items() if param.default is not None}
     args = read(words_again(request(preset.name, params=given, unsandboxed=True), None))
     (point,) = combinations(preset, listed(args.param or ()), 1)
     assert (typed(preset, point), args.unsandboxed) == (given, True)

@@ -32,15 +32,15 @@ def host(requester):
 
 
 @pytest.fixture
-def said():
+def notices():
     return []
 
 
 @pytest.fixture
-def run(requester, host, said):
+def run(requester, host, notices):
     run_id = requester.run("run", "mlx-env-probe").out.strip()
     session = requester.open(settings_of(requester), requester.clock)
-    return Run(run_id, session.settings, session, os.environ, lambda *words: said.append(words))
+    return Run(run_id, session.settings, session, os.environ, lambda *words: notices.append(words))
 
 
 def settings_of(requester):
@@ -72,17 +72,17 @@ def test_a_wait_that_ends_first_leaves_it_pending(run):
     assert run.status().message == "still pending when the wait ended; nothing is lost"
 
 
-def test_what_is_no_log_in_its_place_is_said_once_and_does_not_end_the_wait(run, requester, host, said):
+def test_what_is_no_log_in_its_place_is_said_once_and_does_not_end_the_wait(run, requester, host, notices):
     host.claim(run.id)
     host.start(run.id)
     refs = requester.bus.remote.refs
     refs[f"refs/kakeya/log/{run.id}"] = refs[f"refs/kakeya/claim/{run.id}"]
     assert run.logs() == []
-    assert "holds no head.json" in said[-1][1]
+    assert "holds no head.json" in notices[-1][1]
     requester.clock.plan(2, lambda: host.finish(run.id))
-    seen = list(run.follow(log="lines"))
-    assert (seen[-1].end, seen[-1].state) == ("terminal", RunState.DONE)
-    (trouble,) = [progress.lines for progress in seen if progress.kind == "trouble"]
+    updates = list(run.follow(log="lines"))
+    assert (updates[-1].end, updates[-1].state) == ("terminal", RunState.DONE)
+    (trouble,) = [progress.lines for progress in updates if progress.kind == "trouble"]
     assert trouble[0].endswith("holds no head.json; not shown")
 
 
@@ -96,11 +96,11 @@ def test_its_log_is_read_live_and_then_from_the_result(run, host):
     assert run.logs(after=4) == ["two"]
 
 
-def test_its_result_is_verified_stored_and_found_without_a_bus(run, requester, host, said):
+def test_its_result_is_verified_stored_and_found_without_a_bus(run, requester, host, notices):
     host.claim(run.id)
     host.finish(run.id)
     assert run.result().verdict.decision == "valid"
-    stored = find_stored(settings_of(requester), run.short, os.environ, lambda *words: said.append(words))
+    stored = find_stored(settings_of(requester), run.short, os.environ, lambda *words: notices.append(words))
     assert stored.session is None
     assert stored.result().id == run.id
     assert stored.bus_part().id == run.bus_part().id
@@ -113,9 +113,9 @@ class OvertakenStore(Store):
     other: Callable[[], object]
 
     def has_result(self, run_id: str) -> bool:
-        found = super().has_result(run_id)
+        is_stored = super().has_result(run_id)
         self.other()
-        return found
+        return is_stored
 
 
 def test_a_result_that_two_commands_fetch_at_once_is_that_of_the_first(run, requester, host):

@@ -55,16 +55,16 @@ def test_a_request_without_a_sandbox_is_for_this_machine_only(session):
     assert "--bus embedded" in caught.value.remedy
     choice = replace(session.settings.bus, route=None, bus_id=None)
     here = replace(session, settings=replace(session.settings, bus=choice))
-    wanted = build(here, without_sandbox(here, draft()))
-    assert wanted.unsandboxed
-    assert b'"unsandboxed":true' in wanted.canonical()
-    assert wanted.idempotency_key != build(session, draft()).idempotency_key
+    request = build(here, without_sandbox(here, draft()))
+    assert request.unsandboxed
+    assert b'"unsandboxed":true' in request.canonical()
+    assert request.idempotency_key != build(session, draft()).idempotency_key
     assert b"unsandboxed" not in build(session, draft()).canonical()
 
 
-def ask(session, one, *, new=False):
-    live = None if new else find_live(session, one)
-    return pushed(session, live or written_down(session, one), first=live is None)
+def ask(session, request_draft, *, new=False):
+    live = None if new else find_live(session, request_draft)
+    return pushed(session, live or written_down(session, request_draft), first=live is None)
 
 
 @pytest.fixture
@@ -97,16 +97,16 @@ def test_a_client_killed_between_remembering_and_pushing_goes_on(session):
 
 
 def test_a_new_request_costs_one_push_where_the_runners_were_just_seen(tmp_path):
-    asked = []
-    session = make_session(tmp_path, Faults(asked.append))
+    operations = []
+    session = make_session(tmp_path, Faults(operations.append))
     ScriptedHost(session.bus, session.clock).beat()
-    assert [one.beacon.runner for one in session.runners()] == ["mini"]
-    asked.clear()
+    assert [runner.beacon.runner for runner in session.runners()] == ["mini"]
+    operations.clear()
     submit(session, draft(), new=True, queue=False, warn=print)
-    assert asked == ["push"]
+    assert operations == ["push"]
     session.clock.sleep(60)
     session.runners()
-    assert asked == ["push", "list"]
+    assert operations == ["push", "list"]
 
 
 def test_the_same_draft_that_is_sent_twice_at_once_is_one_run(tmp_path):
@@ -117,13 +117,13 @@ def test_the_same_draft_that_is_sent_twice_at_once_is_one_run(tmp_path):
             with suppress(threading.BrokenBarrierError):
                 met.wait(0.5)
 
-    one = replace(make_session(tmp_path), clock=SystemClock())
-    other = replace(make_session(tmp_path, remote=one.bus.remote), clock=SystemClock())
-    one.bus.store.faults = other.bus.store.faults = Faults(meet)
+    session = replace(make_session(tmp_path), clock=SystemClock())
+    other = replace(make_session(tmp_path, remote=session.bus.remote), clock=SystemClock())
+    session.bus.store.faults = other.bus.store.faults = Faults(meet)
     with ThreadPoolExecutor(2) as pool:
-        sent = list(pool.map(lambda each: submit(each, draft(), new=False, queue=True, warn=print), (one, other)))
+        sent = list(pool.map(lambda each: submit(each, draft(), new=False, queue=True, warn=print), (session, other)))
     assert len({each.sent.id for each in sent}) == 1
-    assert len(one.bus.snapshot().requests) == 1
+    assert len(session.bus.snapshot().requests) == 1
 
 
 def test_an_expired_request_is_not_gone_on_with(session):
@@ -149,8 +149,12 @@ def test_a_stranger_cannot_lend_us_another_questions_run(session):
 
 def test_what_differs_is_another_run(session):
     ids = {
-        ask(session, one).sent.id
-        for one in (draft(), draft(runner=RunnerSelector(name="mini")), draft(runner=RunnerSelector(labels=("gpu",))))
+        ask(session, request_draft).sent.id
+        for request_draft in (
+            draft(),
+            draft(runner=RunnerSelector(name="mini")),
+            draft(runner=RunnerSelector(labels=("gpu",))),
+        )
     }
     assert len(ids) == 3
     assert ask(session, draft(), new=True).sent.id not in ids

@@ -21,6 +21,6 @@ def test_that_not_all_names_around_a_run_were_looked_at_is_said():
     tip = remote.refs["refs/kakeya/bus"]
     for number in range(600):
         remote.refs[f"refs/kakeya/claim/{new_id(unix_ms(ref.id), number.to_bytes(10, 'big'))}"] = tip
-    whole, said = compare_with_bus(Actor(MemoryBus(remote, clock=clock), clock).bus, ref.id, attested, Pins())
+    whole, text = compare_with_bus(Actor(MemoryBus(remote, clock=clock), clock).bus, ref.id, attested, Pins())
     assert whole
-    assert said.endswith("nothing to compare it with; looked at the 512 claims nearest in time, 89 more were left")
+    assert text.endswith("nothing to compare it with; looked at the 512 claims nearest in time, 89 more were left")

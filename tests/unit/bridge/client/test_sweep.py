@@ -75,11 +75,16 @@ def test_a_line_is_a_request_a_combination_and_repeat_under_one_id(requester, ho
     ran = requester.run(*LINE, "--json")
     assert ran.code == 0, ran.err
     sent = requests(requester)
-    assert [(one.params["lr"], one.sweep.repeat) for one in sent] == [(0.1, 0), (0.01, 0), (0.1, 1), (0.01, 1)]
-    assert {(one.sweep.id, one.sweep.count) for one in sent} == {(ran.document["data"]["sweep"], 4)}
-    assert len({one.idempotency_key for one in sent}) == 4
-    assert [row["id"] for row in ran.document["data"]["runs"]] == [one.id for one in sent]
-    assert len({seed_basis(one) for one in sent}) == 2  # paired by repeat
+    assert [(request.params["lr"], request.sweep.repeat) for request in sent] == [
+        (0.1, 0),
+        (0.01, 0),
+        (0.1, 1),
+        (0.01, 1),
+    ]
+    assert {(request.sweep.id, request.sweep.count) for request in sent} == {(ran.document["data"]["sweep"], 4)}
+    assert len({request.idempotency_key for request in sent}) == 4
+    assert [row["id"] for row in ran.document["data"]["runs"]] == [request.id for request in sent]
+    assert len({seed_basis(request) for request in sent}) == 2  # paired by repeat
     assert seed_basis(sent[0]) == seed_basis(sent[1])
     jsonschema.validate(ran.document["data"], json.loads((SCHEMAS / "data-run.schema.json").read_text()))
 
@@ -111,11 +116,13 @@ def test_a_line_that_was_stopped_after_two_requests_sends_the_other_two(requeste
     requester.bus.submit = stops
     stopped = requester.run(*LINE, "--json")
     assert (stopped.code, stopped.document["data"]["preset"]) == (130, "my-train")
-    assert [row["id"] for row in stopped.document["data"]["runs"][:2]] == [one.id for one in requests(requester)]
+    assert [row["id"] for row in stopped.document["data"]["runs"][:2]] == [
+        request.id for request in requests(requester)
+    ]
     requester.bus.submit = pushed
     ran = requester.run(*LINE)
     assert (ran.code, len(ran.out.split())) == (0, 4)
-    assert len({one.sweep.id for one in requests(requester)}) == 1
+    assert len({request.sweep.id for request in requests(requester)}) == 1
     assert len(requests(requester)) == 4
 
 
@@ -132,8 +139,8 @@ def test_the_same_line_asked_twice_at_once_is_one_sweep(requester, host):
     here = [replace(requester, clock=SystemClock(), remote=requester.bus.remote) for _ in range(2)]
     with pytest.MonkeyPatch.context() as patched, ThreadPoolExecutor(2) as pool:
         patched.setattr(Store, "remember", meet)
-        ran = list(pool.map(lambda one: one.run(*LINE, "--queue"), here))
-    assert [one.code for one in ran] == [0, 0], [one.err for one in ran]
+        ran = list(pool.map(lambda clone: clone.run(*LINE, "--queue"), here))
+    assert [outcome.code for outcome in ran] == [0, 0], [outcome.err for outcome in ran]
     assert ran[0].out == ran[1].out
     assert len(requests(requester)) == 4
 
@@ -164,7 +171,7 @@ def test_what_expired_before_a_runner_took_it_is_sent_anew_by_the_same_line(requ
     assert "2 of them sent before" in again.err
     assert again.out.split()[:2] == first[:2]
     assert not set(again.out.split()[2:]) & set(first)
-    assert len({one.sweep.id for one in requests(requester)}) == 1
+    assert len({request.sweep.id for request in requests(requester)}) == 1
     assert requester.run(*LINE, "--expires", "1h").out.split() == again.out.split()
 
 
@@ -214,8 +221,8 @@ def test_rows_say_on_which_node_and_class_of_host_they_were_measured(requester, 
 
 
 def test_rows_of_other_classes_of_hosts_are_never_held_against_each_other(monkeypatch):
-    one = Difference("", "m", "", "", 1.0, None, None, "x", 1, "a wording")
-    monkeypatch.setattr(sweep, "measured", lambda a, b: Comparison((one,), (), ()))
+    difference = Difference("", "m", "", "", 1.0, None, None, "x", 1, "a wording")
+    monkeypatch.setattr(sweep, "measured", lambda a, b: Comparison((difference,), (), ()))
 
     def row(run_id: str, machine: HostRecord, repeat: int = 0) -> sweep.SweepRow:
         judged = SimpleNamespace(result=SimpleNamespace(record=SimpleNamespace(host=machine)), verdict=None)
@@ -233,7 +240,7 @@ def test_what_follows_names_the_bus_that_the_line_named(requester, host):
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (("-p", "lr=0.1,7"), "0.01 to 1.0"),
         (("-p", "lr=0.1,,0.2"), "an empty value"),
@@ -247,10 +254,10 @@ def test_what_follows_names_the_bus_that_the_line_named(requester, host):
         (("--repeat", "2", "--follow"), "--follow is for one run"),
     ],
 )
-def test_what_does_not_fit_is_refused_before_anything_is_sent(requester, host, words, said):
+def test_what_does_not_fit_is_refused_before_anything_is_sent(requester, host, words, message):
     ran = requester.run("run", "my-train", *words)
     assert ran.code == 2
-    assert said in ran.err
+    assert message in ran.err
     assert requests(requester) == []
 
 

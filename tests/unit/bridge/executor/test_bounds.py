@@ -144,13 +144,13 @@ def test_an_ordinary_failure_is_not_explained_away(bounds):
 
 
 def test_kernel_bounds_stand_behind_the_sampled_ones():
-    found = rlimits(limits(), os.getuid())
+    kernel_limits = rlimits(limits(), os.getuid())
 
-    assert found["RLIMIT_CORE"] == 1
-    assert found["RLIMIT_NOFILE"] == 16
-    assert found.get("RLIMIT_DATA", MIB + 1) > MIB
-    assert found["RLIMIT_FSIZE"] > MIB
-    assert found["RLIMIT_CPU"] > 5
+    assert kernel_limits["RLIMIT_CORE"] == 1
+    assert kernel_limits["RLIMIT_NOFILE"] == 16
+    assert kernel_limits.get("RLIMIT_DATA", MIB + 1) > MIB
+    assert kernel_limits["RLIMIT_FSIZE"] > MIB
+    assert kernel_limits["RLIMIT_CPU"] > 5
     assert "RLIMIT_CPU" not in rlimits(limits(cpu_s=None), os.getuid())
 
 

@@ -33,13 +33,13 @@ def test_a_preferred_sandbox_that_is_not_there_is_done_without_and_said(tmp_path
 
 
 def test_a_run_without_a_sandbox_is_another_user_than_the_runner_or_does_not_start(tmp_path):
-    wanted, none = spec("preferred", uid=os.getuid() or None), nothing("namespaces are denied")
+    job_spec, none = spec("preferred", uid=os.getuid() or None), nothing("namespaces are denied")
     if os.getuid() == 0:
-        assert confine(wanted, make_directory(tmp_path / "run"), none).applied.uid == JOB_UID
+        assert confine(job_spec, make_directory(tmp_path / "run"), none).applied.uid == JOB_UID
         return
     with pytest.raises(SandboxUnavailableError, match=r"namespaces are denied.*could read the runner's key"):
-        confine(wanted, make_directory(tmp_path / "run"), none)
-    own = wanted.evolve(labels=("embedded",))
+        confine(job_spec, make_directory(tmp_path / "run"), none)
+    own = job_spec.evolve(labels=("embedded",))
     assert confine(own, make_directory(tmp_path / "own"), none).applied.uid == os.getuid()
 
 
@@ -50,10 +50,10 @@ def test_a_sandbox_that_is_off_is_said_too(tmp_path):
         assert (wrapped.argv, wrapped.environment, wrapped.wrappers) == (expected, {"A": "1"}, 0)
 
     assert confinement.applied.reason == "the job spec asks for none"
-    asked = confine(
+    unsandboxed = confine(
         spec("off").evolve(labels=("unsandboxed",)), make_directory(tmp_path / "own"), nothing("never tried")
     )
-    assert asked.applied.reason == "asked for with --unsandboxed"
+    assert unsandboxed.applied.reason == "asked for with --unsandboxed"
 
 
 def test_our_own_user_needs_no_change():
@@ -71,13 +71,13 @@ def test_a_program_its_user_may_not_read_is_an_error_with_a_remedy(tmp_path):
     program = tmp_path / "tool"
     program.write_bytes(b"\x7fELF")
     program.chmod(0o700)
-    wanted = Jobs(executor=None, base=None).spec(argv=[(str(program),)])
+    job_spec = Jobs(executor=None, base=None).spec(argv=[(str(program),)])
 
     with pytest.raises(SandboxUnavailableError, match=f"user 54321, which may not read {program}") as refusal:
-        check_readable(54321, wanted)
+        check_readable(54321, job_spec)
     assert f"chmod -R o+rX {program}" in str(refusal.value)
     program.chmod(0o755)
-    check_readable(54321, wanted)
+    check_readable(54321, job_spec)
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may become anybody")
@@ -119,9 +119,9 @@ def test_a_script_brings_its_interpreter(tmp_path):
     interpreter.write_bytes(b"\x7fELF")
     script.write_text(f"#!{interpreter}\n")
 
-    found = allowlist.allow_list([str(script)], []).declared
+    declared = allowlist.allow_list([str(script)], []).declared
 
-    assert set(found) == {str(script), str(interpreter)}
+    assert set(declared) == {str(script), str(interpreter)}
 
 
 def test_a_declared_path_that_is_missing_is_an_error():

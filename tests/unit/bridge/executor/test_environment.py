@@ -36,12 +36,12 @@ def test_nothing_of_our_own_environment_gets_in(tmp_path, monkeypatch):
 
 
 def test_the_facts_of_the_run_cannot_be_overridden(tmp_path):
-    found = environment(
+    variables = environment(
         tmp_path, ("HOME", "/root"), ("KAKEYA_OUT", "/etc"), ("KAKEYA_RUN_ID", "x"), ("PATH", "/opt/bin")
     )
 
-    assert found["HOME"] == str(tmp_path / "run" / "home")
-    assert found["KAKEYA_OUT"] == str(tmp_path / "run" / "out")
-    assert found["KAKEYA_RUN_ID"] == RUN_ID
-    assert found["PATH"] == "/opt/bin"
-    assert json.loads(found["KAKEYA_PARAMS"]) == {"k": 4}
+    assert variables["HOME"] == str(tmp_path / "run" / "home")
+    assert variables["KAKEYA_OUT"] == str(tmp_path / "run" / "out")
+    assert variables["KAKEYA_RUN_ID"] == RUN_ID
+    assert variables["PATH"] == "/opt/bin"
+    assert json.loads(variables["KAKEYA_PARAMS"]) == {"k": 4}

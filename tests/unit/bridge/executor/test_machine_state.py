@@ -40,7 +40,7 @@ def test_low_power_mode_is_read_from_the_platform_profile(text, mode):
 def test_only_what_both_looks_know_is_recorded_and_sleep_is_the_difference():
     before = MachineState({"swap_used": ("5 bytes", "a"), "low_power": ("off", "b")}, 7.0)
     after = MachineState({"swap_used": ("9 bytes", "a"), "gpu0.mig": ("off", "c")}, 10_807.0)
-    assert [(one.name, one.before, one.after) for one in changed(before, after)] == [
+    assert [(condition.name, condition.before, condition.after) for condition in changed(before, after)] == [
         ("swap_used", "5 bytes", "9 bytes")
     ]
     assert slept_s(before, after) == 10_800.0
@@ -48,7 +48,7 @@ def test_only_what_both_looks_know_is_recorded_and_sleep_is_the_difference():
 
 
 def test_this_machine_tells_its_swap_and_that_it_did_not_sleep_just_now():
-    one = machine_state.look("unknown: no device")
-    two = machine_state.look("unknown: no device")
-    assert two.values["swap_used"][1] == "psutil swap_memory"
-    assert slept_s(one, two) == pytest.approx(0.0, abs=0.01)
+    before = machine_state.look("unknown: no device")
+    after = machine_state.look("unknown: no device")
+    assert after.values["swap_used"][1] == "psutil swap_memory"
+    assert slept_s(before, after) == pytest.approx(0.0, abs=0.01)

@@ -23,7 +23,11 @@ def placed(root: Path, *environment: EnvironmentVariable) -> JobFile:
 
 
 def cards(job: JobFile) -> list[tuple[str, str]]:
-    return [(one.value, one.origin) for one in job.spec.environment if one.name == "CUDA_VISIBLE_DEVICES"]
+    return [
+        (variable.value, variable.origin)
+        for variable in job.spec.environment
+        if variable.name == "CUDA_VISIBLE_DEVICES"
+    ]
 
 
 def test_a_run_sees_the_cards_that_its_engine_gave_its_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

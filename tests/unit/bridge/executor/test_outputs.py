@@ -79,8 +79,11 @@ def test_what_came_after_the_wall_clock_was_set_back_is_the_runs_own(out):
     clock.wall += dt.timedelta(seconds=20)
     assert began.set_back_s(clock) == 0.0
     clock.wall -= dt.timedelta(hours=1)
-    found = import_outputs(out, stamp=stamp.set_back(began.set_back_s(clock)), declared=())
-    assert {one.path: one.after_start for one in found.outputs} == {"report.json": True, "backdated.json": False}
+    result = import_outputs(out, stamp=stamp.set_back(began.set_back_s(clock)), declared=())
+    assert {output.path: output.after_start for output in result.outputs} == {
+        "report.json": True,
+        "backdated.json": False,
+    }
 
 
 def test_only_regular_files_of_their_own_come_in(out, tmp_path):
@@ -211,8 +214,8 @@ def test_a_folder_that_cannot_be_read_stays_behind_and_the_rest_comes_in(out):
         for folder in closed:
             folder.chmod(0o755)
     assert set(result.reports) == {"a.json", "z.json"}
-    said = "cannot be read: Permission denied"
-    assert sorted(result.refused) == [f"'closed': {said}", f"'m/closed': {said}"]
+    reason = "cannot be read: Permission denied"
+    assert sorted(result.refused) == [f"'closed': {reason}", f"'m/closed': {reason}"]
 
 
 def test_a_file_that_shows_a_secret_is_refused(out):

@@ -12,62 +12,62 @@ NAMES = ("train", "check")
 
 
 @pytest.fixture
-def told():
+def updates():
     return []
 
 
-def meter(told, at, *, seeds=False):
+def meter(updates, at, *, seeds=False):
     commands = [Command(name=name, argv=("/x",), seed=number if seeds else None) for number, name in enumerate(NAMES)]
-    return ProgressMeter(commands, lambda: at[0], told.append), commands
+    return ProgressMeter(commands, lambda: at[0], updates.append), commands
 
 
 def ended(sample: str) -> SampleMark:
     return SampleMark(event="end", sample=sample, token_digest=None, t_s=0.0)
 
 
-def test_samples_that_end_are_counted_out_of_those_that_the_program_planned(told):
+def test_samples_that_end_are_counted_out_of_those_that_the_program_planned(updates):
     at = [0.0]
-    counted, commands = meter(told, at)
+    counted, commands = meter(updates, at)
     counted.begin(commands[0])
     at[0] = 10.0  # loading a model is no part of the pace
     counted.plan(5)
     at[0] = 14.0
     counted.mark(ended("a"))
     counted.mark(ended("b"))
-    assert told[0] == RunProgress(step="train", number=1, steps=2)
-    assert (told[-1].unit, told[-1].done, told[-1].most, told[-1].left_s) == ("sample", 2, 5, 6.0)
+    assert updates[0] == RunProgress(step="train", number=1, steps=2)
+    assert (updates[-1].unit, updates[-1].done, updates[-1].most, updates[-1].left_s) == ("sample", 2, 5, 6.0)
     counted.begin(commands[1])
-    assert told[-1] == RunProgress(step="check", number=2, steps=2)
+    assert updates[-1] == RunProgress(step="check", number=2, steps=2)
 
 
-def test_a_program_that_goes_beyond_its_plan_has_none(told):
-    counted, commands = meter(told, [0.0])
+def test_a_program_that_goes_beyond_its_plan_has_none(updates):
+    counted, commands = meter(updates, [0.0])
     counted.begin(commands[0])
     counted.plan(1)
     for name in "ab":
         counted.mark(ended(name))
-    assert (told[-1].done, told[-1].most, told[-1].left_s) == (2, None, None)
+    assert (updates[-1].done, updates[-1].most, updates[-1].left_s) == (2, None, None)
 
 
-def test_repeats_of_one_program_have_a_pace_without_marks(told):
+def test_repeats_of_one_program_have_a_pace_without_marks(updates):
     at = [0.0]
-    counted, commands = meter(told, at, seeds=True)
+    counted, commands = meter(updates, at, seeds=True)
     counted.begin(commands[0])
-    assert told[-1].left_s is None
+    assert updates[-1].left_s is None
     at[0] = 30.0
     counted.begin(commands[1])
-    assert told[-1].left_s == 30.0
+    assert updates[-1].left_s == 30.0
 
 
-def test_launches_are_counted_without_the_one_that_calibrates(told):
+def test_launches_are_counted_without_the_one_that_calibrates(updates):
     at = [0.0]
-    counted, commands = meter(told, at)
+    counted, commands = meter(updates, at)
     counted.begin(commands[0])
     counted.mark(ended("a"))
     at[0] = 8.0
     for done in range(1, 4):
         counted.launched(done, 20)
-    assert (told[-1].unit, told[-1].done, told[-1].most, told[-1].left_s) == ("launch", 2, 20, 72.0)
+    assert (updates[-1].unit, updates[-1].done, updates[-1].most, updates[-1].left_s) == ("launch", 2, 20, 72.0)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_launches_are_counted_without_the_one_that_calibrates(told):
     ],
 )
 def test_a_plan_is_a_line_of_its_own_and_no_mark(line, plans, dropped):
-    found = []
-    reader = MarkReader(on_plan=found.append)
+    planned = []
+    reader = MarkReader(on_plan=planned.append)
     reader.feed(line, 0.0)
-    assert (found, reader.marks, reader.dropped) == (plans, [], dropped)
+    assert (planned, reader.marks, reader.dropped) == (plans, [], dropped)

@@ -12,22 +12,22 @@ from tests.support.deep_folder import make_deep
 
 
 def test_folders_deeper_than_any_path_go_and_what_links_point_at_stays(tmp_path):
-    kept = tmp_path / "kept"
-    kept.mkdir()
-    (kept / "file").touch()
+    outside = tmp_path / "kept"
+    outside.mkdir()
+    (outside / "file").touch()
     root = tmp_path / "root"
     (root / "wide" / "down").mkdir(parents=True)
-    (root / "link").symlink_to(kept)
-    (root / "wide" / "link").symlink_to(kept)
+    (root / "link").symlink_to(outside)
+    (root / "wide" / "link").symlink_to(outside)
     make_deep(root)
 
     assert remove_tree(root)
     assert not root.exists()
-    assert (kept / "file").exists()
+    assert (outside / "file").exists()
     assert remove_tree(root), "a folder that is not there is gone"
-    (tmp_path / "to").symlink_to(kept)
+    (tmp_path / "to").symlink_to(outside)
     assert not remove_tree(tmp_path / "to")
-    assert (kept / "file").exists()
+    assert (outside / "file").exists()
 
 
 def test_a_held_folder_goes_with_its_block_however_deep_it_became(tmp_path):

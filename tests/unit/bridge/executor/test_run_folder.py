@@ -17,12 +17,12 @@ REPORTS = {"a.json": b"{}", "deep/b.bin": bytes(range(256))}
 
 def archive(kind: bytes, linkname: str = "nowhere", **pax: str) -> bytes:
     """Return an archive of one member of a kind."""
-    found = io.BytesIO()
-    with tarfile.open(fileobj=found, mode="w", format=tarfile.PAX_FORMAT) as tar:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         member = tarfile.TarInfo("a.json")
         member.type, member.linkname, member.pax_headers = kind, linkname, pax
         tar.addfile(member)
-    return found.getvalue()
+    return buffer.getvalue()
 
 
 FORGED = {
@@ -54,13 +54,13 @@ def folder(tmp_path):
 def keep(root, outputs: bytes) -> None:
     """Write reports and what says that they are whole."""
     (root / "outputs.tar").write_bytes(outputs)
-    kept = KeptExecution(
+    kept_execution = KeptExecution(
         version="1",
         log_sha256=hashlib.sha256((root / "log").read_bytes()).hexdigest(),
         outputs_sha256=hashlib.sha256(outputs).hexdigest(),
         execution=None,
     )
-    (root / "kept.json").write_text(kept.model_dump_json())
+    (root / "kept.json").write_text(kept_execution.model_dump_json())
 
 
 @pytest.mark.parametrize("name", FORGED)
@@ -84,10 +84,10 @@ def test_pipes_in_the_place_of_its_files_hold_nobody_up(folder):
         (folder.root / name).unlink()
         os.mkfifo(folder.root / name)
     assert (folder.progress(), folder.facts(), folder.withdrawn(), folder.job()) == (b"", None, None, None)
-    asked = (folder.taken, lambda: folder.stop("cancelled"), lambda: folder.withdraw("late"), folder.opened().__enter__)
-    for ask in asked:
+    calls = (folder.taken, lambda: folder.stop("cancelled"), lambda: folder.withdraw("late"), folder.opened().__enter__)
+    for call in calls:
         with pytest.raises(OSError, match=r"no regular file|[Dd]evice"):
-            ask()
+            call()
     with pytest.raises(OSError, match="no regular file"):
         reading(folder.log)
 

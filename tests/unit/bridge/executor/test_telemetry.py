@@ -77,7 +77,7 @@ def test_a_gpu_meter_is_read_with_every_sample():
     assert (sample.gpu_share, sample.gpu_memory_bytes) == (pytest.approx(0.5), 4096)
     assert (sample.gpu_own_s, sample.gpu_strangers, record.sources["gpu"]) == (pytest.approx(0.5), 3, "a test")
     assert ("gpu0.mig", "off", "off", "a test") in [
-        (one.name, one.before, one.after, one.source) for one in record.conditions
+        (condition.name, condition.before, condition.after, condition.source) for condition in record.conditions
     ]
 
 

@@ -15,20 +15,20 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages that proc
 _FORK = multiprocessing.get_context("fork")
 
 
-def _hold(kept: bytes | None, size: int, ready, end) -> None:
+def _hold(shared: bytes | None, size: int, ready, end) -> None:
     own = b"x" * size
-    ready.send(len(own) + len(kept or b""))
+    ready.send(len(own) + len(shared or b""))
     end.recv()
 
 
 @pytest.fixture
-def held():
+def hold_memory():
     """Start processes that hold memory of their own, or what they got by the fork."""
     started = []
 
-    def hold(size: int, kept: bytes | None = None) -> None:
+    def hold(size: int, shared: bytes | None = None) -> None:
         ready, end = _FORK.Pipe(duplex=False), _FORK.Pipe(duplex=False)
-        process = _FORK.Process(target=_hold, args=(kept, size, ready[1], end[0]))
+        process = _FORK.Process(target=_hold, args=(shared, size, ready[1], end[0]))
         process.start()
         started.append((process, end[1]))
         assert ready[0].recv() >= size
@@ -39,7 +39,7 @@ def held():
         process.join()
 
 
-def _asked(monkeypatch) -> list[int]:
+def _count_calls(monkeypatch) -> list[int]:
     """Count how often pages are counted once, which walks every page of the tree."""
     calls, real = [], tree._shared_once
 
@@ -51,18 +51,18 @@ def _asked(monkeypatch) -> list[int]:
     return calls
 
 
-def test_one_process_that_breaks_the_bound_alone_is_not_looked_at_page_by_page(held, monkeypatch):
-    calls = _asked(monkeypatch)
-    held(192 * MIB)
+def test_one_process_that_breaks_the_bound_alone_is_not_looked_at_page_by_page(hold_memory, monkeypatch):
+    calls = _count_calls(monkeypatch)
+    hold_memory(192 * MIB)
     used = tree.ProcessTree(os.getpid(), "nobody").usage(memory_bound=128 * MIB, processes_bound=512)
     assert used.rss_bytes > 192 * MIB
     assert calls == []
 
 
-def test_pages_that_several_processes_share_count_once(held, monkeypatch):
-    calls, kept = _asked(monkeypatch), b"x" * (96 * MIB)
+def test_pages_that_several_processes_share_count_once(hold_memory, monkeypatch):
+    calls, shared = _count_calls(monkeypatch), b"x" * (96 * MIB)
     for _ in range(3):
-        held(0, kept)
+        hold_memory(0, shared)
     whole = tree.ProcessTree(os.getpid(), "nobody")  # this process may have other children
     used = whole.usage(memory_bound=sys.maxsize, processes_bound=512)
     assert used.rss_bytes > 3 * 96 * MIB

@@ -30,8 +30,8 @@ def test_an_order_is_answered_after_it(ends):
     go_s = pipe.order(event="go", turn=1)
     assert json.loads(os.read(orders, 4096)) == {"event": "go", "turn": 1}
     os.write(answers, done(1))
-    said, done_s = pipe.answer("done")
-    assert said["turn"] == 1
+    answer, done_s = pipe.answer("done")
+    assert answer["turn"] == 1
     assert go_s <= done_s
     os.close(answers)
 

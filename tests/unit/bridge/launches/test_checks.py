@@ -42,8 +42,8 @@ def test_solo_stretches_disagree_only_where_their_whole_interval_is_beyond_ten_p
 def test_the_interval_of_a_mean_equals_scipys():
     values = [0.1, 0.4, 0.2, 0.35]
     low, high = scipy.stats.t.interval(0.95, 3, loc=np.mean(values), scale=scipy.stats.sem(values))
-    found = mean_interval(values)
-    assert (found.low, found.high) == pytest.approx((low, high))
+    interval = mean_interval(values)
+    assert (interval.low, interval.high) == pytest.approx((low, high))
 
 
 def test_stretches_that_scatter_until_they_agree_with_anything_are_no_agreement():
@@ -60,11 +60,11 @@ def test_stretches_that_scatter_until_they_agree_with_anything_are_no_agreement(
 
 def test_a_handicapped_baseline_is_found_and_an_honest_one_is_not():
     rng = np.random.default_rng(4)
-    found = sum(
+    detected = sum(
         handicap(list(np.exp(rng.normal(math.log(1.1), 0.02, 8))), [1.0] * 8) > HANDICAP_MOST for _ in range(400)
     )
     refused = sum(handicap(list(np.exp(rng.normal(0.0, 0.02, 8))), [1.0] * 8) > HANDICAP_MOST for _ in range(400))
-    assert found / 400 > 0.97
+    assert detected / 400 > 0.97
     assert refused == 0
     assert handicap([1.2], [1.0]) == -math.inf
     for times in (([], []), ([0.0, 1.0], [1.0, 1.0])):
@@ -93,7 +93,7 @@ def test_three_runs_that_differ_become_the_units_and_two_widen_the_interval():
     rng = np.random.default_rng(7)
     runs = [sitting(rng, middle, 0.01, 10, 5) for middle in (0.0, 0.1, 0.25)]
     pooled = pool(runs, 5)
-    means = [np.mean([one.log_ratio for one in run]) for run in runs]
+    means = [np.mean([launch.log_ratio for launch in run]) for run in runs]
     assert (pooled.unit, pooled.df) == ("sitting", 2)
     assert pooled.error == pytest.approx(scipy.stats.sem(means))
     two = pool(runs[:2], 5)
@@ -105,7 +105,7 @@ def test_the_test_of_equal_sittings_equals_scipys():
     rng = np.random.default_rng(8)
     for shift in (0.0, 0.01, 0.02, 0.03):
         runs = [sitting(rng, 0.0, 0.02), sitting(rng, shift, 0.02), sitting(rng, 2 * shift, 0.02, 12)]
-        p = scipy.stats.f_oneway(*[[one.log_ratio for one in run] for run in runs]).pvalue
+        p = scipy.stats.f_oneway(*[[launch.log_ratio for launch in run] for run in runs]).pvalue
         assert (pool(runs).unit == "sitting") == (p < 0.05)
 
 
@@ -118,10 +118,10 @@ def test_cut_rotations_of_a_sitting_are_left_out_and_nothing_pools_to_nothing():
 
 
 def test_two_runs_agree_within_the_root_of_their_squared_half_widths():
-    one, other = Estimate(0.10, 0.01, 8), Estimate(0.10, 0.01, 8)
-    reach = math.hypot(one.half_width(), other.half_width())
-    assert agree(one, Estimate(0.10 + reach * 0.999, 0.01, 8))
-    assert not agree(one, Estimate(0.10 + reach * 1.001, 0.01, 8))
+    estimate, other = Estimate(0.10, 0.01, 8), Estimate(0.10, 0.01, 8)
+    reach = math.hypot(estimate.half_width(), other.half_width())
+    assert agree(estimate, Estimate(0.10 + reach * 0.999, 0.01, 8))
+    assert not agree(estimate, Estimate(0.10 + reach * 1.001, 0.01, 8))
 
 
 def test_a_claim_is_the_weaker_of_with_and_without_cut_runs():

@@ -19,24 +19,24 @@ def launches(logs, blocks=1):
 
 def test_the_interval_is_students_at_98_per_cent_a_side():
     logs = np.random.default_rng(1).normal(0.1, 0.03, 9)
-    found = over_launches(launches(logs))
+    estimate = over_launches(launches(logs))
     low, high = scipy.stats.t.interval(0.96, 8, loc=logs.mean(), scale=scipy.stats.sem(logs))
-    assert found.interval() == pytest.approx((math.exp(low), math.exp(high)))
-    assert (found.sd, found.df, found.launches) == (pytest.approx(logs.std(ddof=1)), 8, 9)
-    assert found.half_width(4) == pytest.approx(scipy.stats.t.ppf(1 - 0.02 / 4, 8) * scipy.stats.sem(logs))
+    assert estimate.interval() == pytest.approx((math.exp(low), math.exp(high)))
+    assert (estimate.sd, estimate.df, estimate.launches) == (pytest.approx(logs.std(ddof=1)), 8, 9)
+    assert estimate.half_width(4) == pytest.approx(scipy.stats.t.ppf(1 - 0.02 / 4, 8) * scipy.stats.sem(logs))
 
 
 def test_what_the_blocks_differ_by_is_removed_as_a_linear_model_does():
     rng = np.random.default_rng(2)
     logs = rng.normal(0.05, 0.02, 15) + np.tile(rng.normal(0, 0.2, 5), 3)
-    found = over_launches(launches(logs, 5), 5)
+    estimate = over_launches(launches(logs, 5), 5)
     design = np.tile(np.eye(5), (3, 1))
     _, residue, *_ = np.linalg.lstsq(design, logs, rcond=None)
-    assert found.df == 10
-    assert found.sd == pytest.approx(math.sqrt(residue[0] / 10))
-    assert found.log_ratio == pytest.approx(logs.mean())
+    assert estimate.df == 10
+    assert estimate.sd == pytest.approx(math.sqrt(residue[0] / 10))
+    assert estimate.log_ratio == pytest.approx(logs.mean())
     moved = over_launches(launches(logs + np.tile([1, -1, 2, -2, 0], 3), 5), 5)
-    assert (moved.log_ratio, moved.error) == (pytest.approx(found.log_ratio), pytest.approx(found.error))
+    assert (moved.log_ratio, moved.error) == (pytest.approx(estimate.log_ratio), pytest.approx(estimate.error))
 
 
 def test_a_rotation_that_was_cut_stays_outside():
@@ -44,7 +44,7 @@ def test_a_rotation_that_was_cut_stays_outside():
     cut = launches([*logs, 5.0, -5.0], 5)
     assert over_launches(cut, 5) == over_launches(launches(logs, 5), 5)
     whole, rest = rotations(cut, 5)
-    assert (len(whole), [one.log_ratio for one in rest]) == (10, [5.0, -5.0])
+    assert (len(whole), [launch.log_ratio for launch in rest]) == (10, [5.0, -5.0])
     assert over_launches(launches(logs[:9], 5), 5) is None
     assert over_launches([Launch(0.1)]) is None
 
@@ -52,9 +52,9 @@ def test_a_rotation_that_was_cut_stays_outside():
 def test_a_launch_that_left_nothing_takes_its_rotation_out_and_not_the_blocks_apart():
     run = [(0, 0.1), (1, 0.2), (0, 0.1), (2, 0.3), (0, 9.0), (1, 0.2), (2, 0.3)]  # block 1 and 2 lost a launch each
     whole, rest = rotations([Launch(value, block) for block, value in run], 3)
-    assert [one.log_ratio for one in rest] == [9.0]
-    found = over_launches([*whole, *rest], 3)
-    assert (found.launches, found.sd, found.log_ratio) == (6, pytest.approx(0.0), pytest.approx(0.2))
+    assert [launch.log_ratio for launch in rest] == [9.0]
+    estimate = over_launches([*whole, *rest], 3)
+    assert (estimate.launches, estimate.sd, estimate.log_ratio) == (6, pytest.approx(0.0), pytest.approx(0.2))
     with pytest.raises(ValueError, match="expected 0 to 4"):
         over_launches([Launch(0.0, 5)], 5)
 

@@ -36,10 +36,10 @@ def test_the_width_itself_stops_and_a_hair_more_does_not():
 
 
 def test_with_blocks_the_width_is_looked_at_after_whole_rotations_only():
-    found = {count: decide(BLOCKS, scatter(count, 0.005, 5)) for count in (9, 10, 12, 14, 15)}
-    assert [found[count].stop for count in (9, 10, 12, 14, 15)] == [False, True, False, False, True]
-    assert found[9].reason == found[12].reason == "within a rotation"
-    assert (found[12].launches, found[12].cut) == (10, 2)
+    decisions = {count: decide(BLOCKS, scatter(count, 0.005, 5)) for count in (9, 10, 12, 14, 15)}
+    assert [decisions[count].stop for count in (9, 10, 12, 14, 15)] == [False, True, False, False, True]
+    assert decisions[9].reason == decisions[12].reason == "within a rotation"
+    assert (decisions[12].launches, decisions[12].cut) == (10, 2)
 
 
 def test_launches_that_left_nothing_count_against_the_most_and_move_the_look():

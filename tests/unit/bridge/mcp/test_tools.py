@@ -120,13 +120,13 @@ def test_a_run_of_two_hours_never_makes_a_client_wait_for_a_minute(server, reque
         longest_s = waits = 0
         while True:
             begun_s = clock.steady_s()
-            found = await client.call("wait", id=run_id)
+            document = await client.call("wait", id=run_id)
             longest_s, waits = max(longest_s, clock.steady_s() - begun_s), waits + 1
-            if found["outcome"]["reason"] != "pending":
-                return found, longest_s, waits, client.progress
+            if document["outcome"]["reason"] != "pending":
+                return document, longest_s, waits, client.progress
 
-    found, longest_s, waits, progress = with_client(server, act)
-    assert found["outcome"]["reason"] == "passed"
+    document, longest_s, waits, progress = with_client(server, act)
+    assert document["outcome"]["reason"] == "passed"
     assert longest_s < CLIENT_TIMEOUT_S
     assert waits > 7200 / WAIT_MAX_S
     assert any(text.startswith("started after") for text in progress)
@@ -146,7 +146,7 @@ def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_st
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "said"),
+    ("name", "arguments", "message"),
     [
         ("run_mlx-env-probe", {"params": {"nonsense": 1}}, "nonsense"),
         ("run_mlx-env-probe", {"profile": "--queue"}, "--queue"),
@@ -163,10 +163,10 @@ def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_st
         ("run_no-such-preset", {}, "no-such-preset"),
     ],
 )
-def test_arguments_that_do_not_fit_are_said_and_nothing_is_sent(server, requester, name, arguments, said):
+def test_arguments_that_do_not_fit_are_said_and_nothing_is_sent(server, requester, name, arguments, message):
     result = with_client(server, lambda client: client.raw(name, **arguments))
     assert result.is_error
-    assert said in result.content[0].text
+    assert message in result.content[0].text
     assert requester.bus.snapshot().requests == ()
 
 
@@ -177,7 +177,7 @@ def test_a_command_that_cannot_answer_is_an_error_with_its_remedy(server):
 
 
 @pytest.mark.parametrize(
-    ("remedy", "said"),
+    ("remedy", "expected"),
     [
         ("kakeya-mac ls", "call `runs`"),
         ("kakeya-mac verify 01k9", "call `verify` with 01k9"),
@@ -187,8 +187,8 @@ def test_a_command_that_cannot_answer_is_an_error_with_its_remedy(server):
         ("ask the bus's owner", "ask the bus's owner"),
     ],
 )
-def test_a_remedy_names_a_tool_or_says_that_it_is_for_a_shell(remedy, said):
-    assert remedy_with_tools(remedy) == said
+def test_a_remedy_names_a_tool_or_says_that_it_is_for_a_shell(remedy, expected):
+    assert remedy_with_tools(remedy) == expected
 
 
 def test_an_error_sends_a_client_to_a_tool(server):
@@ -248,7 +248,7 @@ def test_a_sweep_is_sent_at_once_and_found_again(server, requester):
 
 def test_a_sweep_over_texts_is_a_run_a_text_whatever_is_in_them():
     given = {"preset": "my-train", "values": {"note": ["a,b", "c"], "lr": [0.1], "quick": [True, False]}, "repeat": 1}
-    tool = next(one for one in FIXED if one.name == "sweep")
+    tool = next(tool for tool in FIXED if tool.name == "sweep")
     args = parser.parse(BY_NAME["run"], tool.words(tool.checked(given))[1:])
     assert len(combinations(None, listed(args.param), args.repeat)) == 4
     assert args.param == ["note=a,b", "note=c", "lr=0.1", "quick=true", "quick=false"]
@@ -267,8 +267,8 @@ def test_of_the_longest_sweep_every_run_is_named_and_all_is_linked(server, reque
         return sent["data"]["runs"], json.loads("".join(pages))["data"]["runs"]
 
     sent, whole = with_client(server, act)
-    assert {one["id"] for one in sent} == {ref.id for ref in requester.bus.snapshot().requests}
-    assert {one["id"]: one["repeat"] for one in whole} == {one["id"]: one["repeat"] for one in sent}
+    assert {row["id"] for row in sent} == {ref.id for ref in requester.bus.snapshot().requests}
+    assert {row["id"]: row["repeat"] for row in whole} == {row["id"]: row["repeat"] for row in sent}
     assert len(whole) == len(sent) == 64
 
 
@@ -276,7 +276,7 @@ def test_runs_of_a_sweep_are_named_whatever_their_parameters_take():
     runs = [{"id": f"{at:026}", "params": {"note": "x" * 200}, "repeat": 0, "claims": []} for at in range(64)]
     data = {"sweep": "0" * 26, "preset": "my-notes", "caution": "a first look", "runs": runs, "differences": []}
     (text,), _ = answer(of_data("run", data))
-    assert [one["id"] for one in json.loads(text)["data"]["runs"]] == [one["id"] for one in runs]
+    assert [row["id"] for row in json.loads(text)["data"]["runs"]] == [row["id"] for row in runs]
 
 
 class TaskHandle(types.Result):
@@ -303,19 +303,19 @@ class Tasks(ClientExtension):
 
     def __init__(self, meanwhile):
         self.meanwhile = meanwhile
-        self.seen = []
+        self.statuses = []
 
     def claims(self):
         return [ResultClaim(result_type="task", model=TaskHandle, resolve=self.resolve)]
 
     async def resolve(self, handle, context):
-        self.seen.append(handle.status)
+        self.statuses.append(handle.status)
         while True:
-            asked = TaskRequest(method="tasks/get", params={"taskId": handle.task_id})
-            found = await context.session.send_request(asked, Task)
-            self.seen.append(found.status)
-            if found.status != "working":
-                return types.CallToolResult.model_validate(found.result or {"content": []})
+            request = TaskRequest(method="tasks/get", params={"taskId": handle.task_id})
+            task = await context.session.send_request(request, Task)
+            self.statuses.append(task.status)
+            if task.status != "working":
+                return types.CallToolResult.model_validate(task.result or {"content": []})
             await self.meanwhile(context.session, handle.task_id)
 
 
@@ -325,7 +325,7 @@ def test_a_client_with_tasks_gets_the_run_as_a_task(server, host):
 
     tasks = Tasks(end)
     result = with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
-    assert tasks.seen == ["working", "working", "completed"]
+    assert tasks.statuses == ["working", "working", "completed"]
     assert '"verdict":"valid"' in result.content[0].text
 
 
@@ -365,15 +365,15 @@ def test_a_task_that_is_cancelled_asks_the_host_to_end_the_run(server, requester
 
     tasks = Tasks(cancel)
     with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
-    assert tasks.seen[-1] == "cancelled"
+    assert tasks.statuses[-1] == "cancelled"
 
 
-@pytest.mark.parametrize("name", sorted(name for name, one in registry().items() if one.status == "ready"))
+@pytest.mark.parametrize("name", sorted(name for name, preset in registry().items() if preset.status == "ready"))
 def test_every_preset_has_a_valid_schema_that_its_defaults_fit(name):
     tool = of_preset(name)
     jsonschema.Draft202012Validator.check_schema(tool.schema)
     preset = registry()[name]
-    defaults = {key: one.default for key, one in preset.params.items() if one.default is not None}
+    defaults = {key: param.default for key, param in preset.params.items() if param.default is not None}
     jsonschema.validate(defaults, tool.schema["properties"]["params"] | {"required": []})
     words = schemas.words(name, {"params": defaults}, installed=True)
     assert parser.parse(BY_NAME["run"], words[1:]).preset == name
@@ -388,8 +388,12 @@ def types_of(schema):
 
 
 def test_no_schema_names_several_types_at_once_which_some_clients_refuse():
-    found = [*(tool.schema for tool in FIXED), *(of_preset(name).schema for name in registry()), schemas.of_unknown()]
-    assert {type(one) for schema in found for one in types_of(schema)} == {str}
+    every_schema = [
+        *(tool.schema for tool in FIXED),
+        *(of_preset(name).schema for name in registry()),
+        schemas.of_unknown(),
+    ]
+    assert {type(json_type) for schema in every_schema for json_type in types_of(schema)} == {str}
 
 
 def test_every_fixed_tool_is_a_command_line_that_parses():

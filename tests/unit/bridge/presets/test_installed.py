@@ -140,7 +140,9 @@ def test_the_names_of_installed_presets_are_known_without_reading_one():
 
 
 def test_the_set_that_prompts_are_compared_with_is_the_presets_and_not_the_reports():
-    asking = [preset for preset in registry().values() if "verify_cost" not in {one.kind for one in preset.outputs}]
+    asking = [
+        preset for preset in registry().values() if "verify_cost" not in {output.kind for output in preset.outputs}
+    ]
     last = {preset.name: preset.commands[-1] for preset in asking if preset.commands}
     confirming = {name: command.argv for name, command in last.items() if command.confirms}
     assert len(confirming) > 10

@@ -17,21 +17,21 @@ def value(name: str, factor: int) -> float | int:
     return float(factor) if name.endswith("_s") else factor
 
 
-def bound(name: str, *, preset: int | None, host: int | None, asked: int | None) -> float:
+def bound(name: str, *, preset: int | None, host: int | None, requested: int | None) -> float:
     own = PRESET.limits.evolve(**{name: None if preset is None else value(name, preset)})
     facts = PolicyFacts(
         digest="0" * 64,
         interpreter="/usr/bin/python3",
         limits=LimitCaps(**{name: None if host is None else value(name, host)}),
     )
-    limits = LimitRequest(**{name: None if asked is None else value(name, asked)})
+    limits = LimitRequest(**{name: None if requested is None else value(name, requested)})
     request = make_request("b" * 32, PRESET.name, limits=limits)
     return getattr(resolve(request, PRESET.model_copy(update={"limits": own}), facts, Trust()).limits, name)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_least_of_the_three_counts(name):
-    for preset, host, asked in (
+    for preset, host, requested in (
         (30, 20, 10),
         (30, 10, 20),
         (10, 30, 20),
@@ -39,7 +39,9 @@ def test_the_least_of_the_three_counts(name):
         (30, None, 10),
         (30, 20, None),
     ):
-        assert bound(name, preset=preset, host=host, asked=asked) == min(x for x in (preset, host, asked) if x)
+        assert bound(name, preset=preset, host=host, requested=requested) == min(
+            x for x in (preset, host, requested) if x
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -31,7 +31,7 @@ def allowed(facts: PolicyFacts, trust: Trust, *, request_code: bool) -> bool:
 def test_every_combination_of_policy_and_trust_gives_the_lesser_of_both(request_code: bool) -> None:
     preset = registry()["pytest-path" if request_code else "mlx-env-probe"]
     request = make_request("b" * 32, preset.name, workload=CODE if request_code else None)
-    seen = {True: 0, False: 0}
+    counts = {True: 0, False: 0}
     axes = (BOTH, BOTH, BOTH, (None, 1000), ("off", "preferred", "required"), BOTH, ("trusted", "untrusted"), BOTH)
     for embedded, pushers, require, uid, mode, signed, code, network in itertools.product(*axes):
         facts = replace(
@@ -40,7 +40,7 @@ def test_every_combination_of_policy_and_trust_gives_the_lesser_of_both(request_
         )  # fmt: skip
         trust = Trust(sent_code=code, **(SIGNER if signed else {}))
         expected = allowed(facts, trust, request_code=request_code)
-        seen[expected] += 1
+        counts[expected] += 1
         if not expected:
             with pytest.raises(PolicyRefusedError) as caught:
                 resolve(request, preset, facts, trust)
@@ -56,7 +56,7 @@ def test_every_combination_of_policy_and_trust_gives_the_lesser_of_both(request_
         assert ("untrusted_code" in spec.labels) is untrusted
         assert ("trust_pushers" in spec.labels) is ((pushers or embedded) and not signed)
         assert (spec.principal, spec.signer) == ((trust.principal, trust.signer) if signed else ("unsigned", None))
-    assert min(seen.values()) > 0
+    assert min(counts.values()) > 0
 
 
 def test_labels_become_what_the_owner_says_of_nodes_and_nothing_else_of_a_request_does() -> None:

@@ -96,13 +96,13 @@ def test_request_code_is_found_first_and_never_installed():
 def test_the_environment_names_its_origins_and_the_requester_is_none_of_them():
     facts = replace(FACTS, environment={"MINE": "policy"}, secrets={"TOKEN": "s3cret", "OTHER": "x"}, target="/m/big")
     spec = resolve(ask(), preset(), facts, Trust())
-    seen = {v.name: v for v in spec.environment}
+    variables = {v.name: v for v in spec.environment}
     assert {v.origin for v in spec.environment} == {"runner", "policy", "preset"}
-    assert seen["MINE"].value == "policy"
-    assert (seen["TOKEN"].secret, seen["TOKEN"].value) == (True, "s3cret")
-    assert "OTHER" not in seen
-    assert seen["KAKEYA_TARGET"].value == "/m/big"
-    assert "KAKEYA_DRAFTER" not in seen  # the preset's drafter does not belong to the host's target
+    assert variables["MINE"].value == "policy"
+    assert (variables["TOKEN"].secret, variables["TOKEN"].value) == (True, "s3cret")
+    assert "OTHER" not in variables
+    assert variables["KAKEYA_TARGET"].value == "/m/big"
+    assert "KAKEYA_DRAFTER" not in variables  # the preset's drafter does not belong to the host's target
     assert "s3cret" not in "\n".join(explain(spec))
 
 
@@ -205,9 +205,9 @@ def test_effective_permissions_are_the_meet_of_host_preset_and_request(
     facts = replace(
         FACTS, limits=LimitCaps(wall_s=host_wall, log_bytes=host_log, output_bytes=host_out), sandbox_mode=host_mode
     )
-    asked = LimitRequest(wall_s=asked_wall, log_bytes=asked_log, output_bytes=asked_out)
+    requested = LimitRequest(wall_s=asked_wall, log_bytes=asked_log, output_bytes=asked_out)
     own = preset(FULL.replace('mode = "preferred"', f'mode = "{preset_mode}"'))
-    spec = resolve(ask(limits=asked, profile=profile), own, facts, Trust())
+    spec = resolve(ask(limits=requested, profile=profile), own, facts, Trust())
     preset_wall = {"smoke": 100.0, "claim": 900.0}[profile]
     for value, bounds in (
         (spec.limits.wall_s, (host_wall, asked_wall, preset_wall)),

@@ -120,13 +120,13 @@ def test_the_folder_without_a_mistake_is_fine(tmp_path):
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_planted_mistake_is_one_line_with_a_remedy(tmp_path, mistake):
-    plant, said = MISTAKES[mistake]
+    plant, message = MISTAKES[mistake]
     folder = write_workload(tmp_path)
     plant(folder)
     failed = [check for check in problems(folder, INTERPRETER) if check.level == "fail"]
     assert failed
     lines = [f"{check.name}: {check.text} next: {check.remedy}".replace(": schema", " schema") for check in failed]
-    assert any(said in line for line in lines), lines
+    assert any(message in line for line in lines), lines
     assert all(check.remedy and "\n" not in check.text + check.remedy for check in failed)
 
 

@@ -24,15 +24,15 @@ OID = "e" * 40
 
 def chain(run_id: str, count: int = 3) -> list[tuple[bytes, bytes]]:
     """Return raw commits and claims as the bus stores them."""
-    found: list[tuple[bytes, bytes]] = []
+    pairs: list[tuple[bytes, bytes]] = []
     parents: tuple[str, ...] = ()
     for number in range(count):
         data = claim(run_id, OID, number).canonical()
         top = tree([TreeEntry(REGULAR, b"claim.json", blob(data).oid)])
         made = commit(top.oid, parents, 1_700_000_000, f"claim {number}")
-        found.append((made.data, data))
+        pairs.append((made.data, data))
         parents = (made.oid,)
-    return found
+    return pairs
 
 
 def oids(claims: list[tuple[bytes, bytes]]) -> tuple[str, ...]:

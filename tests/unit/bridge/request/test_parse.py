@@ -50,12 +50,12 @@ def fields(**changes: object) -> dict[str, object]:
     }
     value |= changes
     if "idempotency_key" not in value:
-        asked = {
+        basis = {
             name: value.get(name) for name in ("bus_id", "limits", "params", "preset", "principal", "profile", "runner")
         }
         workload = value.get("workload")
-        asked["tree"] = workload["tree"] if isinstance(workload, dict) else None
-        value["idempotency_key"] = hashlib.sha256(strictjson.encode(asked)).hexdigest()
+        basis["tree"] = workload["tree"] if isinstance(workload, dict) else None
+        value["idempotency_key"] = hashlib.sha256(strictjson.encode(basis)).hexdigest()
     return value
 
 
@@ -262,7 +262,7 @@ def test_a_key_over_other_fields_is_refused() -> None:
 
 
 def test_the_key_covers_what_is_asked_and_nothing_else() -> None:
-    asked: dict[str, object] = {
+    basis: dict[str, object] = {
         "bus_id": BUS_ID,
         "principal": "unsigned",
         "preset": "p",
@@ -283,9 +283,9 @@ def test_the_key_covers_what_is_asked_and_nothing_else() -> None:
         {"runner": RunnerSelector(name="x")},
         {"limits": LimitRequest(wall_s=1.0)},
     ]
-    keys = [idempotency_key(**asked), *(idempotency_key(**{**asked, **one}) for one in changes)]  # type: ignore[arg-type]
+    keys = [idempotency_key(**basis), *(idempotency_key(**{**basis, **change}) for change in changes)]  # type: ignore[arg-type]
     assert len(set(keys)) == len(keys)
-    assert idempotency_key(**asked) == keys[0]  # type: ignore[arg-type]
+    assert idempotency_key(**basis) == keys[0]  # type: ignore[arg-type]
 
 
 def only_declared(data: bytes) -> bool:

@@ -68,17 +68,17 @@ def test_every_error_ends_in_a_code_that_has_a_meaning():
     ],
 )
 def test_a_verdict_counts_only_where_the_program_did_its_work(reason, decision, required, code):
-    asked = None if required is None else Requirement.parse(required)
-    assert exit_code_of(reason, None if decision is None else verdict(decision), asked) == code
+    requirement = None if required is None else Requirement.parse(required)
+    assert exit_code_of(reason, None if decision is None else verdict(decision), requirement) == code
 
 
 def verdict(decision):
     """Return a verdict whose primary claim lacks times, and whose secondary one lacks nothing."""
-    held = PremiseResult(premise="outputs", held=True, seen_by="runner", rules=())
+    met = PremiseResult(premise="outputs", held=True, seen_by="runner", rules=())
     fallen = PremiseResult(premise="times", held=decision == "evidence", seen_by="runner", rules=(), why=("G4-TURNS",))
     claims = (
-        claim(id="decode_speedup", decision="evidence" if decision == "evidence" else "valid", premises=(held, fallen)),
-        claim(id="identical_prompts", role="secondary", premises=(held,)),
+        claim(id="decode_speedup", decision="evidence" if decision == "evidence" else "valid", premises=(met, fallen)),
+        claim(id="identical_prompts", role="secondary", premises=(met,)),
     )
     return VERDICT.evolve(decision=decision, claims=claims)
 

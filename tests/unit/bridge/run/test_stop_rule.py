@@ -46,25 +46,25 @@ def test_a_wide_interval_goes_on_to_the_cap():
 def test_blocks_are_looked_at_after_whole_rotations_with_their_means_removed():
     # Two blocks far apart, launches of one block alike: narrow once the means are out.
     sizes = [(4.0, 1), (2.0, 0), (4.0, 1), (2.0, 0), (4.0, 1), (2.0, 0)]
-    found = [launch(number, spent_s, block=block) for number, (spent_s, block) in enumerate(sizes)]
+    records = [launch(number, spent_s, block=block) for number, (spent_s, block) in enumerate(sizes)]
 
-    assert decide(plan(least=4, most=20, blocks=2), found).why == "within a rotation"  # five count
-    assert decide(plan(least=4, most=20, blocks=2), found[:5]).stop
-    unblocked = [one.evolve(block=0) for one in found[:5]]
+    assert decide(plan(least=4, most=20, blocks=2), records).why == "within a rotation"  # five count
+    assert decide(plan(least=4, most=20, blocks=2), records[:5]).stop
+    unblocked = [record.evolve(block=0) for record in records[:5]]
     assert not decide(plan(least=4, most=20), unblocked).stop
 
 
 def test_a_rotation_that_the_time_allowed_would_cut_does_not_begin():
     # Launch 0 began at 100 s on the clock and took 20 s; every launch after it 10 s with its reference.
     def after(count: int, allowed_s: float):
-        found = [
+        records = [
             launch(number, 1.0 + number % 3, block=(number - 1) % 5 if number else 0).evolve(
                 started_s=100.0 + (10.0 * number + 10.0 if number else 0.0)
             )
             for number in range(count + 1)
         ]
         rule = {"least": 10, "most": 20, "blocks": 5, "half_width": 0.001, "allowed_s": allowed_s}
-        return decide(plan(**rule), found, 20.0 + 10.0 * count)
+        return decide(plan(**rule), records, 20.0 + 10.0 * count)
 
     # After five, 70 s are over; five more would begin after 70, 80, 90, 100 and 110 s.
     assert not after(5, 110.5).stop

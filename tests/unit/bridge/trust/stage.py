@@ -102,26 +102,26 @@ class Stage:
 
     def result(self, actor: str = "hosta", request: Request | None = None) -> dict[str, bytes]:
         """Return a whole result of hosta, its attestation made with an actor's key."""
-        asked = request or self.request
-        data, log = asked.canonical(), b"hello\n"
-        claim = self.claim(id=asked.id)
+        sent = request or self.request
+        data, log = sent.canonical(), b"hello\n"
+        claim = self.claim(id=sent.id)
         seal = self.sealer("hosta").sign(Statement("claim", BUS_ID, REF, "hosta", (), claim.canonical()))
         head, _ = claim_commit(claim, (), seal)
         digest = hashlib.sha256(data).hexdigest()
         times = dict.fromkeys(("created", "claimed", "started", "ended"), claim.time)
         record = RECORD.evolve(
-            id=asked.id, bus_id=BUS_ID, request_digest=digest, request_oid="e" * 40, claims=(head.oid,),
+            id=sent.id, bus_id=BUS_ID, request_digest=digest, request_oid="e" * 40, claims=(head.oid,),
             runner="hosta", log_bytes=len(log), log_sha256=hashlib.sha256(log).hexdigest(), commands=(),
             program_exit=None, **times,
         )  # fmt: skip
-        verdict = VERDICT.evolve(id=asked.id, reports=())
-        spec = SPEC.evolve(id=asked.id, request_digest=digest)
+        verdict = VERDICT.evolve(id=sent.id, reports=())
+        spec = SPEC.evolve(id=sent.id, request_digest=digest)
         files = dict(build_tree(
             request_bytes=data, signature=None, claims=((head.data, claim.canonical()),), log=log, record=record,
             spec=spec, reports={}, verdict=verdict, bus_id=BUS_ID, request_oid="e" * 40, attestation="dsse",
         ))  # fmt: skip
         envelope = attest(
-            files, ref=asked.ref, record=record, verdict=verdict, link=ChainPosition("c" * 64, 1),
+            files, ref=sent.ref, record=record, verdict=verdict, link=ChainPosition("c" * 64, 1),
             signer=MetadataSigner(self.keys[actor]),
         )  # fmt: skip
         return {**files, ATTESTATION_FILE: envelope}

@@ -35,7 +35,7 @@ def seen(stage: Stage, archivist: str, *, revoked: dt.datetime, key: str = "othe
     hosta.publish(ref, hosta.start(ref, hosta.claim(ref)), stage.result())
     keeper = MemoryBus(bus.remote, clock=FakeClock(NOW + 40 * DAY))
     keeper.use_seals(KeySeals(lambda: NOBODY, name=archivist, key=stage.keys[key]))
-    assert any("/archive/" in one for one in keeper.archive(archivist, budget=WorkBudget(50)))
+    assert any("/archive/" in name for name in keeper.archive(archivist, budget=WorkBudget(50)))
     authority = replace(stage.authority("pinned"), revoked={stage.keys["hosta"].public: revoked.timestamp()})
     reader = MemoryBus(bus.remote, clock=FakeClock(NOW + 70 * DAY))
     reader.use_seals(KeySeals(lambda: authority))

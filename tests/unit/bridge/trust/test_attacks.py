@@ -44,8 +44,8 @@ KINDS: dict[str, SealedKind] = {
 def expected(actor: str, record: str, act: str, reader: str) -> dict[str, Any]:
     """Return the one rule for a cell."""
     cell = {"actor": actor, "record": record, "act": act, "reader": reader}
-    (found,) = [rule for rule in TABLE["rule"] if all(value in rule.get(key, [value]) for key, value in cell.items())]
-    return found
+    (rule,) = [rule for rule in TABLE["rule"] if all(value in rule.get(key, [value]) for key, value in cell.items())]
+    return rule
 
 
 @pytest.fixture(scope="module")
@@ -91,49 +91,49 @@ def on_a_bus(stage: Stage, record: str, act: str, reader: str) -> str:
     """Set a runner's ref back, or delete it, on a bus in memory, after the reader saw the newest."""
     bus = MemoryBus(clock=FakeClock(NOW))
     bus.use_seals(stage.sealer("hosta"))
-    hosta, seen = Actor(bus, FakeClock(NOW), "hosta"), MemoryBus(bus.remote, clock=FakeClock(NOW))
-    seen.use_seals(KeySeals(lambda: stage.authority(reader)))
+    hosta, observer = Actor(bus, FakeClock(NOW), "hosta"), MemoryBus(bus.remote, clock=FakeClock(NOW))
+    observer.use_seals(KeySeals(lambda: stage.authority(reader)))
     ref = hosta.submit(hosta.request()).ref
-    held = [hosta.claim(ref)]
-    held += [hosta.start(ref, held[0])]
+    held_claims = [hosta.claim(ref)]
+    held_claims += [hosta.start(ref, held_claims[0])]
     claim_ref = names.claim_ref(names.DEFAULT_PREFIX, ref.id)
     if record in {"claim", "renewal"}:
         if record == "renewal":
-            held += [hosta.renew(ref, held[1])]
-        seen.read_claim(ref.id)
-        bus.remote.refs[claim_ref] = held[-2].oid
+            held_claims += [hosta.renew(ref, held_claims[1])]
+        observer.read_claim(ref.id)
+        bus.remote.refs[claim_ref] = held_claims[-2].oid
         if act == "delete":
             del bus.remote.refs[claim_ref]
-        view = seen.read_claim(ref.id)
+        view = observer.read_claim(ref.id)
         return "absent" if view is None else shown(view.signature.word)
     if record == "offer":
         target = names.beacon_ref(names.DEFAULT_PREFIX, "hosta")
         bus.beacon(hosta.beacon(1))
         earlier = bus.remote.refs[target]
         bus.beacon(hosta.beacon(2))
-        seen.read_beacons()
+        observer.read_beacons()
         bus.remote.refs[target] = earlier
         if act == "delete":
             del bus.remote.refs[target]
-        found = seen.read_beacons()
-        if seen.refused:
+        beacons = observer.read_beacons()
+        if observer.refused:
             return "untrusted"
-        return "unsigned" if found else "absent"
+        return "unsigned" if beacons else "absent"
     target = names.log_ref(names.DEFAULT_PREFIX, ref.id)
-    held += [hosta.renew(ref, held[-1], log=chunk(ref.id, 0, 0, b"one\n"))]
+    held_claims += [hosta.renew(ref, held_claims[-1], log=chunk(ref.id, 0, 0, b"one\n"))]
     earlier = bus.remote.refs[target]
-    hosta.renew(ref, held[-1], log=chunk(ref.id, 1, 4, b"two\n"))
-    seen.read_log(ref.id)
+    hosta.renew(ref, held_claims[-1], log=chunk(ref.id, 1, 4, b"two\n"))
+    observer.read_log(ref.id)
     bus.remote.refs[target] = earlier
     if act == "delete":
         del bus.remote.refs[target]
     try:
-        found_log = seen.read_log(ref.id, 1)
+        found_log = observer.read_log(ref.id, 1)
     except UntrustedLogError:
         return "untrusted"
     if act == "delete":
         return "absent" if not found_log else "accepted"
-    return shown(seen.log_signature(ref.id).word)
+    return shown(observer.log_signature(ref.id).word)
 
 
 def archived(stage: Stage, act: str, reader: str) -> str:
@@ -141,24 +141,27 @@ def archived(stage: Stage, act: str, reader: str) -> str:
     later = FakeClock(NOW + dt.timedelta(days=3))
     bus = MemoryBus(clock=FakeClock(NOW))
     bus.use_seals(stage.sealer("hosta"))
-    hosta, keeper, seen = Actor(bus, FakeClock(NOW), "hosta"), *(MemoryBus(bus.remote, clock=later) for _ in range(2))
+    hosta, keeper, observer = (
+        Actor(bus, FakeClock(NOW), "hosta"),
+        *(MemoryBus(bus.remote, clock=later) for _ in range(2)),
+    )
     keeper.use_seals(stage.sealer("hosta"))
-    seen.use_seals(KeySeals(lambda: stage.authority(reader)))
+    observer.use_seals(KeySeals(lambda: stage.authority(reader)))
     tips, run_ids = [], []
     for _ in range(2):
         ref = hosta.submit(hosta.request()).ref
         hosta.run(ref)
-        (target,) = {one for one in keeper.archive("hosta", budget=WorkBudget(50)) if "/archive/" in one}
+        (target,) = {name for name in keeper.archive("hosta", budget=WorkBudget(50)) if "/archive/" in name}
         tips.append(bus.remote.refs[target])
         run_ids.append(ref.id)
-    assert {one.tip.claim.id for one in seen.archived()} == set(run_ids)
+    assert {run.tip.claim.id for run in observer.archived()} == set(run_ids)
     bus.remote.refs[target] = tips[0]
     if act == "delete":
         del bus.remote.refs[target]
-    words = {one.tip.claim.id: one.tip.signature.word for one in seen.archived()}
+    words = {run.tip.claim.id: run.tip.signature.word for run in observer.archived()}
     if act == "set_back":
         assert list(words) == run_ids[:1]
-    assert not seen.refused
+    assert not observer.refused
     return shown(words[run_ids[0]]) if words else "absent"
 
 
@@ -190,12 +193,12 @@ def asked(stage: Stage, actor: str, act: str, reader: str) -> str:
     elif act == "swap":
         signature = stage.ssh(actor, data)
     try:
-        found = signers.request(request, data, signature)
+        signer = signers.request(request, data, signature)
     except RequestRejectedError:
         return "altered"
     except PolicyRefusedError:
         return "untrusted"
-    return "accepted" if found is not None else "unsigned"
+    return "accepted" if signer is not None else "unsigned"
 
 
 def published(stage: Stage, actor: str, act: str, reader: str) -> str:
@@ -212,8 +215,8 @@ def published(stage: Stage, actor: str, act: str, reader: str) -> str:
     elif act == "truncate":
         files = {**files, "run.json": files["run.json"][:-16]}
     run_id = "0" * 26 if act == "replay" else None
-    found = verify(Tree(files), Pins(stage.authority(reader)), source="a test", run_id=run_id)
-    return shown(found.answer.word)
+    verification = verify(Tree(files), Pins(stage.authority(reader)), source="a test", run_id=run_id)
+    return shown(verification.answer.word)
 
 
 def on_its_branch(stage: Stage, act: str) -> str:
@@ -221,8 +224,8 @@ def on_its_branch(stage: Stage, act: str) -> str:
     bus = MemoryBus(clock=FakeClock(NOW))
     hosta = Actor(bus, FakeClock(NOW), "hosta")
     ref = hosta.submit(hosta.request()).ref
-    held = hosta.publish(ref, hosta.start(ref, hosta.claim(ref)), stage.result())
-    assert bus.copy_result(ref, str(held.claim.result_oid)) == "copied"
+    held_claim = hosta.publish(ref, hosta.start(ref, hosta.claim(ref)), stage.result())
+    assert bus.copy_result(ref, str(held_claim.claim.result_oid)) == "copied"
     copied = bus.remote.refs[ref.ref]
     with pytest.raises(FencedError):
         MemoryBus(bus.remote).read_request(replace(ref, oid=copied))  # it is there
@@ -260,14 +263,14 @@ def rooted(stage: Stage, actor: str, act: str, reader: str) -> str:
 
 def outcome_of_root(stage: Stage, memory: Any, files: dict[str, bytes] | None) -> str:
     before = memory.recall(BUS_ID)
-    found = memory.meet(files, BUS_ID, pin=None, now_s=NOW.timestamp())
+    known_root = memory.meet(files, BUS_ID, pin=None, now_s=NOW.timestamp())
     if before is not None:
-        assert found is not None
-        assert found.note is not None
-        return "kept" if found.root == stage.root and memory.recall(BUS_ID) == before else "accepted"
-    if found is not None:
+        assert known_root is not None
+        assert known_root.note is not None
+        return "kept" if known_root.root == stage.root and memory.recall(BUS_ID) == before else "accepted"
+    if known_root is not None:
         memory.forget(BUS_ID)
-        return "accepted" if found.vouched else "first use"
+        return "accepted" if known_root.vouched else "first use"
     return "absent" if files is None else "untrusted"
 
 
@@ -281,23 +284,23 @@ def attack(stage: Stage, actor: str, record: str, act: str, reader: str) -> str:
 
 
 def test_the_table_says_something_of_every_cell_and_why() -> None:
-    cells = list(itertools.product(*(TABLE[one] for one in ("actors", "records", "acts", "readers"))))
+    cells = list(itertools.product(*(TABLE[axis] for axis in ("actors", "records", "acts", "readers"))))
     assert len(cells) == 7 * 8 * 7 * 4
-    found = [expected(*cell) for cell in cells]
-    assert {rule["outcome"] for rule in found} == set(TABLE["outcomes"])
+    rules = [expected(*cell) for cell in cells]
+    assert {rule["outcome"] for rule in rules} == set(TABLE["outcomes"])
     assert all(len(rule["reason"]) > 10 for rule in TABLE["rule"])
 
 
 @pytest.mark.parametrize("record", TABLE["records"])
 def test_every_attack_comes_to_what_was_written_down(stage: Stage, record: str) -> None:
-    seen: dict[tuple[str, str, str], str] = {}
+    outcomes: dict[tuple[str, str, str], str] = {}
     wrong = []
     for actor, act, reader in itertools.product(TABLE["actors"], TABLE["acts"], TABLE["readers"]):
         key = (actor if act in {"forge", "swap"} else "", act, reader)  # no key of the actor's is used in the others
-        if key not in seen:
-            seen[key] = attack(stage, actor, record, act, reader)
-        if seen[key] != (wanted := expected(actor, record, act, reader)["outcome"]):
-            wrong.append(f"{actor} {act} {reader}: {seen[key]}, expected {wanted}")
+        if key not in outcomes:
+            outcomes[key] = attack(stage, actor, record, act, reader)
+        if outcomes[key] != (due := expected(actor, record, act, reader)["outcome"]):
+            wrong.append(f"{actor} {act} {reader}: {outcomes[key]}, expected {due}")
     assert wrong == []
 
 
@@ -310,9 +313,9 @@ def test_what_is_genuine_is_accepted(stage: Stage) -> None:
                    for reader in TABLE["readers"]}  # fmt: skip
         words = {"pinned": "verified", "first_use": "first use", "no_root": "unsigned", "read_only": "verified"}
         assert answers == words, record
-    found = {reader: verify(Tree(stage.result()), Pins(stage.authority(reader)), source="a test").answer.word
+    by_reader = {reader: verify(Tree(stage.result()), Pins(stage.authority(reader)), source="a test").answer.word
              for reader in TABLE["readers"]}  # fmt: skip
-    assert found == words
+    assert by_reader == words
     signers = Signers(read_policy(b'schema = 1\nname = "hosta"\n'), lambda: stage.root)
     data = stage.request.canonical()
     assert signers.request(stage.request, data, stage.ssh("alice", data)).principal == "alice"

@@ -17,24 +17,26 @@ LINES_MAX = 2_500
 
 def uses(source: str) -> list[str]:
     """Return what in a module makes or checks a signature."""
-    found = []
+    signature_uses = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [one.name for one in node.names if one.name.split(".")[0] in LIBRARIES]
+            signature_uses += [alias.name for alias in node.names if alias.name.split(".")[0] in LIBRARIES]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in LIBRARIES:
-            found.append(str(node.module))
+            signature_uses.append(str(node.module))
         elif isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            found += [name] if name in CALLS else []
+            signature_uses += [name] if name in CALLS else []
         elif isinstance(node, ast.Constant) and node.value == "-Y":
-            found.append("ssh-keygen -Y")
-    return found
+            signature_uses.append("ssh-keygen -Y")
+    return signature_uses
 
 
 def test_every_call_that_signs_or_verifies_lies_in_the_ten_files() -> None:
     using = {str(path.relative_to(ROOT)): uses(path.read_text("utf-8")) for path in (ROOT / "bridge").rglob("*.py")}
     assert len(LISTED) == 10
-    assert {path: found for path, found in using.items() if found and path not in LISTED} == {}
+    assert {
+        path: signature_uses for path, signature_uses in using.items() if signature_uses and path not in LISTED
+    } == {}
     assert sum(bool(using[path]) for path in LISTED) >= 6  # the test finds them where they are
 
 

@@ -49,19 +49,19 @@ def test_two_runners_of_different_knowledge_and_a_hostile_pusher_push_a_few_time
     pushes, tip = 0, made.remote.refs[ROOT]
     for _ in range(360):
         made.remote.refs[ROOT] = set_back  # a stranger, every ten seconds for an hour
-        for one in (old, new):
-            one.poll()
+        for keeper in (old, new):
+            keeper.poll()
             pushes, tip = pushes + (made.remote.refs[ROOT] not in {set_back, tip}), made.remote.refs[ROOT]
         clock.advance(10.0)
     assert 3 <= pushes <= 6  # after 0, 60, 180, 420, 900, 1860 s, whoever of the two is first
     assert new.mark.exists()
     clock.advance(24 * 3600.0)
-    for one in (old, new, old, new):
-        one.poll()
+    for keeper in (old, new, old, new):
+        keeper.poll()
     shown = made._identity._root.files(made.remote.refs[ROOT])
     assert dict(shown) == newest
-    for one in (old, new):
-        assert dict(one.keys.root().files) == newest
+    for keeper in (old, new):
+        assert dict(keeper.keys.root().files) == newest
 
 
 def test_a_root_that_was_deleted_or_forged_comes_back_and_a_higher_one_is_taken(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_a_root_that_was_deleted_or_forged_comes_back_and_a_higher_one_is_taken(
     assert made.write_root(write_root(content, stranger, NOW), made.remote.refs[ROOT])
     runner.poll()
     fresh = MemoryBus(made.remote, clock=clock)
-    seen: list[dict[str, bytes]] = []
-    fresh.use_root(lambda files, _bus_id: seen.append(dict(files or {})))  # type: ignore[func-returns-value]
+    roots: list[dict[str, bytes]] = []
+    fresh.use_root(lambda files, _bus_id: roots.append(dict(files or {})))  # type: ignore[func-returns-value]
     fresh.identity()
-    assert seen[-1] == first
+    assert roots[-1] == first
     second = write_root(content, owner, NOW, read_root(first))
     assert fresh.write_root(second, fresh.root_tip)
     runner.poll()

@@ -39,7 +39,7 @@ class Roots(RuleBasedStateMachine):
         self.honest = [write_root(self.content, self.owner, self.now)]
         self.shown: dict[str, bytes] | None = self.honest[0]
         self.memories = {name: RootMemory(Path(self.folder.name) / name) for name in READERS}
-        self.seen: dict[str, tuple[int, int]] = {}
+        self.versions: dict[str, tuple[int, int]] = {}
         self.withdrawn: list[str] = []
 
     def write(self, content: RootContent, successor: SigningKey | None = None) -> None:
@@ -91,35 +91,35 @@ class Roots(RuleBasedStateMachine):
     @rule(name=st.sampled_from(READERS))
     def look(self, name: str) -> None:
         first = read_root(self.honest[0])
-        told = name != "first"  # the reader at first use met the honest root before any stranger pushed
-        if name == "first" and "first" not in self.seen:
+        pinned = name != "first"  # the reader at first use met the honest root before any stranger pushed
+        if name == "first" and "first" not in self.versions:
             self.memories[name].meet(self.honest[0], BUS_ID, pin=None, now_s=self.now.timestamp())
         try:
-            found = self.memories[name].meet(
-                self.shown, BUS_ID, pin=first.owner if told else None, now_s=self.now.timestamp()
+            known_root = self.memories[name].meet(
+                self.shown, BUS_ID, pin=first.owner if pinned else None, now_s=self.now.timestamp()
             )
         except RootError:  # a reader who was told the owner and shown a stranger's root goes by none
-            assert name not in self.seen
+            assert name not in self.versions
             return
-        if found is None:
-            assert name not in self.seen
+        if known_root is None:
+            assert name not in self.versions
             return
-        root = found.root
+        root = known_root.root
         assert any(dict(root.files) == files for files in self.honest), "a stranger's root was taken"
-        assert (root.version, root.targets_version) >= self.seen.get(name, (0, 0)), "moved back"
-        self.seen[name] = (root.version, root.targets_version)
+        assert (root.version, root.targets_version) >= self.versions.get(name, (0, 0)), "moved back"
+        self.versions[name] = (root.version, root.targets_version)
         if self.shown == self.honest[-1]:
             assert dict(root.files) == self.honest[-1], "locked out by an honest change"
             for key in self.withdrawn:
-                (holder,) = [one for one in root.content.runners if one.key == key]
-                said = Signed("claim", holder.name, present=True, key=key, at=1.0)
-                assert may_say(root.authority(vouched=True), said).word == "untrusted"
+                (holder,) = [runner for runner in root.content.runners if runner.key == key]
+                signed = Signed("claim", holder.name, present=True, key=key, at=1.0)
+                assert may_say(root.authority(vouched=True), signed).word == "untrusted"
 
     @invariant()
     def nothing_remembered_is_a_stranger_s(self) -> None:
         for memory in getattr(self, "memories", {}).values():
-            known = memory.recall(BUS_ID)
-            assert known is None or any(dict(known.root.files) == files for files in self.honest)
+            known_root = memory.recall(BUS_ID)
+            assert known_root is None or any(dict(known_root.root.files) == files for files in self.honest)
 
     def teardown(self) -> None:
         if hasattr(self, "folder"):

@@ -35,7 +35,7 @@ class Reader(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.tags, self.loaded, self.open, self.said = set(), [], [], []
+        self.tags, self.loaded, self.open, self.texts = set(), [], [], []
         self.feed(text)
 
     def handle_starttag(self, tag, attributes):
@@ -53,7 +53,7 @@ class Reader(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        self.said.append(data)
+        self.texts.append(data)
 
 
 def read(path):
@@ -62,8 +62,8 @@ def read(path):
     page = Reader(data.decode())
     assert page.open == []
     assert page.tags.isdisjoint({"script", "img", "iframe", "object", "form"})
-    assert [one for one in page.loaded if not one.startswith(("#", "data:"))] == []
-    return page, " ".join(page.said)
+    assert [url for url in page.loaded if not url.startswith(("#", "data:"))] == []
+    return page, " ".join(page.texts)
 
 
 @pytest.fixture
@@ -85,15 +85,15 @@ def shown(tmp_path_factory):
 
 
 def test_the_page_of_a_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(shown):
-    requester, folder, page, said = shown
+    requester, folder, page, text = shown
     verdict = json.loads((folder / "verdict.json").read_text())
-    assert "recorded (smoke)" in said
-    assert all(one["id"] in said for one in verdict["claims"])
+    assert "recorded (smoke)" in text
+    assert all(claim_result["id"] in text for claim_result in verdict["claims"])
     report = json.loads((folder / "reports" / "report.json").read_text())
-    assert all(arm["name"] in said for arm in report["arms"])
-    assert "missing" in said
+    assert all(arm["name"] in text for arm in report["arms"])
+    assert "missing" in text
     assert "svg" in page.tags
-    assert (folder / "log.txt").read_text().splitlines()[-1].strip() in said
+    assert (folder / "log.txt").read_text().splitlines()[-1].strip() in text
     path = requester.folder / "data" / "runs" / f"{short(id_in(folder))}.html"
     before = path.read_bytes()
     page_of(requester, SMOKE)
@@ -101,28 +101,28 @@ def test_the_page_of_a_run_shows_verdict_premises_arms_plots_and_log_and_is_the_
 
 
 def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(shown):
-    _, folder, _, said = shown
+    _, folder, _, text = shown
     record = json.loads((folder / "run.json").read_text())
     lasted = duration_text((parse_rfc3339(record["ended"]) - parse_rfc3339(record["started"])).total_seconds())
-    said = " ".join(said.split())
-    assert f"asked for {record['created']} requester claimed {record['claimed']} host" in said
-    assert f"ended {record['ended']} host {lasted}" in said
+    text = " ".join(text.split())
+    assert f"asked for {record['created']} requester claimed {record['claimed']} host" in text
+    assert f"ended {record['ended']} host {lasted}" in text
 
 
 def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
     monkeypatch.setattr(plots, "is_available", lambda: False)
-    page, said = page_of(requester, SMOKE)
+    page, text = page_of(requester, SMOKE)
     assert "svg" not in page.tags
-    assert "recorded (smoke)" in said
+    assert "recorded (smoke)" in text
 
 
 def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(requester, tmp_path):
     forged = unpacked(SMOKE, tmp_path / "forged")
     report = (forged / "reports" / "report.json").read_text()
     (forged / "reports" / "report.json").write_text(report.replace('"output_tokens"', '"output_tokens" ', 1))
-    _, said = page_of(requester, forged)
-    assert "does not verify" in said
-    assert "Claims" not in said
+    _, text = page_of(requester, forged)
+    assert "does not verify" in text
+    assert "Claims" not in text
 
 
 def test_a_folder_without_a_result_has_no_page(requester, tmp_path):
@@ -142,8 +142,8 @@ def test_nothing_of_a_run_becomes_markup(requester):
     host.log(run_id, HOSTILE.encode() + b"\n", final=True)
     host.judge(run_id)
     host.finish(run_id, message=HOSTILE, claims=(claim(wording=HOSTILE),), reports={"probe.json": {"kind": HOSTILE}})
-    _, said = page_of(requester, run_id)
-    assert HOSTILE in said
+    _, text = page_of(requester, run_id)
+    assert HOSTILE in text
 
 
 def ended_run(requester, log=b"one\n", **ending):
@@ -155,7 +155,7 @@ def ended_run(requester, log=b"one\n", **ending):
 
 
 @pytest.mark.parametrize(
-    ("log", "report", "said"),
+    ("log", "report", "expected"),
     [
         ((b'"' * 1300 + b"\n") * 200, {}, "earlier lines are in log.txt"),
         (b"line\n" * 50_000, {}, "49800 earlier lines"),
@@ -165,19 +165,19 @@ def ended_run(requester, log=b"one\n", **ending):
         ]}]}, "1500 samples"),
     ],
 )  # fmt: skip
-def test_no_page_is_larger_than_promised(requester, log, report, said):
+def test_no_page_is_larger_than_promised(requester, log, report, expected):
     _, shown = page_of(requester, ended_run(requester, log, reports={"probe.json": {"kind": "x", **report}}))
-    assert said in shown
+    assert expected in shown
 
 
 def test_names_in_plots_are_no_formulas_are_cleaned_and_cut(requester, capfd):
     names = ["$\\frac{x$", "x\u202eevil", "\u6f22\u5b57", "n" * 1000, "\ud800", HOSTILE]
     samples = [{"prompt_id": "p", "output_tokens": 100, "stages": {"decode_s": 1.0}}]
     arms = [{"name": name, "samples": samples} for name in names]
-    page, said = page_of(requester, ended_run(requester, reports={"probe.json": {"kind": "x", "arms": arms}}))
+    page, text = page_of(requester, ended_run(requester, reports={"probe.json": {"kind": "x", "arms": arms}}))
     assert "svg" in page.tags
-    assert "\\frac" in said
-    assert "\u202e" not in said
+    assert "\\frac" in text
+    assert "\u202e" not in text
     assert plots.intervals([("a", 1e308, (-1e308, 1e308))], "x", 1.0) == ""
     assert capfd.readouterr().err == ""
 
@@ -193,11 +193,11 @@ def test_history_lists_the_runs_of_the_preset_that_are_here_oldest_first(request
         requester.clock.sleep(5)
     result = read_folder_result(requester.folder / "data" / "runs" / ids[-1][-8:])
     judged = JudgedResult(result, result.verdict)
-    shown = [(one.run, one.value) for one in earlier(requester_settings(requester), judged)]
+    shown = [(row.run, row.value) for row in earlier(requester_settings(requester), judged)]
     assert shown == [(ids[0][-8:], 1.25), (ids[1][-8:], 1.5)]
     path = requester.folder / "data" / "runs" / ids[0][-8:] / "verdict.json"
     path.write_bytes(path.read_bytes().replace(b"1.25", b"9.25"))
-    assert [one.run for one in earlier(requester_settings(requester), judged)] == [ids[1][-8:]]
+    assert [row.run for row in earlier(requester_settings(requester), judged)] == [ids[1][-8:]]
 
 
 def requester_settings(requester):
@@ -214,13 +214,13 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
         host.start(row["id"])
         values = {f"repeat-{n}/report.json": {"metrics": {"final_loss": 1 + number + n / 100}} for n in range(6)}
         host.finish(row["id"], reports=values)
-    page, said = page_of(requester, sent["sweep"])
-    assert "exploratory: 3 of 4 runs ended" in said
+    page, text = page_of(requester, sent["sweep"])
+    assert "exploratory: 3 of 4 runs ended" in text
     assert "svg" in page.tags
     by_value = sorted(sent["runs"], key=lambda row: (row["params"]["lr"], row["repeat"]))
-    at = [said.rindex(row["id"][-8:]) for row in by_value]
+    at = [text.rindex(row["id"][-8:]) for row in by_value]
     assert at == sorted(at)
-    assert "3.025 nats [3, 3.05], lower is better" in said
+    assert "3.025 nats [3, 3.05], lower is better" in text
     _, of_preset = page_of(requester, "my-train")
     assert "3 runs are stored here" in of_preset
     assert "1.025 nats" in of_preset

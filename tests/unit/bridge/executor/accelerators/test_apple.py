@@ -24,9 +24,9 @@ def printed(*clients, share=37, memory=1 << 30):
 
 
 def test_device_and_clients_are_read_however_deep_they_lie():
-    found = registry(printed(client(7, "pid 417, WindowServer", 10**9, 5 * 10**8), client(8, "pid 9000, python3", 0)))
-    assert (found.share, found.memory_bytes) == (pytest.approx(0.37), 1 << 30)
-    assert found.clients == {7: (417, 1.5), 8: (9000, 0.0)}
+    device = registry(printed(client(7, "pid 417, WindowServer", 10**9, 5 * 10**8), client(8, "pid 9000, python3", 0)))
+    assert (device.share, device.memory_bytes) == (pytest.approx(0.37), 1 << 30)
+    assert device.clients == {7: (417, 1.5), 8: (9000, 0.0)}
 
 
 def test_the_time_of_a_closed_client_still_counts():
@@ -66,5 +66,5 @@ def test_what_shows_no_accelerator_is_unseen(text):
 def test_values_of_another_kind_are_unseen_one_by_one():
     odd = {"IORegistryEntryID": "9", "IOUserClientCreator": "pid 5, a", "AppUsage": [{"accumulatedGPUTime": 1}]}
     spent = {"IORegistryEntryID": 3, "IOUserClientCreator": "pid 6, b", "AppUsage": ["x", {"accumulatedGPUTime": -4}]}
-    found = registry(printed(odd, spent, client(4, "no process"), "text", share="busy", memory=True))
-    assert (found.share, found.memory_bytes, found.clients) == (None, None, {3: (6, 0.0)})
+    device = registry(printed(odd, spent, client(4, "no process"), "text", share="busy", memory=True))
+    assert (device.share, device.memory_bytes, device.clients) == (None, None, {3: (6, 0.0)})

@@ -53,10 +53,10 @@ class Nvml(ModuleType):
     def nvmlDeviceGetProcessUtilization(self, handle, since):
         if handle:
             raise self.NVMLError("Not Supported")
-        found = [one for one in self.samples if one.timeStamp > since]
-        if not found:
+        samples = [sample for sample in self.samples if sample.timeStamp > since]
+        if not samples:
             raise self.NVMLError_NotFound("Not Found")
-        return found
+        return samples
 
     def nvmlDeviceGetPersistenceMode(self, handle):
         return 1

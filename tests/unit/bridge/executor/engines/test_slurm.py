@@ -16,10 +16,10 @@ from bridge.system.clock import SystemClock
 Job = dict[str, object]
 _SQUEUE = """#!/usr/bin/env -S python3 -IS
 import json, sys
-asked = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
+options = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
 for job in json.load(open({file!r})):
-    if asked.get("user", job["uid"]) == job["uid"] and asked.get("name", job["name"]) == job["name"]:
-        line = asked["format"]
+    if options.get("user", job["uid"]) == job["uid"] and options.get("name", job["name"]) == job["name"]:
+        line = options["format"]
         for letter, key in (("%i", "id"), ("%U", "uid"), ("%T", "state"), ("%r", "reason"), ("%j", "name")):
             line = line.replace(letter, job[key])
         print(line)
@@ -64,9 +64,9 @@ def test_a_job_of_another_user_is_not_ours_whatever_it_is_called(slurm: Callable
 
 def test_the_newest_job_of_a_name_is_the_one(slurm: Callable[..., SlurmEngine]) -> None:
     engine = slurm(job("7", "kakeya-1", "CANCELLED"), job("8", "kakeya-1", "RUNNING"))
-    found = engine.find("kakeya-1")
-    assert found is not None
-    assert (found.id, found.state) == ("8", "running")
+    newest = engine.find("kakeya-1")
+    assert newest is not None
+    assert (newest.id, newest.state) == ("8", "running")
 
 
 def test_what_waits_has_its_place_among_all_that_wait(slurm: Callable[..., SlurmEngine]) -> None:
@@ -75,9 +75,9 @@ def test_what_waits_has_its_place_among_all_that_wait(slurm: Callable[..., Slurm
         job("6", "other", "RUNNING", uid=OTHERS),
         job("7", "kakeya-1", "PENDING", reason="Dependency"),
     )
-    seen = engine.look("7")
-    assert seen is not None
-    assert seen.place == (2, 2)
+    waiting = engine.look("7")
+    assert waiting is not None
+    assert waiting.place == (2, 2)
 
 
 def test_a_machine_without_slurm_is_told_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
