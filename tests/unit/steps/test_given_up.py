@@ -47,7 +47,7 @@ def has_one_end(world: SteppedWorld, run_id: str, *, reason: str = "gate_rejecte
     assert verify_tree(world.client.read_result(claim.result_oid).files, run_id=run_id) == []
     for one in world.runners:
         settled = world.clock.run_until(lambda one=one: one.runner.unended == (), world.clock.steady_s() + PATIENCE_S)
-        assert settled, one.said
+        assert settled, one.log_lines
 
 
 @pytest.mark.parametrize("number", range(PUSHES))
@@ -57,7 +57,7 @@ def test_a_runner_killed_at_a_push_ends_its_run_once_it_is_back(world: SteppedWo
     faults, usual, pushes = mini.store.faults, mini.store.faults.decide, count()
 
     def decide(operation: str) -> str | None:
-        if faults.held:  # the push goes on in a process of its own, whose runner has died meanwhile
+        if faults.delayed:  # the push goes on in a process of its own, whose runner has died meanwhile
             mini.process.kill()
         fate = usual(operation)
         if operation != "push" or next(pushes) != number:
