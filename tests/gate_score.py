@@ -47,57 +47,57 @@ def collect(quick: bool, seed: int, per_pattern: int | None) -> Score:
         )
         whole.merge(part, name)
         spent, count = time.process_time() - began, sum(part.total.values())
-        left = {place: " ".join(found) for place, found in sorted(part.survivors.items())}
-        said = f"  {name:<20} {count:>6} mutants {spent:>7.1f} s {len(left)} places survived"
-        print(said, file=sys.stderr, flush=True)
-        for place, found in left.items():
-            print(f"    {place}: {found}", file=sys.stderr, flush=True)
+        left = {place: " ".join(mutants) for place, mutants in sorted(part.survivors.items())}
+        summary = f"  {name:<20} {count:>6} mutants {spent:>7.1f} s {len(left)} places survived"
+        print(summary, file=sys.stderr, flush=True)
+        for place, mutants in left.items():
+            print(f"    {place}: {mutants}", file=sys.stderr, flush=True)
     return whole
 
 
-def lines(found: Score) -> Iterator[str]:
+def lines(result: Score) -> Iterator[str]:
     """Yield the tables."""
-    with_, without = found.cells(with_equivalents=True), found.cells(with_equivalents=False)
-    classes = sorted({kind for _, kind in found.total})
+    with_, without = result.cells(with_equivalents=True), result.cells(with_equivalents=False)
+    classes = sorted({kind for _, kind in result.total})
     yield "killed share, equivalents left out (with them), by operator and field class"
     yield f"{'':<12}" + "".join(f"{operator:>14}" for operator in OPERATORS)
     for kind in classes:
         cells = []
         for operator in OPERATORS:
             cell = (operator, kind)
-            total = found.total.get(cell, 0)
+            total = result.total.get(cell, 0)
             cells.append(
                 f"{without[cell]:.2f} ({with_[cell]:.2f})" if cell in without else ("all equiv." if total else "-")
             )
         yield f"{kind:<12}" + "".join(f"{cell:>14}" for cell in cells)
-    mutants, killed, same = (sum(counts.values()) for counts in (found.total, found.killed, found.equivalent))
-    share, left = found.equivalent_share() * 100, mutants - killed - same
+    mutants, killed, same = (sum(counts.values()) for counts in (result.total, result.killed, result.equivalent))
+    share, left = result.equivalent_share() * 100, mutants - killed - same
     yield f"{mutants} mutants, {killed} killed, {same} equivalent ({share:.1f} %), {left} survived"
-    macro = [found.macro(with_equivalents=flag) for flag in (False, True)]
+    macro = [result.macro(with_equivalents=flag) for flag in (False, True)]
     yield f"macro-average {macro[0]:.4f} without equivalents, {macro[1]:.4f} with"
-    yield f"least cell {min(without.values()):.3f}; structural {structural(found):.4f}"
+    yield f"least cell {min(without.values()):.3f}; structural {structural(result):.4f}"
     yield f"{len(informational())} paths are listed as informational"
-    for place, operators in sorted(found.survivors.items()):
+    for place, operators in sorted(result.survivors.items()):
         yield f"  survived: {place}: {' '.join(operators)}"
 
 
-def structural(found: Score) -> float:
+def structural(result: Score) -> float:
     """Return the killed share of dropped and retyped schema fields, listed ones that may hold any value left out."""
-    cells = [cell for cell in found.total if cell[1] == "structural"]
-    total = sum(found.total[cell] - found.equivalent[cell] for cell in cells)
-    killed = sum(count for (_, kind), count in found.killed.items() if kind == "structural")
+    cells = [cell for cell in result.total if cell[1] == "structural"]
+    total = sum(result.total[cell] - result.equivalent[cell] for cell in cells)
+    killed = sum(count for (_, kind), count in result.killed.items() if kind == "structural")
     return killed / total if total else 0.0
 
 
-def failures(found: Score, quick: bool) -> Iterator[str]:
+def failures(result: Score, quick: bool) -> Iterator[str]:
     """Yield the bounds that do not hold; a reduced sample leaves cells too small for a bound of their own."""
-    if found.macro(with_equivalents=False) < MACRO_MIN:
+    if result.macro(with_equivalents=False) < MACRO_MIN:
         yield f"the macro-average is below {MACRO_MIN}"
-    if structural(found) < STRUCTURAL_MIN:
+    if structural(result) < STRUCTURAL_MIN:
         yield "a dropped or retyped schema field survived"
-    if found.equivalent_share() > EQUIVALENT_MAX and not quick:
+    if result.equivalent_share() > EQUIVALENT_MAX and not quick:
         yield f"more than {EQUIVALENT_MAX * 100:.0f} % of the mutants are equivalent"
-    for cell, value in found.cells(with_equivalents=False).items():
+    for cell, value in result.cells(with_equivalents=False).items():
         if value < CELL_MIN and not quick:
             yield f"{cell[0]} of {cell[1]}: {value:.2f} is below {CELL_MIN}"
 
@@ -106,13 +106,13 @@ def detection_limits() -> Iterator[str]:
     """Yield what coordinated forgeries of the candidate's times meet, by factor."""
     yield "coordinated forgeries: all of the candidate's decode times scaled, stages and claims made to agree"
     for factor in (0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.7, 0.5, 0.3):
-        said = []
+        outcomes = []
         for marks in (False, True):
             case = forged(factor, marks=marks)
             verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
             codes = sorted({f.code for f in verdict.findings if f.severity != "note"})
-            said.append(f"{verdict.decision} {' '.join(codes)}".strip())
-        yield f"  x{factor:<6} report alone: {said[0]:<32} report and runner's marks: {said[1]}"
+            outcomes.append(f"{verdict.decision} {' '.join(codes)}".strip())
+        yield f"  x{factor:<6} report alone: {outcomes[0]:<32} report and runner's marks: {outcomes[1]}"
 
 
 def forged(factor: float, *, marks: bool) -> Case:
@@ -138,10 +138,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--all", action="store_true", help="every place, exhaustively (hours)")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args(argv)
-    found = collect(options.quick, options.seed, None if options.all else options.per_pattern)
-    print("\n".join(lines(found)))
+    result = collect(options.quick, options.seed, None if options.all else options.per_pattern)
+    print("\n".join(lines(result)))
     print("\n".join(detection_limits()))
-    broken = list(failures(found, options.quick))
+    broken = list(failures(result, options.quick))
     print("\n".join(f"FAILED: {line}" for line in broken) or "every bound holds")
     return 1 if broken else 0
 

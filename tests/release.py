@@ -57,7 +57,9 @@ def main() -> int:
     commit = _git("rev-parse", "HEAD")
     shutil.rmtree(DIST, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="kakeya-wheels-") as name:
-        first, second = (build_wheel(commit, Path(name) / one["TZ"], one) for one in CIRCUMSTANCES)
+        first, second = (
+            build_wheel(commit, Path(name) / environment["TZ"], environment) for environment in CIRCUMSTANCES
+        )
         if digest(first) != digest(second):
             print(f"error: two builds of {commit} differ: {digest(first)} and {digest(second)}", file=sys.stderr)
             return 1
@@ -66,10 +68,10 @@ def main() -> int:
     pack(DIST / archive_name())
     for host in HOSTS:
         lock = ROOT / "runner-setup" / "locks" / f"{host}.txt"
-        said = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--output-format", "JSON"]
+        options = ["--pyproject", str(ROOT / "pyproject.toml"), "--output-reproducible", "--output-format", "JSON"]
         bill = DIST / archive_name().replace("-assets-", f"-{host}-").replace(".tar.gz", ".cdx.json")
         cyclonedx = str(Path(sys.executable).with_name("cyclonedx-py"))
-        subprocess.run([cyclonedx, "requirements", *said, "--output-file", str(bill), str(lock)], check=True)
+        subprocess.run([cyclonedx, "requirements", *options, "--output-file", str(bill), str(lock)], check=True)
     files = sorted(DIST.iterdir())
     sums = "".join(f"{digest(file)}  {file.name}\n" for file in files)
     (DIST / "SHA256SUMS").write_text(sums, encoding="ascii")

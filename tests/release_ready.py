@@ -24,8 +24,10 @@ _ADDRESS = re.compile(r"https://\S+|mailto:[^\s@]+@[^\s@]+\.[^\s@]+")
 
 def tags(root: Path = ROOT) -> list[str]:
     """Return the tags of the commit that is checked out which are, or were meant to be, of a release."""
-    found = subprocess.run(["git", "tag", "--points-at", "HEAD"], cwd=root, capture_output=True, text=True, check=True)
-    return [tag for tag in found.stdout.split() if _MEANT.fullmatch(tag)]
+    process = subprocess.run(
+        ["git", "tag", "--points-at", "HEAD"], cwd=root, capture_output=True, text=True, check=True
+    )
+    return [tag for tag in process.stdout.split() if _MEANT.fullmatch(tag)]
 
 
 def on_main(root: Path = ROOT) -> bool:
@@ -43,28 +45,28 @@ def missing(tag: str, project: dict[str, Any], changes: str) -> list[str]:
     version, address = project["project"]["version"], project["tool"]["kakeya"]["disclosure"]
     if _TAG.fullmatch(tag) is None:
         return [f"tag {tag} names no release, expected v1.2.3: delete it, or set v{version}"]
-    found = []
+    problems = []
     if tag != f"v{version}":
-        found.append(f"pyproject.toml has version {version}, the tag is {tag}: change one of them")
+        problems.append(f"pyproject.toml has version {version}, the tag is {tag}: change one of them")
     if re.search(rf"^## \[?{re.escape(tag[1:])}(?=[\]\s]|$)", changes, re.MULTILINE) is None:
-        found.append(f"CHANGELOG.md has no heading '## {tag[1:]}': say there what users get")
+        problems.append(f"CHANGELOG.md has no heading '## {tag[1:]}': say there what users get")
     if _ADDRESS.fullmatch(address) is None:
-        found.append(
+        problems.append(
             f"[tool.kakeya] disclosure in pyproject.toml is '{address}', not https://… or mailto:…: "
             "name where weaknesses are reported"
         )
-    return found
+    return problems
 
 
 def main() -> int:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     named, changes = tags(), (ROOT / "CHANGELOG.md").read_text("utf-8")
-    found = [line for tag in named for line in missing(tag, project, changes)]
+    problems = [line for tag in named for line in missing(tag, project, changes)]
     if named and not on_main():
-        found.append(f"the commit of {', '.join(named)} is not on main: release what was merged")
-    for line in found:
+        problems.append(f"the commit of {', '.join(named)} is not on main: release what was merged")
+    for line in problems:
         print(f"error: {line}", file=sys.stderr)
-    return 1 if found else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -44,13 +44,13 @@ class _Loads(HTMLParser):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[str] = []
+        self.addresses: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         place = given.get("src") if tag in {"script", "img", "iframe"} else given.get("href") if tag == "link" else None
         if place and given.get("rel") not in {"canonical", "next", "prev"}:
-            self.found.append(place)
+            self.addresses.append(place)
 
 
 def copy_pages(root: Path = ROOT, to: Path = SOURCE) -> list[Path]:
@@ -61,14 +61,14 @@ def copy_pages(root: Path = ROOT, to: Path = SOURCE) -> list[Path]:
         target = to / page.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         text = page.read_text("utf-8")
-        target.write_text(_LINK.sub(lambda found, page=page: _link(found, page, root, to), text), encoding="utf-8")
+        target.write_text(_LINK.sub(lambda match, page=page: _link(match, page, root, to), text), encoding="utf-8")
     return pages
 
 
-def _link(found: re.Match[str], page: Path, root: Path, to: Path) -> str:
-    text, address = found.groups()
+def _link(match: re.Match[str], page: Path, root: Path, to: Path) -> str:
+    text, address = match.groups()
     if _ELSEWHERE.match(address):
-        return found.group()
+        return match.group()
     file = Path(os.path.normpath(page.parent / address.partition("#")[0]))
     if file.is_dir():
         return text
@@ -76,17 +76,19 @@ def _link(found: re.Match[str], page: Path, root: Path, to: Path) -> str:
         target = to / file.relative_to(root)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(file, target)
-    return found.group()
+    return match.group()
 
 
 def from_the_network(site: Path = SITE) -> list[str]:
     """Return what pages would load from elsewhere, as page: address."""
-    found = []
+    remote = []
     for page in sorted(site.rglob("*.html")):
         parser = _Loads()
         parser.feed(page.read_text("utf-8"))
-        found += [f"{page.relative_to(site)}: {place}" for place in parser.found if re.match(r"(https?:)?//", place)]
-    return found
+        remote += [
+            f"{page.relative_to(site)}: {place}" for place in parser.addresses if re.match(r"(https?:)?//", place)
+        ]
+    return remote
 
 
 def main() -> int:

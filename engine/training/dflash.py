@@ -84,7 +84,7 @@ class DrafterTrainer(Resumable):
                 f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, one "
                 "to hold back and one to train on. Ask for more --rows."
             )
-        self.known: dict[tuple[int, ...], torch.Tensor] = {}
+        self.features_by_ids: dict[tuple[int, ...], torch.Tensor] = {}
         self.order = sorted(range(len(self.responses)), key=lambda i: len(self.responses[i].ids))
         begun_with = "" if run.start is None else run.start.name
         made_by = {"seed": run.seed, "rows": run.rows, "size": run.size, "lag": run.lag, "start": begun_with}
@@ -92,12 +92,12 @@ class DrafterTrainer(Resumable):
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:
         """Return the target's features [rows, length, K * D] of `ids`, computed once and kept in bfloat16."""
-        missing = [index for index, row in enumerate(rows) if row.ids not in self.known]
+        missing = [index for index, row in enumerate(rows) if row.ids not in self.features_by_ids]
         if missing:
             fresh = self._target_features(ids[missing])
             for index, values in zip(missing, fresh, strict=True):
-                self.known[rows[index].ids] = values[: len(rows[index].ids)].to("cpu", torch.bfloat16, copy=True)
-        kept = [self.known[row.ids].to(self.device, torch.float32) for row in rows]
+                self.features_by_ids[rows[index].ids] = values[: len(rows[index].ids)].to("cpu", torch.bfloat16, copy=True)
+        kept = [self.features_by_ids[row.ids].to(self.device, torch.float32) for row in rows]
         return torch.nn.utils.rnn.pad_sequence(kept, batch_first=True)
 
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:

@@ -51,6 +51,6 @@ def push_bytes(remote: MemoryRemote, request: Request, data: bytes) -> RequestRe
         {REQUEST_FILE: data}, over=(), parents=(), time_unix_s=1_700_000_000, message="anything"
     )
     with remote.lock:
-        remote.objects.update({one.oid: one for one in objects})
+        remote.objects.update({git_object.oid: git_object for git_object in objects})
         remote.refs[request.ref] = top.oid
     return RequestRef(request.id, request.ref, top.oid)

@@ -112,22 +112,22 @@ class Actor:
     def claim(self, ref: RequestRef) -> HeldClaim:
         return self.bus.claim(self.record(ref, "claimed", 0))
 
-    def start(self, ref: RequestRef, held: HeldClaim) -> HeldClaim:
-        return self.bus.advance(held, self.record(ref, "started", held.claim.sequence + 1, phase="running"))
+    def start(self, ref: RequestRef, current: HeldClaim) -> HeldClaim:
+        return self.bus.advance(current, self.record(ref, "started", current.claim.sequence + 1, phase="running"))
 
-    def renew(self, ref: RequestRef, held: HeldClaim, **along: object) -> HeldClaim:
-        claim = self.record(ref, held.claim.state, held.claim.sequence + 1)
-        return self.bus.advance(held, claim, **along)  # type: ignore[arg-type]
+    def renew(self, ref: RequestRef, current: HeldClaim, **along: object) -> HeldClaim:
+        claim = self.record(ref, current.claim.state, current.claim.sequence + 1)
+        return self.bus.advance(current, claim, **along)  # type: ignore[arg-type]
 
-    def take_over(self, ref: RequestRef, seen: ClaimView, state: str = "claimed", **changes: object) -> HeldClaim:
-        return self.bus.take_over(seen, self.record(ref, state, seen.claim.sequence + 1, **changes))
+    def take_over(self, ref: RequestRef, view: ClaimView, state: str = "claimed", **changes: object) -> HeldClaim:
+        return self.bus.take_over(view, self.record(ref, state, view.claim.sequence + 1, **changes))
 
     def publish(
-        self, ref: RequestRef, held: HeldClaim, files: dict[str, bytes] | None = None, **changes: object
+        self, ref: RequestRef, current: HeldClaim, files: dict[str, bytes] | None = None, **changes: object
     ) -> HeldClaim:
         oid = self.bus.build_result(Tree(files or {"manifest.json": b"{}", "reports/a.json": b"[1]"}), ref.id)
-        claim = self.record(ref, "terminal", held.claim.sequence + 1, result_oid=oid, **changes)
-        return self.bus.publish(held, claim)
+        claim = self.record(ref, "terminal", current.claim.sequence + 1, result_oid=oid, **changes)
+        return self.bus.publish(current, claim)
 
     def run(self, ref: RequestRef) -> HeldClaim:
         """Claim, start and publish."""

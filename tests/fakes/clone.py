@@ -36,9 +36,9 @@ class Clone:
 
     @property
     def env(self) -> dict[str, str]:
-        kept = {name: os.environ[name] for name in ("PATH", "LANG", "GIT_TEMPLATE_DIR") if name in os.environ}
+        inherited = {name: os.environ[name] for name in ("PATH", "LANG", "GIT_TEMPLATE_DIR") if name in os.environ}
         return {
-            **kept,
+            **inherited,
             "HOME": str(self.root / "home"),
             "GIT_CONFIG_NOSYSTEM": "1",
             "GIT_AUTHOR_NAME": "t",
@@ -94,12 +94,12 @@ class Clone:
 
     def runner_pids(self) -> list[int]:
         """Return the processes that serve this home's embedded bus."""
-        found = []
+        pids = []
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or []
             if "--embedded" in words and any(str(self.root) in word for word in words):
-                found.append(process.pid)
-        return found
+                pids.append(process.pid)
+        return pids
 
     def stop_runners(self, number: int = signal.SIGKILL) -> None:
         for pid in self.runner_pids():

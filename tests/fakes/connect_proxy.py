@@ -15,11 +15,11 @@ class ConnectProxy:
         ports: the port on this machine that each ``HOST:PORT`` stands for; anything else is refused.
 
     Attributes:
-        asked: every ``HOST:PORT`` that somebody asked for.
+        destinations: every ``HOST:PORT`` that somebody asked for.
     """
 
     def __init__(self, ports: Mapping[str, int]) -> None:
-        self._ports, self.asked = dict(ports), list[str]()
+        self._ports, self.destinations = dict(ports), list[str]()
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
@@ -44,7 +44,7 @@ class ConnectProxy:
             while b"\r\n\r\n" not in head and (data := client.recv(4096)):
                 head += data
             method, _, place = head.split(b"\r\n", 1)[0].decode("latin-1").rpartition(" ")[0].partition(" ")
-            self.asked.append(place)
+            self.destinations.append(place)
             if method != "CONNECT" or place not in self._ports:
                 client.sendall(b"HTTP/1.1 403 Forbidden\r\n\r\n")
                 return

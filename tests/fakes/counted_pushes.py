@@ -37,7 +37,7 @@ class CountingStore(MemoryStore):
         self.pushes: list[tuple[float, tuple[str, ...]]] = []
 
     def push(self, updates: Sequence[RefUpdate]):
-        self.pushes.append((self.clock.steady_s(), tuple(one.ref for one in updates)))
+        self.pushes.append((self.clock.steady_s(), tuple(update.ref for update in updates)))
         return super().push(updates)
 
 
@@ -98,11 +98,11 @@ def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, p
     link = link_to(bus, clock)
     actor = Actor(bus, clock, "mini")
     sent = actor.submit()
-    held = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_MAX_S))
-    held = bus.advance(held, actor.record(sent.ref, "started", 1, lease_s=LEASE_MAX_S, phase="running"))
+    claim = bus.claim(actor.record(sent.ref, "claimed", 0, lease_s=LEASE_MAX_S))
+    claim = bus.advance(claim, actor.record(sent.ref, "started", 1, lease_s=LEASE_MAX_S, phase="running"))
     clock.advance(120.0)
     beacons = process.on(link)._beacons
-    renewal = ClaimRenewal(link, held, clock=clock, beacon=beacons.due, asked_s=clock.steady_s())
+    renewal = ClaimRenewal(link, claim, clock=clock, beacon=beacons.due, asked_s=clock.steady_s())
     before = len(store.pushes)
     turns = log_every_second([renewal], clock, folder, seconds, pause_s)
     return Busy(renewal, tuple(refs for _, refs in store.pushes[before:]), frozenset(turns))
@@ -111,7 +111,7 @@ def busy(process: RunnerProcess, clock: FakeClock, folder: Path, seconds: int, p
 def most_in_a_minute(moments: Iterable[float]) -> int:
     """Return the largest count within 60 s."""
     taken = list(moments)
-    return max((sum(first <= one < first + 60.0 for one in taken) for first in taken), default=0)
+    return max((sum(first <= moment < first + 60.0 for moment in taken) for first in taken), default=0)
 
 
 def _turns(path: Path) -> set[float]:

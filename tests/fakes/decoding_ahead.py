@@ -9,7 +9,7 @@ MOST_TOKENS = 20
 
 def until_told(sequence: Sequence, bonus: int, taken: int) -> list[int]:
     """Return the bonus and what comes behind it, having said after ``taken`` tokens that no more are wanted."""
-    came = [bonus]
-    for decision, _ in sequence.decode_ahead(bonus, MOST_TOKENS, lambda: len(came) <= taken):
-        came.append(decision.bonus)
-    return came
+    tokens = [bonus]
+    for decision, _ in sequence.decode_ahead(bonus, MOST_TOKENS, lambda: len(tokens) <= taken):
+        tokens.append(decision.bonus)
+    return tokens

@@ -28,7 +28,7 @@ class FakeExecutor:
     clock: Clock
     program: Program
     executed: list[JobSpec] = field(default_factory=list)
-    held: dict[Handle, Execution | FakeRunning] = field(default_factory=dict)
+    executions: dict[Handle, Execution | FakeRunning] = field(default_factory=dict)
 
     def host(self) -> HostRecord:
         return HostRecord(
@@ -57,10 +57,10 @@ class FakeExecutor:
         return FakeStarting(self, spec, directory, handle)
 
     def recover(self, handle: Handle, hooks: Hooks) -> Execution | FakeRunning | None:
-        found = self.held.get(handle)
-        if isinstance(found, FakeRunning):
-            found.hooks = hooks
-        return found
+        execution = self.executions.get(handle)
+        if isinstance(execution, FakeRunning):
+            execution.hooks = hooks
+        return execution
 
     def run(self, spec: JobSpec, directory: RunDirectory, hooks: Hooks, order: Callable[[], Stop]) -> Execution:
         began_s = self.clock.steady_s()
@@ -144,7 +144,7 @@ class FakeStarting(AbstractContextManager["FakeStarting"]):
             raise LeftRunningError("it is left before it begins")
         self.executor.executed.append(self.spec)
         running = FakeRunning(self.executor, self.spec, self.directory, self.handle, hooks)
-        self.executor.held[self.handle] = running
+        self.executor.executions[self.handle] = running
         return running
 
     def __exit__(self, *_: object) -> None:
@@ -164,13 +164,13 @@ class FakeRunning:
 
     def wait(self) -> Execution:
         def order() -> Stop:
-            asked = "interrupted" if self.stopped else self.hooks.should_stop()
-            if asked == "left":
+            stop = "interrupted" if self.stopped else self.hooks.should_stop()
+            if stop == "left":
                 raise LeftRunningError("the run goes on without this runner")
-            return asked
+            return stop
 
         ended = self.executor.run(self.spec, self.directory, self.hooks, order)
-        self.executor.held[self.handle] = ended
+        self.executor.executions[self.handle] = ended
         return ended
 
     def stop(self) -> None:

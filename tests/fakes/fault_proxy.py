@@ -56,9 +56,9 @@ class FaultProxy:
                 self._passing.set()
             else:
                 for writer in self._writers:
-                    found = writer.get_extra_info("socket")
-                    if fault == "reset" and found is not None and found.fileno() >= 0:
-                        found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                    connection = writer.get_extra_info("socket")
+                    if fault == "reset" and connection is not None and connection.fileno() >= 0:
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                     writer.transport.abort()
                 self._writers.clear()
             done.set()

@@ -230,7 +230,7 @@ class Proxy:
     hold: bool = False
     silent: bool = False
     release: threading.Event = field(default_factory=threading.Event)
-    held: threading.Event = field(default_factory=threading.Event)
+    holding: threading.Event = field(default_factory=threading.Event)
     uploads: int = 0
     bytes_down: int = 0
 
@@ -251,8 +251,8 @@ class Proxy:
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        for one in self._open:
-            _close(one)
+        for connection in self._open:
+            _close(connection)
 
     def _spawn(self, work: Callable[..., None], *arguments: object) -> None:
         threading.Thread(target=work, args=arguments, daemon=True).start()
@@ -282,7 +282,7 @@ class Proxy:
                         swallow.set()
                     budget, pace = self.reset_after_bytes, self.up_bytes_per_s
                     if self.hold:
-                        self.held.set()
+                        self.holding.set()
                         self.release.wait(240)
                 if budget is not None:
                     server.sendall(data[:budget])
@@ -309,8 +309,8 @@ class Proxy:
         _close(client)
 
 
-def _close(one: socket.socket) -> None:
+def _close(connection: socket.socket) -> None:
     with contextlib.suppress(OSError):
-        one.shutdown(socket.SHUT_RDWR)
+        connection.shutdown(socket.SHUT_RDWR)
     with contextlib.suppress(OSError):
-        one.close()
+        connection.close()

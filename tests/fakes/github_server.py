@@ -168,8 +168,8 @@ class _Handler(BaseHTTPRequestHandler):
         with state.lock:
             state.requests.append((self.command, self.path))
             state.authorizations.add(self.headers.get("Authorization", ""))
-            asked = f"{self.command} {url.path}"
-            fault = next((f for key, f in state.faults.items() if key in asked and f.times > 0), None)
+            call = f"{self.command} {url.path}"
+            fault = next((f for key, f in state.faults.items() if key in call and f.times > 0), None)
             if fault is not None:
                 fault.times -= 1
                 if fault.status == 0:
@@ -249,12 +249,12 @@ class _Handler(BaseHTTPRequestHandler):
             case ("GET", "commits", sha):
                 return 200, self._object("commit", f"commits/{sha}", sha=sha), {}
             case ("GET", "commits", sha, "status"):
-                newest = {one["context"]: self._object("simple-commit-status", f"statuses/{sha}", target_url=None) | one
-                          for one in state.statuses if one["sha"] == sha}  # fmt: skip
-                listed = [{k: v for k, v in one.items() if k != "sha"} for one in newest.values()]
+                newest = {row["context"]: self._object("simple-commit-status", f"statuses/{sha}", target_url=None) | row
+                          for row in state.statuses if row["sha"] == sha}  # fmt: skip
+                listed = [{k: v for k, v in status.items() if k != "sha"} for status in newest.values()]
                 repository = self._object("minimal-repository", "")
-                found = {"sha": sha, "repository": repository, "statuses": listed, "total_count": len(listed)}
-                return 200, self._object("combined-commit-status", f"commits/{sha}/status", **found), {}
+                fields = {"sha": sha, "repository": repository, "statuses": listed, "total_count": len(listed)}
+                return 200, self._object("combined-commit-status", f"commits/{sha}/status", **fields), {}
             case ("POST", "statuses", sha):
                 if not sha.strip("0"):
                     raise RefusalError(422)
@@ -282,9 +282,9 @@ class _Handler(BaseHTTPRequestHandler):
                 return 200, comment, {}
         raise AssertionError(f"{self.command} {path} is not served")
 
-    def _object(self, schema: str, path: str, /, **known: Any) -> dict[str, Any]:
+    def _object(self, schema: str, path: str, /, **fields: Any) -> dict[str, Any]:
         url = f"{self.fake.url}/repos/{OWNER}/{REPOSITORY}/{path}".rstrip("/")
-        return openapi.github().example(schema, self.fake.url, url=url, **known)
+        return openapi.github().example(schema, self.fake.url, url=url, **fields)
 
     def _pull(self, number: int) -> dict[str, Any]:
         issue = f"{self.fake.url}/repos/{OWNER}/{REPOSITORY}/issues/{number}"

@@ -37,7 +37,7 @@ class LfsServerFake:
         batch_redirect: answer the batch call with one.
         objects_at: origin written into download addresses instead of this server's own.
         headers: put into download actions.
-        asked: every request.
+        requests: every request.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class LfsServerFake:
     garbage: bool = False
     needs_credentials: bool = True
     headers: dict[str, str] = field(default_factory=dict)
-    asked: list[Asked] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -88,13 +88,13 @@ class _Handler(BaseHTTPRequestHandler):
         fake = self._note()
         if not self._may():
             return
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        batch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if fake.batch_redirect:
             self._redirect(fake.batch_redirect)
         elif fake.garbage:
             self._answer(b'{"objects": [{"oid": 1}]}', MEDIA)
         else:
-            objects = [self._object(one, asked["operation"]) for one in asked["objects"]]
+            objects = [self._object(item, batch["operation"]) for item in batch["objects"]]
             self._answer(json.dumps({"transfer": "basic", "objects": objects}).encode(), MEDIA)
 
     def do_GET(self) -> None:
@@ -128,12 +128,12 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(b"", "text/plain")
 
     def _note(self) -> LfsServerFake:
-        self.server_fake.asked.append(Asked(self.command, self.path, self.headers["Authorization"]))
+        self.server_fake.requests.append(Asked(self.command, self.path, self.headers["Authorization"]))
         return self.server_fake
 
     def _may(self) -> bool:
-        wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if not self.server_fake.needs_credentials or self.headers["Authorization"] == wanted:
+        expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+        if not self.server_fake.needs_credentials or self.headers["Authorization"] == expected:
             return True
         self.send_response(401)
         self.send_header("LFS-Authenticate", 'Basic realm="lfs"')
@@ -141,18 +141,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         return False
 
-    def _object(self, one: dict[str, object], operation: str) -> dict[str, object]:
+    def _object(self, item: dict[str, object], operation: str) -> dict[str, object]:
         fake = self.server_fake
-        there = (fake.folder / str(one["oid"])).exists()
-        found: dict[str, object] = {"oid": one["oid"], "size": one["size"]}
+        there = (fake.folder / str(item["oid"])).exists()
+        entry: dict[str, object] = {"oid": item["oid"], "size": item["size"]}
         if operation == "download" and not there:
-            return {**found, "error": {"code": 404, "message": "Object does not exist"}}
+            return {**entry, "error": {"code": 404, "message": "Object does not exist"}}
         if operation == "upload" and there:
-            return found
-        action: dict[str, object] = {"href": f"{fake.objects_at or fake.origin}/objects/{one['oid']}"}
+            return entry
+        action: dict[str, object] = {"href": f"{fake.objects_at or fake.origin}/objects/{item['oid']}"}
         if fake.headers:
             action["header"] = fake.headers
-        return {**found, "actions": {operation: action}}
+        return {**entry, "actions": {operation: action}}
 
     def _redirect(self, to: str) -> None:
         self.send_response(302)

@@ -20,7 +20,7 @@ HOST = "bridge.cli.host.main"
 class LocalJob:
     """One job of the queue."""
 
-    seen: EngineJob
+    status: EngineJob
     name: str
     argv: Sequence[str]
     output: Path
@@ -70,14 +70,14 @@ class LocalEngine:
             job = LocalJob(EngineJob(str(len(self.jobs) + 1), "queued", "PENDING", "Resources"), name, argv, output)
             self.jobs.append(job)
         self._move()
-        return job.seen.id
+        return job.status.id
 
     def find(self, name: str) -> EngineJob | None:
-        return self._seen(lambda job: job.name == name)
+        return self._look_up(lambda job: job.name == name)
 
     def look(self, job: str) -> EngineJob | None:
         self.before()
-        return self._seen(lambda one: one.seen.id == job)
+        return self._look_up(lambda entry: entry.status.id == job)
 
     def ask_to_end(self, job: str) -> None:
         self._answer()
@@ -86,13 +86,13 @@ class LocalEngine:
     def end(self, job: str, *, queued_only: bool = False) -> None:
         self._answer()
         with self.lock:
-            one = next((one for one in self.jobs if one.seen.id == job), None)
-            if one is None:
+            entry = next((entry for entry in self.jobs if entry.status.id == job), None)
+            if entry is None:
                 return
-            if one.seen.state == "queued":
-                one.seen = replace(one.seen, state="ended", word="CANCELLED", reason="", place=None)
+            if entry.status.state == "queued":
+                entry.status = replace(entry.status, state="ended", word="CANCELLED", reason="", place=None)
             elif not queued_only:
-                one.cancelled = True
+                entry.cancelled = True
                 self._signal(job, signal.SIGTERM)
         self._move()
 
@@ -101,33 +101,33 @@ class LocalEngine:
         self._signal(job, signal.SIGKILL)
 
     def _signal(self, job: str, number: int) -> None:
-        process = next((one.process for one in self.jobs if one.seen.id == job), None)
+        process = next((entry.process for entry in self.jobs if entry.status.id == job), None)
         if process is not None and process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
                 process.send_signal(number)
 
-    def _seen(self, wanted: Callable[[LocalJob], bool]) -> EngineJob | None:
+    def _look_up(self, matches: Callable[[LocalJob], bool]) -> EngineJob | None:
         self._answer()
         self._move()
         with self.lock:
-            found = next((one.seen for one in reversed(self.jobs) if wanted(one)), None)
-        return None if found is not None and found.state == "ended" and self.forgetful else found
+            status = next((entry.status for entry in reversed(self.jobs) if matches(entry)), None)
+        return None if status is not None and status.state == "ended" and self.forgetful else status
 
     def _move(self) -> None:
         """Note which jobs have ended, start those that have a slot, and number those that wait."""
         with self.lock:
             for job in self.jobs:
-                if job.seen.state == "running" and job.process is not None and job.process.poll() is not None:
+                if job.status.state == "running" and job.process is not None and job.process.poll() is not None:
                     word = "CANCELLED" if job.cancelled else "COMPLETED" if job.process.poll() == 0 else "FAILED"
-                    job.seen = replace(job.seen, state="ended", word=word, reason="")
-            free = self.slots - sum(job.seen.state == "running" for job in self.jobs)
-            for job in [job for job in self.jobs if job.seen.state == "queued"][: max(0, free)]:
+                    job.status = replace(job.status, state="ended", word=word, reason="")
+            free = self.slots - sum(job.status.state == "running" for job in self.jobs)
+            for job in [job for job in self.jobs if job.status.state == "queued"][: max(0, free)]:
                 words = list(job.argv[job.argv.index(HOST) + 1 :])  # a process that has imported everything runs them
                 job.process = Forked(command, (HOST, words), stdout=job.output, stderr=job.output)
-                job.seen = replace(job.seen, state="running", word="RUNNING", reason="", place=None)
-            waiting = [job for job in self.jobs if job.seen.state == "queued"]
+                job.status = replace(job.status, state="running", word="RUNNING", reason="", place=None)
+            waiting = [job for job in self.jobs if job.status.state == "queued"]
             for place, job in enumerate(waiting, 1):
-                job.seen = replace(job.seen, place=(place, len(waiting)))
+                job.status = replace(job.status, place=(place, len(waiting)))
 
     def _answer(self) -> None:
         if self.away:

@@ -102,7 +102,7 @@ class Jobs:
 
 def living(token: str) -> list[str]:
     """Return the command lines of running processes that contain a token, by a way the executor does not use."""
-    found = []
+    command_lines = []
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit() or folder.name == str(os.getpid()):
             continue
@@ -112,5 +112,5 @@ def living(token: str) -> list[str]:
         except OSError:
             continue
         if state not in "ZX" and token.encode() in line:
-            found.append(line.replace(b"\0", b" ").decode("utf-8", "replace"))
-    return found
+            command_lines.append(line.replace(b"\0", b" ").decode("utf-8", "replace"))
+    return command_lines

@@ -45,15 +45,15 @@ class MemoryRemote:
         """Receive a push: objects first, then each ref on its own."""
         with self.lock:
             self.objects.update(objects)
-            said = {}
+            answers = {}
             for update in updates:
                 why = self._refusal(update)
-                said[update.ref] = RefAnswer(not why, why)
-                if said[update.ref] and update.new is None:
+                answers[update.ref] = RefAnswer(not why, why)
+                if answers[update.ref] and update.new is None:
                     self.refs.pop(update.ref, None)
-                elif said[update.ref] and update.new is not None:
+                elif answers[update.ref] and update.new is not None:
                     self.refs[update.ref] = update.new
-            return said
+            return answers
 
     def _refusal(self, update: RefUpdate) -> str:
         """Return in git's words why an update is refused: its ref is elsewhere, or another stands in its place."""
@@ -64,9 +64,9 @@ class MemoryRemote:
             return ""
         parts = ref.split("/")
         folders = ("/".join(parts[:depth]) for depth in range(1, len(parts)))
-        found = next((one for one in folders if one in self.refs), None)
-        found = found or next((one for one in self.refs if one.startswith(f"{ref}/")), None)
-        return f"cannot lock ref '{ref}': '{found}' exists; cannot create '{ref}'" if found else ""
+        obstacle = next((name for name in folders if name in self.refs), None)
+        obstacle = obstacle or next((name for name in self.refs if name.startswith(f"{ref}/")), None)
+        return f"cannot lock ref '{ref}': '{obstacle}' exists; cannot create '{ref}'" if obstacle else ""
 
 
 @dataclass
@@ -80,12 +80,12 @@ class Faults:
 
     decide: Callable[[str], str | None] = lambda operation: None
     write: Callable[[], object] = lambda: None
-    held: list[Callable[[], object]] = field(default_factory=list)
+    delayed: list[Callable[[], object]] = field(default_factory=list)
 
     def flush(self) -> None:
         """Let everything that was delayed arrive."""
-        held, self.held = self.held, []
-        for arrive in held:
+        arrivals, self.delayed = self.delayed, []
+        for arrive in arrivals:
             arrive()
 
 
@@ -96,7 +96,7 @@ class MemoryStore:
         self.remote = remote
         self.faults = faults or Faults()
         self.objects: dict[str, GitObject] = {}
-        self.kept: dict[str, str] = {}
+        self.pins: dict[str, str] = {}
         self.tended: list[int] = []
         self.tidied = 0
         self._parent = parent
@@ -111,9 +111,9 @@ class MemoryStore:
         self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False
     ) -> Listing:
         self._pass("list")
-        wanted = (*prefixes, *bring)
+        selection = (*prefixes, *bring)
         with self.remote.lock:
-            refs = {ref: oid for ref, oid in sorted(self.remote.refs.items()) if ref.startswith(wanted)}
+            refs = {ref: oid for ref, oid in sorted(self.remote.refs.items()) if ref.startswith(selection)}
         with suppress(MissingObjectError, ObjectBoundError):
             for ref in bring:
                 if ref in refs and self._get(refs[ref]) is None:
@@ -132,24 +132,24 @@ class MemoryStore:
         if fate == "lost":
             raise RemoteError("memory: the push was lost")
         if fate == "delayed":
-            self.faults.held.append(lambda: self.remote.apply(updates, objects))
+            self.faults.delayed.append(lambda: self.remote.apply(updates, objects))
             raise RemoteError("memory: no answer yet")
         if fate == "forgotten":
             return {update.ref: RefAnswer(taken=True) for update in updates}
-        said = self.remote.apply(updates, objects)
+        answers = self.remote.apply(updates, objects)
         if fate == "repeated":
             self.remote.apply(updates, objects)
         if fate == "unanswered":
             raise RemoteError("memory: the reply was lost")
-        return said
+        return answers
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self.faults.write()
-        self.objects.update((one.oid, one) for one in objects)
+        self.objects.update((git_object.oid, git_object) for git_object in objects)
 
     def keep(self, name: str, oid: str | None) -> None:
         """Nothing is ever pruned, but what is kept is known."""
-        self.kept = {**self.kept, name: oid} if oid else {one: at for one, at in self.kept.items() if one != name}
+        self.pins = {**self.pins, name: oid} if oid else {other: at for other, at in self.pins.items() if other != name}
 
     def tend(self) -> None:
         """Nothing is ever too much, but how often somebody looked is known."""
@@ -171,14 +171,14 @@ class MemoryStore:
         yield self
 
     def read(self, oid: str, kind: Kind, max_bytes: int) -> bytes:
-        found = self._get(oid)
-        if found is None:
+        git_object = self._get(oid)
+        if git_object is None:
             raise MissingObjectError(f"{oid[:12]} is not here")
-        if found.kind != kind:
-            raise MalformedObjectError(f"{oid[:12]} is a {found.kind}; expected a {kind}")
-        if len(found.data) > max_bytes:
-            raise ObjectBoundError(f"{oid[:12]} has {len(found.data)} bytes, at most {max_bytes}")
-        return found.data
+        if git_object.kind != kind:
+            raise MalformedObjectError(f"{oid[:12]} is a {git_object.kind}; expected a {kind}")
+        if len(git_object.data) > max_bytes:
+            raise ObjectBoundError(f"{oid[:12]} has {len(git_object.data)} bytes, at most {max_bytes}")
+        return git_object.data
 
     def isolate(
         self,
@@ -203,7 +203,7 @@ class MemoryStore:
     def drop(self, name: str) -> None:
         self._isolated.pop(name, None)
 
-    def stop_when(self, asked: Callable[[], bool]) -> None:
+    def stop_when(self, should_stop: Callable[[], bool]) -> None:
         """No call takes time."""
 
     def beside(self) -> MemoryStore:
@@ -222,13 +222,13 @@ class MemoryStore:
         with self.remote.lock:
             if oid not in self.remote.objects:
                 raise MissingObjectError(f"the remote does not give {oid[:12]}")
-            found: dict[str, GitObject] = {}
-            _walk(oid, self.remote.objects.get, found, stop=self.objects, history=history)
-        fetched_bytes = sum(len(one.data) for one in found.values())
+            fetched: dict[str, GitObject] = {}
+            _walk(oid, self.remote.objects.get, fetched, stop=self.objects, history=history)
+        fetched_bytes = sum(len(git_object.data) for git_object in fetched.values())
         if fetched_bytes + (self._fetched_bytes if self._parent else 0) > max_bytes:
             raise ObjectBoundError(f"more than {max_bytes} bytes")
         self._fetched_bytes += fetched_bytes
-        self.objects.update(found)
+        self.objects.update(fetched)
 
     def _reach(self, oid: str, into: dict[str, GitObject], *, stop: Mapping[str, GitObject]) -> None:
         _walk(oid, self._get, into, stop=stop, history=True)
@@ -247,15 +247,15 @@ def _walk(
         at = todo.pop()
         if at in into or at in stop:
             continue
-        found = get(at)
-        if found is None:
+        git_object = get(at)
+        if git_object is None:
             raise MissingObjectError(f"memory: object {at[:12]} is missing")
-        into[at] = found
-        if found.kind == "commit":
-            head = parse_commit(found.data)
+        into[at] = git_object
+        if git_object.kind == "commit":
+            head = parse_commit(git_object.data)
             todo.extend((head.tree, *(head.parents if history else ())))
-        elif found.kind == "tree":
-            todo.extend(entry.oid for entry in parse_tree(found.data) if entry.mode != SUBMODULE)
+        elif git_object.kind == "tree":
+            todo.extend(entry.oid for entry in parse_tree(git_object.data) if entry.mode != SUBMODULE)
 
 
 class MemoryBus(RefBus):

@@ -62,13 +62,15 @@ class NaiveDFlash:
         return _rope(normed, position, self.inverse, self.scale)
 
     def _attend(self, query: torch.Tensor, position: int, keys: Any, values: Any, rule: Any) -> torch.Tensor:
-        seen = [place for place in keys if not (rule.causal and place > position)]
+        visible = [place for place in keys if not (rule.causal and place > position)]
         if rule.reach is not None:
-            seen = [place for place in seen if abs(position - place) <= rule.reach]
+            visible = [place for place in visible if abs(position - place) <= rule.reach]
         group = self.config.head_count // self.config.kv_head_count
         rows = []
         for head in range(self.config.head_count):
-            scores = torch.stack([query[head] @ keys[place][head // group] for place in seen])
+            scores = torch.stack([query[head] @ keys[place][head // group] for place in visible])
             weights = (scores / math.sqrt(self.config.head_dim)).softmax(0)
-            rows.append(sum(weight * values[place][head // group] for weight, place in zip(weights, seen, strict=True)))
+            rows.append(
+                sum(weight * values[place][head // group] for weight, place in zip(weights, visible, strict=True))
+            )
         return torch.cat(rows)

@@ -186,18 +186,18 @@ class NaiveDFlash2:
         rows = []
         for row in range(len(u)):
             query = self._heads(u[row], prefix, "q", start + row)
-            seen = [at for at, place in enumerate(places) if self._sees(start + row, place, index)]
+            visible = [at for at, place in enumerate(places) if self._sees(start + row, place, index)]
             heads = []
             for head, own in enumerate(query):
-                weights = softmax(keys[seen, head // shared] @ own / np.sqrt(self.head_dim))
-                heads.append(weights @ values[seen, head // shared])
+                weights = softmax(keys[visible, head // shared] @ own / np.sqrt(self.head_dim))
+                heads.append(weights @ values[visible, head // shared])
             rows.append(self.w[prefix + "o_proj.weight"] @ np.concatenate(heads))
         return np.stack(rows)
 
     def _sees(self, query: int, key: int, index: int) -> bool:
         sliding = self.config["layer_types"][index] == "sliding_attention" and self.config["use_sliding_window"]
-        told = self.nested.get("causal", self.config.get("is_causal"))
-        causal = sliding if told is None else told
+        configured = self.nested.get("causal", self.config.get("is_causal"))
+        causal = sliding if configured is None else configured
         return not (causal and key > query) and not (sliding and abs(query - key) >= self.config["sliding_window"])
 
     def _heads(self, source: np.ndarray, prefix: str, side: str, position: int) -> np.ndarray:

@@ -34,18 +34,20 @@ class Description:
     def check_request(self, method: str, path: str, query: str, body: bytes) -> None:
         """Raise AssertionError unless a request is as described."""
         operation, values = self.operation(method, path)
-        given: dict[str, Any] = {**{key: found[0] for key, found in parse_qs(query).items()}}
-        known = {}
+        given: dict[str, Any] = {**{key: texts[0] for key, texts in parse_qs(query).items()}}
+        parameters = {}
         for raw in operation.get("parameters", []):
             parameter = self._resolve(raw)
-            known[parameter["name"]] = parameter
+            parameters[parameter["name"]] = parameter
         for name, text in given.items():
-            assert name in known, f"{method} {path}: unknown query parameter {name}"
-            self._validate(_typed(text, self._resolve(known[name]["schema"])), known[name]["schema"], f"query {name}")
+            assert name in parameters, f"{method} {path}: unknown query parameter {name}"
+            self._validate(
+                _typed(text, self._resolve(parameters[name]["schema"])), parameters[name]["schema"], f"query {name}"
+            )
         for name, text in values.items():
-            if name in known:
+            if name in parameters:
                 self._validate(
-                    _typed(text, self._resolve(known[name]["schema"])), known[name]["schema"], f"path {name}"
+                    _typed(text, self._resolve(parameters[name]["schema"])), parameters[name]["schema"], f"path {name}"
                 )
         content = operation.get("requestBody", {}).get("content", {}).get("application/json")
         if content is not None and body:
@@ -60,10 +62,10 @@ class Description:
         if content is not None:
             self._validate(value, content["schema"], f"{method} {path} {status}")
 
-    def example(self, schema: str, site: str, /, **known: Any) -> dict[str, Any]:
+    def example(self, schema: str, site: str, /, **fields: Any) -> dict[str, Any]:
         """Return the least object of a schema, with absolute URLs on `site` and the known fields filled in."""
         made = self._least(self._spec["components"]["schemas"][schema], site)
-        return {**made, **known}
+        return {**made, **fields}
 
     def _least(self, raw: dict[str, Any], site: str) -> Any:
         schema = self._resolve(raw)
@@ -89,10 +91,10 @@ class Description:
 
     def _resolve(self, value: dict[str, Any]) -> dict[str, Any]:
         while "$ref" in value:
-            found: Any = self._spec
+            target: Any = self._spec
             for part in value["$ref"].removeprefix("#/").split("/"):
-                found = found[part]
-            value = found
+                target = target[part]
+            value = target
         return value
 
     def _validate(self, value: Any, schema: dict[str, Any], where: str) -> None:

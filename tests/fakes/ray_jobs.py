@@ -66,7 +66,7 @@ class RayJobs:
         drops: submissions that are taken and not answered, so many.
         agents_late: submissions that it refuses because no node's agent is there yet, so many.
         instead: what it answers instead, by path.
-        asked: every call: method, path and the token that came along.
+        calls: every call: method, path and the token that came along.
     """
 
     slots: int = 1
@@ -78,7 +78,7 @@ class RayJobs:
     agents_late: int = 0
     instead: dict[str, bytes] = field(default_factory=dict)
     jobs: dict[str, RayJob] = field(default_factory=dict)
-    asked: list[tuple[str, str, str | None]] = field(default_factory=list)
+    calls: list[tuple[str, str, str | None]] = field(default_factory=list)
     address: str = ""
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -132,9 +132,9 @@ class RayJobs:
             return
         with contextlib.suppress(psutil.NoSuchProcess):
             first = psutil.Process(job.process.pid)
-            for one in [first, *first.children(recursive=True)]:
+            for process in [first, *first.children(recursive=True)]:
                 with contextlib.suppress(psutil.NoSuchProcess):
-                    one.send_signal(number)
+                    process.send_signal(number)
 
     def kill(self, name: str) -> None:
         """Kill a job's process as a node that fails does."""
@@ -175,7 +175,7 @@ class _Handler(BaseHTTPRequestHandler):
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size)) if size else None
         sent = self.headers.get("Authorization")
-        self.site.asked.append((self.command, self.path, sent))
+        self.site.calls.append((self.command, self.path, sent))
         if self.site.away:
             return self._say(500, b"Traceback (most recent call last):\nRuntimeError: GCS is away")
         if self.site.token is not None and sent != f"Bearer {self.site.token}":

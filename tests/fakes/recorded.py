@@ -41,20 +41,20 @@ class Recorded:
     def lookup(self, position: int) -> Match | None:
         """Return the match at an answer position; what is committed before it is shown to the index first."""
         shown = len(self.prompt) + position
-        held = len(self.looking.tokens)
-        if shown > held:
-            self.looking.observe(held, tuple(self.answer[held - len(self.prompt) : position]), None)
+        indexed = len(self.looking.tokens)
+        if shown > indexed:
+            self.looking.observe(indexed, tuple(self.answer[indexed - len(self.prompt) : position]), None)
         return self.looking.lookup(self.answer[position])
 
     def block(self, position: int, choice: Choice, looked_up: str) -> tuple[int, ...]:
         """Return what is drafted behind an answer position."""
         match = self.lookup(position)
-        said = match.tokens if match is not None else ()
+        matched = match.tokens if match is not None else ()
         if choice.source == looked_up:
-            return said[: choice.count]
+            return matched[: choice.count]
         block = tuple(self.proposed[position][: choice.count])
-        agrees = choice.extended > choice.count and said[: len(block)] == block
-        return said[: choice.extended] if agrees else block
+        agrees = choice.extended > choice.count and matched[: len(block)] == block
+        return matched[: choice.extended] if agrees else block
 
     def accepted(self, position: int, block: Sequence[int]) -> int:
         """Return how many tokens of a block are the answer's."""
@@ -89,8 +89,8 @@ def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_
         block = recorded.block(position, choice, looked_up) if choice.count else ()
         accepted = min(recorded.accepted(position, block), last - position - 1)
         elapsed_s = extra_s + recorded.cost_s(choice, block, looked_up)
-        came = tuple(recorded.answer[position + 1 : position + accepted + 2])
-        policy.record(position, len(block), Decision(came, accepted), elapsed_s)
+        tokens = tuple(recorded.answer[position + 1 : position + accepted + 2])
+        policy.record(position, len(block), Decision(tokens, accepted), elapsed_s)
         steps[(choice.source or "drafter") if block else "plain"] += 1
         time_s += elapsed_s
         position += accepted + 1
@@ -108,12 +108,12 @@ def run(policy: Depth, recorded: Recorded, tokens: int, looked_up: str = LOOKED_
         shadow = min(pause.shadow, length)
         while position - begun < length:
             step(Choice(0), recorded.draft_s if shadow and position == begun else 0.0)
-            came = position - begun
-            ended = shadow > 0 and came == shadow and policy.shadowed(shadow, right(begun, shadow))
+            decoded = position - begun
+            ended = shadow > 0 and decoded == shadow and policy.shadowed(shadow, right(begun, shadow))
             if not ended and position - begun < length:
                 ended = policy.interrupts(position, last - position, lambda: recorded.lookup(position))
-                if ended and came < shadow:
-                    policy.shadowed(came, right(begun, came))
+                if ended and decoded < shadow:
+                    policy.shadowed(decoded, right(begun, decoded))
             if ended:
                 # The forward that was queued ahead is read.
                 if position - begun < length:

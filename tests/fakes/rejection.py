@@ -31,16 +31,16 @@ def shape(logits: Row, temperature: float, top_k: int = 0, top_p: float = 1.0) -
     if top_k > 0:
         order = order[:top_k]
     total = math.fsum(weights[index] for index in order)
-    kept: list[int] = []
+    nucleus: list[int] = []
     mass = 0.0
     for index in order:
-        kept.append(index)
+        nucleus.append(index)
         mass += weights[index] / total
         if mass >= top_p:
             break
-    norm = math.fsum(weights[index] for index in kept)
+    norm = math.fsum(weights[index] for index in nucleus)
     probabilities = [0.0] * len(weights)
-    for index in kept:
+    for index in nucleus:
         probabilities[index] = weights[index] / norm
     return probabilities
 

@@ -34,7 +34,7 @@ class StepClock:
 
     def sleep(self, seconds: float) -> None:
         end = self.at + dt.timedelta(seconds=max(0.001, seconds))
-        self.due.sort(key=lambda one: one[0])
+        self.due.sort(key=lambda entry: entry[0])
         while self.due and self.begun + dt.timedelta(seconds=self.due[0][0]) <= end:
             after_s, action = self.due.pop(0)
             self.at = max(self.at, self.begun + dt.timedelta(seconds=after_s))

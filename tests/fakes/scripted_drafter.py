@@ -29,10 +29,10 @@ class ScriptedModel:
 
 @dataclass
 class ScriptedDrafter(LocalDrafter):
-    """One sequence of a ``ScriptedModel``; ``seen`` is every token it was shown, in order."""
+    """One sequence of a ``ScriptedModel``; ``observed`` is every token it was shown, in order."""
 
     model: ScriptedModel
-    seen: list[int] = field(default_factory=list)
+    observed: list[int] = field(default_factory=list)
     forwards: int = 0
 
     def ask(self, bonus: int, position: int, count: int) -> Draft:
@@ -47,9 +47,9 @@ class ScriptedDrafter(LocalDrafter):
         return Draft(tokens=tuple(tokens), count=count)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        assert start == len(self.seen), "committed positions arrive in order, none twice"
+        assert start == len(self.observed), "committed positions arrive in order, none twice"
         assert not self.model.capture or features.shape[0] == len(tokens)
-        self.seen.extend(tokens)
+        self.observed.extend(tokens)
 
     def measured_bytes(self) -> int:
         return 0

@@ -60,7 +60,7 @@ class ScriptedHost:
 
     def __init__(self, bus: RunnerBus, clock: Clock, name: str = "mini") -> None:
         self.bus, self.clock, self.name = bus, clock, name
-        self.held: dict[str, HeldClaim] = {}
+        self.claims: dict[str, HeldClaim] = {}
         self.logs: dict[str, bytes] = {}
         self.own: dict[str, Preset] = {}
         self.machine = HOST
@@ -85,8 +85,8 @@ class ScriptedHost:
 
     def offer(self, *presets: Preset) -> None:
         """Show presets of the host's own, whole."""
-        self.own = {one.name: one for one in presets}
-        offers = tuple(one.model_dump(mode="json", by_alias=True) for one in presets)
+        self.own = {preset.name: preset for preset in presets}
+        offers = tuple(preset.model_dump(mode="json", by_alias=True) for preset in presets)
         self.beat(presets=(*PRESETS, *self.own), offers=offers)
 
     def ref(self, run_id: str) -> RequestRef:
@@ -98,7 +98,7 @@ class ScriptedHost:
     def claim(self, run_id: str) -> None:
         self._ref = self.ref(run_id)
         self._request = Request.parse(self.bus.read_request(self._ref).data)
-        self.held[run_id] = self.bus.claim(self._claim(run_id, "claimed", sequence=0))
+        self.claims[run_id] = self.bus.claim(self._claim(run_id, "claimed", sequence=0))
 
     def start(self, run_id: str, phase: str = "running", **changes: object) -> None:
         self._advance(run_id, state="started", phase=phase, **changes)
@@ -140,7 +140,7 @@ class ScriptedHost:
             rules_skipped={},
         )  # fmt: skip
         tree = build_tree(
-            request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.held[run_id].chain),
+            request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.claims[run_id].chain),
             log=self.logs.get(run_id, b""), record=record, spec=spec, reports=files, verdict=verdict,
             bus_id=request.bus_id, request_oid=self._ref.oid, attestation="none" if self._signer is None else "dsse",
         )  # fmt: skip
@@ -151,20 +151,20 @@ class ScriptedHost:
                 tree, ref=request.ref, record=record, verdict=verdict, link=link, signer=self._signer
             )
         oid = self.bus.build_result(Tree({**tree, **(forge or {})}), run_id)
-        held = self.held[run_id]
-        end = held.claim.evolve(
-            state="terminal", phase=None, reason=reason, message=message, exit_code=0, result_oid=oid,
-            sequence=held.claim.sequence + 1, nonce=os.urandom(16).hex(), time=rfc3339(self.clock.now()), progress=None,
+        current = self.claims[run_id]
+        end = current.claim.evolve(
+            state="terminal", phase=None, reason=reason, message=message, exit_code=0, result_oid=oid, progress=None,
+            sequence=current.claim.sequence + 1, nonce=os.urandom(16).hex(), time=rfc3339(self.clock.now()),
         )  # fmt: skip
-        self.held[run_id] = self.bus.publish(held, end)
+        self.claims[run_id] = self.bus.publish(current, end)
         self.bus.copy_result(self._ref, oid)
 
     def _advance(self, run_id: str, *, log: LogChunk | None = None, **changes: object) -> None:
-        held = self.held[run_id]
-        claim = held.claim.evolve(
-            sequence=held.claim.sequence + 1, nonce=os.urandom(16).hex(), time=rfc3339(self.clock.now()), **changes
+        current = self.claims[run_id]
+        claim = current.claim.evolve(
+            sequence=current.claim.sequence + 1, nonce=os.urandom(16).hex(), time=rfc3339(self.clock.now()), **changes
         )
-        self.held[run_id] = self.bus.advance(held, claim, log=log)
+        self.claims[run_id] = self.bus.advance(current, claim, log=log)
 
     def _claim(self, run_id: str, state: str, *, sequence: int) -> Claim:
         return Claim.model_validate(
@@ -184,10 +184,10 @@ class ScriptedHost:
         log = self.logs.get(run_id, b"")
         return RunRecord(
             id=run_id, bus_id=request.bus_id, request_digest=hashlib.sha256(request.canonical()).hexdigest(),
-            request_oid=self._ref.oid, claims=self.held[run_id].chain, runner=self.name, runner_version="0.1.0",
+            request_oid=self._ref.oid, claims=self.claims[run_id].chain, runner=self.name, runner_version="0.1.0",
             preset=request.preset, preset_digest="1" * 64, policy_digest="2" * 64, gate_digest=ANOTHER_GATE.digest,
             labels=(), host=self.machine, code=CODE, models=(), environment=(),
-            commands=(KILLED,) if reason == "cancelled" and self.held[run_id].claim.state == "started" else (),
+            commands=(KILLED,) if reason == "cancelled" and self.claims[run_id].claim.state == "started" else (),
             executor_ok=True, program_exit=None if not ran else program_exit, reason=reason, message=message,
             limits_hit=(), sandbox=SANDBOX, telemetry=None, sample_marks=(), sample_marks_dropped=0,
             outputs=tuple(

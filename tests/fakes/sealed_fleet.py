@@ -28,7 +28,7 @@ class Fleet:
     folder: Path
     name: str = "bus"
     clock: FakeClock = field(default_factory=FakeClock)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         subprocess.run(["git", "init", "-q", "--bare", self.path], check=True)
@@ -73,9 +73,9 @@ class Fleet:
         return record
 
     def seals(self, name: str, *pins: str, folder: str | None = None) -> KeySeals:
-        found = KnownKeys(self.state(folder or name), name, pins=pins, say=self.said.append).seals()
-        assert found is not None
-        return found
+        seals = KnownKeys(self.state(folder or name), name, pins=pins, say=self.messages.append).seals()
+        assert seals is not None
+        return seals
 
     def runner(self, name: str, *pins: str, signs: bool = True) -> Actor:
         """Return a runner as it is after a start; one that does not sign is one without a key."""
@@ -92,9 +92,9 @@ class Fleet:
         return Actor(self.open("forger"), self.clock, name)
 
     def client(self, *pinned: KeyRecord) -> RefBus:
-        keys = tuple(NamedKey(one.name, one.public) for one in pinned)
-        found = KeyAuthority(keys, where="a test", closed=bool(keys))
-        return self.open(f"client-{len(self.said)}", KeySeals(lambda: found))
+        keys = tuple(NamedKey(record.name, record.public) for record in pinned)
+        authority = KeyAuthority(keys, where="a test", closed=bool(keys))
+        return self.open(f"client-{len(self.messages)}", KeySeals(lambda: authority))
 
     def tip(self, ref: str) -> str:
         return git("rev-parse", ref, cwd=self.path).strip()

@@ -35,12 +35,12 @@ class SplitStore:
         return self._host.mark(prefixes)
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
-        said: dict[str, RefAnswer] = {}
+        answers: dict[str, RefAnswer] = {}
         for store, mine in ((self._host, False), (self._requester, True)):
-            part = [one for one in updates if one.ref.startswith(REQUESTS) is mine]
+            part = [update for update in updates if update.ref.startswith(REQUESTS) is mine]
             if part:
-                said |= store.push(part)
-        return said
+                answers |= store.push(part)
+        return answers
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self._requester.write(objects, durable=durable)
@@ -66,9 +66,9 @@ class SplitStore:
     def drop(self, name: str) -> None:
         self._requester.drop(name)
 
-    def stop_when(self, asked: Callable[[], bool]) -> None:
-        self._requester.stop_when(asked)
-        self._host.stop_when(asked)
+    def stop_when(self, should_stop: Callable[[], bool]) -> None:
+        self._requester.stop_when(should_stop)
+        self._host.stop_when(should_stop)
 
     def beside(self) -> SplitStore:
         return SplitStore(self._requester.beside(), self._host.beside())

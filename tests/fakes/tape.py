@@ -45,9 +45,9 @@ class _Op:
             return
         again = _tensors(self.func(*self.args, **self.kwargs))
         if not self.writes:
-            for kept, fresh in zip(self.out, again, strict=True):
-                assert kept.shape == fresh.shape
-                kept.copy_(fresh)
+            for recorded, fresh in zip(self.out, again, strict=True):
+                assert recorded.shape == fresh.shape
+                recorded.copy_(fresh)
 
 
 class _Listening(NoHost):

@@ -95,16 +95,16 @@ def write_config(folder: Path, config: dict[str, Any], seed: int = 0) -> Path:
     from safetensors.torch import save_file
     from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-    known = AutoConfig.for_model(**config)
+    auto_config = AutoConfig.for_model(**config)
     wrapped = "text_config" in config
-    module: Any = (AutoModelForImageTextToText if wrapped else AutoModelForCausalLM).from_config(known)
+    module: Any = (AutoModelForImageTextToText if wrapped else AutoModelForCausalLM).from_config(auto_config)
     fill(module.float(), config["model_type"], seed)
     folder.mkdir(parents=True, exist_ok=True)
     if config["model_type"] == "gpt_oss":
         tensors, config = packed_experts(module.state_dict(), seed), config | {"quantization_config": MXFP4}
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     elif config["model_type"].startswith(STACKED):
-        tied = {"lm_head.weight"} if known.get_text_config().tie_word_embeddings else set()
+        tied = {"lm_head.weight"} if auto_config.get_text_config().tie_word_embeddings else set()
         tensors = {name: tensor for name, tensor in module.state_dict().items() if name not in tied}
         save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     else:
@@ -122,9 +122,9 @@ def fill(module: Any, kind: str, seed: int) -> None:
     with torch.no_grad():
         for name, tensor in module.named_parameters():
             noise = torch.randn(tensor.shape, generator=generator)
-            one = "norm" in name and ("linear_attn" in name or not kind.startswith(CENTRED))
+            centred_on_one = "norm" in name and ("linear_attn" in name or not kind.startswith(CENTRED))
             if tensor.ndim == 1:
-                tensor.copy_(0.2 * noise + (1.0 if one else 0.0))
+                tensor.copy_(0.2 * noise + (1.0 if centred_on_one else 0.0))
             else:
                 tensor.copy_(noise * (1.0 if "embed" in name else 2.0) * tensor.shape[-1] ** -0.5)
 

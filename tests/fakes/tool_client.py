@@ -42,15 +42,15 @@ class ToolClient:
     async def seen_through(self, run_id: str) -> dict[str, Any]:
         """Wait as the description of the tools says."""
         while True:
-            found = await self.call("wait", id=run_id)
-            if found["outcome"]["reason"] != "pending":
-                return found
+            status = await self.call("wait", id=run_id)
+            if status["outcome"]["reason"] != "pending":
+                return status
 
 
 def run_id_of(text: str) -> str:
-    found = re.search(r"\b[0-9a-z]{26}\b", text)
-    assert found is not None, text
-    return found[0]
+    match = re.search(r"\b[0-9a-z]{26}\b", text)
+    assert match is not None, text
+    return match[0]
 
 
 @asynccontextmanager

@@ -28,20 +28,20 @@ patched together with its RECORD it sees nothing.
 def generate() -> dict[str, str]:
     """Return the page by path."""
     entries = report_of(STUDY.name).entries()
-    found = {(row["profile"], row["forgery"]): row for row in rows_of(entries)}
+    rows = {(row["profile"], row["forgery"]): row for row in rows_of(entries)}
     lines = [HEAD, *summary(entries), ""]
     lines += ["| cheat | must fall | fell | by | class | as written |", "|---|---|---|---|---|---|"]
-    lines += [_line(name, LIES[name].fell, found.get(("smoke", name))) for name in LIES if not LIES[name].unseen]
+    lines += [_line(name, LIES[name].fell, rows.get(("smoke", name))) for name in LIES if not LIES[name].unseen]
     lines += ["", "At the full size of a claim:", "", "| cheat | must fall | fell | by | class | as written |"]
     lines += ["|---|---|---|---|---|---|"]
-    lines += [_line(f"{WHOLE}{name}", LIES[name].fell, found.get(("claim", name))) for name in FULL]
-    missed = {name: LIES[name].missed for (_, name), row in found.items() if not row["as_written"]}
+    lines += [_line(f"{WHOLE}{name}", LIES[name].fell, rows.get(("claim", name))) for name in FULL]
+    missed = {name: LIES[name].missed for (_, name), row in rows.items() if not row["as_written"]}
     if missed:
         lines += ["", "Not as it was written:", "", "| cheat | why |", "|---|---|"]
         lines += [f"| {name} | {why or 'not known yet'} |" for name, why in missed.items()]
     lines += [UNSEEN, "| cheat | why | fell |", "|---|---|---|"]
     lines += [
-        f"| {name} | {lie.unseen} | {_fell(found.get(('smoke', name)))} |" for name, lie in LIES.items() if lie.unseen
+        f"| {name} | {lie.unseen} | {_fell(rows.get(('smoke', name)))} |" for name, lie in LIES.items() if lie.unseen
     ]
     return {"docs/gate/forgeries.md": "\n".join(lines) + "\n"}
 
@@ -49,8 +49,10 @@ def generate() -> dict[str, str]:
 def _line(name: str, expected: str, row: Row | None) -> str:
     if row is None:
         return f"| {name} | {expected or 'none'} | | | | |"
-    told = "yes" if row["as_written"] else "NO"
-    return f"| {name} | {expected or 'none'} | {_fell(row)} | {' '.join(row['by'])} | {row['decision']} | {told} |"
+    as_written = "yes" if row["as_written"] else "NO"
+    return (
+        f"| {name} | {expected or 'none'} | {_fell(row)} | {' '.join(row['by'])} | {row['decision']} | {as_written} |"
+    )
 
 
 def _fell(row: Row | None) -> str:

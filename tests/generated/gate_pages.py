@@ -24,14 +24,14 @@ every kind. Ratios of your own programs are of pairs of processes that the runne
 
 def generate() -> dict[str, str]:
     """Return the pages by path."""
-    found = {f"docs/gate/{name}": text for name, text in pages().items()}
-    return found | {"docs/gate/speed-claims.md": SPEED + "".join(_speeds())}
+    documents = {f"docs/gate/{name}": text for name, text in pages().items()}
+    return documents | {"docs/gate/speed-claims.md": SPEED + "".join(_speeds())}
 
 
 def _speeds() -> Iterator[str]:
     """Yield a line a kind that claims speeds."""
     for name, kind in kinds().items():
-        claims = [f"`{one.pattern}`" for one in kind.metrics if "times" in CLAIM_KINDS[one.kind].least]
+        claims = [f"`{metric.pattern}`" for metric in kind.metrics if "times" in CLAIM_KINDS[metric.kind].least]
         turns = [
             f"`{preset.name}`"
             for preset in registry().values()
@@ -39,6 +39,8 @@ def _speeds() -> Iterator[str]:
             and any(command.launches is not None for command in preset.commands)
         ]
         # What host code asks another process and times from outside is the runner's word: G2-PEER.
-        seen = "none: timed from outside ([G2-PEER](G2-PEER.md))" if "outside" in kind.traits else "none: never quoted"
+        reason = (
+            "none: timed from outside ([G2-PEER](G2-PEER.md))" if "outside" in kind.traits else "none: never quoted"
+        )
         if claims:
-            yield f"| {name} | {' '.join(claims)} | {' '.join(turns) or seen} |\n"
+            yield f"| {name} | {' '.join(claims)} | {' '.join(turns) or reason} |\n"

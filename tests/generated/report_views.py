@@ -60,10 +60,10 @@ class Views:
         if "enum" in schema:
             return f"Literal[{', '.join(quoted(value) for value in schema['enum'])}]"
         if "anyOf" in schema:
-            return union([self.of(one, f"{name}{self.branch(one)}") for one in schema["anyOf"]])
+            return union([self.of(option, f"{name}{self.branch(option)}") for option in schema["anyOf"]])
         types = schema.get("type", "object" if "properties" in schema else None)
         if isinstance(types, list):
-            return union([self.of({**schema, "type": one}, name) for one in types])
+            return union([self.of({**schema, "type": type_name}, name) for type_name in types])
         if types == "array":
             return f"list[{self.of(schema.get('items', True), singular(name))}]"
         if types == "object":
@@ -73,12 +73,12 @@ class Views:
     def resolved(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a schema, or the one of the envelope that it refers to."""
         target = schema.get("$ref", "").rsplit("/", 1)[-1]
-        found: Mapping[str, Any] = self.envelope["$defs"][target] if target else schema
-        return found
+        definition: Mapping[str, Any] = self.envelope["$defs"][target] if target else schema
+        return definition
 
     def branch(self, schema: Mapping[str, Any]) -> str:
         """Return what tells one alternative from the others: the value of its first constant."""
-        constants = [one["const"] for one in schema.get("properties", {}).values() if "const" in one]
+        constants = [field["const"] for field in schema.get("properties", {}).values() if "const" in field]
         return camel(str(constants[0])) if constants else ""
 
     def object(self, schema: Mapping[str, Any], name: str) -> str:
@@ -109,36 +109,38 @@ def camel(text: str) -> str:
 
 
 def singular(name: str) -> str:
-    for plural, one in (("Passes", "Pass"), ("Launches", "Launch"), ("LayerCanaries", "LayerCanary")):
+    for plural, single in (("Passes", "Pass"), ("Launches", "Launch"), ("LayerCanaries", "LayerCanary")):
         if name.endswith(plural):
-            return name.removesuffix(plural) + one
+            return name.removesuffix(plural) + single
     return name[:-1] if name.endswith("s") else f"{name}Row"
 
 
 def union(names: list[str]) -> str:
     parts = [part for name in names for part in name.split(" | ")]
     classes = any(part.startswith("Stated") for part in parts)
-    kept = dict.fromkeys(part for part in parts if not (classes and part.startswith("Mapping")))
-    return " | ".join(sorted(kept, key=lambda one: (one == "None", list(kept).index(one))))
+    alternatives = dict.fromkeys(part for part in parts if not (classes and part.startswith("Mapping")))
+    return " | ".join(sorted(alternatives, key=lambda name: (name == "None", list(alternatives).index(name))))
 
 
 def merged(views: Views, part: str) -> dict[str, tuple[str, bool]]:
     """Return the fields that some kind has in a part of its report, objects of one name joined into one."""
-    found: dict[str, list[tuple[str, Any]]] = {}
+    schemas: dict[str, list[tuple[str, Any]]] = {}
     for kind in kinds():
         for key, schema in document(kind)["properties"].get(part, {}).get("properties", {}).items():
-            found.setdefault(key, []).append((kind, schema))
-    return {key: (annotated(views, key, said), False) for key, said in found.items()}
+            schemas.setdefault(key, []).append((kind, schema))
+    return {key: (annotated(views, key, alternatives), False) for key, alternatives in schemas.items()}
 
 
-def annotated(views: Views, key: str, said: list[tuple[str, Any]]) -> str:
+def annotated(views: Views, key: str, alternatives: list[tuple[str, Any]]) -> str:
     """Return the annotation of a field that several kinds have."""
-    objects = [views.resolved(schema) for _, schema in said if views.resolved(schema).get("properties")]
-    if len(objects) == len(said):
+    objects = [views.resolved(schema) for _, schema in alternatives if views.resolved(schema).get("properties")]
+    if len(objects) == len(alternatives):
         return views.of(joined(objects), f"Stated{camel(key)}")
-    if len({fields_of(schema) for _, schema in said}) > 1 and all(schema.get("type") == "array" for _, schema in said):
-        return union([views.of(schema, f"Stated{camel(kind)}{camel(key)}") for kind, schema in said])
-    return union([views.of(schema, f"Stated{camel(key)}") for _, schema in said])
+    if len({fields_of(schema) for _, schema in alternatives}) > 1 and all(
+        schema.get("type") == "array" for _, schema in alternatives
+    ):
+        return union([views.of(schema, f"Stated{camel(kind)}{camel(key)}") for kind, schema in alternatives])
+    return union([views.of(schema, f"Stated{camel(key)}") for _, schema in alternatives])
 
 
 def fields_of(schema: Mapping[str, Any]) -> str:
@@ -149,8 +151,8 @@ def fields_of(schema: Mapping[str, Any]) -> str:
 
 def joined(objects: list[Mapping[str, Any]]) -> dict[str, Any]:
     """Return one object with the fields of all; required is what all require."""
-    properties = {key: value for one in objects for key, value in one["properties"].items()}
-    required = set.intersection(*(set(one.get("required", ())) for one in objects))
+    properties = {key: value for schema in objects for key, value in schema["properties"].items()}
+    required = set.intersection(*(set(schema.get("required", ())) for schema in objects))
     return {"type": "object", "properties": properties, "required": sorted(required)}
 
 

@@ -28,7 +28,7 @@ class Promise:
 def promises() -> tuple[Promise, ...]:
     """Return the promises in the order of the controls."""
     data = tomllib.loads((ROOT / "tests" / "data" / "security.toml").read_text(encoding="utf-8"))
-    return tuple(Promise(one["control"], one["text"], tuple(one["tests"])) for one in data["promise"])
+    return tuple(Promise(entry["control"], entry["text"], tuple(entry["tests"])) for entry in data["promise"])
 
 
 def generate() -> dict[str, str]:

@@ -50,14 +50,14 @@ def folders(card: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def backends(folders: Path) -> dict[str, Any]:
     from engine.backends.torch.backend import TorchBackend
 
-    return {asked: TorchBackend("cuda", "float32", asked) for asked in ("on", "off")}
+    return {mode: TorchBackend("cuda", "float32", mode) for mode in ("on", "off")}
 
 
 @pytest.fixture(scope="module")
 def targets(backends: dict[str, Any], folders: Path) -> dict[str, dict[str, Any]]:
     return {
-        asked: {kind: backend.load_target(folders / kind) for kind in tiny_torch.CONFIGS}
-        for asked, backend in backends.items()
+        mode: {kind: backend.load_target(folders / kind) for kind in tiny_torch.CONFIGS}
+        for mode, backend in backends.items()
     }
 
 
@@ -150,20 +150,20 @@ def test_outgrowing_a_slot_is_said_and_changes_no_token(backends: Any, targets: 
 def test_threads_decode_as_they_do_alone(backends: Any, targets: Any, folders: Path) -> None:
     work = [(kind, seed) for kind in ("gemma4", "qwen3") for seed in range(3)]
     expected = {(kind, seed): oracle(backends, targets, kind, prompt_of(40, seed)) for kind, seed in work}
-    found: dict[tuple[str, int], tuple[list[int], dict[str, int]]] = {}
+    results: dict[tuple[str, int], tuple[list[int], dict[str, int]]] = {}
 
     def decode(kind: str, seed: int) -> None:
         target = targets["on"][kind]
         model = backends["on"].load_dflash(folders / "dflash", target)
-        found[kind, seed] = decoded(backends, target, model, prompt_of(40, seed), 5)
+        results[kind, seed] = decoded(backends, target, model, prompt_of(40, seed), 5)
 
     threads = [threading.Thread(target=decode, args=item) for item in work]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {key: tokens for key, (tokens, _) in found.items()} == expected
-    assert {reason for _, reasons in found.values() for reason in reasons} <= {BUSY}
+    assert {key: tokens for key, (tokens, _) in results.items()} == expected
+    assert {reason for _, reasons in results.values() for reason in reasons} <= {BUSY}
 
 
 def test_a_capture_that_cuda_refuses_leaves_the_device_usable(backends: Any, targets: Any, folders: Path) -> None:

@@ -30,7 +30,7 @@ def test_the_host_names_its_cards_and_their_driver() -> None:
     assert cards is not None
     assert len(described.devices) == len(cards) == torch.cuda.device_count()
     assert described.drivers["cuda"].count(".") == 1
-    assert all(one.uuid.startswith("GPU-") for one in cards)
+    assert all(card.uuid.startswith("GPU-") for card in cards)
 
 
 def test_a_card_that_works_is_seen_busy_and_says_its_state() -> None:
@@ -55,9 +55,9 @@ def test_what_is_free_is_less_than_what_there_is() -> None:
     room = backend.memory()
     assert room is not None
     assert 0 < room.usable_bytes <= room.total_bytes
-    held = torch.empty(2 * gib, dtype=torch.uint8, device="cuda")
+    allocation = torch.empty(2 * gib, dtype=torch.uint8, device="cuda")
     while_held = backend.memory()
-    del held
+    del allocation
     freed = backend.memory()
     assert while_held is not None
     assert freed is not None

@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
 def _trials(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path) -> int:
     done = {row["fault"] for row in report["trials"]}
     finders = reports.finders()
-    first = {one for fault in chosen if fault.name not in done for one in rooms.named(fault, tree.folder, finders)}
+    first = {test for fault in chosen if fault.name not in done for test in rooms.named(fault, tree.folder, finders)}
     passing = trial.passing(tree, sorted(first))
     for number, fault in enumerate(chosen, 1):
         if fault.name in done:
@@ -47,8 +47,8 @@ def _trials(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path)
         row = trial.trial(tree, fault, finders.get(fault.name, ()), passing) | {"commit": tree.commit}
         report["trials"].append(row)
         reports.save(file, report)
-        said = row["by"] if row["detected"] else "NOT FOUND"
-        print(f"{number} of {len(chosen)} {fault.name}: {said} ({row['stage']}, {row['seconds']} s)", flush=True)
+        finder = row["by"] if row["detected"] else "NOT FOUND"
+        print(f"{number} of {len(chosen)} {fault.name}: {finder} ({row['stage']}, {row['seconds']} s)", flush=True)
     names = {fault.name for fault in chosen}
     lost = [row["fault"] for row in report["trials"] if row["fault"] in names and not row["detected"]]
     print(f"{len(chosen) - len(lost)} of {len(chosen)} found" + (f"; not found: {', '.join(lost)}" if lost else ""))
@@ -60,16 +60,16 @@ def _clean(tree: Tree, chosen: list[Fault], report: dict[str, Any], file: Path) 
     for room in sorted({fault.room for fault in chosen} - set(report["clean"])):
         began = time.monotonic()
         paths = rooms.clean(room, [fault for fault in chosen if fault.room == room], tree.folder)
-        found = trial.call(tree, paths, workers=2)
-        said = found.said.strip().splitlines()[-1].strip("= ") if found.code is not None else "took too long"
-        print(f"{room} without a fault: {said}", flush=True)
-        if found.code == 0:
+        outcome = trial.call(tree, paths, workers=2)
+        summary = outcome.output.strip().splitlines()[-1].strip("= ") if outcome.code is not None else "took too long"
+        print(f"{room} without a fault: {summary}", flush=True)
+        if outcome.code == 0:
             took = {"seconds": round(time.monotonic() - began, 1), "commit": tree.commit}
-            report["clean"][room] = {"tests": paths, "said": said} | took
+            report["clean"][room] = {"tests": paths, "said": summary} | took
             reports.save(file, report)
         else:
             red += 1
-            print(found.said[-2000:], file=sys.stderr)
+            print(outcome.output[-2000:], file=sys.stderr)
     return 1 if red else 0
 
 

@@ -49,14 +49,14 @@ class Fault:
             FaultGone: no symbol, or more than one, holds the snippet; or the result is no Python.
         """
         modules = _modules(tree)
-        found = [(path, at) for path, text in modules.items() for at in self._places(text)]
-        if len(found) != 1:
-            where = ", ".join(sorted({str(path.relative_to(tree)) for path, _ in found})) or "nowhere"
+        places = [(path, at) for path, text in modules.items() for at in self._places(text)]
+        if len(places) != 1:
+            where = ", ".join(sorted({str(path.relative_to(tree)) for path, _ in places})) or "nowhere"
             raise FaultGone(
-                f"fault no longer applies: {self.name}: got {len(found)} places ({where}) where {self.symbol} "
+                f"fault no longer applies: {self.name}: got {len(places)} places ({where}) where {self.symbol} "
                 f"holds {self.old!r}, expected 1; mend its entry in tests/planted/faults/{self.room}.toml"
             )
-        path, at = found[0]
+        path, at = places[0]
         text = modules[path]
         changed = text[:at] + self.new + text[at + len(self.old) :]
         try:
@@ -85,17 +85,17 @@ def faults() -> list[Fault]:
     Raises:
         ValueError: two faults have one name, or a fault changes nothing.
     """
-    found: list[Fault] = []
+    table: list[Fault] = []
     for file in sorted(TABLE.glob("*.toml")):
         for entry in tomllib.loads(file.read_text())["fault"]:
-            found.append(Fault(room=file.stem, **entry | {"look": tuple(entry.get("look", ()))}))
-    names = [fault.name for fault in found]
+            table.append(Fault(room=file.stem, **entry | {"look": tuple(entry.get("look", ()))}))
+    names = [fault.name for fault in table]
     twice = {name for name in names if names.count(name) > 1} | {
-        fault.name for fault in found if fault.old == fault.new
+        fault.name for fault in table if fault.old == fault.new
     }
     if twice:
         raise ValueError(f"expected one name a fault and a change by each, got {sorted(twice)}")
-    return found
+    return table
 
 
 @cache
@@ -110,7 +110,7 @@ def _spans(module: ast.Module, symbol: str) -> Iterator[tuple[int, int]]:
     for name, node in _named(module, ""):
         if name == symbol:
             decorators = getattr(node, "decorator_list", [])
-            yield min([node.lineno, *(one.lineno for one in decorators)]), node.end_lineno or node.lineno
+            yield min([node.lineno, *(decorator.lineno for decorator in decorators)]), node.end_lineno or node.lineno
 
 
 def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.stmt]]:

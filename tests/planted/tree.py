@@ -73,9 +73,9 @@ class Tree:
 
     def _check(self) -> None:
         code = "import bridge, engine; print(bridge.__file__, engine.__file__)"
-        said = subprocess.run([self.python, "-I", "-c", code], cwd="/", check=True, capture_output=True, text=True)
-        if any(not path.startswith(f"{self.folder}/") for path in said.stdout.split()):
-            raise RuntimeError(f"got imports from {said.stdout.strip()}, expected them from {self.folder}")
+        process = subprocess.run([self.python, "-I", "-c", code], cwd="/", check=True, capture_output=True, text=True)
+        if any(not path.startswith(f"{self.folder}/") for path in process.stdout.split()):
+            raise RuntimeError(f"got imports from {process.stdout.strip()}, expected them from {self.folder}")
 
 
 def _link(source: str, target: str) -> None:

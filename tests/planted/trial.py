@@ -32,19 +32,19 @@ class Outcome:
     Attributes:
         code: its exit code, None for one that took too long.
         failed: the first failing test.
-        said: what it printed.
+        output: what it printed.
         wall_s: how long it took.
     """
 
     code: int | None
     failed: str | None
-    said: str
+    output: str
     wall_s: float
 
     @property
     def ran_out(self) -> bool:
         """Whether the test failed because it ran out of time."""
-        return _RAN_OUT in self.said
+        return _RAN_OUT in self.output
 
 
 def call(tree: Tree, paths: Sequence[str], *, workers: int, stop: Sequence[str] = ("-x",)) -> Outcome:
@@ -63,25 +63,27 @@ def call(tree: Tree, paths: Sequence[str], *, workers: int, stop: Sequence[str] 
         start_new_session=True,
     ) as process:
         try:
-            said, _ = process.communicate(timeout=STAGE_MAX_S)
+            output, _ = process.communicate(timeout=STAGE_MAX_S)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-            return Outcome(None, None, said, time.monotonic() - began)
-    failed = _FAILED.search(said)
-    return Outcome(process.returncode, failed[1] if failed else None, said, time.monotonic() - began)
+            output, _ = process.communicate()
+            return Outcome(None, None, output, time.monotonic() - began)
+    failed = _FAILED.search(output)
+    return Outcome(process.returncode, failed[1] if failed else None, output, time.monotonic() - began)
 
 
 def passing(tree: Tree, tests: Sequence[str]) -> frozenset[str]:
     """Return which of these tests pass without a fault, run together, so that no trial has to run them again."""
-    known = list(tests)
-    while known:
-        found = call(tree, known, workers=0, stop=("-rA",))
-        gone = {one.removeprefix(f"{tree.folder}/") for one in _GONE.findall(found.said)}
-        left = [one for one in known if one.split("[")[0] not in gone]  # pytest names them without their parameters
-        if found.code != _NO_SUCH_TEST or left == known:
-            return frozenset(_PASSED.findall(found.said))
-        known = left
+    remaining = list(tests)
+    while remaining:
+        outcome = call(tree, remaining, workers=0, stop=("-rA",))
+        gone = {test.removeprefix(f"{tree.folder}/") for test in _GONE.findall(outcome.output)}
+        left = [
+            test for test in remaining if test.split("[")[0] not in gone
+        ]  # pytest names them without their parameters
+        if outcome.code != _NO_SUCH_TEST or left == remaining:
+            return frozenset(_PASSED.findall(outcome.output))
+        remaining = left
     return frozenset()
 
 
@@ -101,38 +103,38 @@ def trial(tree: Tree, fault: Fault, finders: Sequence[str], passing: Collection[
     for stage, paths in rooms.stages(fault, tree.folder, finders):
         tried.append(stage)
         with tree.with_fault(fault):
-            found = call(tree, paths, workers=0 if stage in {"found before", "look"} else 2)
-        if found.code in {0, 5}:  # all passed, or nothing was selected
+            outcome = call(tree, paths, workers=0 if stage in {"found before", "look"} else 2)
+        if outcome.code in {0, 5}:  # all passed, or nothing was selected
             continue
-        if found.failed is None:
-            passed_over.append(f"{stage}: {_last(found)}")
+        if outcome.failed is None:
+            passed_over.append(f"{stage}: {_last(outcome)}")
             continue
-        known = found.failed in passing and not found.ran_out
-        why = None if known else doubt(found, call(tree, [found.failed], workers=0))
+        passes_without = outcome.failed in passing and not outcome.ran_out
+        why = None if passes_without else doubt(outcome, call(tree, [outcome.failed], workers=0))
         if why is None:
-            row |= {"detected": True, "by": found.failed, "stage": stage}
+            row |= {"detected": True, "by": outcome.failed, "stage": stage}
             break
-        passed_over.append(f"{stage}: {found.failed} {why}")
+        passed_over.append(f"{stage}: {outcome.failed} {why}")
     row["seconds"] = round(time.monotonic() - began, 1)
     row |= {} if row["detected"] else {"tried": tried}
     return row | ({"passed_over": passed_over} if passed_over else {})
 
 
-def doubt(found: Outcome, again: Outcome) -> str | None:
+def doubt(outcome: Outcome, again: Outcome) -> str | None:
     """Return why a test that failed with a fault says nothing of it, None where it found the fault.
 
     Args:
-        found: the call with the fault.
+        outcome: the call with the fault.
         again: that test without it.
     """
     if again.code != 0:
         return "fails without the fault too"
-    if found.ran_out and again.wall_s > TEST_MAX_S / HUNG:
+    if outcome.ran_out and again.wall_s > TEST_MAX_S / HUNG:
         return f"ran out of time, and takes {again.wall_s:.0f} s without the fault"
     return None
 
 
-def _last(found: Outcome) -> str:
-    if found.code is None:
+def _last(outcome: Outcome) -> str:
+    if outcome.code is None:
         return f"took more than {STAGE_MAX_S} s"
-    return f"exit {found.code}: {' '.join(found.said.split())[-200:]}"
+    return f"exit {outcome.code}: {' '.join(outcome.output.split())[-200:]}"

@@ -55,7 +55,7 @@ def new_remote(clock: Clock, **changes: object) -> MemoryRemote:
 
 def push_raw(remote: MemoryRemote, ref: str, objects: list[GitObject]) -> str:
     """Put objects at a ref as anybody with git can, the last one as its tip; return the tip."""
-    remote.objects.update({one.oid: one for one in objects})
+    remote.objects.update({git_object.oid: git_object for git_object in objects})
     remote.refs[ref] = objects[-1].oid
     return objects[-1].oid
 
@@ -71,12 +71,12 @@ def request_with_message(remote: MemoryRemote, request: Request, message: str) -
 def ended_run(remote: MemoryRemote, clock: Clock, *, runner: str = "older") -> str:
     """Put a run on the bus that ended and whose result was copied; return its id."""
     request = make_request(BUS_ID, "mlx-env-probe", now=clock.now())
-    asked = request_with_message(remote, request, f"request {request.id}")
+    request_commit = request_with_message(remote, request, f"request {request.id}")
     summary = blob(b"ended")
     top = tree([TreeEntry(REGULAR, b"summary.md", summary.oid)])
     result = commit(top.oid, (), 1_700_000_000, f"result {request.id}")
     first = Claim(
-        id=request.id, request_oid=asked.oid, state="claimed", runner=runner, nonce="1" * 32, sequence=0,
+        id=request.id, request_oid=request_commit.oid, state="claimed", runner=runner, nonce="1" * 32, sequence=0,
         lease_s=15.0, time=rfc3339(clock.now()),
     )  # fmt: skip
     last = first.evolve(
@@ -88,6 +88,6 @@ def ended_run(remote: MemoryRemote, clock: Clock, *, runner: str = "older") -> s
     push_raw(remote, claim, [summary, top, result, *objects, *more, end])
     inner = tree([TreeEntry(DIRECTORY, RESULT_FOLDER, top.oid)])
     outer = tree([TreeEntry(DIRECTORY, FOLDER, inner.oid)])
-    copy = commit(outer.oid, (asked.oid,), 1_700_000_000, f"result of {request.id} [skip ci]")
+    copy = commit(outer.oid, (request_commit.oid,), 1_700_000_000, f"result of {request.id} [skip ci]")
     push_raw(remote, request.ref, [inner, outer, copy])
     return request.id

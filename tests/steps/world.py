@@ -39,7 +39,7 @@ class SteppedRunner:
 
     runner: Runner
     meter: CallMeter
-    said: list[str]
+    log_lines: list[str]
     executor: FakeExecutor
     stopping: threading.Event
     process: SteppedProcess
@@ -86,19 +86,19 @@ class SteppedWorld:
         self.runners.remove(before)
         made = self._begun(before.name, before.policy, before.executor)
         made.store.objects.update(before.store.objects)
-        made.store.kept.update(before.store.kept)
+        made.store.pins.update(before.store.pins)
         made.meter.counts.update(before.meter.counts)
-        made.said[:0] = before.said
+        made.log_lines[:0] = before.log_lines
         return made
 
     def _begun(self, name: str, policy: str, executor: FakeExecutor) -> SteppedRunner:
         text = f'schema = 1\nname = "{name}"\ninterpreter = "/usr/bin/python3"\n{policy}'
         folder = StateFolder(self.folder / name)
         folder.create()
-        said: list[str] = []
+        log_lines: list[str] = []
         chance = random.Random(f"{self.seed} {name}") if self.slow else None
         meter, stopping = CallMeter(self.clock, bad_network=chance), threading.Event()
-        log = new_log(Lines(said))
+        log = new_log(Lines(log_lines))
         log.setLevel(logging.DEBUG)
         rules = OwnerRules(read_policy(text.encode()), dict(registry()))
         state = OpenState.open(folder, name, self.clock)
@@ -110,7 +110,7 @@ class SteppedWorld:
             rules, Machine(executor, FixedCode(), "0"), state, link,
             clock=self.clock, stopping=stopping, log=log, tasks=process,
         )  # fmt: skip
-        made = SteppedRunner(runner, meter, said, executor, stopping, process, store, name, policy)
+        made = SteppedRunner(runner, meter, log_lines, executor, stopping, process, store, name, policy)
         self.runners.append(made)
         return made
 
@@ -139,8 +139,8 @@ class SteppedWorld:
     def close(self) -> None:
         """End all runners."""
         self.clock.close()
-        for one in self.runners:
-            one.runner.state.journal.close()
+        for runner in self.runners:
+            runner.runner.state.journal.close()
 
     def _program(self, spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
         self.clock.sleep(self.run_s)

@@ -21,15 +21,15 @@ class Claims:
 
     repository: Path
     bus: Callable[[], RefBus]
-    _known: dict[str, tuple[object, Claim | None]] = field(default_factory=dict)
+    _cache: dict[str, tuple[object, Claim | None]] = field(default_factory=dict)
 
     def claim(self, run_id: str) -> Claim | None:
         """Return a run's claim; None while nobody took it."""
         mark = ref_mark(self.repository, f"refs/kakeya/claim/{run_id}")
-        if mark != self._known.get(run_id, (None, None))[0]:
+        if mark != self._cache.get(run_id, (None, None))[0]:
             view = self.bus().view(run_id)
-            self._known[run_id] = mark, None if view.claim is None else view.claim.claim
-        return self._known[run_id][1]
+            self._cache[run_id] = mark, None if view.claim is None else view.claim.claim
+        return self._cache[run_id][1]
 
     def end(self, run_id: str) -> Claim | None:
         """Return a run's terminal claim; None before its end."""
@@ -39,11 +39,11 @@ class Claims:
 
 def ref_mark(bare: Path, ref: str) -> tuple[object, ...]:
     """Return what changes when a ref of a bare repository moves: its file, or that of refs which were packed."""
-    found: list[object] = []
+    marks: list[object] = []
     for file in (ref, "packed-refs"):
         try:
             stat = (bare / file).stat()
-            found.append((stat.st_ino, stat.st_mtime_ns))
+            marks.append((stat.st_ino, stat.st_mtime_ns))
         except FileNotFoundError:
-            found.append(None)
-    return tuple(found)
+            marks.append(None)
+    return tuple(marks)

@@ -16,8 +16,8 @@ def defines(path: str, name: str) -> bool:
         return False
     scope: list[ast.stmt] = ast.parse(file.read_text("utf-8")).body
     for word in name.split("."):
-        found = next((node for node in scope if isinstance(node, DEFINITIONS) and node.name == word), None)
-        if found is None:
+        definition = next((node for node in scope if isinstance(node, DEFINITIONS) and node.name == word), None)
+        if definition is None:
             return False
-        scope = found.body
+        scope = definition.body
     return True

@@ -42,7 +42,7 @@ class Stranger:
     def commit(
         self, tree: str, message: bytes = b"x\n", *, parents: tuple[str, ...] = (), head: bytes = IDENTITY
     ) -> str:
-        lines = f"tree {tree}\n" + "".join(f"parent {one}\n" for one in parents)
+        lines = f"tree {tree}\n" + "".join(f"parent {parent}\n" for parent in parents)
         return self.put("commit", lines.encode() + head + b"\n" + message)
 
     def file(self, name: str, data: bytes) -> str:

@@ -16,11 +16,11 @@ import pytest
 
 def files_below(places: Iterable[str]) -> list[Path]:
     """Return the files of tests at and below these places, each a path or the id of a test."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for place in places:
         path = Path(place.partition("::")[0]).absolute()
-        found.update(path.rglob("test_*.py") if path.is_dir() else [path])
-    return sorted(found)
+        files.update(path.rglob("test_*.py") if path.is_dir() else [path])
+    return sorted(files)
 
 
 def part_of(files: Sequence[Path], worker: str, workers: int) -> Sequence[Path]:

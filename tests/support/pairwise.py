@@ -55,9 +55,9 @@ def star(hub: Sequence[str], *factors: Factor) -> list[Any]:
     """
 
     def near(named: list[list[tuple[str, Any]]]) -> set[tuple[int, ...]]:
-        middle = [[name for name, _ in values].index(wanted) for values, wanted in zip(named, hub, strict=True)]
+        middle = [[name for name, _ in values].index(hub_name) for values, hub_name in zip(named, hub, strict=True)]
         cases = product(*(range(len(values)) for values in named))
-        return {case for case in cases if sum(one != other for one, other in zip(case, middle, strict=True)) <= 1}
+        return {case for case in cases if sum(index != other for index, other in zip(case, middle, strict=True)) <= 1}
 
     return _marked(factors, near)
 

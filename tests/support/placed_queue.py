@@ -47,8 +47,8 @@ class PlacedQueue:
         return Jobs(executor=None, base=None).spec(argv=argv, sandbox=SandboxSpec(mode="off")).evolve(**changes)
 
     def hooks(self) -> Hooks:
-        def progress(seen: RunProgress) -> None:
-            self.waits += [] if seen.waits is None else [seen.waits]
+        def progress(latest: RunProgress) -> None:
+            self.waits += [] if latest.waits is None else [latest.waits]
 
         return Hooks(on_log=self.heard.extend, should_stop=lambda: self.ask, on_progress=progress)
 

@@ -127,7 +127,7 @@ class World:
     remote: MemoryRemote
     clock: Any
     program: Program = probe
-    said: list[str] = field(default_factory=list)
+    log_lines: list[str] = field(default_factory=list)
     policy_text: str = POLICY
     embedded: bool = False
     cards: tuple[Card, ...] = ()
@@ -151,7 +151,7 @@ class World:
         rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
         machine = Machine(self.executor, FixedCode(self.site), "0", self.cards)
         return RunnerProcess(
-            rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.said))
+            rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.log_lines))
         )
 
     def runner(self, process: RunnerProcess | None = None) -> Runner:

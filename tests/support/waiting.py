@@ -28,11 +28,11 @@ def until(
     """
     deadline = time.monotonic() + patience_s
     while True:
-        asked = time.monotonic()
+        began = time.monotonic()
         answer = question()
         if answer:
             return answer
         now = time.monotonic()
         if now >= deadline:
             raise AssertionError(f"{why if isinstance(why, str) else why()}, within {patience_s} s")
-        time.sleep(max(PAUSE_S, 3 * (now - asked)))
+        time.sleep(max(PAUSE_S, 3 * (now - began)))

@@ -99,8 +99,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 
     get.root = root  # type: ignore[attr-defined]
     yield get
-    for one in started.values():
-        one.close()
+    for server in started.values():
+        server.close()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -19,13 +19,13 @@ def archive(host: Actor, **options: object) -> list[str]:
 
 
 def ended(host: Actor, client: Actor, count: int = 1) -> list[RequestRef]:
-    found = []
+    refs = []
     for number in range(count):
         ref = client.submit().ref
-        held = host.start(ref, host.claim(ref))
-        host.publish(ref, host.renew(ref, held, log=chunk(ref.id, 0, 0, b"x")), {"manifest.json": b"%d" % number})
-        found.append(ref)
-    return found
+        claim = host.start(ref, host.claim(ref))
+        host.publish(ref, host.renew(ref, claim, log=chunk(ref.id, 0, 0, b"x")), {"manifest.json": b"%d" % number})
+        refs.append(ref)
+    return refs
 
 
 def test_runs_of_a_day_that_is_over_are_folded_into_one_ref_and_their_logs_go(
@@ -46,9 +46,9 @@ def test_runs_of_a_day_that_is_over_are_folded_into_one_ref_and_their_logs_go(
     assert sorted(planned) == sorted(done)
     assert set(before) - set(place.refs()) == set(logs)
     assert archive(host) == []
-    held = {one.tip.claim.id: one for one in client.bus.archived()}
-    assert set(held) == {ref.id for ref in first}
-    assert all(held[ref.id].ref == ref.ref for ref in first)
+    archived = {run.tip.claim.id: run for run in client.bus.archived()}
+    assert set(archived) == {ref.id for ref in first}
+    assert all(archived[ref.id].ref == ref.ref for ref in first)
 
 
 @pytest.mark.ci
@@ -64,19 +64,19 @@ def test_an_owner_drops_refs_and_every_result_stays(place: Place, host: Actor, c
     for number, ref in enumerate(refs):
         view = reader.bus.view(ref.id)
         assert view.claim is not None
-        assert [one.state for one in view.claim.history] == ["claimed", "started", "started", "terminal"]
+        assert [claim.state for claim in view.claim.history] == ["claimed", "started", "started", "terminal"]
         assert reader.bus.read_result(view.claim.claim.result_oid or "").files == {"manifest.json": b"%d" % number}
         assert (view.request, view.delivery) == (None, "branch_deleted")
-    assert {one.id for one in reader.bus.snapshot().requests} == {one.id for one in young}
+    assert {ref.id for ref in reader.bus.snapshot().requests} == {ref.id for ref in young}
     assert set(reader.bus.neighbours(refs[0].id, host.name, 8).claims) == {ref.id for ref in (*refs, *young)}
 
 
 def test_names_that_anybody_pushes_around_a_run_hide_no_run_beside_it(place: Place, host: Actor, client: Actor) -> None:
-    found = []
+    refs = []
     for _ in range(3):
         place.clock.advance(1.0)
-        found += ended(host, client)
-    before, middle, after = found
+        refs += ended(host, client)
+    before, middle, after = refs
     (others,) = ended(dataclasses.replace(host, name="other"), client)
     tip = place.refs()["refs/kakeya/bus"]
     for last in set("23456789") - {middle.id[-1]}:  # nearer to it in time than any run of its runner
@@ -99,13 +99,13 @@ def test_a_name_that_is_pushed_again_does_not_hide_the_archived_run(place: Place
 def test_what_ends_late_is_added_to_the_archive_of_its_day(place: Place, host: Actor, client: Actor) -> None:
     early = ended(host, client, 1)
     late = client.submit().ref
-    held = host.start(late, host.claim(late))
+    claim = host.start(late, host.claim(late))
     place.clock.advance(3 * DAY_S)
     (written, *_) = archive(host)
-    host.publish(late, held)
+    host.publish(late, claim)
     place.clock.advance(2 * DAY_S)
     assert archive(host)[0] == written
-    assert {one.tip.claim.id for one in client.bus.archived()} == {early[0].id, late.id}
+    assert {run.tip.claim.id for run in client.bus.archived()} == {early[0].id, late.id}
 
 
 def test_a_claim_goes_where_its_sender_deleted_the_branch(place: Place, host: Actor, client: Actor) -> None:
@@ -128,7 +128,7 @@ def test_a_runner_folds_its_own_runs_and_those_of_runners_that_are_gone(
     assert archive(host) == []
     place.clock.advance(31 * DAY_S)
     assert archive(host)[0] == f"refs/kakeya/archive/{host.name}/2026-01-02"
-    assert [one.tip.claim.id for one in client.bus.archived()] == [ref.id]
+    assert [run.tip.claim.id for run in client.bus.archived()] == [ref.id]
 
 
 def test_what_is_no_archive_hides_no_run(place: Place, host: Actor, client: Actor) -> None:
@@ -140,7 +140,7 @@ def test_what_is_no_archive_hides_no_run(place: Place, host: Actor, client: Acto
     place.set_ref("refs/kakeya/archive/zzz/2026-01-02", tips[f"refs/kakeya/archive/{host.name}/2026-01-02"])
     reader = Actor(place.bus(), place.clock)
     assert reader.bus.view(ref.id).claim is not None
-    assert [one.tip.claim.id for one in reader.bus.archived()] == [ref.id]
+    assert [run.tip.claim.id for run in reader.bus.archived()] == [ref.id]
 
 
 def test_a_day_that_no_calendar_has_stops_nobody(place: Place, host: Actor, client: Actor) -> None:

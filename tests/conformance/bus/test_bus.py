@@ -44,37 +44,37 @@ def test_its_record_can_be_replaced_by_its_own_and_only_from_the_newest(
 
 
 def test_refuses_another_bus_than_the_pinned_one_naming_both(place: Place) -> None:
-    found = place.bus().identity().bus_id
+    bus_id = place.bus().identity().bus_id
     pinned = place.bus("e" * 32)
     before = place.refs()
     with pytest.raises(WrongBusError, match="a fork") as caught:
         Actor(pinned, place.clock).submit(Actor(place.bus(), place.clock).request())
-    assert found in str(caught.value)
+    assert bus_id in str(caught.value)
     assert "e" * 32 in str(caught.value)
-    assert found not in (caught.value.remedy or "")  # whoever follows remedies would pin whatever is there
+    assert bus_id not in (caught.value.remedy or "")  # whoever follows remedies would pin whatever is there
     assert place.refs() == before
 
 
 def test_refuses_another_bus_in_the_place_of_the_one_it_was_opened_on(place: Place) -> None:
     opened = place.bus()
-    known = opened.identity()
+    identity = opened.identity()
     (ref, tip), *_ = place.refs().items()
     place.set_ref(ref, None)
     place.bus().create(bus_record(place.clock, bus_id="f" * 32))
-    with pytest.raises(WrongBusError, match=f"carries bus {'f' * 32}, expected {known.bus_id}"):
+    with pytest.raises(WrongBusError, match=f"carries bus {'f' * 32}, expected {identity.bus_id}"):
         opened.snapshot()
     place.set_ref(ref, tip)
     opened.snapshot()
-    assert opened.identity() == known
+    assert opened.identity() == identity
 
 
 def test_a_request_arrives_with_the_bytes_that_were_sent(host: Actor, client: Actor) -> None:
     request = client.request()
     sent = client.submit(request)
     assert not sent.reattached
-    (seen,) = host.bus.snapshot().requests
-    assert seen == sent.ref == RequestRef(request.id, request.ref, sent.ref.oid)
-    received = host.bus.read_request(seen)
+    (ref,) = host.bus.snapshot().requests
+    assert ref == sent.ref == RequestRef(request.id, request.ref, sent.ref.oid)
+    received = host.bus.read_request(ref)
     assert (received.data, received.signature) == (request.canonical(), None)
 
 
@@ -136,25 +136,25 @@ def test_requests_outside_the_bus_s_patterns_are_neither_sent_nor_seen(
         client.submit(request)
     sent = client.submit()
     place.set_ref(request.ref, sent.ref.oid)
-    assert [one.ref for one in host.bus.snapshot().requests] == [sent.ref.ref]
+    assert [ref.ref for ref in host.bus.snapshot().requests] == [sent.ref.ref]
 
 
 def test_an_agent_s_namespace_carries_requests_and_cancels(host: Actor, client: Actor) -> None:
     request = client.request(template="AgentMemory/mac-bridge-{preset}-{id}-4f2a")
     sent = client.submit(request)
     client.bus.ask_cancel(request.id, b"{}")
-    seen = host.bus.snapshot()
-    assert seen.requests == (sent.ref,)
-    assert seen.cancels == {request.id}
+    snapshot = host.bus.snapshot()
+    assert snapshot.requests == (sent.ref,)
+    assert snapshot.cancels == {request.id}
 
 
 def test_what_is_no_request_is_rejected_in_one_line(place: Place, host: Actor, client: Actor) -> None:
     sent = client.submit()
-    held = host.claim(sent.ref)
+    claim = host.claim(sent.ref)
     ref = request_branch(DEFAULT_TEMPLATE, "x", client.new_id())
-    place.set_ref(ref, held.oid)
+    place.set_ref(ref, claim.oid)
     with pytest.raises(RequestRejectedError, match=r"holds no \.mac-bridge/request\.json") as caught:
-        host.bus.read_request(RequestRef(run_id_of(ref) or "", ref, held.oid))
+        host.bus.read_request(RequestRef(run_id_of(ref) or "", ref, claim.oid))
     assert "\n" not in caught.value.message
 
 
@@ -174,8 +174,8 @@ def test_a_request_that_was_withdrawn_is_rejected(place: Place, host: Actor, cli
 
 def test_gc_deletes_branch_and_log_of_old_runs_only(place: Place, host: Actor, client: Actor) -> None:
     old = client.submit()
-    held = host.start(old.ref, host.claim(old.ref))
-    held = host.publish(old.ref, host.renew(old.ref, held, log=chunk(old.ref.id, 0, 0, b"x")))
+    claim = host.start(old.ref, host.claim(old.ref))
+    claim = host.publish(old.ref, host.renew(old.ref, claim, log=chunk(old.ref.id, 0, 0, b"x")))
     client.bus.ask_cancel(old.ref.id, b"{}")
     assert list(host.bus.collect(older_than_s=0, dry_run=False)) == []  # within reach of a replay
     place.clock.advance(30 * 3600)

@@ -22,19 +22,19 @@ def _claim_seen_by(actor: Actor, ref: RequestRef) -> ClaimView:
 
 
 def _claimed_before(watcher: Actor, owner: Actor, client: Actor) -> tuple[RequestRef, HeldClaim, ClaimView]:
-    """Let one runner claim a new request while another looks on; return the request, what is held and what is seen."""
+    """Let one runner claim a new request while another looks on; return the request, the claim and the view of it."""
     ref = client.submit().ref
-    held = owner.claim(ref)
-    return ref, held, _claim_seen_by(watcher, ref)
+    claim = owner.claim(ref)
+    return ref, claim, _claim_seen_by(watcher, ref)
 
 
 def test_a_claim_has_one_winner(host: Actor, other: Actor, client: Actor) -> None:
     sent = client.submit()
-    held = host.claim(sent.ref)
+    claim = host.claim(sent.ref)
     with pytest.raises(FencedError):
         other.claim(sent.ref)
     view = _claim_seen_by(client, sent.ref)
-    assert (view.oid, view.claim, view.chain) == (held.oid, held.claim, held.chain)
+    assert (view.oid, view.claim, view.chain) == (claim.oid, claim.claim, claim.chain)
 
 
 def test_a_race_of_claimers_has_one_winner_each_time(place: Place, client: Actor) -> None:
@@ -79,46 +79,46 @@ def test_repeating_a_claim_after_a_lost_answer_is_no_second_claim(host: Actor, c
 
 def test_the_chain_tells_the_whole_life_of_a_run(host: Actor, client: Actor) -> None:
     sent = client.submit()
-    held = host.publish(sent.ref, host.renew(sent.ref, host.start(sent.ref, host.claim(sent.ref))))
+    claim = host.publish(sent.ref, host.renew(sent.ref, host.start(sent.ref, host.claim(sent.ref))))
     view = _claim_seen_by(client, sent.ref)
     assert [claim.state for claim in view.history] == ["claimed", "started", "started", "terminal"]
-    assert view.chain == held.chain
-    raw = host.bus.claim_commits(held.chain)
-    assert [GitObject("commit", data).oid for data, _ in raw] == list(held.chain)
+    assert view.chain == claim.chain
+    raw = host.bus.claim_commits(claim.chain)
+    assert [GitObject("commit", data).oid for data, _ in raw] == list(claim.chain)
     assert [data for _, data in raw] == [claim.canonical() for claim in view.history]
 
 
 def test_an_expired_claim_is_taken_over_and_its_old_owner_is_fenced(host: Actor, other: Actor, client: Actor) -> None:
-    ref, held, seen = _claimed_before(other, host, client)
-    taken = other.take_over(ref, seen)
+    ref, claim, view = _claimed_before(other, host, client)
+    taken = other.take_over(ref, view)
     with pytest.raises(FencedError):
-        host.start(ref, held)
+        host.start(ref, claim)
     with pytest.raises(FencedError):
-        host.publish(ref, held)
+        host.publish(ref, claim)
     started = other.start(ref, taken)
-    assert started.chain[:2] == (held.oid, taken.oid)
+    assert started.chain[:2] == (claim.oid, taken.oid)
 
 
 def test_a_renewed_claim_is_not_taken_over(host: Actor, other: Actor, client: Actor) -> None:
-    ref, held, seen = _claimed_before(other, host, client)
-    renewed = host.renew(ref, held)
+    ref, claim, view = _claimed_before(other, host, client)
+    renewed = host.renew(ref, claim)
     with pytest.raises(FencedError):
-        other.take_over(ref, seen)
+        other.take_over(ref, view)
     assert host.start(ref, renewed).claim.state == "started"
 
 
 def test_a_started_run_in_other_hands_may_only_be_ended(host: Actor, other: Actor, client: Actor) -> None:
     sent = client.submit()
-    held = host.start(sent.ref, host.claim(sent.ref))
-    seen = _claim_seen_by(other, sent.ref)
+    claim = host.start(sent.ref, host.claim(sent.ref))
+    before = _claim_seen_by(other, sent.ref)
     for state in ("claimed", "started"):
         with pytest.raises(BusError, match="started run"):
-            other.take_over(sent.ref, seen, state)
+            other.take_over(sent.ref, before, state)
     with pytest.raises(BusError, match="started run"):
-        other.take_over(sent.ref, seen, "terminal", reason="passed")
-    other.take_over(sent.ref, seen, "terminal", reason="runner_lost", exit_code=3)
+        other.take_over(sent.ref, before, "terminal", reason="passed")
+    other.take_over(sent.ref, before, "terminal", reason="runner_lost", exit_code=3)
     with pytest.raises(FencedError):
-        host.publish(sent.ref, held)
+        host.publish(sent.ref, claim)
     view = _claim_seen_by(client, sent.ref)
     assert view.claim.reason == "runner_lost"
 
@@ -141,5 +141,5 @@ def test_a_foreign_thing_at_a_claim_ref_is_named_and_blocks_nobody_else(
         host.bus.read_claim(bad.ref.id)
     with pytest.raises(FencedError):
         host.claim(bad.ref)
-    assert {one.id for one in host.bus.snapshot().requests} == {bad.ref.id, good.ref.id}
+    assert {ref.id for ref in host.bus.snapshot().requests} == {bad.ref.id, good.ref.id}
     host.run(good.ref)

@@ -42,9 +42,9 @@ def test_a_branch_that_carries_a_result_is_done_even_without_its_claim(
     ended = host.run(sent.ref)
     host.bus.copy_result(sent.ref, ended.claim.result_oid or "")
     place.set_ref(names.claim_ref(names.DEFAULT_PREFIX, sent.ref.id), None)
-    (seen,) = other.bus.snapshot().requests
+    (ref,) = other.bus.snapshot().requests
     with pytest.raises(FencedError, match="carries a result"):
-        other.bus.read_request(seen)
+        other.bus.read_request(ref)
     assert other.bus.snapshot().requests == ()
 
 
@@ -71,8 +71,8 @@ def test_a_branch_that_went_elsewhere_keeps_its_result_under_the_claim(
 def test_a_copy_can_be_made_by_another_process_of_the_same_host(host: Actor, other: Actor, client: Actor) -> None:
     sent = client.submit()
     ended = host.run(sent.ref)
-    seen = other.bus.read_claim(sent.ref.id)
-    assert seen is not None
+    view = other.bus.read_claim(sent.ref.id)
+    assert view is not None
     assert other.bus.copy_result(sent.ref, ended.claim.result_oid or "") == "copied"
 
 

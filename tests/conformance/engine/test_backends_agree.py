@@ -62,19 +62,19 @@ def test_a_folder_means_the_same_to_both(pairs: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_and_captured_states_agree_across_the_window(pairs: Any, kind: str) -> None:
-    seen = {}
+    results = {}
     for name, target in pairs[kind].items():
         sequence = target.open((0, 2), CacheLayout.NATIVE)
         forwards = list(sequence.prefill(PROMPT, 10))
         states = np.concatenate([numbers(sequence.committed(forward, forward.rows)) for forward in forwards])
-        seen[name] = (numbers(forwards[-1].logits), states)
-    for mlx, torch in zip(seen["mlx"], seen["torch"], strict=True):
+        results[name] = (numbers(forwards[-1].logits), states)
+    for mlx, torch in zip(results["mlx"], results["torch"], strict=True):
         np.testing.assert_allclose(mlx, torch, atol=1e-4)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_tokens_drafts_and_acceptance_agree(backends: Any, pairs: Any, kind: str) -> None:
-    found = {}
+    runs = {}
     for name, backend in backends.items():
         target = pairs[kind][name]
         accept = backend.greedy(target)
@@ -89,8 +89,8 @@ def test_tokens_drafts_and_acceptance_agree(backends: Any, pairs: Any, kind: str
         assert tokens == [
             token for step in backend.native(target).decode(PROMPT, Stopping(BUDGET), 512) for token in step.tokens
         ]
-        found[name] = (tokens, [(step.drafted, step.accepted) for step in steps])
-    assert found["mlx"] == found["torch"]
+        runs[name] = (tokens, [(step.drafted, step.accepted) for step in steps])
+    assert runs["mlx"] == runs["torch"]
 
 
 def test_drafters_propose_the_same_tokens(backends: Any, pairs: Any) -> None:
@@ -130,7 +130,7 @@ def test_both_tell_a_logit_that_is_no_number_from_one_that_is_masked(backends: d
         gaps = backend.gaps(forward, (0, 1, 2))
         assert gaps[:2] == (2.0, 0.0), name
         assert math.isnan(gaps[2]), name
-        masked, broken = (Forward(made[name]([rows[one]]), None, 0, 1) for one in ("masked", "broken"))
+        masked, broken = (Forward(made[name]([rows[kind]]), None, 0, 1) for kind in ("masked", "broken"))
         assert backend.apart(masked, masked) == 0.0, name
         assert math.isnan(backend.apart(broken, broken)), name
 
@@ -139,7 +139,7 @@ def test_both_write_and_read_the_same_8_bit_rows(backends: dict[str, Any]) -> No
     chooser = random.Random(0)
     scales = (0.0, 1e-30, 1e-3, 1.0, 700.0, 1e30)
     numbers = [[chooser.gauss(0.0, 1.0) * scale for _ in range(64)] for scale in scales]
-    data = bytearray(struct.pack(f"<{64 * len(scales)}f", *[one for row in numbers for one in row]))
+    data = bytearray(struct.pack(f"<{64 * len(scales)}f", *[number for row in numbers for number in row]))
     written = {}
     for name, backend in backends.items():
         rows = backend.unpacked(bytearray(data), (len(scales), 64), "float32")
@@ -148,8 +148,9 @@ def test_both_write_and_read_the_same_8_bit_rows(backends: dict[str, Any]) -> No
     assert written["mlx"] == written["torch"]
     for backend in backends.values():
         read = backend.unpacked(bytearray(written["mlx"]), (len(scales), 64), "float8_e4m3").tolist()
-        for row, found in zip(numbers, read, strict=True):
+        for row, decoded in zip(numbers, read, strict=True):
             largest = max(map(abs, row))
             assert all(
-                abs(one - other) <= max(abs(one) / 15, largest / 2**16) for one, other in zip(row, found, strict=True)
+                abs(value - other) <= max(abs(value) / 15, largest / 2**16)
+                for value, other in zip(row, decoded, strict=True)
             )

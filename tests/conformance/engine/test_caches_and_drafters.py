@@ -110,10 +110,10 @@ def test_drafts_change_no_token_of_any_cache(
             break
     assert len(set(answer)) > 5
     if drafters == "real":
-        asked = [*networks[kind], NgramModel(min_tokens=1)]
+        models = [*networks[kind], NgramModel(min_tokens=1)]
     else:
-        asked = [ScriptedModel(tuple(answer), length, VOCAB, wrong) for wrong in ADVERSARIES.values()]
-    for index, drafter in enumerate(asked):
+        models = [ScriptedModel(tuple(answer), length, VOCAB, wrong) for wrong in ADVERSARIES.values()]
+    for index, drafter in enumerate(models):
         assert drafted(backend, target, drafter, prompt, layout, (512, 7)[index % 2]) == answer, drafter.info.name
 
 
@@ -151,8 +151,8 @@ def under_masks(module: Any, layout: CacheLayout, tokens: list[int]) -> int:
         hidden = module.model.embed_tokens(torch.tensor([tokens]))
         turned = module.model.rotary_emb(hidden, rows[None])
         for index, layer in enumerate(module.model.layers):
-            seen = causal if index in layout.exact else near
-            hidden = layer(hidden, attention_mask=seen[None, None], position_embeddings=turned)
+            mask = causal if index in layout.exact else near
+            hidden = layer(hidden, attention_mask=mask[None, None], position_embeddings=turned)
         return int(module.lm_head(module.model.norm(hidden))[0, -1].argmax())
 
 
@@ -186,27 +186,27 @@ def test_only_layers_that_keep_rows_of_their_own_may_be_exact(targets: Any) -> N
 
 
 def test_eight_bits_stay_near_the_exact_logits_and_four_bits_less_near(backend: Any, targets: Any) -> None:
-    prompt, found = prompt_of(40), {}
+    prompt, logits = prompt_of(40), {}
     for text in ("full", "affine8", "affine4"):
         *_, last = targets["qwen3"].open((), CacheLayout.parse(text)).prefill(prompt, 512)
-        found[text] = last.logits.tolist()[0]
+        logits[text] = last.logits.tolist()[0]
     errors = {
-        text: sum((one - two) ** 2 for one, two in zip(found[text], found["full"], strict=True))
+        text: sum((value - exact) ** 2 for value, exact in zip(logits[text], logits["full"], strict=True))
         for text in ("affine8", "affine4")
     }
     assert 0 < errors["affine8"] * 20 < errors["affine4"]
 
 
 def test_the_bytes_of_a_cache_are_fewer_the_less_it_keeps(backend: Any, targets: Any) -> None:
-    held = {}
+    sizes = {}
     for text in ("full", "native", "affine8/8", "affine4/8", "sink4+window16"):
         sequence = targets["gemma4"].open((), CacheLayout.parse(text))
         for _ in sequence.prefill(prompt_of(400), 64):
             pass
         list(sequence.decode_ahead(5, 3))
-        held[text] = sequence.measured_bytes()
-    assert held["full"] > held["native"] > held["affine8/8"] > held["affine4/8"]
-    assert held["native"] > held["sink4+window16"]
+        sizes[text] = sequence.measured_bytes()
+    assert sizes["full"] > sizes["native"] > sizes["affine8/8"] > sizes["affine4/8"]
+    assert sizes["native"] > sizes["sink4+window16"]
 
 
 def test_stored_errors_of_a_sequence_need_every_row(targets: Any) -> None:
@@ -216,9 +216,9 @@ def test_stored_errors_of_a_sequence_need_every_row(targets: Any) -> None:
         for _ in sequence.prefill(prompt_of(40), 16):
             pass
         rows.append(sequence)
-    found = rows[0].stored_errors(CacheLayout.parse("affine8"))
-    assert [(row.layer, row.side) for row in found] == [(n, side) for n in range(6) for side in ("keys", "values")]
-    assert all(0 < row.error_sq < 1e-3 * row.reference_sq for row in found)
+    errors = rows[0].stored_errors(CacheLayout.parse("affine8"))
+    assert [(row.layer, row.side) for row in errors] == [(n, side) for n in range(6) for side in ("keys", "values")]
+    assert all(0 < row.error_sq < 1e-3 * row.reference_sq for row in errors)
     with pytest.raises(UsageError, match="keeps every row"):
         rows[1].stored_errors(CacheLayout.parse("affine8"))
 

@@ -94,8 +94,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 @pytest.fixture(params=[f"{backend}, {kind}" for backend in ("mlx", "torch") for kind in (*LOCAL, *REMOTE)])
 def shown(request: pytest.FixtureRequest, models: Callable[[str], tuple[Any, dict[str, Any]]]) -> Shown:
     name, kind = request.param.split(", ")
-    target, known = models(name)
-    model = known[kind]
+    target, drafters = models(name)
+    model = drafters[kind]
     sequence = target.open(model.capture, CacheLayout.NATIVE)
     forward = list(sequence.prefill(PROMPT, 512))[-1]
     features = sequence.committed(forward, len(PROMPT))
@@ -135,9 +135,9 @@ def test_what_is_drafted_does_not_depend_on_how_the_text_was_cut(shown: Shown) -
     whole.show(0, len(PROMPT))
     for start, end in ((0, 1), (1, 6), (6, len(PROMPT))):
         shown.show(start, end)
-    found = [ids(one.drafter.ask(BONUS, len(PROMPT), 3).take()) for one in (whole, shown)]
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
+    drafts = [ids(session.drafter.ask(BONUS, len(PROMPT), 3).take()) for session in (whole, shown)]
+    assert drafts[0] == drafts[1]
+    assert len(drafts[0]) == 3
 
 
 def test_what_a_drafter_goes_back_over_leaves_no_trace(shown: Shown) -> None:
@@ -150,9 +150,9 @@ def test_what_a_drafter_goes_back_over_leaves_no_trace(shown: Shown) -> None:
     with pytest.raises(ObservationError, match="expected 4"):
         shown.show(9, 10)
     shown.show(4, len(PROMPT))
-    found = [ids(one.drafter.ask(BONUS, len(PROMPT), 3).take()) for one in (straight, shown)]
-    assert found[0] == found[1]
-    assert len(found[0]) == 3
+    drafts = [ids(session.drafter.ask(BONUS, len(PROMPT), 3).take()) for session in (straight, shown)]
+    assert drafts[0] == drafts[1]
+    assert len(drafts[0]) == 3
 
 
 def test_a_draft_may_be_taken_twice_and_a_local_one_is_there_at_once(shown: Shown) -> None:
@@ -169,10 +169,10 @@ def test_a_draft_may_be_taken_twice_and_a_local_one_is_there_at_once(shown: Show
 def test_a_drafter_may_be_closed_twice_and_still_be_read(shown: Shown) -> None:
     shown.show(0, len(PROMPT))
     shown.drafter.ask(BONUS, len(PROMPT), 3).take()
-    forwards, held = shown.drafter.forwards, shown.drafter.measured_bytes()
+    forwards, size = shown.drafter.forwards, shown.drafter.measured_bytes()
     shown.drafter.close()
     shown.drafter.close()
-    assert (shown.drafter.forwards, shown.drafter.measured_bytes()) == (forwards, held)
+    assert (shown.drafter.forwards, shown.drafter.measured_bytes()) == (forwards, size)
 
 
 def test_no_drafter_keeps_no_position() -> None:

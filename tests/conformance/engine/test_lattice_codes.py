@@ -21,7 +21,7 @@ ROWS, DIM = 3, 16
 
 
 @pytest.fixture(params=["mlx", "torch"], scope="module")
-def held(request: pytest.FixtureRequest) -> RowLibrary:
+def row_library(request: pytest.FixtureRequest) -> RowLibrary:
     return library(request.param)
 
 
@@ -45,8 +45,8 @@ def drawn(seed: int, spread: float, count: int = ROWS) -> np.ndarray:
     return (rows * np.where(rng.random(rows.shape) < 0.1, 8, 1)).astype(np.float32)
 
 
-def codec_of(held: RowLibrary, layout: str) -> Any:
-    return held.rows.LIBRARY.codec(CacheLayout.parse(layout), DIM)
+def codec_of(row_library: RowLibrary, layout: str) -> Any:
+    return row_library.rows.LIBRARY.codec(CacheLayout.parse(layout), DIM)
 
 
 @settings(max_examples=8, deadline=None)
@@ -56,10 +56,10 @@ def codec_of(held: RowLibrary, layout: str) -> Any:
     seed=st.integers(0, 999),
     spread=st.sampled_from([1e-3, 1.0, 300.0]),
 )
-def test_a_row_reads_back_as_its_nearest_points_times_the_scale(held, name, bits, seed, spread) -> None:
+def test_a_row_reads_back_as_its_nearest_points_times_the_scale(row_library, name, bits, seed, spread) -> None:
     rows = drawn(seed, spread, 1)
-    codec = codec_of(held, f"{name}x{bits}/8")
-    codes, scale = codec.encode(held.array(rows.tolist()))
+    codec = codec_of(row_library, f"{name}x{bits}/8")
+    codes, scale = codec.encode(row_library.array(rows.tolist()))
     assert (codes.shape[-1], scale.shape[-1]) == (DIM * bits // 8, DIM // 8)
     back = np.array(codec.decode((codes, scale)).tolist(), np.float32)
     wide = np.repeat(np.array(scale.tolist(), np.float32), 8, axis=-1)
@@ -72,31 +72,33 @@ def test_a_row_reads_back_as_its_nearest_points_times_the_scale(held, name, bits
 
 
 @pytest.mark.parametrize("layout", ["d4x4", "e8x4", "d4x8/4", "e8x8/8"])
-def test_rows_alone_read_back_as_in_a_block_and_zeros_as_zeros(held, layout: str) -> None:
-    codec, rows = codec_of(held, layout), held.array(drawn(1, 1.0).tolist())
+def test_rows_alone_read_back_as_in_a_block_and_zeros_as_zeros(row_library, layout: str) -> None:
+    codec, rows = codec_of(row_library, layout), row_library.array(drawn(1, 1.0).tolist())
     whole = codec.decode(codec.encode(rows)).tolist()
     alone = [codec.decode(codec.encode(rows[:, :, row : row + 1])).tolist() for row in range(ROWS)]
-    assert [[[one[0][head][0] for one in alone] for head in range(2)]] == whole
+    assert [[[row[0][head][0] for row in alone] for head in range(2)]] == whole
     assert codec.decode(codec.encode(rows * 0)).tolist() == (rows * 0).tolist()
 
 
-def test_in_the_same_bytes_lattices_lose_less_than_single_values(held) -> None:
-    rows = held.array(np.random.default_rng(3).standard_normal((1, 2, 200, 64)).tolist())
-    found = {}
+def test_in_the_same_bytes_lattices_lose_less_than_single_values(row_library) -> None:
+    rows = row_library.array(np.random.default_rng(3).standard_normal((1, 2, 200, 64)).tolist())
+    errors = {}
     for text in ("affine4", "d4x4/32", "e8x4/32", "e8x8"):
-        one, _ = stored_errors([(rows, rows)], CacheLayout.parse(text), held.rows.LIBRARY, held.rows.squared)
-        found[text] = one
-    assert found["e8x4/32"].error_sq < found["d4x4/32"].error_sq < found["affine4"].error_sq
-    assert [one.bits for one in found.values()] == [5.0, 5.0, 5.0, 8.5]
-    assert found["e8x8"].error_sq * 100 < found["e8x4/32"].error_sq
+        error, _ = stored_errors(
+            [(rows, rows)], CacheLayout.parse(text), row_library.rows.LIBRARY, row_library.rows.squared
+        )
+        errors[text] = error
+    assert errors["e8x4/32"].error_sq < errors["d4x4/32"].error_sq < errors["affine4"].error_sq
+    assert [error.bits for error in errors.values()] == [5.0, 5.0, 5.0, 8.5]
+    assert errors["e8x8"].error_sq * 100 < errors["e8x4/32"].error_sq
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_scales_rounded_to_half_precision_still_hold_every_block(held, dtype: str) -> None:
+def test_scales_rounded_to_half_precision_still_hold_every_block(row_library, dtype: str) -> None:
     rows = drawn(5, 1.0)
-    wide = held.array(rows.tolist())
-    short = held.rows.LIBRARY.arithmetic.cast(wide, getattr(sys.modules[type(wide).__module__], dtype))
+    wide = row_library.array(rows.tolist())
+    short = row_library.rows.LIBRARY.arithmetic.cast(wide, getattr(sys.modules[type(wide).__module__], dtype))
     for text in ("d4x8", "e8x8"):
-        codec = codec_of(held, text)
+        codec = codec_of(row_library, text)
         back = np.array(codec.decode(codec.encode(short)).tolist())
         assert np.abs(back - rows).max() < 0.05 * np.abs(rows).max()

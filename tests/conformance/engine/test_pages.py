@@ -39,7 +39,7 @@ KINDS = ("gemma4", "qwen3")
 
 
 @pytest.fixture(params=["mlx", "torch"], scope="module")
-def held(request: pytest.FixtureRequest) -> RowLibrary:
+def row_library(request: pytest.FixtureRequest) -> RowLibrary:
     return library(request.param)
 
 
@@ -58,26 +58,28 @@ def prompt_of(length: int, seed: int = 0) -> tuple[int, ...]:
     return tuple(chooser.randrange(5, tiny_torch.VOCAB) for _ in range(length))
 
 
-def drawn(held: RowLibrary, chooser: random.Random, rows: int, heads: int = HEADS) -> Any:
-    return held.array([[[[chooser.gauss(0, 1) for _ in range(DIM)] for _ in range(rows)] for _ in range(heads)]])
+def drawn(row_library: RowLibrary, chooser: random.Random, rows: int, heads: int = HEADS) -> Any:
+    return row_library.array([[[[chooser.gauss(0, 1) for _ in range(DIM)] for _ in range(rows)] for _ in range(heads)]])
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_rows_in_the_pool_are_those_that_left_bit_for_bit_whatever_is_cropped(held: RowLibrary, policy: str) -> None:
+def test_rows_in_the_pool_are_those_that_left_bit_for_bit_whatever_is_cropped(
+    row_library: RowLibrary, policy: str
+) -> None:
     name = NAME if policy == POLICIES[0] else f"{NAME}/{policy}"
-    cache = held.caches.make_cache(None, CacheLayout.parse(name), DIM)
+    cache = row_library.caches.make_cache(None, CacheLayout.parse(name), DIM)
     assert isinstance(cache, PagedRows)
     chooser = random.Random(policy)
     history: list[Any] = []
     for _ in range(40):
         before, rows = cache.length, chooser.randrange(1, 12)
-        keys, values = drawn(held, chooser, rows), drawn(held, chooser, rows)
-        visible = cache.ask(drawn(held, chooser, rows, 2 * HEADS), HEADS, DIM**-0.5)
-        shown = held.append(cache, keys, values)
+        keys, values = drawn(row_library, chooser, rows), drawn(row_library, chooser, rows)
+        visible = cache.ask(drawn(row_library, chooser, rows, 2 * HEADS), HEADS, DIM**-0.5)
+        shown = row_library.append(cache, keys, values)
         pairs = zip(keys[0, 0].tolist(), values[0, 0].tolist(), strict=True)
         history = history[:before] + list(pairs)
-        wanted = [history[position] for begin, end in visible.runs for position in range(begin, end)]
-        assert list(zip(shown[0][0, 0].tolist(), shown[1][0, 0].tolist(), strict=True)) == wanted
+        expected = [history[position] for begin, end in visible.runs for position in range(begin, end)]
+        assert list(zip(shown[0][0, 0].tolist(), shown[1][0, 0].tolist(), strict=True)) == expected
         first, end = visible.runs[-1]
         assert end == cache.length
         assert first <= max(0, before - WINDOW + 1)
@@ -94,34 +96,34 @@ def test_rows_in_the_pool_are_those_that_left_bit_for_bit_whatever_is_cropped(he
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_pages_are_chosen_where_no_row_is_left_in_memory(held: RowLibrary, policy: str) -> None:
+def test_pages_are_chosen_where_no_row_is_left_in_memory(row_library: RowLibrary, policy: str) -> None:
     name = "sink0+window1+pages1x17" + ("" if policy == POLICIES[0] else f"/{policy}")
-    cache, chooser = held.caches.make_cache(None, CacheLayout.parse(name), DIM), random.Random(7)
+    cache, chooser = row_library.caches.make_cache(None, CacheLayout.parse(name), DIM), random.Random(7)
     for _ in range(3):
-        keys, values = drawn(held, chooser, 8), drawn(held, chooser, 8)
-        cache.ask(drawn(held, chooser, 8, 2 * HEADS), HEADS, DIM**-0.5)
-        held.append(cache, keys, values)
+        keys, values = drawn(row_library, chooser, 8), drawn(row_library, chooser, 8)
+        cache.ask(drawn(row_library, chooser, 8, 2 * HEADS), HEADS, DIM**-0.5)
+        row_library.append(cache, keys, values)
     assert (cache.page_count, len(cache.shown_pages)) == (16, 16)
 
 
 @pytest.mark.parametrize("policy", ["codes", "bounds", "recent"])
-def test_queries_find_the_page_that_holds_what_they_look_for(held: RowLibrary, policy: str) -> None:
+def test_queries_find_the_page_that_holds_what_they_look_for(row_library: RowLibrary, policy: str) -> None:
     name = f"sink{SINK}+window{WINDOW}+pages{ROWS}x{COUNT}" + ("" if policy == "codes" else f"/{policy}")
-    cache = held.caches.make_cache(None, CacheLayout.parse(name), DIM)
+    cache = row_library.caches.make_cache(None, CacheLayout.parse(name), DIM)
     chooser, needle = random.Random(5), 21
-    rows = drawn(held, chooser, 90)
-    wanted = (8 * rows[:, :, needle : needle + 1]).tolist()
+    rows = drawn(row_library, chooser, 90)
+    query = (8 * rows[:, :, needle : needle + 1]).tolist()
     cache.ask(rows, HEADS, DIM**-0.5)
-    held.append(cache, rows, rows)
-    cache.ask(held.array(wanted), HEADS, DIM**-0.5)
+    row_library.append(cache, rows, rows)
+    cache.ask(row_library.array(query), HEADS, DIM**-0.5)
     assert ((needle - SINK) // ROWS in cache.shown_pages) == (policy != "recent")
 
 
-def test_pages_follow_what_a_drafter_looked_at_where_it_looked(held: RowLibrary) -> None:
-    cache = held.caches.make_cache(None, CacheLayout.parse(f"{NAME}/drafter"), DIM)
-    rows = drawn(held, random.Random(5), 90)
+def test_pages_follow_what_a_drafter_looked_at_where_it_looked(row_library: RowLibrary) -> None:
+    cache = row_library.caches.make_cache(None, CacheLayout.parse(f"{NAME}/drafter"), DIM)
+    rows = drawn(row_library, random.Random(5), 90)
     cache.ask(rows, HEADS, DIM**-0.5)
-    held.append(cache, rows, rows)
+    row_library.append(cache, rows, rows)
     cache.ask(rows[:, :, :1], HEADS, DIM**-0.5)
     assert cache.shown_pages == tuple(range(cache.page_count))[-COUNT:]
     cache.watched.looked = Looked(10, [0.0] * 11 + [0.7] + [0.0] * 40)
@@ -143,16 +145,16 @@ def test_a_draft_tells_what_it_looked_at(loaded: Any) -> None:
 def test_a_drafter_remembers_no_more_than_it_is_told_to(loaded: Any) -> None:
     _, targets, drafters = loaded
     model, prompt = drafters["qwen3"].bounded(24), prompt_of(200)
-    sequence, held = targets["qwen3"].open(model.capture, CacheLayout.NATIVE), []
+    sequence, sizes = targets["qwen3"].open(model.capture, CacheLayout.NATIVE), []
     (forward,) = sequence.prefill(prompt, 512)
     for each in (drafters["qwen3"], model):
         drafter = each.open()
         for start in range(0, 200, 20):
             features = sequence.committed(forward, 200)[start : start + 20]
             drafter.observe(start, prompt[start : start + 20], features)
-        held.append(drafter.measured_bytes())
+        sizes.append(drafter.measured_bytes())
         assert len(drafter.ask(7, 200, 5).take().attention().shares) == min(200, each.config.context_tokens)
-    assert held[1] < held[0] / 2
+    assert sizes[1] < sizes[0] / 2
     assert model.info.settings["context_tokens"] == 24
     assert drafters["qwen3"].info.settings["context_tokens"] > 200
     with pytest.raises(UsageError, match="a drafter's context of 0 positions"):
@@ -215,17 +217,17 @@ def test_a_pool_with_room_for_every_page_emits_native_tokens(loaded: Any, kind: 
 def test_the_pages_with_most_attention_stay_and_are_not_read_again(loaded: Any, kind: str) -> None:
     backend, targets, _ = loaded
     target, prompt, accept = targets[kind], prompt_of(200), backend.greedy(targets[kind])
-    read, found = {}, {}
+    read, answers = {}, {}
     for layout in ("native", "sink4+window16+stream", "sink4+window16+pages64x2+stream"):
         sequence = target.open((), CacheLayout.parse(layout))
         steps = autoregressive(sequence, accept, prompt, Stopping(BUDGET), 512)
-        found[layout] = [token for step in steps for token in step.tokens]
+        answers[layout] = [token for step in steps for token in step.tokens]
         read[layout] = sequence.page_counts().bytes_read
         for cache in getattr(sequence.caches, "layers", sequence.caches):
             if isinstance(cache, EvictingRows):
                 assert cache.page_count == 2 == len(cache.mass)  # type: ignore[attr-defined]
                 assert all(0 < share <= 1 for share in cache.mass)  # type: ignore[attr-defined]
-    assert len({tuple(tokens) for tokens in found.values()}) == 1
+    assert len({tuple(tokens) for tokens in answers.values()}) == 1
     assert read["native"] == 0 < 4 * read["sink4+window16+pages64x2+stream"] < read["sink4+window16+stream"]
 
 

@@ -91,11 +91,11 @@ def prompt_of(length: int) -> tuple[int, ...]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_exact_rows_made_again_answer_as_native_and_noise_does_not(loaded: Loaded, kind: str) -> None:
-    found = canaries_by_kind(loaded.backend, loaded.targets[kind], prompt_of(70), LAYOUT)
+    results = canaries_by_kind(loaded.backend, loaded.targets[kind], prompt_of(70), LAYOUT)
     layers = full_widths(loaded.targets[kind].family)
-    assert sorted(layer for each in found for layer in each.layers) == sorted(layers)
-    assert ("full_shared" in {each.layer_kind for each in found}) == kind.endswith("shared")
-    for each in found:
+    assert sorted(layer for each in results for layer in each.layers) == sorted(layers)
+    assert ("full_shared" in {each.layer_kind for each in results}) == kind.endswith("shared")
+    for each in results:
         assert each.rows > 0
         assert each.identity_logit_change <= 1e-4, each
         assert each.noise_logit_change > 0.1, each
@@ -113,10 +113,10 @@ class CutTarget:
 
 
 def test_a_cut_injection_is_found(loaded: Loaded) -> None:
-    found = canaries(loaded.backend, CutTarget(loaded.targets["qwen3"]), prompt_of(70), LAYOUT, scrambled)
-    assert not found.passed
-    assert found.identity > 0.1
-    assert found.rows == 0
+    canary = canaries(loaded.backend, CutTarget(loaded.targets["qwen3"]), prompt_of(70), LAYOUT, scrambled)
+    assert not canary.passed
+    assert canary.identity > 0.1
+    assert canary.rows == 0
 
 
 @pytest.mark.parametrize("rank", [RANK, tiny_torch.HIDDEN])
@@ -125,8 +125,8 @@ def test_a_row_sees_what_it_would_by_itself_however_it_comes(loaded: Loaded, ran
     kind, prompt = "qwen3", prompt_of(40)
     restorer = loaded.restorer(kind, loaded.settings(kind, rank=rank))
     layout, target = replace(LAYOUT, rank=rank), loaded.targets[kind]
-    one, other, third = (target.open((), layout, restorer) for _ in range(3))
-    for sequence, count in ((one, 39), (other, 20), (third, 1)):
+    at_once, other, third = (target.open((), layout, restorer) for _ in range(3))
+    for sequence, count in ((at_once, 39), (other, 20), (third, 1)):
         assert sum(forward.rows for forward in sequence.prefill(prompt[:count], 512)) == count
     while other.length < 39:
         at = other.length
@@ -137,24 +137,24 @@ def test_a_row_sees_what_it_would_by_itself_however_it_comes(loaded: Loaded, ran
     while third.length < 39:
         third.forward_block(prompt[third.length], Draft())
         third.crop(third.length)
-    last = [sequence.forward_block(prompt[39], Draft()) for sequence in (one, other, third)]
+    last = [sequence.forward_block(prompt[39], Draft()) for sequence in (at_once, other, third)]
     assert [forward.rows for forward in last] == [1, 1, 1]
     assert loaded.backend.apart(last[0], last[1]) < 1e-4
     assert loaded.backend.apart(last[0], last[2]) < 1e-4
-    assert one.latents.rows_made > 0
+    assert at_once.latents.rows_made > 0
 
 
 def test_drafted_tokens_are_those_without_a_drafter_and_sessions_do_not_mix(loaded: Loaded) -> None:
     """Sessions on different prompts, stepped in turn: each emits what it does alone, from one forward a position."""
-    kind, one, other = "gemma4", prompt_of(80), prompt_of(83)
+    kind, first, other = "gemma4", prompt_of(80), prompt_of(83)
     restorer, drafter = loaded.restorer(kind), NgramModel(min_tokens=1)
-    asked = ((drafter, 0, one), (drafter, 5, other), (loaded.drafters[kind], 7, one), (drafter, 0, other))
-    beside = in_turns([loaded.decoding(kind, restorer, *each) for each in asked[:3]])
-    alone = in_turns([loaded.decoding(kind, restorer, *asked[3])])
+    sessions = ((drafter, 0, first), (drafter, 5, other), (loaded.drafters[kind], 7, first), (drafter, 0, other))
+    beside = in_turns([loaded.decoding(kind, restorer, *each) for each in sessions[:3]])
+    alone = in_turns([loaded.decoding(kind, restorer, *sessions[3])])
     assert beside[0][0] == beside[2][0]
     assert beside[1][0] == alone[0][0]
     assert beside[0][0] != alone[0][0]
-    for (_, steps, forwarded), (_, depth, prompt) in zip(beside, asked, strict=False):
+    for (_, steps, forwarded), (_, depth, prompt) in zip(beside, sessions, strict=False):
         ahead = forwarded - len(prompt) - sum(step.drafted + step.target_forwards for step in steps if not step.prefill)
         assert 0 <= ahead <= (depth == 0)
 
@@ -178,32 +178,32 @@ def test_a_prompt_of_one_token_and_a_stop_inside_a_block_end_as_without_a_drafte
     (plain,) = in_turns([loaded.decoding(kind, restorer, drafter, 0, prompt, Stopping(40))])
     stop = plain[0][30]
     stopped = loaded.decoding(kind, restorer, drafter, 5, prompt, Stopping(40, frozenset({stop})))
-    (found,) = in_turns([stopped])
-    assert found[0] == plain[0][: plain[0].index(stop) + 1]
-    assert stopped[0].length <= len(prompt) + len(found[0])
+    (answer,) = in_turns([stopped])
+    assert answer[0] == plain[0][: plain[0].index(stop) + 1]
+    assert stopped[0].length <= len(prompt) + len(answer[0])
 
 
 @pytest.mark.parametrize("pages", ["+stream", "+pages4x5+stream", "+pages4x5", "+pages4x5/recent"])
 def test_pages_made_again_of_the_layers_inputs_are_those_that_left(loaded: Loaded, pages: str) -> None:
     target, prompt = loaded.targets["gemma4"], prompt_of(300)
     name = f"sink2+window16{pages}"
-    kept = target.open((), CacheLayout.parse(name))
+    stored = target.open((), CacheLayout.parse(name))
     layout = CacheLayout.parse(f"{name}+ftheta1")
     made = target.open((), layout, input_restorer(target, layout))
     last = []
-    for sequence in (kept, made):
+    for sequence in (stored, made):
         for _ in sequence.prefill(prompt[:-4], 100):
             pass
         last.append(sequence.forward_block(prompt[-4], Draft(tokens=prompt[-3:], count=3)))
     assert loaded.backend.apart(*last) < 1e-4
     assert made.latents.rows_made > 0
     assert made.page_counts().bytes_read == 0
-    assert kept.page_counts().pages_moved == made.page_counts().pages_moved
+    assert stored.page_counts().pages_moved == made.page_counts().pages_moved
 
 
 def test_memory_grows_by_the_latents_alone_and_an_exact_layer_is_kept(loaded: Loaded) -> None:
     kind = "qwen3"
-    target, restorer, held = loaded.targets[kind], loaded.restorer(kind), {}
+    target, restorer, sizes = loaded.targets[kind], loaded.restorer(kind), {}
     layers = len(full_widths(target.family))
     exact = replace(LAYOUT, exact=(5,))
     for layout in (LAYOUT, exact):
@@ -212,20 +212,20 @@ def test_memory_grows_by_the_latents_alone_and_an_exact_layer_is_kept(loaded: Lo
             for _ in sequence.prefill(prompt_of(length), 512):
                 pass
             list(sequence.decode_ahead(7, 2))
-            held[str(layout), length] = sequence.measured_bytes() - sequence.latents.measured_bytes()
+            sizes[str(layout), length] = sequence.measured_bytes() - sequence.latents.measured_bytes()
             assert sequence.latents.measured_bytes() % (4 * 2 * RANK) == 0
             assert length <= sequence.latents.measured_bytes() // (4 * 2 * RANK) <= length + 257
             restored = sum(
                 isinstance(cache, RestoredRows) for cache in getattr(sequence.caches, "layers", sequence.caches)
             )
             assert restored == layers - len(layout.exact)
-    assert held[str(LAYOUT), 450] == held[str(LAYOUT), 120]
-    assert held[str(exact), 450] > held[str(exact), 120]
+    assert sizes[str(LAYOUT), 450] == sizes[str(LAYOUT), 120]
+    assert sizes[str(exact), 450] > sizes[str(exact), 120]
 
 
 @pytest.mark.parametrize("rest", ["", "+stream", "+pages8x3/recent", f"+ftheta{RANK}"])
 def test_every_row_is_kept_on_the_layers_a_layout_names_and_on_no_other(loaded: Loaded, rest: str) -> None:
-    target, restorer, held = loaded.targets["qwen3"], loaded.restorer("qwen3"), []
+    target, restorer, sizes = loaded.targets["qwen3"], loaded.restorer("qwen3"), []
     layout = CacheLayout.parse(f"sink2+window16+exact5{rest}")
     for length in (160, 480):
         sequence = target.open((), layout, restorer if layout.rank else None)
@@ -233,10 +233,10 @@ def test_every_row_is_kept_on_the_layers_a_layout_names_and_on_no_other(loaded: 
             pass
         list(sequence.decode_ahead(7, 2))
         caches = getattr(sequence.caches, "layers", sequence.caches)
-        held.append([sum(buffer.nbytes for buffer in cache.buffers()) for cache in caches])
+        sizes.append([sum(buffer.nbytes for buffer in cache.buffers()) for cache in caches])
         sequence.close()
     widths = full_widths(target.family)
-    for layer, (short, long) in enumerate(zip(*held, strict=True)):
+    for layer, (short, long) in enumerate(zip(*sizes, strict=True)):
         if layer in layout.exact:
             row = 4 * (widths[layer].keys + widths[layer].values)
             assert short >= 160 * row
@@ -246,7 +246,7 @@ def test_every_row_is_kept_on_the_layers_a_layout_names_and_on_no_other(loaded: 
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"target": ("another", "ab" * 32)}, r"was fitted for the target 'another' \(abababababab\); this is 'qwen3'"),
         ({"drafter": ("another", "cd" * 32)}, r"was fitted for the drafter 'another' \(cdcdcdcdcdcd\)"),
@@ -255,11 +255,11 @@ def test_every_row_is_kept_on_the_layers_a_layout_names_and_on_no_other(loaded: 
         ({"rank": 40}, "has rank 40; expected at most its input's 32 values"),
     ],
 )
-def test_what_does_not_belong_together_is_refused_in_a_line(loaded: Loaded, changes: Any, said: str) -> None:
+def test_what_does_not_belong_together_is_refused_in_a_line(loaded: Loaded, changes: Any, message: str) -> None:
     if "layers" in changes:
         widths = next(iter(full_widths(loaded.targets["qwen3"].family).values()))
         changes = {"layers": dict.fromkeys(changes["layers"], widths)}
-    with pytest.raises(ModelError, match=said) as caught:
+    with pytest.raises(ModelError, match=message) as caught:
         loaded.restorer("qwen3", loaded.settings("qwen3", **changes))
     assert "\n" not in str(caught.value)
 
@@ -293,12 +293,12 @@ def test_an_engine_restores_by_the_f_theta_it_was_opened_with(loaded: Loaded) ->
     direct = loaded.targets["qwen3"].open((), LAYOUT, loaded.restorer("qwen3"))
     target, drafter, folder = (str(loaded.root / name) for name in ("qwen3", "dflash", "qwen3-ftheta"))
     opened = open_engine(loaded.backend, target, drafter, restoration=folder).target.open((), LAYOUT)
-    found = []
+    forwards = []
     for sequence in (direct, opened):
         for _ in sequence.prefill(prompt_of(40), 512):
             pass
-        found.append(sequence.forward_block(7, Draft()))
-    assert loaded.backend.apart(*found) == 0
+        forwards.append(sequence.forward_block(7, Draft()))
+    assert loaded.backend.apart(*forwards) == 0
     assert opened.latents.rows_made == direct.latents.rows_made > 0
 
 

@@ -75,14 +75,14 @@ def test_tokens_are_those_of_the_native_cache(loaded: Any, kind: str, length: in
 @pytest.mark.parametrize("kind", KINDS)
 def test_memory_does_not_grow_with_the_context(loaded: Any, kind: str) -> None:
     _, targets, _ = loaded
-    held = []
+    sizes = []
     for length in (120, 480):
         sequence = targets[kind].open((), STREAMED)
         for _ in sequence.prefill(prompt_of(length), 32):
             pass
         list(sequence.decode_ahead(7, 2))
-        held.append(sum(stream.measured_bytes() for stream in streams(sequence)))
-    assert held[1] <= 1.02 * held[0]
+        sizes.append(sum(stream.measured_bytes() for stream in streams(sequence)))
+    assert sizes[1] <= 1.02 * sizes[0]
 
 
 def test_on_mlx_pages_that_moved_are_not_held_beside_the_pool() -> None:
@@ -95,11 +95,11 @@ def test_on_mlx_pages_that_moved_are_not_held_beside_the_pool() -> None:
         for _ in sequence.prefill(prompt, 512):
             pass
         list(sequence.decode_ahead(7, 5))
-        counted, held = sequence.measured_bytes(), mx.get_active_memory()
+        counted, active_bytes = sequence.measured_bytes(), mx.get_active_memory()
         sequence.close()
         del sequence
         gc.collect()
-    assert held - mx.get_active_memory() <= 1.1 * counted
+    assert active_bytes - mx.get_active_memory() <= 1.1 * counted
 
 
 def test_a_family_whose_attention_is_another_is_refused_by_name(loaded: Any) -> None:

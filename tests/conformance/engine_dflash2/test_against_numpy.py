@@ -53,16 +53,16 @@ def test_every_configuration_equals_the_written_out_formulas(
     naive = NaiveDFlash2(config, tensors, tables[QWEN])
     model = side.backend.load_dflash(naive_dflash2.write(tmp_path, config, tensors), side.targets[QWEN])
     assert model.info.format == "dflash-v2"
-    features, drafter, seen = features_of(60, 2), model.open(), 0
+    features, drafter, length = features_of(60, 2), model.open(), 0
     for step, (rows, count) in enumerate(STEPS):
-        drafter.observe(seen, (0,) * rows, side.array(features[seen : seen + rows]))
-        seen += rows
+        drafter.observe(length, (0,) * rows, side.array(features[length : length + rows]))
+        length += rows
         bonus = 100 + step
-        expected = naive.hidden(features[:seen], bonus, count)
-        got = side.hidden(drafter, bonus, seen, count)
+        expected = naive.hidden(features[:length], bonus, count)
+        got = side.hidden(drafter, bonus, length, count)
         close(got, expected)
         close(side.logits(model, got), naive.logits(expected))
-        draft = drafter.ask(bonus, seen, count)
+        draft = drafter.ask(bonus, length, count)
         assert draft.tokens.tolist() == naive.walk(bonus, expected[1:])
         assert draft.probs is None
         assert len(draft.tokens) == draft.count == count
@@ -76,18 +76,18 @@ def test_twenty_steps_of_growing_context_equal_numpy_and_a_drafter_that_starts_t
     naive = NaiveDFlash2(config, tensors, tables[GEMMA])
     model = side.backend.load_dflash(naive_dflash2.write(tmp_path, config, tensors), side.targets[GEMMA])
     lengths = np.random.default_rng(2).integers(1, 5, size=20)
-    features, drafter, seen = features_of(int(lengths.sum()), 2), model.open(), 0
+    features, drafter, length = features_of(int(lengths.sum()), 2), model.open(), 0
     for step, rows in enumerate(lengths.tolist()):
-        drafter.observe(seen, (0,) * rows, side.array(features[seen : seen + rows]))
-        seen += rows
+        drafter.observe(length, (0,) * rows, side.array(features[length : length + rows]))
+        length += rows
         fresh = model.open()
-        fresh.observe(0, (0,) * seen, side.array(features[:seen].copy()))
-        grown = side.hidden(drafter, step, seen, 7)
-        close(grown, side.hidden(fresh, step, seen, 7))
+        fresh.observe(0, (0,) * length, side.array(features[:length].copy()))
+        grown = side.hidden(drafter, step, length, 7)
+        close(grown, side.hidden(fresh, step, length, 7))
         if step % 5 == 0:
-            expected = naive.hidden(features[:seen], step, 7)
+            expected = naive.hidden(features[:length], step, 7)
             close(grown, expected)
-            assert drafter.ask(step, seen, 7).tokens.tolist() == naive.walk(step, expected[1:])
+            assert drafter.ask(step, length, 7).tokens.tolist() == naive.walk(step, expected[1:])
 
 
 @pytest.mark.parametrize("temperature", [0.3, 2.5])
@@ -122,16 +122,18 @@ def test_parts_that_change_nothing_leave_v1_bit_for_bit(side: Side, tmp_path: Pa
     models = [side.backend.load_dflash(path, target) for path in (shipped, folder)]
     assert [model.info.format for model in models] == ["dflash-v1", "dflash-v2"]
     drafters = [model.open() for model in models]
-    features, seen = features_of(90, 3), 0
+    features, length = features_of(90, 3), 0
     for step, rows in enumerate([40, 1, 8, 3, 8, 2, 5]):
         for drafter in drafters:
-            drafter.observe(seen, (0,) * rows, side.array(features[seen : seen + rows]))
-        seen += rows
-        first, second = (side.hidden(drafter, 50 + step, seen, 7) for drafter in drafters)
+            drafter.observe(length, (0,) * rows, side.array(features[length : length + rows]))
+        length += rows
+        first, second = (side.hidden(drafter, 50 + step, length, 7) for drafter in drafters)
         np.testing.assert_array_equal(first, second)
-        first, second = (drafter.ask(50 + step, seen, 7).tokens.tolist() for drafter in drafters)
+        first, second = (drafter.ask(50 + step, length, 7).tokens.tolist() for drafter in drafters)
         assert first == second
     changed = naive_dflash2.write(tmp_path / "b", *naive_dflash2.grown(shipped, 0.5))
     drafter = side.backend.load_dflash(changed, target).open()
-    drafter.observe(0, (0,) * seen, side.array(features[:seen].copy()))
-    assert np.abs(side.hidden(drafter, 50 + step, seen, 7) - side.hidden(drafters[0], 50 + step, seen, 7)).max() > 0.1
+    drafter.observe(0, (0,) * length, side.array(features[:length].copy()))
+    assert (
+        np.abs(side.hidden(drafter, 50 + step, length, 7) - side.hidden(drafters[0], 50 + step, length, 7)).max() > 0.1
+    )

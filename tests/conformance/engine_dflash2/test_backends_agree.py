@@ -46,7 +46,7 @@ def test_drafts_acceptance_and_output_are_the_same(engines: dict[str, Engine], p
 
 
 def test_a_seed_draws_the_same_text(engines: dict[str, Engine], prompts: Any) -> None:
-    settings, found = Sampling(temperature=1.2, top_k=40, seed=6), []
+    settings, runs = Sampling(temperature=1.2, top_k=40, seed=6), []
     for engine in engines.values():
         model: Any = engine.drafter
         sampled = model.sampling(settings)
@@ -58,5 +58,5 @@ def test_a_seed_draws_the_same_text(engines: dict[str, Engine], prompts: Any) ->
             engine.backend.clock,
         )
         steps = list(speculative(parts, prompts.prompts[0].ids, Stopping(24)))
-        found.append([(step.tokens, step.drafted, step.accepted) for step in steps])
-    assert found[0] == found[1]
+        runs.append([(step.tokens, step.drafted, step.accepted) for step in steps])
+    assert runs[0] == runs[1]

@@ -158,34 +158,34 @@ def test_every_transition_follows_the_target_whatever_the_selector_draws(name: s
     steps = list(speculative(parts, (0,), Stopping(TOKENS)))
     accepted = sum(step.accepted for step in steps)
     assert 0 < accepted < sum(step.drafted for step in steps)
-    found = {}
+    p_values = {}
     tokens = [0, *tokens_of(steps)]
     for state in range(STATES):
         following = [after for before, after in pairwise(tokens) if before == state]
         expected = rejection.shape(table[state].tolist(), settings.temperature, settings.top_k, settings.top_p)
-        found[str(state)] = p_value(np.bincount(following, minlength=STATES), np.array(expected))
-    assert rejected(found) == []
+        p_values[str(state)] = p_value(np.bincount(following, minlength=STATES), np.array(expected))
+    assert rejected(p_values) == []
 
 
 @pytest.mark.parametrize("name", ["torch", "mlx"])
 def test_drawn_walks_are_spread_as_their_probabilities_say(name: str) -> None:
     backend = SamplingBackend(name)
     selector = selector_of(backend, 3)
-    seen: dict[int, list[int]] = {}
+    successors: dict[int, list[int]] = {}
     probs: dict[int, np.ndarray] = {}
     drafter = SelectingDrafter(selector, backend.array, Sampling(temperature=1.3, seed=4))
     for _ in range(1000):
         draft = drafter.ask(1, 0, 2)
         rows = np.array(draft.probs.tolist())
-        seen.setdefault(draft.tokens[0], []).append(draft.tokens[1])
+        successors.setdefault(draft.tokens[0], []).append(draft.tokens[1])
         probs[draft.tokens[0]] = rows[1]
-    firsts = np.array([len(seen.get(state, [])) for state in range(STATES)])
-    found = {"first": p_value(firsts, rows[0])}
-    for state, after in seen.items():
+    firsts = np.array([len(successors.get(state, [])) for state in range(STATES)])
+    p_values = {"first": p_value(firsts, rows[0])}
+    for state, after in successors.items():
         if len(after) >= 50:
-            found[f"after {state}"] = p_value(np.bincount(after, minlength=STATES), probs[state])
-    assert len(found) >= 3
-    assert rejected(found) == []
+            p_values[f"after {state}"] = p_value(np.bincount(after, minlength=STATES), probs[state])
+    assert len(p_values) >= 3
+    assert rejected(p_values) == []
     assert len({tuple(np.round(row, 6)) for row in probs.values()}) == len(probs)
 
 

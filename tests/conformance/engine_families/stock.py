@@ -49,11 +49,11 @@ class States:
         """Return tail and matrix of each recurrent layer behind these further tokens."""
         for token in tokens:
             self._forward((token,))
-        held = [self._cache.layers[index] if self._torch else self._cache[index] for index in self._layers]
+        caches = [self._cache.layers[index] if self._torch else self._cache[index] for index in self._layers]
         if self._torch:
             # transformers keeps one column that no later row reads.
-            return [[layer.conv_states[0][..., 1:].numpy(), layer.recurrent_states[0].numpy()] for layer in held]
-        return [[np.asarray(layer[side].tolist()) for side in (0, 1)] for layer in held]
+            return [[layer.conv_states[0][..., 1:].numpy(), layer.recurrent_states[0].numpy()] for layer in caches]
+        return [[np.asarray(layer[side].tolist()) for side in (0, 1)] for layer in caches]
 
     def _empty(self) -> Any:
         if self._torch:
@@ -79,5 +79,5 @@ class States:
 def held_states(sequence: Any) -> list[list[np.ndarray]]:
     """Return the engine's states of a sequence in the same form."""
     caches = getattr(sequence.caches, "layers", sequence.caches)
-    held = [cache for cache in caches if isinstance(cache, RecurrentState)]
-    return [[np.asarray(array.tolist()) for array in cache.state or ()] for cache in held]
+    recurrent = [cache for cache in caches if isinstance(cache, RecurrentState)]
+    return [[np.asarray(array.tolist()) for array in cache.state or ()] for cache in recurrent]

@@ -54,13 +54,13 @@ def test_logits_are_the_models_own_across_chunks_blocks_and_crops(
     *_, last = sequence.prefill(ids[:20], 9)
     largest.append(np.abs(values(last.logits)[0] - expected[19]).max())
     position = 20
-    for rows, kept in ((8, 3), (1, 1), (5, 5), (8, 1), (4, 2)):
+    for rows, accepted in ((8, 3), (1, 1), (5, 5), (8, 1), (4, 2)):
         forward = sequence.forward_block(
             ids[position], Draft(tokens=ids[position + 1 : position + rows], count=rows - 1)
         )
         largest.append(np.abs(values(forward.logits) - expected[position : position + rows]).max())
-        assert sequence.committed(forward, kept).shape == (kept, 2 * target.info.hidden_size)
-        position += kept
+        assert sequence.committed(forward, accepted).shape == (accepted, 2 * target.info.hidden_size)
+        position += accepted
         sequence.crop(position)
         assert sequence.length == position
     assert max(largest) < NEAR * np.abs(expected).max()
@@ -83,8 +83,8 @@ def check_tokens(backend: Any, target: Any, drafters: list[Any], prompt: tuple[i
     ]
     scripted = [ScriptedModel(tuple(expected), len(prompt), VOCAB, rule) for rule in wrong]
     for turn, drafter in enumerate([NoDrafter(), NgramModel(min_tokens=1), *scripted, *drafters]):
-        found = drafted(backend, target, drafter, prompt, budget, (512, 7)[turn % 2])
-        assert found == expected, f"{drafter.info.name} after {len(prompt)} tokens"
+        tokens = drafted(backend, target, drafter, prompt, budget, (512, 7)[turn % 2])
+        assert tokens == expected, f"{drafter.info.name} after {len(prompt)} tokens"
 
 
 # Quick: every family on one backend; its logits across blocks and crops are compared on both.

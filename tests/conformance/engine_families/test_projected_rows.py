@@ -25,8 +25,8 @@ def targets(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return {kind: backend.load_target(tiny_torch.write_target(root / kind, kind)) for kind in KINDS}
 
 
-def same(one: Any, other: Any) -> bool:
-    return bool(np.array_equal(np.asarray(one.tolist()), np.asarray(other.tolist())))
+def same(first: Any, other: Any) -> bool:
+    return bool(np.array_equal(np.asarray(first.tolist()), np.asarray(other.tolist())))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -36,13 +36,13 @@ def test_projected_and_finished_rows_are_the_cached_ones(targets: dict[str, Any]
     sequence = target.open(tuple(range(target.info.layer_count)), CacheLayout.FULL)
     forwards = list(sequence.prefill(ids, 512))
     states, width = sequence.committed(forwards[0], len(ids)), target.info.hidden_size
-    held = held_rows(getattr(sequence.caches, "layers", sequence.caches))
+    cached = held_rows(getattr(sequence.caches, "layers", sequence.caches))
     for layer in layers[1:]:
         given = states[:, (layer - 1) * width : layer * width]
         keys, values = target.family.finish(layer, *target.family.project(layer, given), range(len(ids)))
-        known = held[layers.index(layer)]
-        assert same(keys, known[0])
-        assert same(values, known[1])
+        expected = cached[layers.index(layer)]
+        assert same(keys, expected[0])
+        assert same(values, expected[1])
 
 
 @pytest.mark.parametrize("kind", KINDS[:2])

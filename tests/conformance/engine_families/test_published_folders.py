@@ -42,8 +42,8 @@ def test_a_published_layout_opens_chats_and_generates(backend: Any, tmp_path: Pa
     engine = open_engine(backend, str(target), str(drafter))
     tokenizer = Tokenizer(engine.folder)
     prompt = tokenizer.chat([{"role": "user", "content": "Write a function that adds two numbers."}])
-    asked = GenerationRequest(prompt, BUDGET, frozenset(), (), CacheLayout.NATIVE, 16)
-    answer = generate(engine, tokenizer, asked, (engine.accept, FixedDepth(3)))
+    request = GenerationRequest(prompt, BUDGET, frozenset(), (), CacheLayout.NATIVE, 16)
+    answer = generate(engine, tokenizer, request, (engine.accept, FixedDepth(3)))
     steps = engine.native.decode(prompt, Stopping(BUDGET), 512)
     assert answer.tokens == tuple(token for step in steps for token in step.tokens)
     assert answer.drafted_tokens > 0
@@ -73,10 +73,10 @@ def test_a_mistral_that_says_nothing_of_its_window_has_the_first_one(backend: An
     assert target.info.sliding_window == 4096
     prompt = tuple(range(5, 45))
     steps = backend.native(target).decode(prompt, Stopping(BUDGET), 16)
-    found = [token for step in steps for token in step.tokens]
+    tokens = [token for step in steps for token in step.tokens]
     sequence = target.open((), CacheLayout.FULL)
     answer = autoregressive(sequence, backend.greedy(target), prompt, Stopping(BUDGET))
-    assert found == [token for step in answer for token in step.tokens]
+    assert tokens == [token for step in answer for token in step.tokens]
 
 
 STORED = {"float8_e4m3fn": "F8_E4M3", "float8_e5m2": "F8_E5M2", "float64": "F64"}
@@ -102,9 +102,9 @@ def test_numbers_that_the_device_does_not_compute_with_are_one_line(backend: Any
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["one tensor", "all"])
-@pytest.mark.parametrize(("kind", "told"), [("float8_e4m3fn", "F8_E4M3"), ("int8", "I8"), ("int32", "I32")])
+@pytest.mark.parametrize(("kind", "dtype"), [("float8_e4m3fn", "F8_E4M3"), ("int8", "I8"), ("int32", "I32")])
 def test_a_drafter_of_numbers_that_are_no_weights_is_one_line(
-    backend: Any, tmp_path: Path, kind: str, told: str, every: bool
+    backend: Any, tmp_path: Path, kind: str, dtype: str, every: bool
 ) -> None:
     import torch
     from safetensors.torch import load_file, save_file
@@ -116,7 +116,7 @@ def test_a_drafter_of_numbers_that_are_no_weights_is_one_line(
     tensors = load_file(drafter / "model.safetensors")
     changed = {name: tensors[name].to(getattr(torch, kind)) for name in (tensors if every else ["fc.weight"])}
     save_file(tensors | changed, drafter / "model.safetensors")
-    message = rf"^fc\.weight in .* is of type {told} \({len(changed)} tensors are\), which a drafter on {backend.name}"
+    message = rf"^fc\.weight in .* is of type {dtype} \({len(changed)} tensors are\), which a drafter on {backend.name}"
     with pytest.raises(ModelWeightsError, match=message) as caught:
         open_engine(backend, str(target), str(drafter))
     assert "\n" not in str(caught.value)

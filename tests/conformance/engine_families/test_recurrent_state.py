@@ -32,10 +32,10 @@ def forward(sequence: Any, ids: tuple[int, ...]) -> None:
     sequence.forward_block(ids[0], Draft(tokens=ids[1:], count=len(ids) - 1))
 
 
-def assert_same(found: list[list[np.ndarray]], expected: list[list[np.ndarray]]) -> None:
-    assert len(found) == len(expected) > 0
-    for layer, known in zip(found, expected, strict=True):
-        for ours, theirs in zip(layer, known, strict=True):
+def assert_same(actual: list[list[np.ndarray]], expected: list[list[np.ndarray]]) -> None:
+    assert len(actual) == len(expected) > 0
+    for layer, expected_layer in zip(actual, expected, strict=True):
+        for ours, theirs in zip(layer, expected_layer, strict=True):
             assert ours.shape == theirs.shape
             assert np.abs(ours - theirs).max() <= NEAR * max(1.0, np.abs(theirs).max())
 
@@ -47,29 +47,29 @@ def assert_same(found: list[list[np.ndarray]], expected: list[list[np.ndarray]])
 def test_states_after_every_crop_are_the_librarys(loaded: Callable[..., Any], name: str, kind: str, crops: int) -> None:
     backend, target = loaded(name, kind)
     chooser, prompt = random.Random(11), prompt_of(9, seed=2)
-    sequence, known = target.open((), CacheLayout.NATIVE), stock.States(backend, target, prompt)
+    sequence, reference = target.open((), CacheLayout.NATIVE), stock.States(backend, target, prompt)
     for _ in sequence.prefill(prompt, 512):
         pass
     for _ in range(crops):
         block = prompt_of(chooser.randint(1, 8), chooser.randrange(10**6))
-        kept = chooser.randint(0, len(block))
+        accepted = chooser.randint(0, len(block))
         forward(sequence, block)
-        sequence.crop(sequence.length - len(block) + kept)
-        assert_same(stock.held_states(sequence), known.after(block[:kept]))
+        sequence.crop(sequence.length - len(block) + accepted)
+        assert_same(stock.held_states(sequence), reference.after(block[:accepted]))
 
 
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_sequence_that_keeps_every_row_is_cropped_over_several_appends(loaded: Callable[..., Any], name: str) -> None:
     backend, target = loaded(name, "qwen3_5_text")
     ids = prompt_of(30, seed=4)
-    sequence, known = target.open((), CacheLayout.FULL), stock.States(backend, target, ids[:10])
+    sequence, reference = target.open((), CacheLayout.FULL), stock.States(backend, target, ids[:10])
     for _ in sequence.prefill(ids[:10], 512):
         pass
     sequence.crop(10)
     sequence.draft_ahead(ids[10:13], 6)
     assert sequence.length == 18
     sequence.crop(12)
-    assert_same(stock.held_states(sequence), known.after(ids[10:12]))
+    assert_same(stock.held_states(sequence), reference.after(ids[10:12]))
 
 
 @pytest.mark.parametrize("name", BACKENDS)
@@ -103,13 +103,13 @@ def test_a_turn_goes_on_with_the_state_of_the_turn_before(loaded: Callable[..., 
     backend, target = loaded(name, "qwen3_5_text")
     model = NgramModel(min_tokens=1) if drafter == "ngram" else DraftModel(target)
     engine = Engine(backend, target, model, backend.greedy(target), backend.native(target), Path())
-    kept, prompt, tokenizer = Conversation(engine, CacheLayout.NATIVE), prompt_of(14, seed=3), Letters()
+    conversation, prompt, tokenizer = Conversation(engine, CacheLayout.NATIVE), prompt_of(14, seed=3), Letters()
     for turn in range(3):
         plain = stock.greedy(backend, target, prompt, 16)
         end = plain.index(plain[9]) + 1
-        asked = GenerationRequest(prompt, 16, frozenset({plain[9]}), (), CacheLayout.NATIVE, 512)
+        request = GenerationRequest(prompt, 16, frozenset({plain[9]}), (), CacheLayout.NATIVE, 512)
         rule: Any = engine.accept, FixedDepth(7)
-        answer = generate(engine, tokenizer, asked, rule, conversation=kept)  # type: ignore[arg-type]
+        answer = generate(engine, tokenizer, request, rule, conversation=conversation)  # type: ignore[arg-type]
         assert answer.tokens == plain[:end]
         # All of the turn before but what was said since, and the newest token of its answer.
         assert answer.reused_tokens >= (len(prompt) - 4 if turn else 0)
@@ -126,9 +126,9 @@ def test_memory_is_the_state_and_what_one_block_takes_to_go_back(loaded: Callabl
     settled = []
     for _ in range(3):
         forward(sequence, prompt_of(4, seed=9))
-        held = sum(cache.measured_bytes() for cache in caches)
+        size = sum(cache.measured_bytes() for cache in caches)
         sequence.crop(sequence.length - 2)
-        settled.append((held, sum(cache.measured_bytes() for cache in caches)))
+        settled.append((size, sum(cache.measured_bytes() for cache in caches)))
     assert len(set(settled)) == 1
-    held, cropped = settled[0]
-    assert cropped < held
+    size, cropped = settled[0]
+    assert cropped < size

@@ -46,5 +46,5 @@ def test_a_scaling_is_the_one_of_transformers_in_every_step(tmp_path: Path, name
     drafter = NgramModel(min_tokens=1)
     sequence = target.open(drafter.capture, CacheLayout.NATIVE)
     parts = Parts(sequence, drafter.open(), backend.greedy(target), FixedDepth(3), backend.clock)
-    found = [token for step in speculative(parts, IDS[:40], Stopping(40)) for token in step.tokens]
-    assert found == list(stock.greedy(backend, target, IDS[:40], 40))
+    tokens = [token for step in speculative(parts, IDS[:40], Stopping(40)) for token in step.tokens]
+    assert tokens == list(stock.greedy(backend, target, IDS[:40], 40))

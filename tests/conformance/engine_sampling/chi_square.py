@@ -28,18 +28,20 @@ def p_value(counts: np.ndarray, expected: np.ndarray) -> float:
     """Return the chance of a fit this bad; draws where nothing is expected fail at once."""
     if counts[expected == 0].any():
         return 0.0
-    kept = expected > 0
-    if kept.sum() == 1:
+    possible = expected > 0
+    if possible.sum() == 1:
         return 1.0
-    return float(scipy.stats.chisquare(counts[kept], expected[kept] / expected[kept].sum() * counts.sum()).pvalue)
+    return float(
+        scipy.stats.chisquare(counts[possible], expected[possible] / expected[possible].sum() * counts.sum()).pvalue
+    )
 
 
 def rejected(p_values: dict[str, float]) -> list[str]:
     """Return the names Holm's step-down procedure rejects at ALPHA."""
     ordered = sorted(p_values.items(), key=lambda item: item[1])
-    found = []
+    names = []
     for index, (name, value) in enumerate(ordered):
         if value > ALPHA / (len(ordered) - index):
             break
-        found.append(name)
-    return found
+        names.append(name)
+    return names

@@ -45,12 +45,12 @@ def test_every_transition_follows_the_target(backend: SamplingBackend, case: str
     tokens = [0, *run(backend, drafter, 0 if case == "no draft" else 4, SETTINGS, TOKENS)]
     assert len(tokens) == TOKENS + 1
     assert (drafter.forwards > 0) == (case != "no draft")
-    found = {}
+    p_values = {}
     for state in range(STATES):
         following = [after for before, after in pairwise(tokens) if before == state]
         expected = rejection.shape(chain(0)[state].tolist(), SETTINGS.temperature, SETTINGS.top_k, SETTINGS.top_p)
-        found[str(state)] = p_value(np.bincount(following, minlength=STATES), np.array(expected))
-    assert rejected(found) == []
+        p_values[str(state)] = p_value(np.bincount(following, minlength=STATES), np.array(expected))
+    assert rejected(p_values) == []
 
 
 def test_a_seed_repeats_and_another_differs(backend: SamplingBackend) -> None:
@@ -63,8 +63,8 @@ def test_a_seed_repeats_and_another_differs(backend: SamplingBackend) -> None:
 
 
 def test_both_backends_draw_the_same_tokens_from_the_same_seed() -> None:
-    found = [
+    runs = [
         run(side, MarkovDrafter(chain(7), side.array, SETTINGS), 4, SETTINGS, 300)
         for side in (SamplingBackend("torch"), SamplingBackend("mlx"))
     ]
-    assert found[0] == found[1]
+    assert runs[0] == runs[1]

@@ -130,7 +130,7 @@ def test_the_test_above_finds_a_total_variation_of_two_percent() -> None:
     cases = len(TEMPERATURES) * len(families(0))
     draws = draws_needed(VOCAB, 0.02, cases)
     generator = np.random.default_rng(5)
-    found = 0
+    rejections = 0
     for _ in range(40):
         p = np.array(rejection.shape(generator.normal(scale=1.5, size=VOCAB), 1.0))
         # The hardest deviation: proportional to p, up on some tokens and down on the others.
@@ -140,8 +140,8 @@ def test_the_test_above_finds_a_total_variation_of_two_percent() -> None:
         wrong = p * np.where(up, 1 + 0.02 / p[up].sum(), 1 - 0.02 / p[~up].sum())
         assert math.isclose(np.abs(wrong - p).sum() / 2, 0.02, rel_tol=1e-9)
         counts = generator.multinomial(draws, wrong)
-        found += bool(rejected({"this": p_value(counts, p), **{str(i): 0.5 for i in range(cases - 1)}}))
-    assert found >= 30
+        rejections += bool(rejected({"this": p_value(counts, p), **{str(i): 0.5 for i in range(cases - 1)}}))
+    assert rejections >= 30
 
 
 @pytest.mark.parametrize("rule", ["accept without a test", "redraw from the target"])
@@ -152,8 +152,8 @@ def test_plausible_mistakes_are_found(rule: str) -> None:
     draws = draws_needed(VOCAB, 0.02, 15)
     tokens = generator.choice(VOCAB, size=draws, p=q)
     if rule == "redraw from the target":
-        kept = generator.random(draws) * q[tokens] < p[tokens]
-        tokens = np.where(kept, tokens, generator.choice(VOCAB, size=draws, p=p))
+        accepted = generator.random(draws) * q[tokens] < p[tokens]
+        tokens = np.where(accepted, tokens, generator.choice(VOCAB, size=draws, p=p))
     assert rejected({rule: p_value(np.bincount(tokens, minlength=VOCAB), p)}) == [rule]
 
 

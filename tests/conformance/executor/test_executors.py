@@ -151,7 +151,7 @@ def test_a_run_is_announced_before_it_says_anything(bench):
 def test_the_last_step_that_was_told_is_the_last_that_ran(bench):
     bench.run("plain", "plain")
 
-    assert [(one.step, one.number, one.steps) for one in bench.progress][-1] == ("c1", 2, 2)
+    assert [(progress.step, progress.number, progress.steps) for progress in bench.progress][-1] == ("c1", 2, 2)
 
 
 def test_the_log_is_what_the_hook_heard_in_order(bench):

@@ -43,7 +43,7 @@ class Bounded:
 def bounded(executor: Executor, base: Path, program: str, **limits: float) -> Bounded:
     base.mkdir()
     ran = Jobs(executor, base).run(program, secrets=(SECRET,), **limits)
-    names = tuple(one.limit for one in ran.limits_hit)
+    names = tuple(hit.limit for hit in ran.limits_hit)
     return Bounded(ran.ok, ran.ending, names, ran.log, ran.log_truncated_bytes, ran.redactions)
 
 

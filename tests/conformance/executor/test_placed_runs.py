@@ -54,7 +54,7 @@ def test_what_waits_says_where_and_is_cancelled_without_having_begun(queue: Loca
     queue.engine.look = look  # type: ignore[method-assign]
     came_to = run.wait()
     assert queue.waits[0] == "queued on slurm: Resources, 1st of 1"
-    assert (came_to.ending, came_to.commands, queue.engine.jobs[0].seen.word) == ("cancelled", (), "CANCELLED")
+    assert (came_to.ending, came_to.commands, queue.engine.jobs[0].status.word) == ("cancelled", (), "CANCELLED")
 
 
 def test_what_waits_longer_than_the_owner_allows_is_ended_with_the_engines_reason(queue: LocalQueue) -> None:
@@ -118,32 +118,32 @@ def test_a_lock_that_a_dead_node_still_holds_keeps_no_run(queue: LocalQueue, mon
 
 def test_what_outlives_its_job_for_a_moment_still_writes_its_result(queue: LocalQueue) -> None:
     run = queue.go(queue.spec("import time\nprint('up', flush=True)\ntime.sleep(2)\nprint('done')"))
-    real, seen = queue.engine.look, []
+    real, jobs = queue.engine.look, []
 
     def look(job: str) -> object:
-        found = real(job)
-        if found is None or found.state == "queued":
-            return found
-        seen.append(found)
-        return replace(found, state="ended", word="FAILED")
+        status = real(job)
+        if status is None or status.state == "queued":
+            return status
+        jobs.append(status)
+        return replace(status, state="ended", word="FAILED")
 
     queue.engine.look = look  # type: ignore[method-assign]
     came_to = run.wait()
     assert (came_to.ending, came_to.log) == ("exited", b"up\ndone\n")
-    assert seen
+    assert jobs
 
 
 def test_a_runner_killed_before_it_had_the_number_finds_its_job_by_name_and_submits_no_second(
     queue: LocalQueue,
 ) -> None:
     queue.left(FOREVER)
-    known = load_submitted(queue.handle)
-    assert known is not None
-    save_submitted(queue.handle, known.evolve(job=None))
+    submitted = load_submitted(queue.handle)
+    assert submitted is not None
+    save_submitted(queue.handle, submitted.evolve(job=None))
     queue.ask = "interrupted"
     assert queue.executor.recover(queue.handle, queue.hooks()).wait().ending == "interrupted"
     assert len(queue.engine.jobs) == 1
-    save_submitted(queue.handle, known.evolve(name="kakeya-never-sent-1", job=None))
+    save_submitted(queue.handle, submitted.evolve(name="kakeya-never-sent-1", job=None))
     (queue.handle / "lock").write_bytes(b"")
     (queue.handle / "kept.json").write_bytes(b"")
     assert queue.executor.recover(queue.handle, queue.hooks()) is None
@@ -172,9 +172,9 @@ def test_a_node_answers_what_it_sees_of_the_shared_folder(queue: LocalQueue) -> 
     def argv(folder: Path) -> tuple[str, ...]:
         return (sys.executable, "-m", HOST, "supervise", "--probe", str(folder))
 
-    found = ask_node(queue.engine, queue.base, argv, CLOCK, patience_s=240.0)
-    assert found.problems() == ()
-    assert found.answer.held
+    probe = ask_node(queue.engine, queue.base, argv, CLOCK, patience_s=240.0)
+    assert probe.problems() == ()
+    assert probe.answer.held
     assert not list(queue.base.glob("probe-*"))
     queue.engine.slots = 0
     with pytest.raises(InfrastructureError, match="no node answered in this folder; job 2 is PENDING Resources"):

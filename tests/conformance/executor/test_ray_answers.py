@@ -63,15 +63,15 @@ def test_a_run_is_followed_by_its_own_name_and_what_waits_is_placed_by_one_listi
         for name in ("first", "second"):
             engine.submit(name, ("true",), tmp_path / "log", JobNeeds((), 60.0))
         assert [engine.look("second").place for _ in range(3)] == [(2, 2)] * 3
-        assert sum(path == "/api/jobs/" for method, path, _ in site.asked if method == "GET") == 1
+        assert sum(path == "/api/jobs/" for method, path, _ in site.calls if method == "GET") == 1
         engine.submit("third", ("true",), tmp_path / "log", JobNeeds((), 60.0))
         site.instead["/api/jobs/"] = b" " * (17 << 20)  # years of jobs
-        seen = engine.look("third")
-        assert (seen.state, seen.place) == ("queued", None)
+        job = engine.look("third")
+        assert (job.state, job.place) == ("queued", None)
         site.jobs["first"].status = "RUNNING"
-        asked = len(site.asked)
+        calls_before = len(site.calls)
         assert engine.look("first").state == "running"
-        assert [path for _, path, _ in site.asked[asked:]] == ["/api/jobs/first"]
+        assert [path for _, path, _ in site.calls[calls_before:]] == ["/api/jobs/first"]
 
 
 @pytest.mark.parametrize(("has", "wants"), [(None, None), ("t0ken", None), ("t0ken", "t0ken")])
@@ -83,12 +83,12 @@ def test_a_run_that_reaches_a_network_is_refused_where_it_could_place_jobs_itsel
         engine = RayEngine(site.address, lambda: has, RayOptions(), CLOCK)
         queue = PlacedQueue(tmp_path, engine)
         spec = queue.spec(sandbox=SandboxSpec(mode="required", network=True))
-        said = f"it wants no token, so whoever reaches {site.address} runs commands as its user"
+        message = f"it wants no token, so whoever reaches {site.address} runs commands as its user"
         checks = check_engine(engine, tmp_path, sys.executable, CLOCK, patience_s=0.1, networked=("fetch",))
-        found = [next(checks), next(checks)]
-        with nullcontext() if wants else pytest.raises(SandboxUnavailableError, match=said):
+        results = [next(checks), next(checks)]
+        with nullcontext() if wants else pytest.raises(SandboxUnavailableError, match=message):
             queue.executor.start(spec, make_directory(tmp_path / "run"), queue.handle)
         alone = spec.evolve(sandbox=SandboxSpec(mode="required"))
         queue.executor.start(alone, make_directory(tmp_path / "alone"), tmp_path / "other")
-    refused = f"runs of fetch are refused, because they reach a network: {said}"
-    assert ((found[1].level, found[1].text) == ("fail", refused)) == (wants is None)
+    refused = f"runs of fetch are refused, because they reach a network: {message}"
+    assert ((results[1].level, results[1].text) == ("fail", refused)) == (wants is None)

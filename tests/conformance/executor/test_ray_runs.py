@@ -61,8 +61,10 @@ def test_a_label_that_no_node_has_waits_until_the_owners_longest_and_never_begin
 ) -> None:
     queue.longest_wait_s = 0.1
     run = queue.go(queue.spec(placement=("mac",)))
-    said = r"waited 0 s in the queue of ray, the owner's longest: job kakeya-\w+-1, PENDING \(Job has not started yet"
-    with pytest.raises(InfrastructureError, match=said):
+    message = (
+        r"waited 0 s in the queue of ray, the owner's longest: job kakeya-\w+-1, PENDING \(Job has not started yet"
+    )
+    with pytest.raises(InfrastructureError, match=message):
         run.wait()
     assert queue.waits[0].startswith("queued on ray: Job has not started yet")
     assert queue.waits[0].endswith("1st of 1")
@@ -102,7 +104,7 @@ def test_a_stop_of_the_job_ends_the_run_with_what_it_came_to(queue: PlacedQueue,
     came_to = run.wait()
     assert (came_to.ending, came_to.ok) == ("cancelled" if by == "its owner" else "interrupted", True)
     assert came_to.log == b"up\n"
-    assert [one.survivors for one in came_to.commands] == [0]
+    assert [command.survivors for command in came_to.commands] == [0]
     facts = RunFolder(queue.handle).facts()
     assert facts is not None
     until(lambda: not _runs(facts.pid), why="its supervisor never ended")
@@ -133,14 +135,14 @@ def test_a_submission_that_was_taken_and_not_answered_is_found_and_not_sent_agai
     site.drops = 1
     assert queue.go().wait().ending == "exited"
     assert len(site.jobs) == 1
-    known = load_submitted(queue.handle)
-    assert known is not None
-    save_submitted(queue.handle, known.evolve(job=None))  # a runner that was killed before it had the answer
+    submitted = load_submitted(queue.handle)
+    assert submitted is not None
+    save_submitted(queue.handle, submitted.evolve(job=None))  # a runner that was killed before it had the answer
     (queue.handle / "kept.json").write_bytes(b"")
     assert queue.executor.recover(queue.handle, queue.hooks()) is not None
     assert len(site.jobs) == 1
     with pytest.raises(InfrastructureError, match="already exists"):
-        queue.engine.submit(known.name, ("true",), queue.handle / "engine.log", NEEDS)
+        queue.engine.submit(submitted.name, ("true",), queue.handle / "engine.log", NEEDS)
 
 
 def test_a_ray_that_has_just_started_is_asked_again_until_it_takes_the_job(
@@ -180,8 +182,8 @@ def test_secrets_are_in_the_runs_folder_and_nowhere_in_what_ray_is_told(queue: P
 def test_what_the_owner_says_goes_along_and_nothing_else(site: RayJobs, tmp_path: Path) -> None:
     site.slots = 0
     engine_of(site, cpus=2, gpus=0.5, memory_bytes=1 << 30).submit("a", ("true",), tmp_path / "log", NEEDS)
-    asked = {name: value for name, value in only(site)[1].items() if name.startswith("entrypoint_")}
-    assert asked == {"entrypoint_num_cpus": 2, "entrypoint_num_gpus": 0.5, "entrypoint_memory": 1 << 30,
+    resources = {name: value for name, value in only(site)[1].items() if name.startswith("entrypoint_")}
+    assert resources == {"entrypoint_num_cpus": 2, "entrypoint_num_gpus": 0.5, "entrypoint_memory": 1 << 30,
                      "entrypoint_resources": {}}  # fmt: skip
     engine_of(site).submit("b", ("true",), tmp_path / "log", NEEDS)
     assert site.jobs["b"].body["entrypoint_num_cpus"] == 1.0  # else it is the head node's
@@ -191,9 +193,9 @@ def test_the_token_goes_with_every_call_and_into_no_message(site: RayJobs, tmp_p
     site.token = "t0ken"
     engine = RayEngine(site.address, lambda: site.token, RayOptions(), CLOCK)
     assert "Ray 2.60.0 ends what descends from a job" in str(engine.check())
-    assert [sent for _, _, sent in site.asked] == ["Bearer t0ken", None]  # the second: whether it is wanted
+    assert [sent for _, _, sent in site.calls] == ["Bearer t0ken", None]  # the second: whether it is wanted
     engine.look("a")
-    assert site.asked[-1][2] == "Bearer t0ken"
+    assert site.calls[-1][2] == "Bearer t0ken"
     for token, says in ((None, "wants a token"), ("wr0ng", "refuses the token")):
         with pytest.raises(InfrastructureError, match=says) as refused:
             RayEngine(site.address, lambda: token, RayOptions(), CLOCK).check()  # noqa: B023 - called here
@@ -207,8 +209,8 @@ def test_doctor_says_what_ray_answers_who_may_use_it_and_what_a_node_sees(queue:
     assert f"it wants no token, so whoever reaches {site.address} runs commands" in ray.text
     assert f"{queue.base} on node {platform.node()}" in folder.text
     site.away = True
-    (one,) = check_engine(engine, queue.base, sys.executable, CLOCK)
-    assert (one.level, "GCS is away" in one.text) == ("fail", True)
+    (check,) = check_engine(engine, queue.base, sys.executable, CLOCK)
+    assert (check.level, "GCS is away" in check.text) == ("fail", True)
 
 
 def test_a_run_without_a_sandbox_is_refused(queue: PlacedQueue, site: RayJobs) -> None:
@@ -278,8 +280,8 @@ def test_jobs_of_others_are_counted_and_drivers_that_nobody_submitted_are_not(si
     ],
 )
 def test_a_token_goes_to_no_other_machine_in_the_clear(address: str, token: bool, says: str | None) -> None:
-    found = check_address(address, with_token=token)
-    assert found is None if says is None else says in str(found)
+    refusal = check_address(address, with_token=token)
+    assert refusal is None if says is None else says in str(refusal)
 
 
 def test_a_runner_that_is_root_submits_nothing(site: RayJobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,20 +45,20 @@ def queue(tmp_path: Path) -> Iterator[SlowQueue]:
     made.engine.end_all()
 
 
-@pytest.mark.parametrize(("asked", "slots"), [("cancelled", 0), ("interrupted", 1)])
+@pytest.mark.parametrize(("ending", "slots"), [("cancelled", 0), ("interrupted", 1)])
 def test_what_is_told_to_end_while_it_is_submitted_ends_at_once_and_never_begins(
-    queue: SlowQueue, asked: str, slots: int
+    queue: SlowQueue, ending: str, slots: int
 ) -> None:
-    queue.slow(asked)
+    queue.slow(ending)
     queue.engine.slots = slots
     began_s = CLOCK.steady_s()
     came_to = queue.go().wait()
     assert CLOCK.steady_s() - began_s < SOON_S
-    assert (came_to.ending, came_to.commands) == (asked, ())
+    assert (came_to.ending, came_to.commands) == (ending, ())
     assert "ended while it was being handed to slurm" in str(came_to.message)
     queue.answers.set()  # it takes the job after all: gives its place back, or is refused by the folder
     word = "FAILED" if slots else "CANCELLED"
-    until(lambda: (seen := queue.engine.look("1")) is not None and seen.word == word, why="its job is still there")
+    until(lambda: (job := queue.engine.look("1")) is not None and job.word == word, why="its job is still there")
     assert (RunFolder(queue.handle).facts(), RunFolder(queue.handle).kept()) == (None, None)
 
 
@@ -131,9 +131,9 @@ def test_while_nobody_knows_whether_it_waits_it_is_neither_ended_nor_submitted_a
 
 def test_what_has_begun_is_followed_though_the_engine_cannot_say_its_number(queue: SlowQueue) -> None:
     queue.left("import os, time\nprint('up', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)")
-    known = load_submitted(queue.handle)
-    assert known is not None
-    save_submitted(queue.handle, known.evolve(job=None))
+    submitted = load_submitted(queue.handle)
+    assert submitted is not None
+    save_submitted(queue.handle, submitted.evolve(job=None))
     queue.engine.away = True
     run = queue.executor.recover(queue.handle, queue.hooks())
     assert run is not None

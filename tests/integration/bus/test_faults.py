@@ -73,7 +73,7 @@ def test_a_slow_push_of_a_fenced_owner_publishes_nothing(line: Line) -> None:
 
     slow = threading.Thread(target=publish)
     slow.start()
-    assert line.proxy.held.wait(240)
+    assert line.proxy.holding.wait(240)
     tip = other.bus.read_claim(sent.ref.id)
     assert tip is not None
     lost = other.take_over(sent.ref, tip, "terminal", reason="runner_lost", exit_code=3)

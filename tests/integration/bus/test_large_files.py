@@ -113,11 +113,11 @@ def test_what_real_git_lfs_pushed_is_what_the_run_gets(
         host.bus.fetch_workload(sent.ref, captured.workload.tree, into, large_files=pinned(lfs, tmp_path))
         return into
 
-    lfs.asked.clear()
+    lfs.requests.clear()
     into = fetch(dirty=False)
     assert (into / "weights.bin").read_bytes() == (into / "deep/again.bin").read_bytes() == WEIGHTS
     assert (into / "empty.bin").read_bytes() == b""
-    assert [request.method for request in lfs.asked] == ["POST", "GET"]  # the same object twice is fetched once
+    assert [request.method for request in lfs.requests] == ["POST", "GET"]  # the same object twice is fetched once
     assert list((tmp_path / "scratch").iterdir()) == []
     (work / "weights.bin").write_bytes(b"changed" + WEIGHTS)
     with pytest.raises(RequestRejectedError, match="does not have object") as caught:
@@ -149,7 +149,7 @@ def test_the_trees_own_lfsconfig_is_never_followed(
     into = check_out(remote, host, tmp_path, {".lfsconfig": config, "w.bin": pointer(WEIGHTS)}, pinned(lfs, tmp_path))
     assert (into / "w.bin").read_bytes() == WEIGHTS
     assert (into / ".lfsconfig").read_bytes() == config
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_redirect_is_not_followed_and_takes_no_credentials_along(
     lfs.batch_redirect = elsewhere.origin
     with pytest.raises(RemoteError, match="redirect"), pinned(lfs, tmp_path).fetch([_object(WEIGHTS)]):
         pass
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 def test_objects_elsewhere_are_refused_unless_the_owner_named_the_place(
@@ -203,12 +203,12 @@ def test_objects_elsewhere_are_refused_unless_the_owner_named_the_place(
     with pytest.raises(RemoteError, match="did not name") as caught:
         check_out(remote, host, tmp_path, {"w.bin": pointer(WEIGHTS)}, pinned(lfs, tmp_path))
     assert elsewhere.origin in str(caught.value.remedy)
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
     elsewhere.needs_credentials = False
     elsewhere.objects_at = "named"
     with pinned(lfs, tmp_path, also_from=(elsewhere.origin,)).fetch([_object(WEIGHTS)]) as files:
         assert [path.read_bytes() for path in files.values()] == [WEIGHTS]
-    assert [request.authorization for request in elsewhere.asked] == [None]  # our credentials stay at home
+    assert [request.authorization for request in elsewhere.requests] == [None]  # our credentials stay at home
 
 
 def test_headers_of_an_answer_go_only_to_its_own_address_and_only_when_harmless(
@@ -218,7 +218,7 @@ def test_headers_of_an_answer_go_only_to_its_own_address_and_only_when_harmless(
     lfs.headers = {"Authorization": "RemoteAuth for-this-object"}
     with pinned(lfs, tmp_path).fetch([_object(WEIGHTS)]):
         pass
-    assert lfs.asked[-1].authorization == "RemoteAuth for-this-object"
+    assert lfs.requests[-1].authorization == "RemoteAuth for-this-object"
     for headers in ({"Host": "internal"}, {"X": "a\r\nHost: internal"}, {"X\r\nHost": "internal"}):
         lfs.headers = headers
         with (
@@ -234,7 +234,7 @@ def test_more_than_the_owner_allows_is_refused_before_anything_is_asked(
     files = {"a.bin": pointer(WEIGHTS), "b.bin": pointer(WEIGHTS)}
     with pytest.raises(RequestRejectedError, match="this host takes 100000"):
         check_out(remote, host, tmp_path, files, pinned(lfs, tmp_path, max_bytes=100_000))
-    assert lfs.asked == []
+    assert lfs.requests == []
 
 
 def test_an_object_that_was_never_pushed_there_says_how_to(
@@ -266,7 +266,7 @@ def test_a_pointer_that_is_not_exactly_one_is_refused(
     with pytest.raises(KakeyaError, match=r"pointer|extension") as caught:
         check_out(remote, host, tmp_path, {"w.bin": data}, pinned(lfs, tmp_path))
     assert isinstance(caught.value, RequestRejectedError)
-    assert lfs.asked == []
+    assert lfs.requests == []
 
 
 def test_a_server_that_does_not_know_us_is_an_error_without_the_password(lfs: LfsServerFake, tmp_path: Path) -> None:

@@ -99,14 +99,14 @@ def test_a_runner_whose_publishing_push_is_slow_is_fenced_by_who_finalised_its_r
     slow, runner = make(line, "slow", SlowPublisher(line.through("slow").bus, line.proxy))  # type: ignore[arg-type]
     _, heir = make(line, "heir", line.direct("heir").bus)
     runner.step()
-    assert line.proxy.held.wait(240)
+    assert line.proxy.holding.wait(240)
     heir.step()
     pass_lease(line, heir)
     line.proxy.release.set()
     runner.join()
     end = end_of(line, sent.ref.id)
     assert (end.reason, end.runner) == ("runner_lost", "heir")
-    assert any("new owner" in message for message in slow.said)
+    assert any("new owner" in message for message in slow.log_lines)
     assert runner.outcomes == ()
     assert len(slow.executor.executed) == 1
 

@@ -106,7 +106,7 @@ def test_a_killed_shell_behind_a_proxy_with_a_token_for_one_prefix_gets_its_resu
     host.claim(other)
     assert agent.mac("cancel", other).returncode == 0
     assert host.bus.view(other).cancel_asked
-    assert set(proxy.asked) == {f"{NAME}:443"}
+    assert set(proxy.destinations) == {f"{NAME}:443"}
     listed = subprocess.run(
         ["git", "-C", repository, "for-each-ref", "--format=%(refname)", "refs/heads"],
         check=True, capture_output=True, text=True, timeout=240,

@@ -120,11 +120,11 @@ def test_a_late_result_is_tried_again_at_growing_intervals_and_left_alone_by_oth
     place.refuse_results(refuse=True)
     place.runner.step()
     place.runner.join()
-    tries = len([line for line in place.world.said if "not published yet" in line])
+    tries = len([line for line in place.world.log_lines if "not published yet" in line])
     for _ in range(60):
         place.clock.sleep(1.0)
         place.runner.step()
-    later = len([line for line in place.world.said if "not published yet" in line])
+    later = len([line for line in place.world.log_lines if "not published yet" in line])
     assert tries + 2 <= later <= tries + 6
     other_process = place.world.new_process("other")
     other_bus = open_bus(str(place.remote), repository=None, state=tmp_path / "other-bus", clock=place.clock)

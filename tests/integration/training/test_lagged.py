@@ -44,7 +44,7 @@ def trainer_of(tmp_path, target, responses, lag=0, **options):
 def logits_of(trainer, ids, features, lag):
     """Return what a drafter says behind the bonus at ``ANCHOR`` where so many features before it are missing."""
     response = Response(tuple(ids), PROMPT)
-    trainer.known = {response.ids: features}
+    trainer.features_by_ids = {response.ids: features}
     anchors, lags = torch.tensor([[ANCHOR]]), torch.tensor([[lag]])
     with torch.no_grad():
         logits, labels, valid = trainer._forward([response], torch.tensor([ids]), anchors, lags)
@@ -58,7 +58,7 @@ def test_features_that_lag_are_not_read_and_their_tokens_are(tmp_path, target, r
     late.drafter.load_state_dict(usual.drafter.state_dict())
     ids = responses[0].ids
     usual.features([responses[0]], torch.tensor([ids]))
-    features = usual.known[ids]
+    features = usual.features_by_ids[ids]
     other = features.clone()
     other[ANCHOR - LAG : ANCHOR] = torch.randn(LAG, features.shape[1]).to(features.dtype)
     others = (*ids[: ANCHOR - 2], (ids[ANCHOR - 2] + 1) % VOCABULARY, *ids[ANCHOR - 1 :])

@@ -38,7 +38,7 @@ def test_a_cancel_of_a_signed_run_counts_only_for_its_principal(host, keys, name
     w.requester.ask_cancel(request.id, *cancel_of(w, request.id, keys, name, who))
     w.serve_once()
     assert ended(w, request.id) == ("cancelled" if counts else RAN)
-    assert any("a cancel does not count" in line for line in w.said) is not counts
+    assert any("a cancel does not count" in line for line in w.log_lines) is not counts
 
 
 def test_a_bad_cancel_does_not_stand_in_the_way_of_a_good_one(host, keys):

@@ -87,7 +87,7 @@ def test_a_run_goes_on_until_it_is_known_that_its_sender_is_revoked(host, keys, 
     log = w.result(request.id).files["log.txt"]
     assert b"second\n" in log
     assert (b"third\n" in log) is (reason == RAN)
-    assert any("is not known yet: ssh-keygen did not answer" in line for line in w.said)
+    assert any("is not known yet: ssh-keygen did not answer" in line for line in w.log_lines)
 
 
 def test_a_cancel_that_could_not_be_verified_counts_later(host, keys, tool):
@@ -130,7 +130,7 @@ def test_a_run_that_was_left_is_followed_once_its_sender_is_known(host, keys, to
     again._link.bus.store.objects.update(runner._link.bus.store.objects)  # the repository on disk is the same
     tool.hold()
     w.serve_once(again)
-    assert w.claim(request.id).state == "started", w.said
+    assert w.claim(request.id).state == "started", w.log_lines
     tool.let_go()
     until(lambda: w.serve_once(again) and w.claim(request.id).state == "terminal")
     assert ended(w, request.id) == RAN

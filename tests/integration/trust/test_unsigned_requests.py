@@ -35,7 +35,7 @@ def test_quotas_are_per_principal_and_forged_names_use_up_the_unsigned_share(hos
     serve(w, len(senders))
     took = [who for who, ref in sent if ref.id in w.requester.snapshot().claims]
     assert sorted(took) == [WHO, OTHER, OTHER]
-    assert any("requests of agent@example.org in the last hour" in line for line in w.said)
+    assert any("requests of agent@example.org in the last hour" in line for line in w.log_lines)
     w.process.journal.close()
     again = w.runner(w.new_process())  # counted by the journal, hence also by the next process
     w.serve_once(again)

@@ -10,6 +10,6 @@ from engine.errors import BackendMissingError, needs_extra
 
 
 def test_a_missing_extra_is_named_with_the_command_that_installs_it() -> None:
-    said = r"gRPC cannot be imported: No module named 'nothing'\. Install it .*pip install -e '\.\[distributed\]'"
-    with pytest.raises(BackendMissingError, match=said), needs_extra("distributed", "gRPC"):
+    message = r"gRPC cannot be imported: No module named 'nothing'\. Install it .*pip install -e '\.\[distributed\]'"
+    with pytest.raises(BackendMissingError, match=message), needs_extra("distributed", "gRPC"):
         importlib.import_module("nothing")

@@ -121,7 +121,7 @@ def test_a_closed_store_says_so(store: PageStore) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "said", "code"),
+    ("what", "message", "code"),
     [
         ("full", "let TMPDIR name a roomy disk", 0),
         ("fork", "belongs to process", 0),
@@ -130,17 +130,17 @@ def test_a_closed_store_says_so(store: PageStore) -> None:
         ("forever", "writing", -signal.SIGKILL),
     ],
 )
-def test_nothing_is_left_of_a_process_however_it_ends(tmp_path: Path, what: str, said: str, code: int) -> None:
+def test_nothing_is_left_of_a_process_however_it_ends(tmp_path: Path, what: str, message: str, code: int) -> None:
     process = started(what, tmp_path)
     if code == -signal.SIGKILL:
         assert process.stdout is not None
-        assert said in process.stdout.readline()
+        assert message in process.stdout.readline()
         assert list(tmp_path.iterdir()) == [], "a file with a name could be deleted or read by another process"
         with contextlib.suppress(ProcessLookupError):
             process.kill()
     out, err = process.communicate()
     assert process.returncode == code, err
-    assert code == -signal.SIGKILL or said in out
+    assert code == -signal.SIGKILL or message in out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -153,8 +153,8 @@ def test_a_disk_that_is_full_is_one_error_and_holds_nothing_afterwards(tmp_path:
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     command = [*apart, script, str(tmp_path), sys.executable, WRITER]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    said = "cannot write evicted rows: the disk is full; let TMPDIR name a roomy disk"
-    assert [line.strip() for line in done.stdout.splitlines()] == [said, "0"], done.stderr
+    message = "cannot write evicted rows: the disk is full; let TMPDIR name a roomy disk"
+    assert [line.strip() for line in done.stdout.splitlines()] == [message, "0"], done.stderr
 
 
 def test_a_folder_that_takes_no_file_is_one_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

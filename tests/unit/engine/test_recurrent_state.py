@@ -33,18 +33,18 @@ def new(appends: int | None) -> RecurrentState:
 @pytest.mark.parametrize("appends", [1, None])
 @pytest.mark.parametrize("seed", range(30))
 def test_any_history_of_appends_and_crops_leaves_the_state_of_what_stayed(appends: int | None, seed: int) -> None:
-    chooser, state, kept = random.Random(seed), new(appends), []
+    chooser, state, history = random.Random(seed), new(appends), []
     for _ in range(40):
-        began = len(kept)
+        began = len(history)
         for _ in range(chooser.randint(1, 4) if appends is None else 1):
-            began = len(kept) if appends == 1 else began
+            began = len(history) if appends == 1 else began
             rows = tuple(chooser.randrange(100) for _ in range(chooser.randint(1, 9)))
             append(state, rows)
-            kept += rows
-        kept = kept[: chooser.randint(began, len(kept))]
-        state.crop(len(kept))
-        assert state.length == len(kept)
-        assert (state.state or (0,))[0] == folded(0, tuple(kept))
+            history += rows
+        history = history[: chooser.randint(began, len(history))]
+        state.crop(len(history))
+        assert state.length == len(history)
+        assert (state.state or (0,))[0] == folded(0, tuple(history))
 
 
 def test_a_prompt_is_never_cropped_into_and_keeps_nothing_to_go_back() -> None:

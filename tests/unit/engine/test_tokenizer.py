@@ -72,9 +72,9 @@ def test_declared_tokens_are_read_as_stock_reads_them(folder: Path, place: str) 
     write(folder, PLACES[place] | {"tokenizer_config.json": config})
     stock = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     mine = Tokenizer(folder)
-    asked = {"tokenize": True, "return_dict": False, "add_generation_prompt": True}
+    options = {"tokenize": True, "return_dict": False, "add_generation_prompt": True}
     ids = mine.chat(TURN)
-    assert list(ids) == stock.apply_chat_template(TURN, **asked)
+    assert list(ids) == stock.apply_chat_template(TURN, **options)
     assert mine.decode(ids) == stock.decode(ids, skip_special_tokens=True)
     assert (max(ids) > 127) == (place != "nothing")
 

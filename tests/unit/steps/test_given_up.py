@@ -49,7 +49,7 @@ def has_one_end(world: SteppedWorld, run_id: str, *, reason: str = "gate_rejecte
         settled = world.clock.run_until(
             lambda stepped=stepped: stepped.runner.unended == (), world.clock.steady_s() + PATIENCE_S
         )
-        assert settled, stepped.said
+        assert settled, stepped.log_lines
 
 
 @pytest.mark.parametrize("number", range(PUSHES))
@@ -59,7 +59,7 @@ def test_a_runner_killed_at_a_push_ends_its_run_once_it_is_back(world: SteppedWo
     faults, usual, pushes = mini.store.faults, mini.store.faults.decide, count()
 
     def decide(operation: str) -> str | None:
-        if faults.held:  # the push goes on in a process of its own, whose runner has died meanwhile
+        if faults.delayed:  # the push goes on in a process of its own, whose runner has died meanwhile
             mini.process.kill()
         fate = usual(operation)
         if operation != "push" or next(pushes) != number:

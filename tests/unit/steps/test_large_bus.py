@@ -44,9 +44,9 @@ def test_a_run_whose_runner_dies_and_a_request_that_waits_meanwhile_come_to_thei
     assert len(world.times_executed()) == 2
     (lost,) = (spec.id for spec in first.executor.executed)
     first.process.kill()
-    assert world.clock.run_until(lambda: world.ended(lost), began_s + LISTING_DAYS_EVERY_S), other.said
+    assert world.clock.run_until(lambda: world.ended(lost), began_s + LISTING_DAYS_EVERY_S), other.log_lines
     limit_s = world.clock.steady_s() + 2 * RUN_S + LISTING_DAYS_EVERY_S
-    assert world.clock.run_until(lambda: all(world.ended(ref.id) for ref in refs), limit_s), other.said
+    assert world.clock.run_until(lambda: all(world.ended(ref.id) for ref in refs), limit_s), other.log_lines
     assert world.times_executed() == {ref.id: 1 for ref in refs}
     assert [ref.id for ref in refs if world.view(ref.id).claim.claim.reason == "runner_lost"] == [lost]
 
@@ -56,4 +56,4 @@ def test_a_request_that_took_long_to_arrive_is_found_with_the_last_days(world: S
     world.clock.run_for(LISTING_DAYS_EVERY_S)
     ref = ask_late(world)
     limit_s = world.clock.steady_s() + LISTING_DAYS_EVERY_S + 60.0
-    assert world.clock.run_until(lambda: world.view(ref.id).claim is not None, limit_s), mini.said
+    assert world.clock.run_until(lambda: world.view(ref.id).claim is not None, limit_s), mini.log_lines

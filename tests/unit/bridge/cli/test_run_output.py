@@ -225,7 +225,7 @@ def test_a_result_of_another_run_is_never_shown(requester, host):
     host.claim(first)
     host.start(first)
     host.finish(first)
-    other = requester.bus.read_result(host.held[first].claim.result_oid).files
+    other = requester.bus.read_result(host.claims[first].claim.result_oid).files
     plan(requester, host, ending={"forge": other})
     ran = requester.run("run", "mlx-env-probe", "--wait", "--json")
     assert ran.code == 1

@@ -79,8 +79,8 @@ def test_another_runner_finalises_it_after_the_lease_and_the_first_says_that_it_
     w.policy_text = w.policy_text.replace('"heir"', '"mini"')
     w.process = w.new_process()
     w.serve_once()
-    assert any("too late" in line for line in w.said)
-    assert any("stays in" in line for line in w.said)
+    assert any("too late" in line for line in w.log_lines)
+    assert any("stays in" in line for line in w.log_lines)
     assert [path.name for path in w.process.folder.late.iterdir()] == [ref.id]
     assert w.claim(ref.id).runner == "heir"
     w.process.journal.close()

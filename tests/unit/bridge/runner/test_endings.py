@@ -243,8 +243,8 @@ def test_a_request_for_another_runner_or_with_other_labels_stays_in_the_queue(wo
     assert runner.step() == 0  # nothing it could ever take
     assert w.requester.read_claim(other.id) is None
     assert w.requester.read_claim(labelled.id) is None
-    assert any("studio" in line for line in w.said)
-    assert any("cuda" in line for line in w.said)
+    assert any("studio" in line for line in w.log_lines)
+    assert any("cuda" in line for line in w.log_lines)
 
 
 def test_a_paused_runner_takes_nothing_until_it_is_resumed(world):
@@ -264,7 +264,7 @@ def test_the_disk_floor_is_looked_at_before_anything_is_claimed(world):
     ref = w.ask()
     assert w.runner().step() == 1
     assert w.requester.read_claim(ref.id) is None
-    assert any("disk" in line for line in w.said)
+    assert any("disk" in line for line in w.log_lines)
 
 
 def test_the_rate_of_unsigned_requests_is_limited(world):
@@ -274,4 +274,4 @@ def test_the_rate_of_unsigned_requests_is_limited(world):
     runner.step()
     ended = [ref for ref in (first, second) if w.requester.read_claim(ref.id) is not None]
     assert len(ended) == 1
-    assert any("rate_per_hour" in line for line in w.said)
+    assert any("rate_per_hour" in line for line in w.log_lines)

@@ -58,7 +58,7 @@ def test_a_bug_in_a_run_leaves_its_traceback_and_its_run_id(world, path):
     assert line["versions"] == {"kakeya": "1"}
     assert "in buggy" in line["traceback"]
     assert line["traceback"].endswith("KeyError: 'limits'")
-    assert not any("Traceback" in line for line in w.said)
+    assert not any("Traceback" in line for line in w.log_lines)
 
 
 def test_a_full_disk_in_a_run_is_one_line_and_no_bug(world, path):
@@ -75,7 +75,7 @@ def test_a_full_disk_in_a_run_is_one_line_and_no_bug(world, path):
     assert w.claim(ref.id).message.startswith("/state/runs/log: No space left on device; next: free some space")
     (line,) = [line for line in read_log(path) if line["level"] == "error"]
     assert line["message"].endswith("/state/runs/log: No space left on device")
-    assert not any("bug" in line for line in w.said)
+    assert not any("bug" in line for line in w.log_lines)
 
 
 def test_secrets_and_tokens_in_addresses_reach_neither_file_nor_people(log, path, people):

@@ -154,7 +154,7 @@ def test_an_owner_that_could_not_renew_kills_its_run_and_publishes_nothing_over_
     runner = w.serve_once()
     assert w.claim(ref.id).runner == "heir"
     assert runner.outcomes == ()
-    assert any("new owner" in line for line in w.said)
+    assert any("new owner" in line for line in w.log_lines)
 
 
 def view_held(view):

@@ -100,7 +100,7 @@ def test_a_file_that_cannot_be_written_is_said_once_and_ends_nothing(world, tmp_
     runner = w.serve_once()
     w.serve_once(runner)
     assert w.claim(ref.id).state == "terminal"
-    assert sum("cannot be written" in line for line in w.said) == 1
+    assert sum("cannot be written" in line for line in w.log_lines) == 1
 
 
 def advance(clock, seconds):

@@ -139,11 +139,11 @@ def test_what_happens_is_what_the_table_says(world, stage, on_bus):
     notified = action in {Action.DELIVER, Action.COPY, Action.NOTIFY}
     assert [announcement.ref for announcement in meeting.announced] == ([meeting.ref] if notified else [])
     over = action in {Action.FORGET, Action.YIELD, Action.DELIVER, Action.COPY}
-    assert meeting.bus.store.kept == ({} if over else {meeting.ref.id: meeting.result_oid})
+    assert meeting.bus.store.pins == ({} if over else {meeting.ref.id: meeting.result_oid})
     if action in {Action.DELIVER, Action.COPY}:
         assert w.claim(meeting.ref.id).result_oid == meeting.result_oid
     too_late = on_bus is OnBus.FOREIGN and JournalStage.JUDGING <= stage < JournalStage.COPIED
-    assert any("too late" in line for line in w.said) == too_late
+    assert any("too late" in line for line in w.log_lines) == too_late
 
 
 @pytest.mark.parametrize(("stage", "on_bus"), PAIRS, ids=[f"{stage.name}-{on_bus.name}" for stage, on_bus in PAIRS])

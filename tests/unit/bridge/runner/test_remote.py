@@ -40,7 +40,7 @@ def settle(w, runner, ref, looks=12):
         runner.join()
         if w.process.journal.of(ref.id) is None and w.requester.read_claim(ref.id) is not None:
             return
-    raise AssertionError(f"not settled: {w.said}")
+    raise AssertionError(f"not settled: {w.log_lines}")
 
 
 @pytest.mark.parametrize("fate", ["lost", "unanswered", "repeated"])

@@ -52,7 +52,7 @@ def test_what_cannot_be_judged_rests_longer_each_time_says_so_and_is_judged_in_t
         w.serve_once(runner)
         tries.append(journal.tries)
     assert tries == [1, 1, 2, 2, 3, 3, 4]
-    lines = [line for line in w.said if "tried again in" in line]
+    lines = [line for line in w.log_lines if "tried again in" in line]
     assert [re.search(r"again in (\d+) s: a bug: ZeroDivisionError: a rule", line)[1] for line in lines] == list("1248")
     assert len(w.executor.executed) == 1
 

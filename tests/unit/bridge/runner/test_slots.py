@@ -81,7 +81,7 @@ def test_a_request_beyond_the_slots_waits_and_is_told_why(world):
     runner = w.runner()
     assert runner.step() == 1
     assert [running.acquire(timeout=240) for _ in range(2)] == [True, True]
-    assert any("all slots are busy" in line for line in w.said)
+    assert any("all slots are busy" in line for line in w.log_lines)
     assert runner.step() == 1
     free.set()
     runner.join()

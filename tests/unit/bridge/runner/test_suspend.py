@@ -48,7 +48,7 @@ def test_what_another_runner_ended_meanwhile_stays_ended_and_runs_once(stepped):
     ended = stepped.view(run_id).claim.claim
     assert (ended.reason, ended.runner) == ("runner_lost", "awake")
     assert stepped.times_executed()[run_id] == 1
-    assert any("another runner" in line or "new owner" in line for line in sleeper.said)
+    assert any("another runner" in line or "new owner" in line for line in sleeper.log_lines)
 
 
 def test_the_record_says_how_long_it_slept():

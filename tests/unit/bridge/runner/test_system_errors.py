@@ -60,8 +60,9 @@ def test_a_runner_serves_on_after_what_the_system_refuses(world, number, operati
     ref = w.ask()
     w.faults.decide = refusing(number, operation, 3)
     serve(runner, idle_s=120.0)
-    assert w.claim(ref.id).reason == "gate_rejected", w.said  # it came to its end; the scripted report is no whole one
-    assert sum("trying on:" in line for line in w.said) == 1
+    # It came to its end; the scripted report is no whole one.
+    assert w.claim(ref.id).reason == "gate_rejected", w.log_lines
+    assert sum("trying on:" in line for line in w.log_lines) == 1
 
 
 def test_the_last_sign_of_life_may_find_a_full_disk(world):
@@ -71,7 +72,7 @@ def test_the_last_sign_of_life_may_find_a_full_disk(world):
     w.faults.decide = refusing(errno.ENOSPC, "push", 1)
     w.process.stopping.set()
     serve(runner)
-    assert any("no sign of life could be sent" in line for line in w.said)
+    assert any("no sign of life could be sent" in line for line in w.log_lines)
 
 
 def test_cancels_are_seen_again_after_what_the_system_refuses(world, clock):
@@ -101,6 +102,6 @@ def test_a_run_that_finds_no_bus_of_its_own_gives_its_slot_back(world, clock, mo
     monkeypatch.setattr(store, "beside", beside)  # git's makes files
     runner.step()
     until(lambda: not runner.busy, patience_s=20.0, why="its slot is not free")
-    assert any("not ended yet, tried again" in line and "Too many open files" in line for line in w.said)
+    assert any("not ended yet, tried again" in line and "Too many open files" in line for line in w.log_lines)
     until(lambda: runner.step() == 0 and not runner.busy and w.process.journal.of(ref.id) is None)
-    assert w.claim(ref.id).reason == "gate_rejected", w.said
+    assert w.claim(ref.id).reason == "gate_rejected", w.log_lines

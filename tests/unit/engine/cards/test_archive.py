@@ -131,7 +131,7 @@ def test_a_clone_s_folder_brings_a_wheel_its_weights_once_or_twice(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("two", "said"),
+    ("two", "message"),
     [
         (b"others", r"two/model\.safetensors has sha256 .*; the card of two says .*; take a clone, or the archive"),
         (None, r"kakeya lacks two/model\.safetensors; take a clone, or the archive"),
@@ -139,11 +139,11 @@ def test_a_clone_s_folder_brings_a_wheel_its_weights_once_or_twice(tmp_path: Pat
     ],
     ids=["changed", "missing", "pointer"],
 )
-def test_another_clone_changes_nothing(two: bytes | None, said: str, wheel: Path, tmp_path: Path) -> None:
+def test_another_clone_changes_nothing(two: bytes | None, message: str, wheel: Path, tmp_path: Path) -> None:
     brought = {"one": WEIGHTS["one"]} | ({} if two is None else {"two": two})
     folder_of(tmp_path / "kakeya/engine/assets", brought)
     before = sorted(wheel.rglob("*"))
-    with pytest.raises(ModelWeightsError, match=said):
+    with pytest.raises(ModelWeightsError, match=message):
         add(tmp_path / "kakeya", wheel)
     assert sorted(wheel.rglob("*")) == before
 

@@ -12,7 +12,7 @@ from engine.errors import UsageError
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["bench", "--rtt", "x"], "'x'; expected a number from 0"),
         (["bench", "--rtt", ""], "''; expected a number from 0"),
@@ -26,15 +26,17 @@ from engine.errors import UsageError
         (["plan", "--target-ms", "1e300"], "expected a number from 0"),
     ],
 )
-def test_a_number_that_no_link_has_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_that_no_link_has_is_refused(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         commands.main(words)
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["bench", "--max-new", "1"], "--max-new 1: the first token is the prompt's; expected at least 2"),
         (["plan", "--max-new", "1"], "--max-new 1"),
@@ -43,10 +45,10 @@ def test_a_number_that_no_link_has_is_refused(words: list[str], said: str, capsy
     ],
 )
 def test_too_little_to_compare_is_refused_before_it_is_measured(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert commands.main([*words, "--target", "no such target"]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["192.0.2.7:50551", "foo"])

@@ -57,14 +57,14 @@ def test_a_path_that_says_it_is_relative_is_looked_up_from_here(
     (tmp_path / "model" / "config.json").write_text("{}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("KAKEYA_MODEL_ROOTS", raising=False)
-    asked = argparse.Namespace(
+    arguments = argparse.Namespace(
         target="./model", drafter="./nowhere", backend="none", device=None, dtype=None, cuda_graphs="auto", depth="1"
     )
     with pytest.raises(UsageError, match="unknown backend 'none'"):
-        options.open_selected(asked)
-    asked.target = "model"
+        options.open_selected(arguments)
+    arguments.target = "model"
     with pytest.raises(ModelNotFoundError, match="no model 'model'"):
-        options.open_selected(asked)
+        options.open_selected(arguments)
 
 
 def test_each_of_several_paths_is_looked_up_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,11 +94,11 @@ def test_an_error_is_one_line_and_its_exit_code(
     error: Exception, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert boundary.guarded(_raising(error)) == code
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: ")
-    assert said.err.count("\n") == 1
-    assert len(said.err) < 600
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert captured.err.count("\n") == 1
+    assert len(captured.err) < 600
 
 
 def test_what_a_server_says_in_an_error_does_not_act_on_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:

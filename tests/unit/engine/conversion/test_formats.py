@@ -101,13 +101,13 @@ def test_the_header_says_what_the_config_says(tmp_path: Path) -> None:
 def test_every_tensor_is_there_bit_for_bit(tmp_path: Path, kind: str) -> None:
     folder = second(tmp_path / "drafter", kind)
     reader = converted(folder, tmp_path / "d.gguf")
-    found = {tensor.name: tensor for tensor in reader.tensors}
+    tensors = {tensor.name: tensor for tensor in reader.tensors}
     stored = load_file(folder / "model.safetensors")
-    assert found.keys() == {
+    assert tensors.keys() == {
         gguf_name(name) for name in parse(json.loads((folder / "config.json").read_text())).tensor_shapes
     }
     for name, tensor in read_drafter(folder).tensors.items():
-        read = found[gguf_name(name)]
+        read = tensors[gguf_name(name)]
         assert tuple(int(size) for size in reversed(read.shape)) == tensor.bits.shape
         assert read.tensor_type.name == (kind if tensor.bits.ndim == 2 else "F32")
         values = gguf.quants.dequantize(read.data, read.tensor_type).reshape(tensor.bits.shape)

@@ -30,8 +30,8 @@ class FixedLookups(FixedDepth):
     """Verify a fixed number of looked-up tokens wherever there is a match."""
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] | None = None) -> Choice:
-        found = lookup() if lookup is not None else None
-        return Choice(min(self.tokens, limit) if found else 0, LOOKED_UP)
+        match = lookup() if lookup is not None else None
+        return Choice(min(self.tokens, limit) if match else 0, LOOKED_UP)
 
     def park(self, position: int) -> Pause:
         return Pause(1)
@@ -55,10 +55,10 @@ def recorded(text: dict, kind: type[Recorded] = Recorded, right: bool = True) ->
     return kind(text["prompt"], answer, proposed)
 
 
-def decoded(name: str, make: Callable[[], Depth], kind: type[Recorded] = Recorded, kept: bool = True) -> list[Spent]:
+def decoded(name: str, make: Callable[[], Depth], kind: type[Recorded] = Recorded, shared: bool = True) -> list[Spent]:
     """Decode every answer of a text, the policy kept from one to the next."""
     policy = make()
-    return [run(policy if kept else make(), recorded(text, kind), TOKENS) for text in texts(name)]
+    return [run(policy if shared else make(), recorded(text, kind), TOKENS) for text in texts(name)]
 
 
 def seconds(name: str, make: Callable[[], Depth], kind: type[Recorded] = Recorded) -> float:
@@ -66,13 +66,13 @@ def seconds(name: str, make: Callable[[], Depth], kind: type[Recorded] = Recorde
 
 
 def singles(name: str) -> dict[str, float]:
-    found = {"plain": float((TOKENS - 1) * len(texts(name))), "ngram": seconds(name, lambda: ControlledDepth(0))}
-    found["drafter"] = seconds(name, lambda: ControlledDepth(7), WithoutLookups)
+    times = {"plain": float((TOKENS - 1) * len(texts(name))), "ngram": seconds(name, lambda: ControlledDepth(0))}
+    times["drafter"] = seconds(name, lambda: ControlledDepth(7), WithoutLookups)
     for depth in (3, 7):
-        found[f"drafter, depth {depth}"] = seconds(name, lambda depth=depth: FixedDepth(depth), WithoutLookups)
+        times[f"drafter, depth {depth}"] = seconds(name, lambda depth=depth: FixedDepth(depth), WithoutLookups)
     for depth in (3, 7, 16):
-        found[f"ngram, depth {depth}"] = seconds(name, lambda depth=depth: FixedLookups(depth))
-    return found
+        times[f"ngram, depth {depth}"] = seconds(name, lambda depth=depth: FixedLookups(depth))
+    return times
 
 
 def choice() -> ControlledDepth:
@@ -89,14 +89,14 @@ def test_choosing_is_about_as_good_as_the_best_single_drafter_and_better_on_mixe
 @pytest.mark.parametrize("name", TEXTS)
 def test_from_cold_finding_out_costs_a_tenth_of_an_answer_at_most(name: str) -> None:
     for chosen, alone in zip(
-        decoded(name, choice, kept=False), decoded(name, lambda: ControlledDepth(0), kept=False), strict=True
+        decoded(name, choice, shared=False), decoded(name, lambda: ControlledDepth(0), shared=False), strict=True
     ):
         assert chosen.time_s <= alone.time_s / 0.9
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_from_cold_no_answer_is_slower_than_plain_decoding(name: str) -> None:
-    assert all(spent.time_s * 0.98 <= TOKENS - 1 for spent in decoded(name, choice, kept=False))
+    assert all(spent.time_s * 0.98 <= TOKENS - 1 for spent in decoded(name, choice, shared=False))
 
 
 def shuffled(text: dict) -> dict:
@@ -185,16 +185,16 @@ def looping(start: int) -> dict:
 def test_learning_may_lose_a_share_of_the_time_that_decoding_took_not_of_what_plain_steps_would_have_taken() -> None:
     policy = choice()
     spent = [run(policy, recorded(looping(100 * number)), TOKENS) for number in range(1, 5)]
-    assert all(one.steps[LOOKED_UP] > 25 for one in spent)
-    assert sum(one.time_s for one in spent) * 0.8 <= policy.decoded_s <= sum(one.time_s for one in spent)
+    assert all(cost.steps[LOOKED_UP] > 25 for cost in spent)
+    assert sum(cost.time_s for cost in spent) * 0.8 <= policy.decoded_s <= sum(cost.time_s for cost in spent)
 
 
 def test_a_longer_context_begins_with_what_is_known_of_shorter_ones() -> None:
     policy = choice()
     run(policy, recorded(texts("prose")[0]), TOKENS)
-    known = Match(tuple(range(16)), 32)
-    assert policy.choose(400, 100, lambda: known).count == 16
-    assert policy.choose(5000, 100, lambda: known).count == 16
+    match = Match(tuple(range(16)), 32)
+    assert policy.choose(400, 100, lambda: match).count == 16
+    assert policy.choose(5000, 100, lambda: match).count == 16
 
 
 def test_the_last_tokens_of_an_answer_are_one_draft() -> None:

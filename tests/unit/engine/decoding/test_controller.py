@@ -157,24 +157,24 @@ def test_regret_against_the_best_fixed_depth_is_bounded(name: str) -> None:
 
 def shadows(policy: ControlledDepth, played: World, tokens: int) -> list[int]:
     """Return the positions at which a replay proposed a shadow draft."""
-    asked: list[int] = []
+    positions: list[int] = []
 
     def draft_s(count: int, position: int) -> float:
-        asked.append(position)
+        positions.append(position)
         return played.draft_s(count, position)
 
     replay(policy, World(played.cost_s, draft_s, played.right, played.longest), tokens)
-    return asked
+    return positions
 
 
 def test_a_useless_drafter_is_asked_less_and_less_and_never_verified() -> None:
     assert set(replay(ControlledDepth(7), USELESS["cheap"], 4096).depths) == {0}
-    asked = shadows(ControlledDepth(7), USELESS["cheap"], 4096)
-    gaps = [later - earlier for earlier, later in pairwise(asked)]
-    assert 0 == asked[0] < gaps[0] < 10
+    positions = shadows(ControlledDepth(7), USELESS["cheap"], 4096)
+    gaps = [later - earlier for earlier, later in pairwise(positions)]
+    assert 0 == positions[0] < gaps[0] < 10
     assert gaps[1:7] == [4, 8, 16, 32, 64, SHADOW_PAUSE_STEPS]
     assert min(gaps[6:]) == SHADOW_PAUSE_STEPS
-    assert len(asked) < 60
+    assert len(positions) < 60
 
 
 def test_a_drafter_that_turns_good_is_found_within_a_pause_of_shadows() -> None:

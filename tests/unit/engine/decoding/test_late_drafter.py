@@ -112,9 +112,9 @@ class TableAccept:
         return Decision((token_at(forward.start + forward.rows),), 0)
 
     def decide(self, draft: Draft, forward: Forward) -> Decision:
-        told = [token_at(forward.start + 1 + offset) for offset in range(draft.count + 1)]
-        accepted = next((place for place in range(draft.count) if draft.tokens[place] != told[place]), draft.count)
-        return Decision(tuple(told[: accepted + 1]), accepted)
+        tokens = [token_at(forward.start + 1 + offset) for offset in range(draft.count + 1)]
+        accepted = next((place for place in range(draft.count) if draft.tokens[place] != tokens[place]), draft.count)
+        return Decision(tuple(tokens[: accepted + 1]), accepted)
 
 
 @dataclass
@@ -149,14 +149,14 @@ class RemoteDrafter(LocalDrafter):
     answers: Callable[[int], bool] = lambda _: False
     right: Callable[[int], bool] = lambda _: True
     blocks: bool = False
-    asked: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
     forwards: int = 0
 
     def round_trip_s(self, source: str) -> float:
         return self.trip_ms / 1e3
 
     def ask(self, bonus: int, position: int, count: int) -> Any:
-        self.asked.append(position)
+        self.positions.append(position)
         places = range(position + 1, position + 1 + count)
         draft = Draft(tuple(token_at(place) + (not self.right(place)) for place in places), count)
         draft = draft if self.answers(position) else Draft(skipped="given up")
@@ -225,10 +225,10 @@ def test_drafts_under_way_that_slow_the_target_down_are_asked_for_no_more_than_t
     wait_ms: float, slows: float, kind: Any
 ) -> None:
     for right in (lambda _: True, lambda position: position % 3 != 0, lambda _: False):
-        found, _ = speed(
+        speedup, _ = speed(
             1024, None, slows, kind, wait_ms=wait_ms, trip_ms=wait_ms / 2, right=right, answers=lambda _: True
         )
-        assert found >= 0.97
+        assert speedup >= 0.97
 
 
 @pytest.mark.parametrize(("slows", "kind"), [(1.3, TableSequence), (1.3, QueuedSequence)])
@@ -240,9 +240,9 @@ def test_what_plain_steps_lose_beside_a_draft_is_seen_where_the_queue_is_waited_
 
 @pytest.mark.parametrize(("trip_ms", "asks"), [(0.0, 5), (90.0, 2)])
 def test_one_whose_drafts_come_too_late_were_they_right_is_next_to_never_asked(trip_ms: float, asks: int) -> None:
-    found, drafter = speed(1024, wait_ms=100.0, trip_ms=trip_ms, slows=4.0, answers=lambda _: True)
-    assert found >= (0.99 if trip_ms else 0.95)
-    assert 0 < len(drafter.asked) <= asks
+    speedup, drafter = speed(1024, wait_ms=100.0, trip_ms=trip_ms, slows=4.0, answers=lambda _: True)
+    assert speedup >= (0.99 if trip_ms else 0.95)
+    assert 0 < len(drafter.positions) <= asks
 
 
 def test_one_that_is_too_far_away_is_asked_again_in_time_over_short_answers_too() -> None:
@@ -254,13 +254,13 @@ def test_one_that_is_too_far_away_is_asked_again_in_time_over_short_answers_too(
 
     for _ in range(20):
         decoded_ms(make, policy, 64)
-    assert 0 < sum(len(drafter.asked) for drafter in drafters) <= 4
+    assert 0 < sum(len(drafter.positions) for drafter in drafters) <= 4
 
 
 def test_one_slow_draft_in_ten_does_not_end_drafting() -> None:
     class Jittery(RemoteDrafter):
         def ask(self, bonus: int, position: int, count: int) -> Any:
-            self.wait_ms = 300.0 if len(self.asked) % 10 == 0 else 20.0
+            self.wait_ms = 300.0 if len(self.positions) % 10 == 0 else 20.0
             return super().ask(bonus, position, count)
 
     plain_ms = plainly_ms(2048)
@@ -278,7 +278,7 @@ class Shadowing(VerifiedOnly):
     """Decodes plainly with a shadow draft of three tokens in each pause, and keeps what it is told of that."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.events: list[Any] = []
 
     def choose(self, position: int, limit: int, lookup: Any = None) -> Choice:
         return Choice(0)
@@ -290,33 +290,33 @@ class Shadowing(VerifiedOnly):
         pass
 
     def waited(self, waited_s: float, came_s: float | None) -> None:
-        self.told.append("under way" if came_s is None else came_s)
+        self.events.append("under way" if came_s is None else came_s)
 
-    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
-        self.told.append("given up")
+    def unanswered(self, position: int, count: int, elapsed_s: float) -> None:
+        self.events.append("given up")
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
-        self.told.append((drafted, accepted))
+        self.events.append((drafted, accepted))
         return False
 
 
-@pytest.mark.parametrize(("answers", "told"), [(True, [0.015, (3, 3)]), (False, ["given up"])])
-def test_a_policy_is_told_when_a_late_shadow_comes_or_is_given_up(answers: bool, told: list[Any]) -> None:
+@pytest.mark.parametrize(("answers", "events"), [(True, [0.015, (3, 3)]), (False, ["given up"])])
+def test_a_policy_is_told_when_a_late_shadow_comes_or_is_given_up(answers: bool, events: list[Any]) -> None:
     policy = Shadowing()
     speed(20, policy, wait_ms=15.0, answers=lambda _: answers)
-    assert policy.told == ["under way", *told]
+    assert policy.events == ["under way", *events]
 
 
 @pytest.mark.parametrize("tokens", [500, 5000])
 def test_one_too_far_away_changes_little_for_one_that_is_here(tokens: int) -> None:
     useless = World(lambda depth, _: 1.0 + 0.1 * depth, lambda _, __: 0.5, lambda _, __: False, 7)
-    asked: dict[str, list[str]] = {"": [], "far": []}
+    sources: dict[str, list[str]] = {"": [], "far": []}
 
     def drafted(far: str) -> int:
         class Noting(ControlledDepth):
             def choose(self, *args: Any) -> Any:
                 choice = super().choose(*args)
-                asked[far].extend([choice.source] * (choice.count > 0))
+                sources[far].extend([choice.source] * (choice.count > 0))
                 return choice
 
         policy = Noting({"here": 7, **({far: 7} if far else {})})
@@ -324,8 +324,8 @@ def test_one_too_far_away_changes_little_for_one_that_is_here(tokens: int) -> No
         return sum(depth > 0 for depth in replay(policy, useless, tokens).depths)
 
     alone, beside = drafted(""), drafted("far")
-    assert beside - alone <= asked["far"].count("far") <= 2 * (tokens // 512)
-    assert (tokens < 512) == (not asked["far"].count("far"))
+    assert beside - alone <= sources["far"].count("far") <= 2 * (tokens // 512)
+    assert (tokens < 512) == (not sources["far"].count("far"))
 
 
 def test_a_slow_first_verification_does_not_make_a_near_drafter_a_far_one() -> None:
@@ -377,18 +377,18 @@ def test_waiting_is_chosen_where_it_was_measured_to_be_faster() -> None:
 
 def test_a_policy_that_waits_drafts_the_same_however_long_it_takes() -> None:
     drafters = [speed(256, FixedDepth(3, waits=True), wait_ms=wait, answers=lambda _: True)[1] for wait in (0.0, 80.0)]
-    assert drafters[0].asked == drafters[1].asked
+    assert drafters[0].positions == drafters[1].positions
 
 
 @pytest.mark.parametrize("wait_ms", [50.0, 150.0])
 def test_one_that_falls_silent_is_given_up_within_a_few_asks(wait_ms: float) -> None:
-    found, drafter = speed(4096, wait_ms=wait_ms, answers=lambda position: position < 600)
+    speedup, drafter = speed(4096, wait_ms=wait_ms, answers=lambda position: position < 600)
     _, good = speed(600, wait_ms=wait_ms, answers=lambda _: True)
-    late = [position for position in drafter.asked if position >= 600]
+    late = [position for position in drafter.positions if position >= 600]
     # Shadows wait for nothing; of asks that are waited for, the account allows few.
-    assert found >= 0.95
+    assert speedup >= 0.95
     assert len(late) < 40
-    assert len(good.asked) > 0
+    assert len(good.positions) > 0
 
 
 def test_one_that_is_worth_its_wait_is_still_used() -> None:
@@ -397,14 +397,14 @@ def test_one_that_is_worth_its_wait_is_still_used() -> None:
 
 
 def test_one_that_begins_to_answer_is_found() -> None:
-    found, _ = speed(4096, wait_ms=20.0, answers=lambda position: position > 512)
-    assert found >= 1.3
+    speedup, _ = speed(4096, wait_ms=20.0, answers=lambda position: position > 512)
+    assert speedup >= 1.3
 
 
 def test_skips_that_cost_nothing_do_not_end_drafting() -> None:
     free, drafter = speed(1024, wait_ms=0.0, answers=lambda position: position % 4 != 0)
     assert free >= 5.0
-    assert any(position % 4 == 0 for position in drafter.asked)
+    assert any(position % 4 == 0 for position in drafter.positions)
 
 
 def test_a_policy_that_waits_pays_for_every_wait() -> None:

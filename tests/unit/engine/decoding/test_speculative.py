@@ -138,7 +138,7 @@ def test_a_right_drafter_commits_whole_blocks_and_the_last_one_is_cut_to_the_bud
     assert [step.committed for step in steps] == [1, 5, 5, 2]
     assert [step.drafted for step in steps] == [0, 4, 4, 1]
     assert sequence.rows == [5, 5, 2]
-    assert state.seen == [*PROMPT, *ANSWER[:12]]
+    assert state.observed == [*PROMPT, *ANSWER[:12]]
 
 
 @pytest.mark.parametrize("depth", [0, 4])
@@ -149,11 +149,11 @@ def test_behind_a_stop_sequence_and_drafter_hold_the_answer_but_its_newest_token
     parts = Parts(sequence, state, ScriptedAccept(), FixedDepth(depth), HostClock())  # type: ignore[arg-type]
     steps = list(speculative(parts, PROMPT, Stopping(20, frozenset({ANSWER[end - 1]}))))
     assert tokens_of(steps) == ANSWER[:end]
-    held = [*PROMPT, *ANSWER[: steps[-1].position - len(PROMPT)]]
-    assert state.seen == held
+    context = [*PROMPT, *ANSWER[: steps[-1].position - len(PROMPT)]]
+    assert state.observed == context
     # A token that was accepted is in the cache already, one that the target put in a draft's place is not.
-    assert len(held) - len(PROMPT) in ({end - 1} if depth == 0 else {end - 1, end})
-    assert sequence.length == len(held)
+    assert len(context) - len(PROMPT) in ({end - 1} if depth == 0 else {end - 1, end})
+    assert sequence.length == len(context)
 
 
 def test_a_pause_that_a_match_ends_loses_no_forward() -> None:
@@ -193,7 +193,7 @@ def test_a_bad_first_row_is_dropped_counted_and_retried_plainly() -> None:
     assert [(step.tokens, step.committed, step.guard) for step in guarded] == [((), 0, "non-finite logits")]
     after = steps[steps.index(guarded[0]) + 1]
     assert (after.drafted, after.committed) == (0, 1)
-    assert state.seen == [*PROMPT, *ANSWER][: len(state.seen)]
+    assert state.observed == [*PROMPT, *ANSWER][: len(state.observed)]
 
 
 def test_a_bad_later_row_costs_only_its_blocks_tail() -> None:
@@ -322,7 +322,7 @@ def test_a_shadow_draft_changes_no_token_and_is_counted_where_it_was_proposed(ri
     parts = Parts(sequence, state, ScriptedAccept(), Shadowing(0), HostClock())  # type: ignore[arg-type]
     steps = list(speculative(parts, PROMPT, Stopping(17)))
     assert tokens_of(steps) == ANSWER[:17]
-    assert state.seen == [*PROMPT, *ANSWER[:16]]
+    assert state.observed == [*PROMPT, *ANSWER[:16]]
     assert set(sequence.rows) == {1}
     # Pauses of 6, of 4 because the second shadow ended its own, and of 6 again; the first step is the prefill's.
     assert [step.shadowed for step in steps] == [0, *[4, 0, 0, 0, 0, 0], *[4, 0, 0, 0], *[4, 0, 0, 0, 0, 0]]

@@ -57,15 +57,15 @@ class World:
         own = node.cards()[node.node]
         self.written[own.node, own.generation, own.version] = own.SerializeToString(deterministic=True)
 
-    def exchange(self, one: int, other: int) -> None:
-        if one == other or frozenset({one, other}) in self.cut or not {one, other} <= self.nodes.keys():
+    def exchange(self, first: int, other: int) -> None:
+        if first == other or frozenset({first, other}) in self.cut or not {first, other} <= self.nodes.keys():
             return
-        request = self.nodes[one].ask()
+        request = self.nodes[first].ask()
         while request is not None:
             # Through bytes, as over a wire.
             sent = pb.ExchangeRequest.FromString(request.SerializeToString())
             answer = pb.ExchangeResponse.FromString(self.nodes[other].answer(sent).SerializeToString())
-            request = self.nodes[one].take(answer) if request.known else None
+            request = self.nodes[first].take(answer) if request.known else None
 
 
 class Gossiping(RuleBasedStateMachine):
@@ -78,9 +78,9 @@ class Gossiping(RuleBasedStateMachine):
         self.died_s: dict[int, float] = {}
         self.newest: dict[tuple[int, str], tuple[int, int]] = {}
 
-    @rule(one=NODES, other=NODES)
-    def meet(self, one: int, other: int) -> None:
-        self.world.exchange(one, other)
+    @rule(first=NODES, other=NODES)
+    def meet(self, first: int, other: int) -> None:
+        self.world.exchange(first, other)
 
     @rule(number=NODES)
     def beat(self, number: int) -> None:
@@ -103,16 +103,16 @@ class Gossiping(RuleBasedStateMachine):
             self.generation += 1
             self.world.start(number, self.generation)
             self.died_s.pop(number, None)
-            self.newest = {key: seen for key, seen in self.newest.items() if key[0] != number}
+            self.newest = {key: version for key, version in self.newest.items() if key[0] != number}
 
     @rule(number=NODES)
     def die(self, number: int) -> None:
         if self.world.nodes.pop(number, None) is not None:
             self.died_s[number] = self.world.now_s
 
-    @rule(one=NODES, other=NODES)
-    def part(self, one: int, other: int) -> None:
-        self.world.cut ^= {frozenset({one, other})}
+    @rule(first=NODES, other=NODES)
+    def part(self, first: int, other: int) -> None:
+        self.world.cut ^= {frozenset({first, other})}
 
     @rule(number=NODES, data=st.binary(max_size=40))
     def lie(self, number: int, data: bytes) -> None:
@@ -187,22 +187,22 @@ def test_everybody_is_known_everywhere_in_so_many_rounds(count: int) -> None:
         assert rounds_until_all_know(count, 0.3, seed) <= 2 * needed + 6
 
 
-def cards_after(told: list[pb.ToldCard]) -> dict[str, bytes]:
+def cards_after(entries: list[pb.ToldCard]) -> dict[str, bytes]:
     node = Membership(pb.Card(node="me", generation=1), lambda: 0.0)
-    node.answer(pb.ExchangeRequest(told=told))
+    node.answer(pb.ExchangeRequest(told=entries))
     return {name: card.SerializeToString(deterministic=True) for name, card in node.cards().items()}
 
 
 def test_what_is_known_does_not_depend_on_the_order_or_number_of_times_it_was_told() -> None:
-    told = [
+    entries = [
         pb.ToldCard(card=pb.Card(node=f"n{node}", generation=1, version=version, device=device).SerializeToString())
         for node in range(2)
         for version, device in ((1, "a"), (2, "b"), (2, "c"))
     ]
     chooser = random.Random(0)
-    found = [cards_after(chooser.sample(told * 2, len(told) * 2)) for _ in range(20)]
-    assert all(one == found[0] for one in found)
-    assert pb.Card.FromString(found[0]["n1"]).device == "c"
+    results = [cards_after(chooser.sample(entries * 2, len(entries) * 2)) for _ in range(20)]
+    assert all(result == results[0] for result in results)
+    assert pb.Card.FromString(results[0]["n1"]).device == "c"
 
 
 def test_a_card_that_is_wanted_many_times_is_told_once() -> None:
@@ -210,7 +210,7 @@ def test_a_card_that_is_wanted_many_times_is_told_once() -> None:
     other = pb.ToldCard(card=pb.Card(node="other", generation=1).SerializeToString(), heartbeat=1)
     request = node.take(pb.ExchangeResponse(told=[other], wanted=["me", "other", "nobody"] * 1000))
     assert request is not None
-    assert [pb.Card.FromString(one.card).node for one in request.told] == ["me", "other"]
+    assert [pb.Card.FromString(entry.card).node for entry in request.told] == ["me", "other"]
 
 
 def test_what_is_unknown_here_is_passed_on_as_it_came() -> None:
@@ -219,7 +219,7 @@ def test_what_is_unknown_here_is_passed_on_as_it_came() -> None:
     relay, reader = (Membership(pb.Card(node=name, generation=1), lambda: 0.0) for name in ("relay", "reader"))
     relay.answer(pb.ExchangeRequest(told=[pb.ToldCard(card=data, heartbeat=1)]))
     reader.take(relay.answer(reader.ask()))
-    assert {one.card for one in reader.told()} >= {data}
+    assert {entry.card for entry in reader.told()} >= {data}
     assert list(reader.cards()["new"].roles) == [77]
 
 
@@ -242,7 +242,7 @@ def test_one_bad_card_ends_nothing_but_itself(bad: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "said"),
+    ("own", "message"),
     [
         (pb.Card(node=""), "a name of 0 characters"),
         (pb.Card(node="x" * 101), "a name of 101 characters"),
@@ -251,8 +251,8 @@ def test_one_bad_card_ends_nothing_but_itself(bad: bytes) -> None:
         (pb.Card(node="me", version=2**63), f"version {2**63}"),
     ],
 )
-def test_a_card_that_others_would_refuse_is_refused_by_its_own_node(own: pb.Card, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_a_card_that_others_would_refuse_is_refused_by_its_own_node(own: pb.Card, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         Membership(own, lambda: 0.0)
 
 
@@ -276,8 +276,8 @@ def test_a_node_stays_known_after_a_lie_of_the_largest_generation() -> None:
     world = World(2)
     world.exchange(0, 1)
     lie = pb.Card(node="n0", generation=MOST_GENERATION, version=7, device="a liar's")
-    told = pb.ToldCard(card=lie.SerializeToString(), heartbeat=(1 << 64) - 1)
-    world.nodes[1].answer(pb.ExchangeRequest(told=[told]))
+    entry = pb.ToldCard(card=lie.SerializeToString(), heartbeat=(1 << 64) - 1)
+    world.nodes[1].answer(pb.ExchangeRequest(told=[entry]))
     for _ in range(12):
         world.now_s += 1.0
         for node in world.nodes.values():

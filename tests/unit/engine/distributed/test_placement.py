@@ -38,13 +38,13 @@ def test_what_does_not_fit_is_never_asked_and_says_why() -> None:
 
 
 def test_every_term_of_the_inequality_is_said() -> None:
-    (said,) = plan(PlacementSnapshot(0.040, (replace(FAR, overlap_s=0.04),))).reasons
+    (reason,) = plan(PlacementSnapshot(0.040, (replace(FAR, overlap_s=0.04),))).reasons
     for part in ("2.80 committed", "40.0 ms plain", "42.0 verify", "3.0 draft", "150.0 link", "40.0 overlap", "0.72x"):
-        assert part in said
+        assert part in reason
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "reason"),
     [
         ({"verify_s": float("nan")}, "near: verify not measured"),
         ({"verify_s": 0.0, "draft_s": 0.0, "link_s": 0.0}, "near: verify not measured"),
@@ -54,9 +54,9 @@ def test_every_term_of_the_inequality_is_said() -> None:
         ({"overlap_s": -1.0}, "near: overlap not measured"),
     ],
 )
-def test_a_term_that_is_no_measurement_is_never_asked_by_and_is_said(changes: dict[str, float], said: str) -> None:
+def test_a_term_that_is_no_measurement_is_never_asked_by_and_is_said(changes: dict[str, float], reason: str) -> None:
     placement = plan(PlacementSnapshot(0.040, (FAR, replace(NEAR, **changes))))
-    assert (placement.node, placement.reasons[1]) == (None, said)
+    assert (placement.node, placement.reasons[1]) == (None, reason)
     assert plan(PlacementSnapshot(float("nan"), (NEAR,))).reasons == ("near: plain not measured",)
 
 

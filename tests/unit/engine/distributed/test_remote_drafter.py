@@ -87,7 +87,7 @@ def test_rows_are_read_from_the_device_together_and_not_before_an_ask_takes_them
 def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
     now_s, waited = [100.0], []
 
-    def wait_for(_came, timeout_s):
+    def wait_for(_predicate, timeout_s):
         waited.append(timeout_s)
         now_s[0] += timeout_s
         return False
@@ -95,10 +95,10 @@ def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
     model = RemoteModel(OFFER, 1000, Recorded, "float32", lambda rows: b"", 5.0, lambda: now_s[0])
     drafter = model.open()
     drafter._changed.wait_for = wait_for
-    asked = drafter.ask(8, 0, 2)
+    pending = drafter.ask(8, 0, 2)
     now_s[0] += 3.0  # the target was busy meanwhile
-    assert asked.take(0.5).skipped == "late"
-    assert asked.take().skipped == "the remote drafter was silent"
+    assert pending.take(0.5).skipped == "late"
+    assert pending.take().skipped == "the remote drafter was silent"
     assert waited == [0.5, 1.5]
     assert now_s == [105.0]
 
@@ -110,7 +110,7 @@ def test_a_fault_is_waited_for_once_and_drafts_come_again_when_another_session_i
         streams.append(Recorded(listener))
         return streams[-1]
 
-    def wait_for(_came, timeout_s):
+    def wait_for(_predicate, timeout_s):
         waited.append(timeout_s)
         now_s[0] += timeout_s
         return False
@@ -197,9 +197,9 @@ def test_forwards_only_grow_when_a_session_begins_anew_or_is_gone_on_with():
 
     drafter = RemoteModel(OFFER, 1000, connect, "float32", packed, now_s=lambda: now_s[0]).open()
     drafter.observe(0, (5, 6, 7), [0, 0, 0])
-    for session, known, forwards in (("s", 0, 7), ("s", 3, 9), ("t", 0, 1), ("u", 0, 0)):
+    for session, length, forwards in (("s", 0, 7), ("s", 3, 9), ("t", 0, 1), ("u", 0, 0)):
         drafter.ask(8, 3, 2)  # opens another where the last is gone
-        streams[-1].listener.heard(pb.Opened(session=session, context_length=known))
+        streams[-1].listener.heard(pb.Opened(session=session, context_length=length))
         drafter.ask(8, 3, 2)
         number = blocks(streams[-1])[-1].sequence
         streams[-1].listener.heard(pb.BlockDraft(sequence=number, tokens=[9], forwards=forwards))

@@ -61,7 +61,7 @@ def test_proposals_of_several_lengths_are_one_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "reason"),
+    ("text", "reason"),
     [
         ("no match", "no match"),
         ("", BROKEN),
@@ -70,5 +70,5 @@ def test_proposals_of_several_lengths_are_one_table() -> None:
         ("x" * 5000, "x" * 200),
     ],
 )
-def test_a_reason_reaches_a_screen_short_and_printable_and_is_never_late(told: str, reason: str) -> None:
-    assert read_reply(pb.BlockDraft(skipped=told), 2, 10, 0, 0.1) == Draft(skipped=reason, came_s=0.1)
+def test_a_reason_reaches_a_screen_short_and_printable_and_is_never_late(text: str, reason: str) -> None:
+    assert read_reply(pb.BlockDraft(skipped=text), 2, 10, 0, 0.1) == Draft(skipped=reason, came_s=0.1)

@@ -27,15 +27,15 @@ class Counting(LocalDrafter):
     """Proposes the numbers after the bonus, and keeps the sum of the bytes of rows that it was shown."""
 
     def __init__(self, begin: int) -> None:
-        self.seen, self.shown, self.forwards = begin, 0, 0
+        self.position, self.shown, self.forwards = begin, 0, 0
 
     def ask(self, bonus: int, position: int, count: int) -> Draft:
         self.forwards += 1
         return Draft(tuple(range(bonus + 1, bonus + 1 + count)), count)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: object) -> None:
-        ObservationError.check(start, self.seen)
-        self.seen += len(tokens)
+        ObservationError.check(start, self.position)
+        self.position += len(tokens)
         self.shown += sum(bytes(features))
 
     def rewind(self, length: int) -> int:
@@ -66,11 +66,11 @@ def block_of(session: DraftSession, sequence: int, start: int, tokens: tuple[int
     if tokens:
         block.segments.add(start=start, tokens=tokens)
         block.rows.CopyFrom(described(bytes(4 * WIDTH * len(tokens)), FLOAT32, len(tokens), WIDTH))
-    seen = TokenHash()
-    seen.add(tuple(range(start)))
-    seen.add(tokens)
+    token_hash = TokenHash()
+    token_hash.add(tuple(range(start)))
+    token_hash.add(tokens)
     context = start + len(tokens)
-    block.ask.CopyFrom(pb.Ask(bonus=bonus, context_length=context, count=3, token_hash=seen.with_bonus(bonus)))
+    block.ask.CopyFrom(pb.Ask(bonus=bonus, context_length=context, count=3, token_hash=token_hash.with_bonus(bonus)))
     return block
 
 
@@ -90,7 +90,7 @@ def table(clock: Clock) -> SessionTable:
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "said"),
+    ("change", "status", "message"),
     [
         ({"format": BFLOAT16}, "INVALID_ARGUMENT", "as the session was opened"),
         ({"rows": 3}, "INVALID_ARGUMENT", "3 rows of 8 numbers; expected 4 of 8"),
@@ -101,11 +101,11 @@ def table(clock: Clock) -> SessionTable:
         ({"crc32": 7}, "INVALID_ARGUMENT", "checksum"),
     ],
 )
-def test_rows_that_are_not_what_was_agreed_are_refused(change: dict, status: str, said: str) -> None:
+def test_rows_that_are_not_what_was_agreed_are_refused(change: dict, status: str, message: str) -> None:
     head = described(bytes(range(128)), FLOAT32, 4, 8)
     for name, value in change.items():
         setattr(head, name, value)
-    with pytest.raises(SessionError, match=said) as refused:
+    with pytest.raises(SessionError, match=message) as refused:
         Assembly(head, FLOAT32, 4, 8, 1 << 20)
     assert refused.value.status == status
 
@@ -116,16 +116,16 @@ def test_rows_that_wait_are_bounded_over_all_sessions_and_make_room_when_they_ar
     def waiting() -> Assembly:
         return Assembly(described(bytes(128), FLOAT32, 4, WIDTH), FLOAT32, 4, WIDTH, 1 << 20, budget=budget)
 
-    held = [waiting() for _ in range(3)]
+    assemblies = [waiting() for _ in range(3)]
     with pytest.raises(
         SessionError, match="128 bytes of rows beside 384 in all sessions, which hold at most 384"
     ) as refused:
         waiting()
     assert refused.value.status == "RESOURCE_EXHAUSTED"
     del refused
-    held.pop()
-    held.append(waiting())
-    held.clear()
+    assemblies.pop()
+    assemblies.append(waiting())
+    assemblies.clear()
     assert budget.taken == 0
 
 
@@ -137,12 +137,12 @@ def test_rows_that_go_while_others_are_taken_hold_nobody_up() -> None:
         """A size that lets go what is held when it is added: as a collection may, at any moment."""
 
         def __radd__(self, taken: int) -> int:
-            held.clear()
+            holders.clear()
             return taken + int(self)
 
-    budget, held, kept = Budget(100, "bytes"), [Holder()], Holder()
-    budget.take(10, held[0])
-    taking = threading.Thread(target=budget.take, args=(Letting(30), kept), daemon=True)
+    budget, holders, holder = Budget(100, "bytes"), [Holder()], Holder()
+    budget.take(10, holders[0])
+    taking = threading.Thread(target=budget.take, args=(Letting(30), holder), daemon=True)
     taking.start()
     taking.join(5.0)
     assert not taking.is_alive()
@@ -231,7 +231,7 @@ def test_a_block_that_does_not_follow_is_refused_and_nothing_is_drafted(table, c
 
 
 @pytest.mark.parametrize(
-    ("segments", "context", "said"),
+    ("segments", "context", "message"),
     [
         ([(0, ())], 0, "a segment without tokens"),
         ([(0, (1, 2)), (2, ())], 2, "a segment without tokens"),
@@ -241,14 +241,14 @@ def test_a_block_that_does_not_follow_is_refused_and_nothing_is_drafted(table, c
     ],
 )
 def test_positions_that_no_context_has_are_refused_before_anything_is_computed(
-    table: SessionTable, segments: list, context: int, said: str
+    table: SessionTable, segments: list, context: int, message: str
 ) -> None:
     session = table.open(opening())
     block = pb.Block(session=session.identity, sequence=1)
     for start, tokens in segments:
         block.segments.add(start=start, tokens=tokens)
     block.ask.CopyFrom(pb.Ask(bonus=5, context_length=context, count=3, token_hash=bytes(16)))
-    with pytest.raises(SessionError, match=said) as refused:
+    with pytest.raises(SessionError, match=message) as refused:
         session.begin(block)
     assert refused.value.status == "INVALID_ARGUMENT"
 
@@ -298,7 +298,7 @@ def test_an_offer_is_read_as_it_was_sent_and_another_protocol_is_refused() -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"name": "\x1b[2Jdrafter"}, r"a name of '\\x1b\[2Jdrafter'"),
         ({"name": "n" * 201}, "at most 200 printable"),
@@ -316,25 +316,25 @@ def test_an_offer_is_read_as_it_was_sent_and_another_protocol_is_refused() -> No
         ({"capture": [1, 1]}, "expected them ascending"),
     ],
 )
-def test_what_no_drafter_is_is_refused_before_it_reaches_a_screen_or_a_report(change: dict, said: str) -> None:
+def test_what_no_drafter_is_is_refused_before_it_reaches_a_screen_or_a_report(change: dict, message: str) -> None:
     facts = OFFER.message()
     facts.ClearField("capture")
     facts.MergeFrom(pb.DrafterFacts(**{"capture": OFFER.capture} | change))
-    with pytest.raises(ModelMismatchError, match=said):
+    with pytest.raises(ModelMismatchError, match=message):
         DrafterOffer.read(facts)
 
 
 def test_there_are_at_most_so_many_sessions_and_a_lease_makes_room(table: SessionTable, clock: Clock) -> None:
-    held = [table.open(opening()) for _ in range(64)]
+    sessions = [table.open(opening()) for _ in range(64)]
     with pytest.raises(SessionError, match="at most 64") as refused:
         table.open(opening())
     assert refused.value.status == "RESOURCE_EXHAUSTED"
     clock.now_s = 29.0
-    table.renew(held[0])
+    table.renew(sessions[0])
     clock.now_s = 31.0
     table.open(opening())
     assert len(table) == 2
-    for session in held[1:]:
+    for session in sessions[1:]:
         with pytest.raises(SessionError) as gone:
             table.renew(session)
         assert gone.value.status == "NOT_FOUND"

@@ -90,10 +90,10 @@ def test_the_fields_are_read_from_dflash_config_first_and_then_from_the_top_leve
 
 
 @pytest.mark.parametrize(
-    ("told", "causal"), [(None, (True, False)), (False, (False, False)), (True, (True, True))], ids=str
+    ("is_causal", "causal"), [(None, (True, False)), (False, (False, False)), (True, (True, True))], ids=str
 )
-def test_the_direction_told_holds_for_every_layer(told: bool | None, causal: tuple[bool, bool]) -> None:
-    changes = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "is_causal": told}
+def test_the_direction_told_holds_for_every_layer(is_causal: bool | None, causal: tuple[bool, bool]) -> None:
+    changes = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "is_causal": is_causal}
     assert tuple(rule.causal for rule in parse(PUBLISHED | changes).layers) == causal
 
 

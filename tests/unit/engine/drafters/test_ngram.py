@@ -23,21 +23,21 @@ def plain_search(history: list[int], least: int, most: int) -> tuple[int, int] |
     return best
 
 
-@given(seen=tokens, bonus=st.integers(0, 3), count=st.integers(1, 9), split=st.integers(0, 60))
-def test_it_proposes_what_followed_the_longest_most_recent_match(seen, bonus, count, split) -> None:
+@given(context=tokens, bonus=st.integers(0, 3), count=st.integers(1, 9), split=st.integers(0, 60))
+def test_it_proposes_what_followed_the_longest_most_recent_match(context, bonus, count, split) -> None:
     model = NgramModel(min_tokens=2, max_tokens=5, max_candidates=1000)
     drafter = model.open()
-    drafter.observe(0, tuple(seen[:split]), None)
-    drafter.observe(len(seen[:split]), tuple(seen[split:]), None)
-    draft = drafter.ask(bonus, len(seen), count)
-    history = [*seen, bonus]
-    found = plain_search(history, 2, 5)
-    if found is None:
+    drafter.observe(0, tuple(context[:split]), None)
+    drafter.observe(len(context[:split]), tuple(context[split:]), None)
+    draft = drafter.ask(bonus, len(context), count)
+    history = [*context, bonus]
+    match = plain_search(history, 2, 5)
+    if match is None:
         assert draft == Draft(skipped="no match")
         return
     expected = list(history)
     for offset in range(count):
-        expected.append(expected[found[1] + offset])
+        expected.append(expected[match[1] + offset])
     assert list(draft.tokens) == expected[len(history) :]
     assert draft.count == count
 

@@ -114,18 +114,18 @@ def test_a_slow_head_is_seen_by_the_parents_clock_and_its_tokens_stay_the_same(f
 
 
 def test_where_turns_are_handed_out_both_sides_hold_their_prompts_between_them(folder):
-    orders, answers, came = os.pipe(), os.pipe(), []
+    orders, answers, replies = os.pipe(), os.pipe(), []
 
     def supervise():
         with os.fdopen(answers[0], "rb") as heard, os.fdopen(orders[1], "wb", 0) as says:
             assert json.loads(heard.readline())["samples"] == 1  # toys are so fast that a sample is a whole block
             says.write(b'{"event":"launch","protocol":1,"number":1,"block":0,"nonce":"n","calibration":{}}\n')
             turns = [{"tokens": tokens, "arm": arm} for tokens in (1, None) for arm in ("head", "base")]
-            for number, one in enumerate([*turns, {"tokens": None, "arm": "head", "seconds": 0.01}]):
+            for number, order in enumerate([*turns, {"tokens": None, "arm": "head", "seconds": 0.01}]):
                 says.write(
-                    json.dumps({"event": "go", "turn": number, "sample": 0, "seconds": None} | one).encode() + b"\n"
+                    json.dumps({"event": "go", "turn": number, "sample": 0, "seconds": None} | order).encode() + b"\n"
                 )
-                came.append(json.loads(heard.readline()))
+                replies.append(json.loads(heard.readline()))
             says.write(b'{"event":"end"}\n')
 
     supervisor = threading.Thread(target=supervise)
@@ -137,8 +137,8 @@ def test_where_turns_are_handed_out_both_sides_hold_their_prompts_between_them(f
     supervisor.join()
     os.close(answers[1])
     assert number == 1
-    assert [(one["tokens"], one["over"]) for one in came[:4]] == [(6, False)] * 2 + [(30, True)] * 2
-    assert came[4]["tokens"] % 6 == 0  # alone, too, a prompt that was begun is decoded to its end
+    assert [(reply["tokens"], reply["over"]) for reply in replies[:4]] == [(6, False)] * 2 + [(30, True)] * 2
+    assert replies[4]["tokens"] % 6 == 0  # alone, too, a prompt that was begun is decoded to its end
     assert {arm.name: sum(not s.is_warmup for s in arm.samples) for arm in part.arms} == {"base": 6, "head": 6}
     assert part.rows["trees"]["head"]["commit"] == HEAD
 
@@ -172,15 +172,15 @@ def test_an_engine_from_elsewhere_is_refused(folder):
 
 
 @pytest.mark.parametrize(
-    ("trouble", "said"),
+    ("trouble", "message"),
     [
         ("raise RuntimeError('no such kernel')", r"head \(head\): RuntimeError: no such kernel"),
         ("import os; os._exit(9)", r"head \(head\): the process ended with code 9 instead of answering"),
     ],
 )
-def test_a_side_that_fails_names_itself(folder, trouble, said):
+def test_a_side_that_fails_names_itself(folder, trouble, message):
     write_checkout(folder / "head", trouble=trouble)
-    with pytest.raises(ChildError, match=said):
+    with pytest.raises(ChildError, match=message):
         launch(folder)
 
 
@@ -219,8 +219,8 @@ def test_the_engine_asks_for_a_second_pass_exactly_when_the_gate_calls_the_first
     gate = paired_ratio(base, head)
     for margin in (0.01, 0.05, 0.3):
         if not math.isclose(gate.interval(0.95)[1], 1.0 - margin, rel_tol=1e-7):
-            asked = comparison.is_first_pass_slow([part_of(base, head)], margin)
-            assert asked == (gate.interval(0.95)[1] < 1.0 - margin)
+            is_slow = comparison.is_first_pass_slow([part_of(base, head)], margin)
+            assert is_slow == (gate.interval(0.95)[1] < 1.0 - margin)
 
 
 def part_of(base, head):

@@ -57,15 +57,18 @@ def held(clock: TickingClock, accepted: list[int], number: int = 0) -> HeldSampl
 def test_the_steps_say_how_many_tokens_each_turn_had(group, turn_tokens):
     rng, clock = random.Random(group * turn_tokens), TickingClock()
     accepted = {f"p{number}": [rng.randrange(4) for _ in range(BUDGET)] for number in range(group)}
-    arm = ArmInTurns(lambda one: held(clock, accepted[one.id], int(one.id[1:])))
+    arm = ArmInTurns(lambda item: held(clock, accepted[item.id], int(item.id[1:])))
     prompts = [prompt(number) for number in range(group)]
 
     turns = [arm.take(prompts, 1)]
     while not turns[-1][1]:
         turns.append(arm.take(prompts, turn_tokens))
 
-    samples = [one.finished(SamplePlace(0, 0, "speculative", is_warmup=False)).sample for _, one in arm.finished]
-    rows = [{"output_tokens": one.output_tokens, "accepted_per_step": list(one.accepted_per_step)} for one in samples]
+    samples = [sample.finished(SamplePlace(0, 0, "speculative", is_warmup=False)).sample for _, sample in arm.finished]
+    rows = [
+        {"output_tokens": sample.output_tokens, "accepted_per_step": list(sample.accepted_per_step)}
+        for sample in samples
+    ]
     assert [tokens for tokens, _ in turns] == expected_turns(rows, turn_tokens)
     assert sum(tokens for tokens, _ in turns) == group * BUDGET
     assert arm.sample == []
@@ -73,20 +76,20 @@ def test_the_steps_say_how_many_tokens_each_turn_had(group, turn_tokens):
 
 def test_only_the_turns_of_a_sample_are_its_time():
     clock = TickingClock()
-    one = held(clock, [3] * BUDGET)
-    one.prefill()
-    while not one.over:
+    sample = held(clock, [3] * BUDGET)
+    sample.prefill()
+    while not sample.over:
         clock.work(1000)
-        one.decode(one.tokens + 8)
-    stages = one.finished(SamplePlace(0, 0, "speculative", is_warmup=False)).sample.stages
+        sample.decode(sample.tokens + 8)
+    stages = sample.finished(SamplePlace(0, 0, "speculative", is_warmup=False)).sample.stages
     assert (stages.prefill_s, stages.decode_s, stages.total_s) == pytest.approx((0.010, 0.040, 0.050))
 
 
 def test_a_sample_that_is_held_is_no_sample():
-    one = held(TickingClock(), [3] * BUDGET)
-    one.prefill()
+    sample = held(TickingClock(), [3] * BUDGET)
+    sample.prefill()
     with pytest.raises(ValueError, match="was held after 1 tokens"):
-        one.finished(SamplePlace(0, 0, "speculative", is_warmup=False))
+        sample.finished(SamplePlace(0, 0, "speculative", is_warmup=False))
 
 
 def plan(prompts: int = 6, per_launch: int = 2) -> TurnsPlan:
@@ -102,42 +105,44 @@ def plan(prompts: int = 6, per_launch: int = 2) -> TurnsPlan:
 
 
 def test_blocks_are_drawn_from_the_runs_nonce_and_orders_from_the_launchs():
-    asked = plan()
-    blocks = [asked.block(TurnsOfLaunch(1 + block, block, "launch", {})) for block in range(3)]
-    every = [one.id for block in blocks for one in block]
+    turns = plan()
+    blocks = [turns.block(TurnsOfLaunch(1 + block, block, "launch", {})) for block in range(3)]
+    every = [item.id for block in blocks for item in block]
     assert sorted(every) == [f"p{number}" for number in range(6)]
-    wanted = drawn({one.id: one for one in asked.prompts}, "run", "blocks")[2:4]
-    assert blocks[1] == drawn({one.id: one for one in wanted}, "launch", 2)
-    assert asked.block(TurnsOfLaunch(7, 1, "launch", {})) in (blocks[1], blocks[1][::-1])
+    drawn_prompts = drawn({item.id: item for item in turns.prompts}, "run", "blocks")[2:4]
+    assert blocks[1] == drawn({item.id: item for item in drawn_prompts}, "launch", 2)
+    assert turns.block(TurnsOfLaunch(7, 1, "launch", {})) in (blocks[1], blocks[1][::-1])
     with pytest.raises(UsageError, match="block 3; 6 prompts have blocks of 2"):
-        asked.block(TurnsOfLaunch(1, 3, "launch", {}))
+        turns.block(TurnsOfLaunch(1, 3, "launch", {}))
 
 
 def test_a_launch_takes_what_it_is_told_and_says_no_time():
     orders, answers = os.pipe(), os.pipe()
-    clock, lines, came = TickingClock(), [], []
-    found = {arm: ArmInTurns(lambda one: held(clock, [1] * BUDGET, int(one.id[1:]))) for arm in plan().arms}
+    clock, lines, replies = TickingClock(), [], []
+    arms = {arm: ArmInTurns(lambda item: held(clock, [1] * BUDGET, int(item.id[1:]))) for arm in plan().arms}
 
     def supervise():
         with os.fdopen(answers[0], "rb") as heard, os.fdopen(orders[1], "wb", 0) as says:
             assert json.loads(heard.readline())["samples"] == 2
             first = {"event": "launch", "protocol": 1, "number": 1, "block": 0, "nonce": "n", "calibration": {}}
-            asked = [{"arm": arm, "sample": s, "tokens": t} for s in (0, 1) for t in (1, None) for arm in plan().arms]
+            requests = [
+                {"arm": arm, "sample": s, "tokens": t} for s in (0, 1) for t in (1, None) for arm in plan().arms
+            ]
             says.write(json.dumps(first).encode() + b"\n")
-            for number, one in enumerate(asked):
-                order = {"event": "go", "turn": number, "seconds": None} | one
+            for number, request in enumerate(requests):
+                order = {"event": "go", "turn": number, "seconds": None} | request
                 says.write(json.dumps(order).encode() + b"\n")
-                came.append(json.loads(heard.readline()))
+                replies.append(json.loads(heard.readline()))
             says.write(b'{"event":"end"}\n')
 
     supervisor = threading.Thread(target=supervise)
     supervisor.start()
-    launch = take_turns(Turns(orders[0], answers[1]), found, plan(), {}, lines.append)
+    launch = take_turns(Turns(orders[0], answers[1]), arms, plan(), {}, lines.append)
     supervisor.join()
     os.close(answers[1])
     assert launch.number == 1
-    assert [(one["tokens"], one["over"]) for one in came] == [(1, False)] * 2 + [(39, True)] * 2 + [(1, False)] * 2 + [
-        (39, True)
-    ] * 2
+    assert [(reply["tokens"], reply["over"]) for reply in replies] == [(1, False)] * 2 + [(39, True)] * 2 + [
+        (1, False)
+    ] * 2 + [(39, True)] * 2
     assert len(lines) == 4
     assert not any(" s" in line.replace("speculative", "") for line in lines)

@@ -40,14 +40,14 @@ def step(tokens: tuple[int, ...], drafted: int = 0, accepted: int = 0, **values:
     return Step(tokens, drafted, accepted, **(defaults | {"drafter_forwards": int(drafted > 0)} | values))  # type: ignore[arg-type]
 
 
-def run(clock: TickingClock, steps: list[tuple[int, Step]], pipe: SamplePipe, held: Callable[[], int]):
+def run(clock: TickingClock, steps: list[tuple[int, Step]], pipe: SamplePipe, cache_bytes: Callable[[], int]):
     def work() -> Iterator[Step]:
         for milliseconds, made in steps:
             clock.work(milliseconds)
             yield made
 
     instruments = Instruments(clock, pipe, lambda: 999, lambda tokens: f"{len(tokens)} tokens")
-    running = Running(work(), held, lambda: 77)
+    running = Running(work(), cache_bytes, lambda: 77)
     return measure_sample(lambda: running, PROMPT, SamplePlace(2, 5, "speculative", False), instruments)
 
 

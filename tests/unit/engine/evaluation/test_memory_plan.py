@@ -12,9 +12,10 @@ from engine.studies.bounded_kv import MemoryPlan
 
 
 @pytest.mark.parametrize(
-    ("contexts", "said"), [((), "expected at least one"), ((0, 64), "expected at least one"), ((64, 64), "each once")]
+    ("contexts", "message"),
+    [((), "expected at least one"), ((0, 64), "expected at least one"), ((64, 64), "each once")],
 )
-def test_contexts_that_measure_no_growth_are_refused(contexts: tuple[int, ...], said: str) -> None:
+def test_contexts_that_measure_no_growth_are_refused(contexts: tuple[int, ...], message: str) -> None:
     plan = MemoryPlan(
         CacheLayout.NATIVE,
         native=True,
@@ -26,5 +27,5 @@ def test_contexts_that_measure_no_growth_are_refused(contexts: tuple[int, ...], 
         ids=(7,) * 200,
     )
     nobody: Any = None
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         plan.check(nobody)

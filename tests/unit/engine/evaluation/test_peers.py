@@ -63,8 +63,8 @@ def talk():
         return made[-1]
 
     yield start
-    for one in made:
-        one.close()
+    for conversation in made:
+        conversation.close()
 
 
 def replies(*groups):
@@ -84,9 +84,9 @@ def test_tokens_arrive_in_steps_of_which_nothing_but_the_tokens_is_known(talk):
 
 
 def test_the_budget_ends_it_too_and_the_peer_can_be_asked_again(talk):
-    one = talk(replies([5], [6, 7]))
-    assert one.decode(3)[-1].stop is StopReason.BUDGET
-    assert one.decode(3)[-1].stop is StopReason.BUDGET
+    conversation = talk(replies([5], [6, 7]))
+    assert conversation.decode(3)[-1].stop is StopReason.BUDGET
+    assert conversation.decode(3)[-1].stop is StopReason.BUDGET
 
 
 @pytest.mark.parametrize(
@@ -114,11 +114,11 @@ def test_silence_is_no_answer(talk):
 
 
 @pytest.mark.parametrize(
-    "said", [b"[1]\n", b'"x"\n', b"nonsense\n", b"\xff\n", b"[" * 5000 + b"\n", b'{"tokens":[5]}\n']
+    "line", [b"[1]\n", b'"x"\n', b"nonsense\n", b"\xff\n", b"[" * 5000 + b"\n", b'{"tokens":[5]}\n']
 )
-def test_what_carries_no_tag_answers_nothing(talk, said):
+def test_what_carries_no_tag_answers_nothing(talk, line):
     with pytest.raises(PeerError):
-        talk(lambda talk, ask: os.write(talk.reply_w, said)).decode()
+        talk(lambda talk, ask: os.write(talk.reply_w, line)).decode()
 
 
 def test_the_answer_to_an_earlier_ask_is_refused(talk):
@@ -129,17 +129,17 @@ def test_the_answer_to_an_earlier_ask_is_refused(talk):
         for tokens in ([5], [6, 1]):
             talk.reply(tag=tags[0], tokens=tokens)
 
-    one = talk(says)
-    one.decode()
+    conversation = talk(says)
+    conversation.decode()
     with pytest.raises(PeerError, match="does not carry the tag"):
-        one.decode()
+        conversation.decode()
 
 
 def test_an_answer_before_the_ask_is_refused(talk):
-    one = talk(replies([5], [1]))
-    one.reply(tag="0" * 32, tokens=[5])
+    conversation = talk(replies([5], [1]))
+    conversation.reply(tag="0" * 32, tokens=[5])
     with pytest.raises(PeerError, match="replied to more than it was asked"):
-        one.decode()
+        conversation.decode()
 
 
 def test_a_flood_without_an_end_is_cut(talk):
@@ -158,9 +158,9 @@ def test_a_peer_that_hangs_up_has_ended(talk):
 
 def test_a_peer_that_cannot_be_held_is_not_measured(talk):
     assert talk(replies()).peer.hold() is None
-    one = talk(replies(), grants=b"x")
+    conversation = talk(replies(), grants=b"x")
     with pytest.raises(PeerError, match="could not stop the peer"):
-        one.peer.hold()
+        conversation.peer.hold()
 
 
 def test_started_by_hand_there_is_no_peer():

@@ -14,6 +14,6 @@ def test_a_step_without_a_draft_and_another_reason_was_chosen_to_be_plain() -> N
         Step((5,), skipped=LATE),
         Step((6,), shadowed=4),
     ]
-    told = list(told_plain(steps))
-    assert [step.skipped for step in told] == [None, None, CHOSEN_PLAIN, LATE, CHOSEN_PLAIN]
-    assert [step.tokens for step in told] == [step.tokens for step in steps]
+    marked = list(told_plain(steps))
+    assert [step.skipped for step in marked] == [None, None, CHOSEN_PLAIN, LATE, CHOSEN_PLAIN]
+    assert [step.tokens for step in marked] == [step.tokens for step in steps]

@@ -35,12 +35,12 @@ def write_set(folder: Path, **row: object) -> str:
 
 
 def test_launches_measure_distinct_prompts_and_warm_up_on_the_last_ones() -> None:
-    seen: list[str] = []
+    measured_ids: list[str] = []
     for launch in range(5):
         measured, warmups = numbered(70).select(launch, 5, 12, 2)
-        seen += [item.id for item in measured]
+        measured_ids += [item.id for item in measured]
         assert [item.id for item in warmups] == ["p68", "p69"]
-    assert seen == [f"p{index}" for index in range(60)]
+    assert measured_ids == [f"p{index}" for index in range(60)]
 
 
 def test_a_set_that_is_too_small_or_repeats_itself_is_refused() -> None:
@@ -62,9 +62,9 @@ def test_a_spread_reaches_over_the_whole_file() -> None:
 
 
 def test_a_nonce_draws_other_prompts_in_another_order() -> None:
-    one, other = ([item.id for item in numbered(50).drawn(5, nonce).prompts] for nonce in ("a", "b"))
-    assert one == [item.id for item in numbered(50).drawn(50, "a").prompts][:5]
-    assert len({*one, *other}) > 5
+    first, other = ([item.id for item in numbered(50).drawn(5, nonce).prompts] for nonce in ("a", "b"))
+    assert first == [item.id for item in numbered(50).drawn(50, "a").prompts][:5]
+    assert len({*first, *other}) > 5
 
 
 def test_a_prompt_that_tokenises_differently_is_refused(tmp_path: Path) -> None:

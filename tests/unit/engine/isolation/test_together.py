@@ -12,8 +12,8 @@ WAITS = (*ONCE, "import time; time.sleep(600)")
 
 
 def test_each_ones_output_comes_back_in_order() -> None:
-    said = run_together("two", "timeit", [(*ONCE, f"print({number})") for number in (7, 8)], 120.0)
-    assert [text.splitlines()[0] for text in said] == ["7", "8"]
+    outputs = run_together("two", "timeit", [(*ONCE, f"print({number})") for number in (7, 8)], 120.0)
+    assert [text.splitlines()[0] for text in outputs] == ["7", "8"]
 
 
 def test_the_one_that_failed_is_named_and_the_one_that_waits_for_it_is_ended() -> None:

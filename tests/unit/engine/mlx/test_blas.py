@@ -43,9 +43,9 @@ print(use_fast_blas() == loaded_blas())
 
 
 def test_the_backend_computes_on_openblas() -> None:
-    found = MlxBackend().blas()
-    assert found is not None
-    assert (found.name, found.evidence) == ("openblas", "libmlx.so calls cblas_sgemm of libscipy_openblas.so")
+    blas = MlxBackend().blas()
+    assert blas is not None
+    assert (blas.name, blas.evidence) == ("openblas", "libmlx.so calls cblas_sgemm of libscipy_openblas.so")
 
 
 def test_a_fresh_process_calls_the_bundled_library_until_another_is_put_in_its_place() -> None:
@@ -74,7 +74,9 @@ def test_a_broken_wheel_leaves_the_bundled_library_in_place(tmp_path: Path, kind
     if kind == "no library":
         library.write_bytes(b"cut off")
     else:
-        library.symlink_to(next(found.path for found in slots.mappings() if found.path.name.startswith("libc.so")))
+        library.symlink_to(
+            next(mapping.path for mapping in slots.mappings() if mapping.path.name.startswith("libc.so"))
+        )
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     ran = subprocess.run(
         [sys.executable, "-c", BROKEN], capture_output=True, text=True, timeout=120, check=True, env=environment
@@ -100,17 +102,17 @@ def test_a_library_is_known_by_its_file_or_the_folder_that_a_distribution_keeps_
 
 def test_the_answer_follows_the_slot_and_not_what_else_is_loaded() -> None:
     MlxBackend()
-    mlx = next(found.path for found in slots.mappings() if found.path.name == "libmlx.so")
-    found = slots.slots(mlx, PRODUCTS | {"no_such_function"})
-    assert found.keys() == PRODUCTS
-    slot, fast = found["cblas_sgemm"], found["cblas_sgemm"].target()
+    mlx = next(mapping.path for mapping in slots.mappings() if mapping.path.name == "libmlx.so")
+    by_name = slots.slots(mlx, PRODUCTS | {"no_such_function"})
+    assert by_name.keys() == PRODUCTS
+    slot, fast = by_name["cblas_sgemm"], by_name["cblas_sgemm"].target()
     try:
         # Nothing multiplies until it is put back.
         slot.redirect(ctypes.cast(ctypes.CDLL(None).abs, ctypes.c_void_p).value)
-        told = loaded_blas()
-        assert told is not None
-        assert told.name == "reference"
-        assert "libc" in told.evidence
+        blas = loaded_blas()
+        assert blas is not None
+        assert blas.name == "reference"
+        assert "libc" in blas.evidence
     finally:
         slot.redirect(fast)
     assert fast_library() is not None

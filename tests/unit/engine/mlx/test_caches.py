@@ -24,12 +24,12 @@ def rows_of(start: int, count: int, salt: int):
 
 def test_a_sink_and_window_cache_stops_growing() -> None:
     cache = make_cache(None, CacheLayout(sink=4, window=8), DIM)
-    held = set()
+    sizes = set()
     for turn in range(60):
         rows = 1 + turn % 5
         cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
-        held.add(cache.measured_bytes())
-    assert held == {2 * HEADS * DIM * 4 * (4 + 1 + 7 + 2 * 8)}
+        sizes.add(cache.measured_bytes())
+    assert sizes == {2 * HEADS * DIM * 4 * (4 + 1 + 7 + 2 * 8)}
     with pytest.raises(CacheCropError, match="rows older than the last append are gone"):
         cache.crop(cache.length - 6)
 
@@ -46,14 +46,14 @@ def test_a_window_cache_never_grows_beyond_its_window_and_slack(window, blocks) 
 
 
 def test_a_window_keeps_one_buffer_size_whatever_blocks_come() -> None:
-    held = set()
+    sizes = set()
     cache = window_cache(64)
     cache.update_and_fetch(rows_of(0, 300, 0), rows_of(0, 300, 0))
     for rows in (1, 9, 17, 4, 13, 1, 17, 2) * 12:
         cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
         cache.crop(cache.length - rows // 2)
-        held.add(cache.buffers()[0].shape[2])
-    assert len(held) == 1  # another size is another graph to build, and to trace
+        sizes.add(cache.buffers()[0].shape[2])
+    assert len(sizes) == 1  # another size is another graph to build, and to trace
 
 
 def test_a_long_prefill_leaves_no_more_than_the_window_after_one_step() -> None:
@@ -66,11 +66,11 @@ def test_a_long_prefill_leaves_no_more_than_the_window_after_one_step() -> None:
 @settings(max_examples=25, deadline=None)
 @given(window=st.sampled_from([20, 64, 700]), split=st.lists(st.integers(1, 4), min_size=1, max_size=200))
 def test_equal_lengths_are_held_in_equal_bytes_however_they_were_reached(window, split) -> None:
-    held = []
+    sizes = []
     for blocks in (split, sorted(split), [1] * sum(split)):
         cache = window_cache(window)
         cache.update_and_fetch(rows_of(0, 30, 0), rows_of(0, 30, 0))
         for rows in blocks:
             cache.update_and_fetch(rows_of(cache.length, rows, 0), rows_of(cache.length, rows, 0))
-        held.append(cache.measured_bytes())
-    assert len(set(held)) == 1
+        sizes.append(cache.measured_bytes())
+    assert len(set(sizes)) == 1

@@ -40,9 +40,9 @@ class Counted:
         self.steps, self.ran = steps, 0
 
     def forward(self, *arguments: Any) -> Any:
-        found = self.steps.forward(*arguments)
-        self.ran += found is not None
-        return found
+        forward = self.steps.forward(*arguments)
+        self.ran += forward is not None
+        return forward
 
 
 def opened(target: Any, prompt: int, layout: CacheLayout) -> Any:
@@ -63,14 +63,14 @@ def test_a_replayed_block_is_the_one_built_anew(tmp_path: Path, kind: str, layou
     built, replayed = opened(target, prompt, layout), opened(target, prompt, layout)
     built.steps, replayed.steps = None, Counted(replayed.steps)
     position = prompt
-    for rows, kept in BLOCKS * 2:
+    for rows, accepted in BLOCKS * 2:
         forwards = [sequence.forward_block(*block(position, rows)) for sequence in (built, replayed)]
-        for one, other in (
+        for expected, other in (
             (forwards[0].logits, forwards[1].logits),
             (forwards[0].features, forwards[1].features),
         ):
-            assert mx.allclose(one, other, rtol=1e-4, atol=1e-4).item()
-        position += kept
+            assert mx.allclose(expected, other, rtol=1e-4, atol=1e-4).item()
+        position += accepted
         for sequence in (built, replayed):
             sequence.crop(position)
         assert built.measured_bytes() == replayed.measured_bytes()
@@ -100,8 +100,8 @@ def test_what_a_rejected_row_left_behind_is_never_seen(tmp_path: Path) -> None:
         bad = sequence.forward_block(IDS[position], Draft((broken, 7, 9), 3))
         assert not mx.isfinite(bad.logits[1:]).any().item()
         sequence.crop(position)
-        found, expected = (each.forward_block(IDS[position], Draft()).logits for each in (sequence, clean))
-        assert mx.allclose(found, expected, rtol=1e-4, atol=1e-4).item()
+        actual, expected = (each.forward_block(IDS[position], Draft()).logits for each in (sequence, clean))
+        assert mx.allclose(actual, expected, rtol=1e-4, atol=1e-4).item()
     assert counted.ran >= 6
 
 
@@ -117,8 +117,8 @@ def test_a_kept_row_that_is_no_number_is_forgotten_with_the_rows_behind_an_earli
         sequence.forward_block(bonus, Draft())
     getattr(sequence, back)(40)
     for position in range(40, 44):
-        found, expected = (each.forward_block(IDS[position], Draft()).logits for each in (sequence, clean))
-        assert mx.allclose(found, expected, rtol=1e-4, atol=1e-4).item()
+        actual, expected = (each.forward_block(IDS[position], Draft()).logits for each in (sequence, clean))
+        assert mx.allclose(actual, expected, rtol=1e-4, atol=1e-4).item()
     assert counted.ran >= 4
 
 

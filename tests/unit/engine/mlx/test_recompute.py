@@ -57,20 +57,20 @@ def report(*outputs, prompt=PROMPT):
 
 
 def test_honest_tokens_are_the_targets_best_in_one_forward(engine, tokens):
-    found = recompute(engine, Tokenizer(engine.folder), report(tokens, tokens), "nonce")
-    (row,) = found["rows"]
-    assert row["worst_gap"] <= found["delta"] < 1e-2
+    answer = recompute(engine, Tokenizer(engine.folder), report(tokens, tokens), "nonce")
+    (row,) = answer["rows"]
+    assert row["worst_gap"] <= answer["delta"] < 1e-2
     assert row["free_running"] is True
-    assert found["target"] == engine.target.info.digest
+    assert answer["target"] == engine.target.info.digest
 
 
 @pytest.mark.parametrize("place", [0, 5, COUNT - 1])
 def test_an_invented_token_is_found_where_it_is(engine, tokens, place):
     worse = [*tokens]
     worse[place] = 7 if tokens[place] != 7 else 8
-    found = recompute(engine, Tokenizer(engine.folder), report(tuple(worse)), "nonce")
-    (row,) = found["rows"]
-    assert row["worst_gap"] > found["delta"]
+    answer = recompute(engine, Tokenizer(engine.folder), report(tuple(worse)), "nonce")
+    (row,) = answer["rows"]
+    assert row["worst_gap"] > answer["delta"]
     assert row["worst_at"] >= place
     assert row["free_running"] is False
 
@@ -104,11 +104,11 @@ class Broken:
     """A backend whose logits of one row are no numbers."""
 
     def __init__(self, backend, broken):
-        self.backend, self.broken, self.asked = backend, broken, 0
+        self.backend, self.broken, self.calls = backend, broken, 0
 
-    def apart(self, one, other):
-        self.asked += 1
-        return math.nan if self.asked == self.broken else self.backend.apart(one, other)
+    def apart(self, first, other):
+        self.calls += 1
+        return math.nan if self.calls == self.broken else self.backend.apart(first, other)
 
 
 @pytest.mark.parametrize("broken", [1, 4])
@@ -124,34 +124,34 @@ def layout_full():
 
 def test_a_prompt_is_looked_for_in_the_hosts_own_set(engine, tokens):
     tokenizer = Tokenizer(engine.folder)
-    known = load_prompts("code-structured", tokenizer, engine.target.info.name).prompts[0].ids
-    said = [strange(engine, tokenizer, report(tokens, prompt=ids), "code-structured") for ids in (known, PROMPT)]
-    assert said == [0, 1]
+    own_ids = load_prompts("code-structured", tokenizer, engine.target.info.name).prompts[0].ids
+    counts = [strange(engine, tokenizer, report(tokens, prompt=ids), "code-structured") for ids in (own_ids, PROMPT)]
+    assert counts == [0, 1]
 
 
 def test_a_question_made_from_its_answer_is_none_of_the_sets(engine, tokens):
     tokenizer = Tokenizer(engine.folder)
-    known = load_prompts("needle", tokenizer, engine.target.info.name).prompts[0]
-    said = []
-    for expected in (known.expected, "0000", None):
-        value = report(tokens, prompt=known.ids)
+    item = load_prompts("needle", tokenizer, engine.target.info.name).prompts[0]
+    counts = []
+    for expected in (item.expected, "0000", None):
+        value = report(tokens, prompt=item.ids)
         value["arms"][0]["samples"][0]["expected"] = expected
-        said.append(strange(engine, tokenizer, value, "needle"))
-    assert said == [0, 1, 1]
+        counts.append(strange(engine, tokenizer, value, "needle"))
+    assert counts == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
     ("kind", "set_", "measured", "warm"),
     [
-        ("code_throughput", "code-structured", lambda known: known.lasting(64).prompts[:6], -2),
-        ("acceptance", "code-structured", lambda known: known.prompts[:6], -2),
-        ("needle_recall", "needle", lambda known: known.spread(8).prompts[:6], None),
+        ("code_throughput", "code-structured", lambda prompt_set: prompt_set.lasting(64).prompts[:6], -2),
+        ("acceptance", "code-structured", lambda prompt_set: prompt_set.prompts[:6], -2),
+        ("needle_recall", "needle", lambda prompt_set: prompt_set.spread(8).prompts[:6], None),
     ],
 )
 def test_prompts_of_the_set_that_its_study_does_not_choose_are_counted(engine, tokens, kind, set_, measured, warm):
     tokenizer = Tokenizer(engine.folder)
-    known = load_prompts(set_, tokenizer, engine.target.info.name)
-    last = known.spread(8).prompts[6:] if warm is None else known.prompts[warm:]
+    prompt_set = load_prompts(set_, tokenizer, engine.target.info.name)
+    last = prompt_set.spread(8).prompts[6:] if warm is None else prompt_set.prompts[warm:]
 
     def said(prompts, warmups):
         value = report(*[tokens] * (len(prompts) + len(warmups))) | {"kind": kind, "config": {"max_new_tokens": 64}}
@@ -159,16 +159,16 @@ def test_prompts_of_the_set_that_its_study_does_not_choose_are_counted(engine, t
             row |= {"prompt_digest": prompt.digest, "is_warmup": place >= len(prompts)}
         return unchosen(engine, tokenizer, value, set_)
 
-    chosen = measured(known)
+    chosen = measured(prompt_set)
     assert said(chosen, last) == 0
     assert said(chosen[::-1], last) == 0  # in which order the nonce says
-    assert said((*chosen[:4], *known.prompts[30:32]), last) == 2
-    assert said(chosen, known.prompts[30:32]) == 2
+    assert said((*chosen[:4], *prompt_set.prompts[30:32]), last) == 2
+    assert said(chosen, prompt_set.prompts[30:32]) == 2
 
 
 def test_prompts_of_blocks_that_time_left_out_are_missed_by_nobody(engine, tokens):
-    known = load_prompts("code-structured", Tokenizer(engine.folder), engine.target.info.name).lasting(64)
-    met = drawn({prompt.id: prompt for prompt in known.prompts[:30]}, "nonce", "blocks")[:12]
+    prompt_set = load_prompts("code-structured", Tokenizer(engine.folder), engine.target.info.name).lasting(64)
+    met = drawn({prompt.id: prompt for prompt in prompt_set.prompts[:30]}, "nonce", "blocks")[:12]
 
     def said(prompts):
         value = report(*[tokens] * 12) | {"config": {"max_new_tokens": 64}, "run": {"profile": "claim"}}
@@ -176,9 +176,9 @@ def test_prompts_of_blocks_that_time_left_out_are_missed_by_nobody(engine, token
             row |= {"prompt_digest": prompt.digest, "launch": place // 6}
         return unchosen(engine, Tokenizer(engine.folder), value, "code-structured")
 
-    assert {prompt.digest for prompt in met} - {prompt.digest for prompt in known.prompts[:12]}
+    assert {prompt.digest for prompt in met} - {prompt.digest for prompt in prompt_set.prompts[:12]}
     assert said(met) == 0
-    assert said([*met[:11], known.prompts[30]]) == 1
+    assert said([*met[:11], prompt_set.prompts[30]]) == 1
 
 
 def test_a_set_that_a_program_brought_is_none_of_the_hosts(engine, tokens, tmp_path):
@@ -206,8 +206,8 @@ def test_the_answer_is_written_once_and_never_over_another(engine, tokens, tmp_p
     parser = argparse.ArgumentParser()
     options(parser)
     assert measure(parser.parse_args([])).keys() == {"report.json"}
-    said = json.loads((tmp_path / "recompute.json").read_bytes())["reports"]["report.json"]
-    assert said["rows"]
-    assert said["strange"] is None  # the report names no set
+    answer = json.loads((tmp_path / "recompute.json").read_bytes())["reports"]["report.json"]
+    assert answer["rows"]
+    assert answer["strange"] is None  # the report names no set
     with pytest.raises(FileExistsError):
         measure(parser.parse_args([]))

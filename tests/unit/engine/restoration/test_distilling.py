@@ -76,9 +76,9 @@ def test_a_target_of_fewer_bits_trains_an_f_theta_of_float32(tmp_path: Path, los
     f_theta, target = written(tmp_path, "qwen3", "bfloat16")
     distillation = Distillation(f_theta, target, BOUND, drawn, tmp_path / "work", loss=loss)
     assert distillation._example(0, held_out=False).held[0][0].dtype == torch.bfloat16
-    found = distillation.train(1)
-    assert {tensor.dtype for tensor in found.values()} == {torch.float32}
-    assert all(bool(tensor.isfinite().all()) for tensor in found.values())
+    tensors = distillation.train(1)
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
+    assert all(bool(tensor.isfinite().all()) for tensor in tensors.values())
 
 
 def test_the_checkpoint_of_another_training_is_refused_and_so_are_fewer_steps(
@@ -95,14 +95,14 @@ def test_the_checkpoint_of_another_training_is_refused_and_so_are_fewer_steps(
 
 def test_every_loss_is_another_and_every_tensor_learns_by_each(fitted: tuple[FTheta, Any], tmp_path: Path) -> None:
     f_theta, target = fitted
-    found = {}
+    values = {}
     for loss in LOSSES:
         distillation = Distillation(f_theta, target, BOUND, drawn, tmp_path / loss, loss=loss)
         value = distillation.loss(distillation._example(0, held_out=False))
         value.backward()
-        found[loss] = float(value.detach())
+        values[loss] = float(value.detach())
         assert all(bool(tensor.grad.abs().sum() > 0) for tensor in distillation.learnt.values()), loss
-    assert len(set(found.values())) == len(LOSSES)
+    assert len(set(values.values())) == len(LOSSES)
 
 
 def test_the_attention_that_is_compared_is_the_one_the_target_computes(
@@ -114,7 +114,9 @@ def test_the_attention_that_is_compared_is_the_one_the_target_computes(
     heard: dict[int, Any] = {}
     layers = target.family.text.layers
     hooks = [
-        layers[layer].self_attn.register_forward_hook(lambda *seen, at=layer: heard.update({at: seen[2][0][0]}))
+        layers[layer].self_attn.register_forward_hook(
+            lambda *hook_args, at=layer: heard.update({at: hook_args[2][0][0]})
+        )
         for layer in f_theta.settings.layers
     ]
     caches, tables = distillation._seen(example, {})
@@ -130,19 +132,19 @@ def test_the_attention_that_is_compared_is_the_one_the_target_computes(
 
 
 def test_each_term_has_its_weight_and_a_collapse_is_seen() -> None:
-    kept = torch.randn((1, 2, 9, 4), generator=torch.Generator().manual_seed(3))
-    turned = kept.roll(1, dims=-1)
-    assert float(losses.direction(kept * 0.1, kept)) == pytest.approx(0, abs=1e-6)
-    assert float(losses.size(kept * 0.1, kept)) == pytest.approx(0.81)
-    assert float(losses.size(turned, kept)) == pytest.approx(0, abs=1e-6)
+    rows = torch.randn((1, 2, 9, 4), generator=torch.Generator().manual_seed(3))
+    turned = rows.roll(1, dims=-1)
+    assert float(losses.direction(rows * 0.1, rows)) == pytest.approx(0, abs=1e-6)
+    assert float(losses.size(rows * 0.1, rows)) == pytest.approx(0.81)
+    assert float(losses.size(turned, rows)) == pytest.approx(0, abs=1e-6)
     for compare, weights in (
         (losses.mse, (0, 0, 1)),
         (losses.cos_mag, (1, 1, 0)),
-        (losses.combined, (1, 1, 0.1 / float(kept.var(correction=0)))),
+        (losses.combined, (1, 1, 0.1 / float(rows.var(correction=0)))),
         (losses.hybrid, (1, 0.1, 0)),
     ):
         made = 0.5 * turned
-        terms = (float(each(made, kept)) for each in (losses.direction, losses.size, losses.mse))
+        terms = (float(each(made, rows)) for each in (losses.direction, losses.size, losses.mse))
         expected = sum(weight * term for weight, term in zip(weights, terms, strict=True))
-        assert float(compare(made, kept)) == pytest.approx(expected, rel=1e-5)
-        assert float(compare(kept, kept)) == pytest.approx(0, abs=1e-6)
+        assert float(compare(made, rows)) == pytest.approx(expected, rel=1e-5)
+        assert float(compare(rows, rows)) == pytest.approx(0, abs=1e-6)

@@ -73,8 +73,8 @@ def test_sums_that_were_written_down_go_on_as_if_nothing_had_happened(tmp_path) 
         part = Sums.of_state(torch.load(tmp_path / "sums.pt", weights_only=True)) if part.episodes else part
         part.add(given, rows)
     assert part.episodes == whole.episodes == 3
-    one, other = (fitted(sums, replace(SETTINGS, rank=4)) for sums in (part, whole))
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    resumed, other = (fitted(sums, replace(SETTINGS, rank=4)) for sums in (part, whole))
+    assert all(torch.equal(resumed[name], other[name]) for name in resumed)
 
 
 def test_a_rank_is_that_of_the_input_or_no_larger_than_the_rows_that_are_made() -> None:

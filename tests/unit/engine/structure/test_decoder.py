@@ -29,17 +29,17 @@ SAID: dict[str, dict[str, Any]] = {
 def test_layers_are_what_transformers_makes_of_the_config(name: str) -> None:
     transformers = pytest.importorskip("transformers")
     config = SAID[name]
-    known = transformers.AutoConfig.for_model(**config)
-    structure, normalised = read_structure(config), read_structure(known.to_dict())
+    auto_config = transformers.AutoConfig.for_model(**config)
+    structure, normalised = read_structure(config), read_structure(auto_config.to_dict())
     assert structure == normalised
-    if getattr(known, "layer_types", None):
-        assert list(structure.kinds) == list(known.layer_types)
-    elif getattr(known, "sliding_window", None) is None:
+    if getattr(auto_config, "layer_types", None):
+        assert list(structure.kinds) == list(auto_config.layer_types)
+    elif getattr(auto_config, "sliding_window", None) is None:
         assert set(structure.kinds) == {FULL}
     else:
         assert set(structure.kinds) == {SLIDING}
-        assert structure.window == known.sliding_window
-    assert structure.tied == known.tie_word_embeddings
+        assert structure.window == auto_config.sliding_window
+    assert structure.tied == auto_config.tie_word_embeddings
 
 
 def test_every_family_has_a_checkpoint_in_the_tests() -> None:

@@ -56,11 +56,11 @@ def test_26_billion_weights_are_refused_on_a_mac_with_16_gb_before_they_are_load
     target = write_model(tmp_path / "big-26b", 26)
     with pytest.raises(ModelMemoryError) as refused:
         open_engine(Mac(), str(target), None)
-    said = str(refused.value)
-    assert "big-26b needs 52.0 GB (weights 52.0 GB, cache of 4,096 positions 0.0 GB)" in said
-    assert "metal recommends a working set of 11.5 GB (of 17.2 GB)" in said
-    assert said.endswith("next: use a smaller model, or a machine with more memory")
-    assert "\n" not in said
+    message = str(refused.value)
+    assert "big-26b needs 52.0 GB (weights 52.0 GB, cache of 4,096 positions 0.0 GB)" in message
+    assert "metal recommends a working set of 11.5 GB (of 17.2 GB)" in message
+    assert message.endswith("next: use a smaller model, or a machine with more memory")
+    assert "\n" not in message
 
 
 def test_weights_stored_in_16_bits_are_counted_as_the_float32_that_their_config_names(tmp_path: Path) -> None:

@@ -216,13 +216,13 @@ def test_graphs_follow_the_device_unless_told_otherwise(tmp_path: Path) -> None:
     assert [wants_graphs("off", torch.device(kind)) for kind in ("cpu", "cuda")] == [False, False]
     assert wants_graphs("on", torch.device("cuda"))
     folder = tiny_torch.write_target(tmp_path, "qwen3")
-    assert [TorchBackend("cpu", cuda_graphs=asked).load_target(folder).slots for asked in ("auto", "off")] == [None] * 2
+    assert [TorchBackend("cpu", cuda_graphs=mode).load_target(folder).slots for mode in ("auto", "off")] == [None] * 2
 
 
-@pytest.mark.parametrize("found", ["4.57.1", "5.19.0"])
-def test_an_old_transformers_is_refused(found: str) -> None:
-    with pytest.raises(BackendMissingError, match=f"transformers {found} is installed"):
-        check_transformers(found)
+@pytest.mark.parametrize("version", ["4.57.1", "5.19.0"])
+def test_an_old_transformers_is_refused(version: str) -> None:
+    with pytest.raises(BackendMissingError, match=f"transformers {version} is installed"):
+        check_transformers(version)
     check_transformers("5.23.0")
 
 

@@ -56,20 +56,20 @@ def test_any_history_of_appends_and_crops_shows_exactly_the_rows_a_naive_cache_s
         expected = naive.append(keys)
         assert torch.equal(shown_keys, expected)
         assert torch.equal(shown_values, -expected)
-        kept = begin + round(kept_share * rows)
-        cache.crop(kept)
-        naive.crop(kept)
-        assert cache.length == kept
+        length = begin + round(kept_share * rows)
+        cache.crop(length)
+        naive.crop(length)
+        assert cache.length == length
 
 
 def test_a_sink_and_window_cache_stops_growing() -> None:
     cache = make_cache(None, CacheLayout(sink=4, window=8), 2)
-    held = set()
+    sizes = set()
     for turn in range(60):
         rows = 1 + turn % 5
         cache.append(torch.zeros(1, 1, rows, 2), torch.zeros(1, 1, rows, 2))
-        held.add(cache.measured_bytes())
-    assert max(held) <= 2 * 2 * 4 * (4 + 7 + 5 + 2 * 16)
+        sizes.add(cache.measured_bytes())
+    assert max(sizes) <= 2 * 2 * 4 * (4 + 7 + 5 + 2 * 16)
     with pytest.raises(CacheCropError, match="rows older than the last append are gone"):
         cache.crop(cache.length - 6)
 

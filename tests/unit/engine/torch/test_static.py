@@ -24,9 +24,9 @@ def rows_of(first: int, count: int, value: float = 0.0) -> torch.Tensor:
 
 def static(window: int | None, prefill: int, every_row: bool = False) -> StaticCaches:
     keys = rows_of(0, prefill)
-    held = [HeldRows(window, every_row or window is None, 0, keys, -keys)]
-    caches = StaticCaches(held, CAPACITY, BLOCK)
-    caches.load(held, prefill)
+    rows = [HeldRows(window, every_row or window is None, 0, keys, -keys)]
+    caches = StaticCaches(rows, CAPACITY, BLOCK)
+    caches.load(rows, prefill)
     return caches
 
 
@@ -57,24 +57,24 @@ def test_every_query_sees_what_a_naive_cache_would_show(window, every_row, prefi
         begin = caches.length
         keys = rows_of(begin, rows, turn / 64)
         naive = naive[:begin] + keys[0, 0, :, 0].tolist()
-        for row, seen in enumerate(appended(caches, keys)):
+        for row, visible in enumerate(appended(caches, keys)):
             query = begin + row
             first = 0 if window is None else max(0, query - window + 1)
-            assert seen == naive[first : query + 1]
-        kept = begin + round(kept_share * rows)
-        caches.crop(kept)
-        assert caches.length == kept
+            assert visible == naive[first : query + 1]
+        length = begin + round(kept_share * rows)
+        caches.crop(length)
+        assert caches.length == length
 
 
 @pytest.mark.parametrize("window", [None, 5])
-@pytest.mark.parametrize("kept", range(BLOCK + 1))
-def test_nothing_a_rejected_row_held_is_left_in_the_next_block_not_even_nan(window: int | None, kept: int) -> None:
+@pytest.mark.parametrize("accepted", range(BLOCK + 1))
+def test_nothing_a_rejected_row_held_is_left_in_the_next_block_not_even_nan(window: int | None, accepted: int) -> None:
     caches = static(window, 9)
     spoilt = rows_of(9, BLOCK)
-    spoilt[:, :, kept:] = float("nan")
+    spoilt[:, :, accepted:] = float("nan")
     appended(caches, spoilt)
-    caches.crop(9 + kept)
-    keys = rows_of(9 + kept, 1)
+    caches.crop(9 + accepted)
+    keys = rows_of(9 + accepted, 1)
     appended(caches, keys)
     # A masked weight of zero times NaN is NaN: the buffers themselves must be clean.
     assert all(torch.isfinite(side).all() for side in (caches.layers[0].keys, caches.layers[0].values))
@@ -101,8 +101,8 @@ def test_a_sliding_layer_refuses_a_crop_to_rows_it_may_have_overwritten() -> Non
 
 def test_another_sequences_rows_are_gone_when_a_slot_is_loaded_again() -> None:
     caches = static(None, 60)
-    held = [HeldRows(None, True, 0, rows_of(0, 3), -rows_of(0, 3))]
-    caches.load(held, 3)
+    rows = [HeldRows(None, True, 0, rows_of(0, 3), -rows_of(0, 3))]
+    caches.load(rows, 3)
     assert not caches.layers[0].keys[:, :, 3:].any()
     assert appended(caches, rows_of(3, 1)) == [[0.0, 1.0, 2.0, 3.0]]
 

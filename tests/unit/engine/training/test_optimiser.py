@@ -29,6 +29,6 @@ def test_muon_iterates_in_float32_where_it_is_told_to_and_comes_to_the_same() ->
         assert torch.allclose(gradient / gradient.norm(), direction, atol=1e-6)  # clipped, nothing else
         return multiplied, model.weight.detach() - before
 
-    (told, exact), (usual, rounded) = step(in_float32=True), step(in_float32=False)
-    assert (told, usual) == ({torch.float32}, {torch.bfloat16})
+    (float32_dtypes, exact), (usual, rounded) = step(in_float32=True), step(in_float32=False)
+    assert (float32_dtypes, usual) == ({torch.float32}, {torch.bfloat16})
     assert 0.0 < (exact - rounded).norm() / rounded.norm() < 0.02
