@@ -96,7 +96,9 @@ class DrafterTrainer(Resumable):
         if missing:
             fresh = self._target_features(ids[missing])
             for index, values in zip(missing, fresh, strict=True):
-                self.features_by_ids[rows[index].ids] = values[: len(rows[index].ids)].to("cpu", torch.bfloat16, copy=True)
+                self.features_by_ids[rows[index].ids] = values[: len(rows[index].ids)].to(
+                    "cpu", torch.bfloat16, copy=True
+                )
         kept = [self.features_by_ids[row.ids].to(self.device, torch.float32) for row in rows]
         return torch.nn.utils.rnn.pad_sequence(kept, batch_first=True)
 

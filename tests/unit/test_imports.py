@@ -14,7 +14,6 @@ FOLDERS = ("benchmarks", "bridge", "engine", "examples", "tests")
 MAY_BE_ABSENT = {
     "_typeshed": "stubs that type checkers alone have",
     "nothing": "a test's name for a module that is not there",
-    "playwright": "drives a browser for a study that is run by hand",
     "pynvml": "for NVIDIA devices, which no macOS has: there no extra brings it",
 }
 """Packages that a complete environment may lack, each with the reason."""

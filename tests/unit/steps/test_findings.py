@@ -82,7 +82,9 @@ def test_no_lease_is_lost_because_the_remote_is_slow_and_loses_calls(tmp_path: P
         refs = [world.ask() for _ in range(6)]
         limit_s = world.clock.steady_s() + 4 * 3600.0
         assert world.clock.run_until(lambda: all(world.ended(ref.id) for ref in refs), limit_s)
-        losses = [line for runner in runners for line in runner.log_lines if "runner_lost" in line or "interrupted" in line]
+        losses = [
+            line for runner in runners for line in runner.log_lines if "runner_lost" in line or "interrupted" in line
+        ]
         assert losses == []
         assert max(world.times_executed().values()) == 1
     finally:

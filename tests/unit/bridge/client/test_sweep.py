@@ -195,7 +195,7 @@ def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_
     head, *rows = ran.out.splitlines()
     assert head.split() == ["lr", "repeat", "run", "ended", "final_loss"]
     assert [row.split()[:2] for row in rows] == [["0.1", "1"], ["0.01", "1"], ["0.1", "2"], ["0.01", "2"]]
-    assert "1.025 nats [1, 1.05], lower is better" in rows[0]
+    assert "1.025 nats [1.000, 1.050], lower is better" in rows[0]
     assert "program_failed" in rows[3]
     assert ran.code == 4  # the strongest
     assert "exploratory" in ran.err

@@ -220,7 +220,7 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
     by_value = sorted(sent["runs"], key=lambda row: (row["params"]["lr"], row["repeat"]))
     at = [text.rindex(row["id"][-8:]) for row in by_value]
     assert at == sorted(at)
-    assert "3.025 nats [3, 3.05], lower is better" in text
+    assert "3.025 nats [3.000, 3.050], lower is better" in text
     _, of_preset = page_of(requester, "my-train")
     assert "3 runs are stored here" in of_preset
     assert "1.025 nats" in of_preset
