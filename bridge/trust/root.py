@@ -129,7 +129,7 @@ def read_root(files: Mapping[str, bytes], known: TrustRoot | None = None, pin: s
         pin: the fingerprint of an owner's key that this reader was told.
 
     Raises:
-        RootError: not whole, not the owner's, or older than or beside the known one.
+        RootError: not whole, not the owner's, older than or beside the known one, or without a revocation of it.
     """
     if any(len(data) > FILE_MAX_BYTES for data in files.values()):
         raise RootError(f"a file of the root has more than {FILE_MAX_BYTES} bytes")
@@ -325,6 +325,13 @@ def _require_newer(found: TrustRoot, known: TrustRoot) -> None:
         )
     if found.targets_version == known.targets_version and found.files != known.files:
         raise RootError(f"another root calls itself {found.version}.{found.targets_version}")
+    revoked = found.content.revoked or {}
+    lacking = sorted(key for key in known.content.revoked or {} if key not in revoked)
+    if lacking:
+        raise RootError(
+            f"the root {found.version}.{found.targets_version} lacks the revocation of {lacking[0]}, which "
+            f"{known.version}.{known.targets_version} has: whoever wrote it had not seen that one"
+        )
 
 
 def retired(keys: Sequence[NamedKey], which: str, at: float) -> tuple[NamedKey, ...]:

@@ -48,7 +48,7 @@ class RootMemory:
         Raises:
             InfrastructureError: the file is not what this program wrote.
         """
-        path = self._path(bus_id)
+        path = self.path(bus_id)
         if not path.exists():
             return None
         from bridge.trust.root import RootError, read_root
@@ -105,7 +105,7 @@ class RootMemory:
 
     def forget(self, bus_id: str) -> None:
         """Forget a bus's root, so that another one can be pinned."""
-        self._path(bus_id).unlink(missing_ok=True)
+        self.path(bus_id).unlink(missing_ok=True)
 
     def _moved_on(self, files: Mapping[str, bytes] | None, known: KnownRoot, pin: str) -> KnownRoot:
         """Return the known root where what is there follows it and has the pinned owner.
@@ -130,10 +130,11 @@ class RootMemory:
 
         files = {name: data.decode("utf-8") for name, data in found.root.files.items()}
         write_atomically(
-            self._path(found.root.bus_id), json.dumps({"vouched": found.vouched, "files": files}, indent=1).encode()
+            self.path(found.root.bus_id), json.dumps({"vouched": found.vouched, "files": files}, indent=1).encode()
         )
 
-    def _path(self, bus_id: str) -> Path:
+    def path(self, bus_id: str) -> Path:
+        """Return the file of a bus's root."""
         return self._folder / f"root-{bus_id}.json"
 
 

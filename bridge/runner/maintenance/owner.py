@@ -23,13 +23,14 @@ from bridge.runner.authorisation.ticket import Ticket
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 from bridge.trust.judgement import NamedKey
-from bridge.trust.root import RootContent, TrustRoot, fingerprint, retired, write_root
+from bridge.trust.root import RootContent, RootError, TrustRoot, fingerprint, read_root, retired, write_root
 from bridge.trust.root_memory import KnownRoot, RootMemory
 from bridge.trust.signing_key import SigningKey, given_key, make_key, open_key, public_text
 from bridge.trust.ssh_signatures import fingerprint_of
 
 TRIES: Final = 4
 KEYS_MAX_COUNT: Final = 2048  # about 120 bytes each, of the 256 KiB that a file of the root may have
+_SHOWN_COUNT: Final = 5
 _OPENSSH_TIME: Final = "%Y%m%d%H%M%SZ"
 _LINE: Final = re.compile(r"(?P<names>\S+) (?P<options>\S+) (?P<key>\S+ \S+)")
 
@@ -47,6 +48,7 @@ class BusOwner:
         self._bus, self._folder, self._clock = bus, folder, clock
         self._memory = RootMemory(folder)
         self._known: KnownRoot | None = None
+        self._shown: Mapping[str, bytes] | None = None
         bus.use_root(self._judge)
 
     def key_path(self, bus_id: str) -> Path:
@@ -105,11 +107,12 @@ class BusOwner:
         """Write the next root: what the owner says now, after an edit.
 
         Raises:
-            UsageError: the bus has no root, or this account does not own it.
+            UsageError: the bus has no root, this account does not own it, or it would write over what the bus's root
+                says and this account has not seen.
             BusError: other writers were there first, again and again.
         """
         for _ in range(TRIES):
-            before = self.root
+            before = self._last_root()
             files = write_root(edit(before.content), self._key(before), self._clock.now(), before, successor)
             if self._bus.write_root(files, self._bus.root_tip):
                 return self.root
@@ -163,6 +166,39 @@ class BusOwner:
             return "the key is in your ssh-agent; keep a copy of the file that it was loaded from"
         return f"keep a copy of the key that owns this bus, offline: cp {path} /somewhere/safe"
 
+    def _last_root(self) -> TrustRoot:
+        """Return the root that the next one follows, numbered as the highest one that the bus shows of this owner.
+
+        Two accounts of one owner, a mirror, or a remote that was set back make roots that do not know of each other;
+        the later one written would take back what the other says, a revocation too.
+
+        Raises:
+            UsageError: the bus shows another root, which says what this account has not seen.
+        """
+        root, note = self.root, None if self._known is None else self._known.note
+        if note is None or self._shown is None:
+            return root
+        try:
+            other = read_root(self._shown)
+        except RootError:
+            other = None
+        shared = None if other is None else [n for n in other.files if n.endswith(".root.json")]
+        if other is None or shared is None or any(root.files.get(n) != other.files[n] for n in shared):
+            raise UsageError(
+                f"the bus shows a root with another key of its owner: {note}",
+                remedy=f"where it is nobody's of yours: git push BUS :{self._bus.identity().prefix}root, then this "
+                "again; where your key was stolen: kakeya-runner trust init --new-owner",
+            )
+        lacking = lacking_in(root.content, other.content)
+        if lacking:
+            raise UsageError(
+                f"the bus shows a root that this account has not seen: {note}; writing over it would lose "
+                f"{', '.join(lacking[:_SHOWN_COUNT])}",
+                remedy="kakeya-runner trust show tells what this account says; move "
+                f"{self._memory.path(root.bus_id)} away to take the bus's root instead, and repeat what that lacks",
+            )
+        return replace(root, targets_version=max(root.targets_version, other.targets_version))
+
     def _own_key(self, bus_id: str, key: Path | None, *, anew: bool) -> SigningKey:
         """Return the key to own a bus with, made or noted down."""
         path = self._folder / f"{bus_id}.key"
@@ -185,14 +221,16 @@ class BusOwner:
         fresh = path.with_suffix(".new")
         if fresh.exists() and fingerprint(open_key(fresh).public) == root.owner:
             fresh.replace(path)  # a rotation that was cut off after its push
-        if not path.exists():
+        key = open_key(path) if path.exists() else None
+        if key is None or fingerprint(key.public) != root.owner:
             raise UsageError(
                 f"the owner of this bus is {root.owner}, whose key this account does not hold",
                 remedy=f"run this where the key is, or restore its copy to {path}",
             )
-        return open_key(path)
+        return key
 
     def _judge(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
+        self._shown = files
         path = self.key_path(bus_id)
         pin = None
         if self._memory.recall(bus_id) is None and path.exists():
@@ -201,6 +239,37 @@ class BusOwner:
             return None
         self._known = self._memory.meet(files, bus_id, pin=pin, now_s=self._clock.now().timestamp())
         return None if self._known is None else self._known.root.content.record
+
+
+def lacking_in(own: RootContent, other: RootContent) -> tuple[str, ...]:
+    """Return, in words, what another content says and this one does not: revocations first, then keys and their ends.
+
+    Args:
+        own: what this account says.
+        other: what another writer with the owner's key says.
+    """
+    revoked, ends = own.revoked or {}, {(one.name, one.key): one.until for one in own.runners}
+    signers = {(entry["key"], _namespace(entry["options"])): entry["options"]
+               for entry in filter(None, map(_LINE.fullmatch, own.signers))}  # fmt: skip
+    names = {one.key: one.name for one in other.runners}
+    lacking = [
+        f"the revocation of {names.get(key, key)}"
+        for key, at in sorted((other.revoked or {}).items())
+        if key not in revoked or revoked[key] > at
+    ]
+    for one in other.runners:
+        until = ends.get((one.name, one.key))
+        if (one.name, one.key) not in ends:
+            lacking.append(f"a key of {one.name}")
+        elif one.until is not None and (until is None or until > one.until):
+            lacking.append(f"the end of a key of {one.name}")
+    for entry in filter(None, map(_LINE.fullmatch, other.signers)):
+        options = signers.get((entry["key"], _namespace(entry["options"])))
+        if options is None:
+            lacking.append(f"a key of {entry['names']}")
+        elif "valid-before" in entry["options"] and "valid-before" not in options:
+            lacking.append(f"the end of a key of {entry['names']}")
+    return tuple(lacking)
 
 
 def with_runner(content: RootContent, key: KeyRecord, now: dt.datetime) -> RootContent:
