@@ -326,11 +326,12 @@ def _require_newer(found: TrustRoot, known: TrustRoot) -> None:
     if found.targets_version == known.targets_version and found.files != known.files:
         raise RootError(f"another root calls itself {found.version}.{found.targets_version}")
     revoked = found.content.revoked or {}
-    lacking = sorted(key for key in known.content.revoked or {} if key not in revoked)
+    known_revoked = (known.content.revoked or {}).items()
+    lacking = sorted(key for key, at in known_revoked if key not in revoked or revoked[key] > at)
     if lacking:
         raise RootError(
             f"the root {found.version}.{found.targets_version} lacks the revocation of {lacking[0]}, which "
-            f"{known.version}.{known.targets_version} has: whoever wrote it had not seen that one"
+            f"{known.version}.{known.targets_version} has, or dates it later: whoever wrote it had not seen that one"
         )
 
 

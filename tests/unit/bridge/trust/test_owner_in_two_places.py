@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -88,7 +89,7 @@ class Places:
 
     def key(self, name: str) -> str:
         """Return the key of a runner, as the bus's root has it."""
-        return next(one.key for one in read_root(self.shown("bus")).content.runners if one.name == name)
+        return next(runner.key for runner in read_root(self.shown("bus")).content.runners if runner.name == name)
 
     def forget(self, account: str) -> None:
         """Do what the refusal says: take the bus's root in place of the account's own."""
@@ -200,6 +201,15 @@ def test_a_reader_refuses_a_newer_root_without_a_revocation_that_it_knows(places
         read_root(forgetful, revoking)
 
 
+def test_a_reader_refuses_a_newer_root_that_dates_a_revocation_later(places: Places) -> None:
+    owner: SigningKey = open_key(places.owner("desk").key_path(BUS_ID))
+    before = read_root(places.shown("bus"))
+    revoking = read_root(write_root(with_revoked(before.content, "host0", NOW), owner, NOW, before))
+    later = with_revoked(before.content, "host0", NOW + dt.timedelta(days=1))
+    with pytest.raises(RootError, match="revocation"):
+        read_root(write_root(later, owner, NOW, revoking), revoking)
+
+
 class Histories(RuleBasedStateMachine):
     """Drawn histories of two accounts, two remotes, remotes that are set back, and readers."""
 
@@ -209,7 +219,7 @@ class Histories(RuleBasedStateMachine):
         self.places = Places(Path(self.temporary.name))
         self.earlier = [dict(self.places.remotes["bus"].refs)]
         self.names = ["host0"]
-        self.seen: set[str] = set()
+        self.revocations: set[str] = set()
 
     @rule(
         account=st.sampled_from(ACCOUNTS),
@@ -221,8 +231,8 @@ class Histories(RuleBasedStateMachine):
     def change(self, account: str, remote: str, what: str, number: int, *, yields: bool) -> None:
         self.places.clock.advance(60)
         name = f"host{len(self.names)}" if what == "add" else self.names[number % len(self.names)]
-        known = RootMemory(self.places.folder / account).recall(BUS_ID)
-        before = set() if known is None else set(known.root.content.revoked or {})
+        remembered = RootMemory(self.places.folder / account).recall(BUS_ID)
+        before = set() if remembered is None else set(remembered.root.content.revoked or {})
         shown = self.places.revoked(remote)
         try:
             self.places.change(account, remote, what, name)
@@ -248,8 +258,8 @@ class Histories(RuleBasedStateMachine):
         met = memory.meet(self.places.shown(remote), BUS_ID, pin=None, now_s=self.places.clock.now().timestamp())
         assert met is not None
         revoked = set(met.root.content.revoked or {})
-        assert revoked >= self.seen, "a revocation was lost by a reader"
-        self.seen = revoked
+        assert revoked >= self.revocations, "a revocation was lost by a reader"
+        self.revocations = revoked
 
     def teardown(self) -> None:
         if hasattr(self, "temporary"):
