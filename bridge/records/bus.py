@@ -97,7 +97,7 @@ class Beacon(Record):
             are any.
         quotas: what is left of the hour's shares of those who asked within it, of unsigned requests, and of names that
             asked nothing where the owner gave no name a share of its own; written only where there are any.
-        not_taking: why it takes nothing although its owner did not pause it; written only then.
+        not_taking: why it takes nothing, where that is because of its policy file; written only then.
     """
 
     schema_version: Literal[1] = 1
