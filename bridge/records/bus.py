@@ -97,6 +97,7 @@ class Beacon(Record):
             are any.
         quotas: what is left of the hour's shares of those who asked within it, of unsigned requests, and of names that
             asked nothing where the owner gave no name a share of its own; written only where there are any.
+        not_taking: why it takes nothing, where that is because of its policy file; written only then.
     """
 
     schema_version: Literal[1] = 1
@@ -119,7 +120,9 @@ class Beacon(Record):
     time: Moment
     offers: Annotated[tuple[dict[str, Any], ...], Field(max_length=OFFERS_MAX_COUNT)] = ()
     quotas: Annotated[tuple[QuotaUse, ...], Field(max_length=QUOTAS_MAX_COUNT)] = ()
+    not_taking: Text = ""
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value or name not in {"offers", "quotas"}}
+        optional = {"offers", "quotas", "not_taking"}
+        return {name: value for name, value in serialise(self).items() if value or name not in optional}

@@ -26,6 +26,7 @@ from bridge.runner.machine.identity import CodeFacts
 from bridge.runner.machine.machine import Machine
 from bridge.runner.policy.file import read_policy
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.journal import Journal
@@ -98,6 +99,7 @@ class RunnerProcess:
     log: logging.Logger
     stopping: threading.Event = field(default_factory=threading.Event)
     announce: Callable[[RunAnnouncement], None] = announce_nothing
+    policy_file: PolicyFile | None = None
 
     @property
     def journal(self) -> Journal:
@@ -116,6 +118,7 @@ class RunnerProcess:
         return Runner(
             self.rules, self.machine, self.state, link,
             clock=self.clock, stopping=self.stopping, log=self.log, announce=self.announce,
+            policy_file=self.policy_file,
         )  # fmt: skip
 
 

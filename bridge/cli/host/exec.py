@@ -61,9 +61,14 @@ def _state(arguments: argparse.Namespace) -> Path:
 
 def _policy(arguments: argparse.Namespace) -> Policy:
     from bridge.runner.policy.file import load_policy
+
+    return load_policy(_policy_path(arguments))
+
+
+def _policy_path(arguments: argparse.Namespace) -> Path:
     from bridge.runner.service.serve import default_policy_path
 
-    return load_policy(default_policy_path() if arguments.policy is None else Path(arguments.policy))
+    return default_policy_path() if arguments.policy is None else Path(arguments.policy)
 
 
 def _wake(arguments: argparse.Namespace, state: Path) -> None:
@@ -84,11 +89,14 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.bus import open_bus
     from bridge.cli.host.keys import enrol_own
     from bridge.cli.talk import say
+    from bridge.runner.policy.policy_file import PolicyFile
     from bridge.runner.service.serve import serve_embedded, stopping_on_signals
     from bridge.runner.state.folder import StateFolder
     from bridge.runner.state.log import new_log
 
-    policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
+    clock, folder = SystemClock(), StateFolder(state, owner=state.parent)
+    file = PolicyFile(_policy_path(arguments), clock)
+    policy = file.started
     ensure_served(repository(state), clock)
     folder.create()
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
@@ -96,7 +104,7 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
         serve_embedded(
             bus, policy, folder, clock=clock, stopping=signals.stopping, idle_s=IDLE_S, embedded=False,
             log=new_log(sys.stderr, policy.secrets.values()),
-            enrol=lambda: enrol_own(bus, folder, policy.name, say),
+            enrol=lambda: enrol_own(bus, folder, policy.name, say), policy_file=file,
         )  # fmt: skip
     return signals.exit_code(0)
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.bus import open_bus
 from bridge.cli.host.keys import enrol, enrol_own
-from bridge.cli.host.places import bus_of, policy_of, state_of
+from bridge.cli.host.places import bus_of, policy_path, state_of
 from bridge.cli.talk import CLOCK, say
 from bridge.errors import UsageError
 from bridge.runner.authorisation.ticket import Ticket, parse_ticket, piped_ticket, read_ticket, take_variable
-from bridge.runner.policy.file import builtin_policy, load_policy
+from bridge.runner.policy.file import builtin_policy
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.ephemeral import ephemeral_policy, ephemeral_state, join, once_ephemeral
 from bridge.runner.service.serve import (
     default_policy_path,
@@ -48,15 +49,17 @@ def _runner(
     leaving: threading.Event | None = None,
 ) -> Iterator[tuple[Runner, str]]:
     """Hold the runner's name and put it together; the second value says what it serves."""
-    policy, state = policy_of(arguments), state_of(arguments)
+    file = PolicyFile(policy_path(arguments), CLOCK)
+    policy, state = file.started, state_of(arguments)
     with NameLock(state.lock).held():
         if arguments.rehash:
             state.model_digests.unlink(missing_ok=True)
         bus, log = bus_of(arguments, policy, state), new_log(sys.stderr, policy.secrets.values())
         enrol(bus, state, policy.name, say)
         with runner_on(
-            bus, policy, state, clock=CLOCK, stopping=stopping, log=log, leaving=leaving, summary=summary
-        ) as runner:
+            bus, policy, state, clock=CLOCK, stopping=stopping, log=log, leaving=leaving, summary=summary,
+            policy_file=file,
+        ) as runner:  # fmt: skip
             digest = policy.digest(embedded=False)
             yield runner, f"runner {policy.name} serves {bus.route}, policy {digest[:12]}, state {state.root}"
 
@@ -84,14 +87,15 @@ def _serve_embedded(arguments: argparse.Namespace) -> int:
     state = StateFolder(embedded_folder(data) / "runner")
     state.create()
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy)
-    policy = load_policy(path) if path.exists() else builtin_policy(os.environ)
+    file = PolicyFile(path, CLOCK) if path.exists() else None
+    policy = builtin_policy(os.environ) if file is None else file.started
     bus = open_bus(str(route), repository=None, state=state.bus, clock=CLOCK)
     idle_s = EMBEDDED_IDLE_S if arguments.idle is None else arguments.idle
     with stopping_on_signals(threading.Event()) as signals:
         served = serve_embedded(
             bus, policy, state, clock=CLOCK, stopping=signals.stopping, idle_s=idle_s,
             log=new_log(sys.stderr, policy.secrets.values()),
-            enrol=lambda: enrol_own(bus, state, policy.name, say),
+            enrol=lambda: enrol_own(bus, state, policy.name, say), policy_file=file,
         )  # fmt: skip
         if not served:
             say("another process serves the embedded bus already")
@@ -122,13 +126,17 @@ def _once_ephemeral(arguments: argparse.Namespace, branch: str | None, summary: 
     if arguments.create_bus:
         raise UsageError("--ephemeral joins a bus that is there", remedy="kakeya-runner setup --bus ROUTE --create-bus")
     ticket = _ticket(arguments)
-    policy = ephemeral_policy(policy_of(arguments), ticket, secrets.token_hex(3))
+    suffix = secrets.token_hex(3)
+    file = PolicyFile(policy_path(arguments), CLOCK, lambda policy: ephemeral_policy(policy, ticket, suffix))
+    policy = file.started
     parent = None if arguments.state is None else Path(arguments.state).resolve()
     stopping = threading.Event()
     with stopping_on_signals(stopping) as signals, ephemeral_state(parent, CLOCK) as state:
         bus, log = bus_of(arguments, policy, state, None if ticket is None else ticket.bus_id), _log(policy, ticket)
         log.info(join(bus, policy, state, ticket, CLOCK))
-        with runner_on(bus, policy, state, clock=CLOCK, stopping=stopping, log=log, summary=summary) as runner:
+        with runner_on(
+            bus, policy, state, clock=CLOCK, stopping=stopping, log=log, summary=summary, policy_file=file
+        ) as runner:
             try:
                 code = once_ephemeral(runner, branch=branch, wait_s=arguments.wait_up_to or 0.0, say=log.info)
             finally:

@@ -78,8 +78,12 @@ def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | No
     if preset not in beacon.presets:
         return f"does not offer {preset}"
     if beacon.state in {"paused", "draining"}:
-        return f"is {beacon.state}"
+        return f"is {beacon.state}{_why_paused(beacon)}"
     return None
+
+
+def _why_paused(beacon: Beacon) -> str:
+    return f": {beacon.not_taking}" if beacon.not_taking else ""
 
 
 def require_runner(
@@ -167,6 +171,8 @@ def _remedy(runners: list[SeenRunner], doubted: list[str], preset: str, selector
     """Return what helps against the reasons that were found: waking a machine does not resume a paused runner."""
     if any(why_not(one, preset, selector) == "is paused" for one in runners):
         return "on the host: kakeya-runner resume; or send it anyway: --queue"
+    if any(one.live and one.beacon.not_taking for one in runners):
+        return "on the host: kakeya-runner status; or send it anyway: --queue"
     if any(one.live for one in runners):
         return "kakeya-mac runners shows names, labels and presets; or send it anyway: --queue"
     if doubted:

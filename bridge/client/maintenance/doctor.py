@@ -178,7 +178,8 @@ def _runners(session: BusSession) -> Iterator[Check]:
         level: Level = "warn" if unwell else "ok"
         free = f"{beacon.disk_free_bytes // 10**9} GB free"
         late = f", {len(beacon.spooled)} results it could not deliver yet" if beacon.spooled else ""
-        text = f"{beacon.runner} is {beacon.state}, {free}, {len(beacon.presets)} presets{late}"
+        why = f" ({beacon.not_taking})" if beacon.not_taking else ""
+        text = f"{beacon.runner} is {beacon.state}{why}, {free}, {len(beacon.presets)} presets{late}"
         yield Check("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
 
 

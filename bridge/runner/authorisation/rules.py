@@ -14,7 +14,7 @@ from bridge.trust.root import TrustRoot
 
 @dataclass(frozen=True)
 class OwnerRules:
-    """The rules of one runner, fixed when it starts; the lists of keys are read anew for each request.
+    """The rules that a request is let in by; the lists of keys are read anew for each request.
 
     Attributes:
         presets: installed presets and the owner's own, by name.

@@ -17,7 +17,7 @@ from bridge.presets import Preset
 from bridge.records import QuotaUse, Request
 from bridge.records.bus import ANYBODY
 from bridge.request import UNSIGNED
-from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.state.folder import OpenState
 from bridge.system.clock import Clock, rfc3339
 
@@ -40,12 +40,14 @@ class NotTaken:
 class Admission:
     """Decides for one runner, from its owner's rules and what its state says."""
 
-    def __init__(self, rules: OwnerRules, state: OpenState, clock: Clock) -> None:
+    def __init__(self, rules: RulesInForce, state: OpenState, clock: Clock) -> None:
         self._rules, self._state, self._clock = rules, state, clock
 
     def host_wait(self) -> NotTaken | None:
         """Return why this host takes nothing at all now, or None."""
-        folder, policy = self._state.folder, self._rules.policy
+        if (problem := self._rules.look()) is not None:
+            return NotTaken(problem.reason)
+        folder, policy = self._state.folder, self._rules.now.policy
         if folder.pause.exists():
             return NotTaken("paused by the owner: kakeya-runner resume")
         floor = policy.limits.disk_floor_bytes
@@ -68,8 +70,8 @@ class Admission:
         """
         if request is None:
             return self._rate_wait(UNSIGNED)
-        wanted, labels = request.runner, set(self._rules.policy.labels)
-        if wanted.name is not None and wanted.name != self._rules.name:
+        wanted, labels = request.runner, set(self._rules.now.policy.labels)
+        if wanted.name is not None and wanted.name != self._rules.now.name:
             return NotTaken(f"meant for runner {wanted.name}", permanent=True)
         missing = sorted(set(wanted.labels) - labels)
         if missing:
@@ -89,7 +91,7 @@ class Admission:
 
         A name is told only once it asked: what the owner's policy says of others is not on the bus.
         """
-        policy = self._rules.policy
+        policy = self._rules.now.policy
         used = self._state.journal.claimants_since(self._clock.now() - _HOUR)
         names = [UNSIGNED, *(name for name in reversed(used) if name != UNSIGNED)]
         own = bool(policy.quotas) or any(one.per_hour is not None for one in policy.names.values())
@@ -100,21 +102,21 @@ class Admission:
 
     def _rate(self, principal: str) -> int:
         """Return how many requests of a principal are taken an hour, 0 for no bound."""
-        policy = self._rules.policy
-        if self._rules.embedded:
+        policy = self._rules.now.policy
+        if self._rules.now.embedded:
             return 0
         return policy.rate_per_hour if principal == UNSIGNED else policy.quota(principal)
 
     def _name_wait(self, principal: str) -> NotTaken | None:
         """Return whether the rules of a name, or its hour's share, keep it waiting."""
-        rules = self._rules.policy.names.get(principal)
+        rules = self._rules.now.policy.names.get(principal)
         if rules is not None and rules.hours is not None and not _hours(rules.hours, self._clock):
             return NotTaken(f"names.{principal!r}.hours = {rules.hours} does not hold now")
         return self._rate_wait(principal)
 
     def _rate_wait(self, principal: str) -> NotTaken | None:
         """Return whether the hour's share of a principal, or of all unsigned requests together, is used up."""
-        policy, rate = self._rules.policy, self._rate(principal)
+        policy, rate = self._rules.now.policy, self._rate(principal)
         if rate == 0:
             return None
         recent = self._state.journal.claims_since(self._clock.now() - _HOUR, principal)

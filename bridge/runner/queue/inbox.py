@@ -16,7 +16,7 @@ from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.records import Request
 from bridge.request import UNSIGNED, parse
-from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.state.journal import Journal
 from bridge.system.clock import Clock
@@ -44,7 +44,7 @@ class WaitingRequest:
 class Inbox:
     """The waiting requests of one bus as one runner knows them."""
 
-    def __init__(self, rules: OwnerRules, journal: Journal, link: BusLink, clock: Clock) -> None:
+    def __init__(self, rules: RulesInForce, journal: Journal, link: BusLink, clock: Clock) -> None:
         self._rules, self._journal, self._link, self._clock = rules, journal, link, clock
         self._received: dict[str, ReceivedRequest | None] = {}
         self._requests: dict[str, Request] = {}
@@ -171,11 +171,12 @@ class Inbox:
         """Return whose share a request has; None where finding out has to wait."""
         if received.signature is None:
             return UNSIGNED
-        stamp = self._rules.signers.stamp()
+        signers = self._rules.now.signers
+        stamp = (signers, *signers.stamp())  # another policy has its own
         known = self._principals.get(received.ref.oid)
         if known is None or known[0] != stamp:
             if not budget.take():
                 return None
-            name = self._rules.signers.quota_name(request, received.data, received.signature)
+            name = signers.quota_name(request, received.data, received.signature)
             known = self._principals[received.ref.oid] = (stamp, name)
         return known[1]

@@ -16,7 +16,7 @@ from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
 from bridge.records import Claim
 from bridge.run.outcomes import one_line
-from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
@@ -42,7 +42,7 @@ class Queue:
 
     def __init__(
         self,
-        rules: OwnerRules,
+        rules: RulesInForce,
         state: OpenState,
         link: BusLink,
         running_ids: Callable[[], tuple[str, ...]],
@@ -144,7 +144,7 @@ class Queue:
             InfrastructureError: the bus did not answer.
         """
         link, journal, ref, request = self._link, self._state.journal, one.ref, one.request
-        preset = self._rules.presets.get(request.preset) if request is not None else None
+        preset = self._rules.now.presets.get(request.preset) if request is not None else None
         blocked = self._admission.request_wait(request, preset, one.principal)
         if blocked is not None:
             return blocked
@@ -157,7 +157,7 @@ class Queue:
             id=ref.id,
             request_oid=ref.oid,
             state="claimed",
-            runner=self._rules.name,
+            runner=self._rules.now.name,
             nonce=secrets.token_hex(16),
             sequence=0,
             lease_s=link.budget.lease_s(),

@@ -18,6 +18,7 @@ from bridge.presets import Preset, registry
 from bridge.records import AcceptedWorkflow, Beacon, QuotaUse
 from bridge.records.bus import SIGNED_REQUESTS
 from bridge.runner.authorisation.rules import OwnerRules, lacking
+from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.machine.machine import Machine
 from bridge.runner.state.folder import StateFolder
@@ -43,7 +44,7 @@ class BeaconSender:
 
     def __init__(
         self,
-        rules: OwnerRules,
+        rules: RulesInForce,
         machine: Machine,
         folder: StateFolder,
         link: BusLink,
@@ -59,7 +60,7 @@ class BeaconSender:
         self._clock, self._stopping, self._log = clock, stopping, log
         self._shortest_s = self._interval_s = link.record.beacon_interval_s
         with link.lock:
-            seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == rules.name]
+            seen = [beacon for _, beacon in link.bus.read_beacons() if beacon.runner == rules.now.name]
         newest = max(seen, key=lambda beacon: beacon.sequence, default=None)
         self._sequence = 0 if newest is None else newest.sequence
         self._shown = None if newest is None else newest.policy_digest
@@ -94,7 +95,7 @@ class BeaconSender:
             last: the runner ends and says so, due or not.
         """
         wake = self._link.record.wake
-        if wake == "embedded" or (wake == "actions" and (last or self._shown == self._rules.facts.digest)):
+        if wake == "embedded" or (wake == "actions" and (last or self._shown == self._rules.now.facts.digest)):
             return
         # While runs go on it travels with their renewals, and takes no turn of the push budget that a lease needs:
         # unless none came, because what goes on is a result on its way over a slow line.
@@ -120,19 +121,20 @@ class BeaconSender:
         """Delete the sign of life; where the bus does not answer it stays until its renewal is overdue."""
         try:
             with self._link.lock:
-                gone = self._link.bus.withdraw_beacon(self._rules.name)
+                gone = self._link.bus.withdraw_beacon(self._rules.now.name)
         except InfrastructureError as error:
             self._log.warning("the sign of life could not be withdrawn: %s", error.message)
             return
         if not gone:
-            self._log.warning("another runner speaks as %s: its sign of life stays", self._rules.name)
+            self._log.warning("another runner speaks as %s: its sign of life stays", self._rules.now.name)
 
     def _news(self) -> tuple[object, ...]:
         """Return what makes a beacon worth sending at once when it differs from what was last told."""
         running = self._running()
-        every, digest = self._rules.presets, self._rules.facts.digest
+        rules, told = self._rules.now, self._not_taking()
+        every, digest = rules.presets, rules.facts.digest
         presets = tuple((name, one.workload and one.workload.digest) for name, one in every.items())
-        return (self._ending, self._state(running), running, self._spooled(), self._queue, digest, presets)
+        return (self._ending, self._state(running), running, self._spooled(), self._queue, digest, presets, told)
 
     def _next(self, news: tuple[object, ...]) -> Beacon:
         quiet = news == self._told and not self._running()
@@ -140,7 +142,7 @@ class BeaconSender:
         self._interval_s = max(self._interval_s, self._shortest_s)
         self._told, self._last_s = news, self._clock.steady_s()
         self._sequence += 1
-        rules, running = self._rules, self._running()
+        rules, running = self._rules.now, self._running()
         described, offers = self._machine.executor.host(), offered(rules, self._machine)
         return Beacon(
             runner=rules.name,
@@ -165,14 +167,18 @@ class BeaconSender:
             thermal=condition.read().thermal.value,
             time=rfc3339(self._clock.now()),
             quotas=self._quotas(),
+            not_taking=self._not_taking(),
         )
+
+    def _not_taking(self) -> str:
+        return "" if self._rules.problem is None else self._rules.problem.public
 
     def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
         if self._ending:
             return "stopped"
         if self._folder.drain.exists() or self._stopping.is_set():
             return "draining"
-        if self._folder.pause.exists():
+        if self._folder.pause.exists() or self._not_taking():
             return "paused"
         return "busy" if running else "idle"
 

@@ -26,14 +26,16 @@ from bridge.limits import STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
 from bridge.records import Request
 from bridge.request import run_id_of
-from bridge.run.outcomes import Ending, RunOutcome
+from bridge.run.outcomes import Ending, RunOutcome, one_line
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
+from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.listings import Listings
 from bridge.runner.connection.pacing import PollPace
 from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import Machine
+from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.cancels import Cancels
 from bridge.runner.queue.foreign_claims import ForeignClaims
@@ -49,7 +51,7 @@ from bridge.runner.service.owner_view import OwnerView
 from bridge.runner.service.recovery import Recovery
 from bridge.runner.service.upkeep import Upkeep
 from bridge.runner.state.folder import RUNS_TOO, OpenState
-from bridge.runner.state.log import for_run
+from bridge.runner.state.log import for_run, mask_also
 from bridge.system.clock import Clock
 from bridge.system.tasks import THREADS, Task, Tasks
 
@@ -61,7 +63,7 @@ class Runner:
     """One runner on one bus; the caller holds its name lock.
 
     Args:
-        rules: what the owner allows.
+        rules: what the owner allows when it starts.
         machine: what runs jobs.
         stopping: set when the runner is asked to end now; what runs ends as ``interrupted``.
         leaving: set when it is asked to end and to leave what runs to the next start; None: nobody asks for that.
@@ -69,6 +71,7 @@ class Runner:
         announce: tells the hosting site of a result.
         tasks: starts runs beside the polling, and waits.
         keeper: keeps the bus's root in its place; None on this machine's own bus.
+        policy_file: where what the owner allows is read again; None: it does not change.
     """
 
     def __init__(
@@ -85,15 +88,17 @@ class Runner:
         announce: Callable[[RunAnnouncement], None] = announce_nothing,
         tasks: Tasks = THREADS,
         keeper: RootKeeper | None = None,
+        policy_file: PolicyFile | None = None,
     ) -> None:
-        self._rules, self._machine, self._link, self._tasks = rules, machine, link, tasks
+        self._name, self._machine, self._link, self._tasks = rules.name, machine, link, tasks
+        self._rules = RulesInForce(rules, policy_file, log, lambda policy: mask_also(log, policy.secrets.values()))
         self.state, self.clock, self.stopping, self.log = state, clock, stopping, log
         self.leaving = threading.Event() if leaving is None else leaving
         self._keeper = keeper
         self._pace = PollPace(clock, hosted=link.bus.hosted)
         self._foreign = ForeignClaims(link, clock)
         self._listings = Listings(rules.presets, self._unended_ids, clock, local=link.record.wake == "embedded")
-        self._admission = Admission(rules, state, clock)
+        self._admission = Admission(self._rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
             rules.name, state, link, delivery=self._delivery, executor=machine.executor, log=log
@@ -101,7 +106,7 @@ class Runner:
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._rests = Rests(clock, *_REST_S)
         self._beacons = BeaconSender(
-            rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
+            self._rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             quotas=self._admission.quotas, clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._upkeep = Upkeep(link, clock=clock, tasks=tasks, is_ending=self.asked_to_end, log=log)
@@ -117,7 +122,7 @@ class Runner:
         self._requests: list[RequestRef] = []
         self._lock = threading.Lock()
         self._queue = Queue(
-            rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
+            self._rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
             clock=clock, is_ending=self._takes_no_more, log=log,
         )  # fmt: skip
         self._view = OwnerView(
@@ -167,6 +172,7 @@ class Runner:
         Raises:
             InfrastructureError: the bus cannot be listed.
         """
+        self._rules.look()
         window = None if only is not None else self._listings.next_window()
         began_s = self.clock.steady_s()
         with self._link.lock:
@@ -184,6 +190,8 @@ class Runner:
         self._rests.forget_but({*self._unended_ids(), *snapshot.claims})
         active = {*self._running_ids(), *resting, *self._rests.resting()}
         for left in self._recovery.recover(refs, snapshot.claims, active):
+            if left.resume and self._rules.look() is not None:
+                continue  # only claimed: it is let in when it begins, and nothing is now
             try:
                 self._go_on(left.ref, left.view, resume=left.resume)
             except FencedError:
@@ -199,7 +207,8 @@ class Runner:
             self._upkeep.look(len(self._outcomes))
         waiting = self._queue.take(free, forged, whole=window is None, only=only)
         self._beacons.saw_queue(waiting)
-        self._view.look(self._queue.waiting)
+        problem = self._rules.problem
+        self._view.look(self._queue.waiting, "" if problem is None else one_line(problem.reason))
         self._beacons.send()
         if self.state.folder.lasts:
             self._archiving.look()
@@ -314,7 +323,7 @@ class Runner:
             vanished = Ending("runner_lost", f"runner {view.claim.runner} vanished while the run was going on")
             self._start(ClaimedRun(ref, held, None, claimed, clock.steady_s(), lost=vanished))
             return
-        claim = following(held, clock, runner=self._rules.name, state="claimed", lease_s=link.budget.lease_s())
+        claim = following(held, clock, runner=self._name, state="claimed", lease_s=link.budget.lease_s())
         journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
         asked_s = clock.steady_s()
         with link.lock:
@@ -341,10 +350,11 @@ class Runner:
             if work.lost is None and self._left is not None:
                 self._left -= 1
                 self._taken = work.ref.id
-            self._active[work.ref.id] = self._tasks.start(partial(self._work, work), f"run-{work.ref.id[-8:]}")
+            begin = partial(self._work, work, self._rules.now)
+            self._active[work.ref.id] = self._tasks.start(begin, f"run-{work.ref.id[-8:]}")
         self._cancels.watch()
 
-    def _work(self, work: ClaimedRun) -> None:
+    def _work(self, work: ClaimedRun, rules: OwnerRules) -> None:
         run_id, log = work.ref.id, for_run(self.log, work.ref.id)
         renewal: ClaimRenewal | None = None
         try:
@@ -353,7 +363,7 @@ class Runner:
             renewal = ClaimRenewal(
                 link, work.held, clock=self.clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks
             )
-            session = self._session(work, link, renewal)
+            session = self._session(work, rules, link, renewal)
             outcome = run_once(session) if work.lost is None else recover_once(session, work.lost)
             with self._lock:
                 self._outcomes.append(outcome)
@@ -382,9 +392,9 @@ class Runner:
                 self._pace.happened()
                 self._run_ended.set()
 
-    def _session(self, work: ClaimedRun, link: BusLink, renewal: ClaimRenewal) -> ClaimedRunSession:
+    def _session(self, work: ClaimedRun, rules: OwnerRules, link: BusLink, renewal: ClaimRenewal) -> ClaimedRunSession:
         return ClaimedRunSession(
-            self._rules, self._machine, self.state, link, work=work, renewal=renewal,
+            rules, self._machine, self.state, link, work=work, renewal=renewal,
             delivery=self._delivery.over(link), clock=self.clock, cancelled=lambda: work.ref.id in self._cancels,
             stopping=self.stopping, leaving=self.leaving, slots=self._slots, log=self.log,
         )  # fmt: skip

@@ -52,19 +52,21 @@ class OwnerView:
         self._due_s = float("-inf")
         self._failed = ""
 
-    def look(self, waiting: tuple[Waiting, ...]) -> None:
+    def look(self, waiting: tuple[Waiting, ...], not_taking: str = "") -> None:
         """Write what has changed, and the time at least twice a minute.
 
         Args:
             waiting: the requests that are not taken, oldest first.
+            not_taking: why nothing is taken because of the policy file; empty where it does not say so.
         """
         now_s = self._clock.steady_s()
-        news = (waiting, self._running(), len(self._outcomes()))
+        news = (waiting, not_taking, self._running(), len(self._outcomes()))
         if news == self._written and now_s < self._due_s:
             return
         try:
             shown = waiting[:SHOWN_MAX_COUNT]
-            view = QueueView(time=rfc3339(self._clock.now()), requests=shown, more=len(waiting) - len(shown))
+            more = len(waiting) - len(shown)
+            view = QueueView(time=rfc3339(self._clock.now()), requests=shown, more=more, not_taking=not_taking)
             write_queue(self._folder.queue, view)
             if self._metrics is not None:
                 text = "".join(f"{line}\n" for line in self._figures(len(waiting)))

@@ -30,6 +30,7 @@ from bridge.runner.machine.machine import this_machine
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.live_presets import LivePresets
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.loop import Runner
 from bridge.runner.state.audit import audit, keep_audit
 from bridge.runner.state.folder import OpenState, StateFolder
@@ -53,12 +54,13 @@ def runner_on(
     leaving: threading.Event | None = None,
     embedded: bool = False,
     summary: Callable[[str], None] | None = None,
+    policy_file: PolicyFile | None = None,
 ) -> Iterator[Runner]:
     """Put a runner together and close its state afterwards; the caller holds the name lock of the state folder.
 
     Args:
         bus: where it takes requests; on one of this machine's own nobody else writes, and nothing is signed.
-        policy: what the owner allows.
+        policy: what the owner allows when the runner starts.
         folder: the runner's state.
         clock: the machine's clocks.
         stopping: set to end the runner and its runs.
@@ -66,6 +68,7 @@ def runner_on(
         log: takes what happens; it is kept in the state folder as well.
         embedded: whether requester and owner are the same person.
         summary: takes the text of the job summary; None appends it to the file that the job names.
+        policy_file: where the policy is read again while the runner serves; None: it stays as it is.
 
     Raises:
         BusError: the remote carries no bus, or another one.
@@ -107,6 +110,7 @@ def runner_on(
             leaving=leaving,
             announce=announce,
             keeper=keeper,
+            policy_file=policy_file,
         )
     except BaseException as error:
         log.debug("ends: %s: %s", type(error).__name__, error, exc_info=error)
@@ -181,6 +185,7 @@ def serve_embedded(
     idle_s: float,
     enrol: Callable[[], None],
     embedded: bool = True,
+    policy_file: PolicyFile | None = None,
 ) -> bool:
     """Serve a bus on this machine until it is idle; return False when another process does so already.
 
@@ -197,7 +202,8 @@ def serve_embedded(
         try:
             enrol()
             with runner_on(
-                bus, policy, folder, clock=clock, stopping=stopping, log=log, embedded=embedded
+                bus, policy, folder, clock=clock, stopping=stopping, log=log, embedded=embedded,
+                policy_file=policy_file,
             ) as runner:  # fmt: skip
                 serve(runner, idle_s=idle_s)
             if stopping.is_set():

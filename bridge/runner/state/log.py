@@ -42,7 +42,13 @@ class _Masked(logging.Formatter):
 
     def __init__(self, secrets: Iterable[str]) -> None:
         super().__init__()
-        self._redactor = Redactor(secrets)
+        self._secrets = frozenset(secrets)
+        self._redactor = Redactor(self._secrets)
+
+    def mask_also(self, secrets: Iterable[str]) -> None:
+        """Mask these too; those before may still be printed by runs that go on."""
+        self._secrets |= frozenset(secrets)
+        self._redactor = Redactor(self._secrets)
 
     def masked(self, text: str) -> str:
         """Return text without secrets and without the user part of web addresses, which may hold a token."""
@@ -128,6 +134,15 @@ def keep_log(
             file.close()
 
     return end
+
+
+def mask_also(log: logging.Logger, secrets: Iterable[str]) -> None:
+    """Let whatever a logger writes from now on mask these secrets too."""
+    values = tuple(secrets)
+    for handler in log.handlers:
+        if isinstance(handler.formatter, _Masked):
+            with handler.lock or contextlib.nullcontext():
+                handler.formatter.mask_also(values)
 
 
 def read_log(path: Path, wait: Callable[[], None] | None = None) -> Iterator[dict[str, Any]]:

@@ -34,12 +34,14 @@ class QueueView(Record):
         time: when.
         requests: oldest first, the first two hundred.
         more: how many others wait.
+        not_taking: why the runner takes nothing because of its policy file; empty where it does not.
     """
 
     schema_version: Literal[1] = 1
     time: Moment
     requests: tuple[Waiting, ...]
     more: int = 0
+    not_taking: Text = ""
 
 
 def write_queue(path: Path, view: QueueView) -> None:

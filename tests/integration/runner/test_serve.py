@@ -46,6 +46,30 @@ def test_a_second_runner_of_the_same_name_is_refused(site):
     assert "another runner of this name" in second.stderr
 
 
+def test_a_served_runner_hears_a_policy_that_changes_without_a_restart(site):
+    s = site()
+    s.create_bus()
+    s.start("serve", "--bus", s.route)
+    assert s.ended(s.ask()).reason == "gate_rejected"  # an empty report: the program ran to its end
+
+    policy = s.policy()
+    allowing = policy.read_text()
+    policy.write_text(allowing.replace("[presets]\n", '[presets]\nallow = ["nothing"]\n'))
+    refused = s.ended(s.ask())
+    assert refused.reason == "policy_refused"
+    assert len(s.starts()) == 1
+
+    policy.write_text("slots = 2\n" + allowing)
+    waits = s.ask()
+    s.until(lambda: "slots changed" in s.run("status").stdout, "status never said why it takes nothing")
+    s.until(lambda: "slots changed" in s.requester().read_beacons()[0][1].not_taking, "the beacon never said it")
+    assert s.claim(waits) is None
+
+    policy.write_text(allowing)
+    assert s.ended(waits).reason == "gate_rejected"
+    assert len(s.starts()) == 2
+
+
 def going(s):
     """Start a runner with a run in its middle; return both."""
     s.set_work(f"until [ -e {s.folder}/counted/go-on ]; do sleep 0.05; done; echo went on")

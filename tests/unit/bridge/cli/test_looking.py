@@ -183,6 +183,8 @@ def test_doctor_warns_of_a_host_whose_disk_is_full_or_that_is_paused(requester, 
     assert (ran.code, row["level"], row["remedy"]) == (0, "warn", "on the host: kakeya-runner doctor")
     host.beat(state="paused")
     assert "mini is paused" in requester.run("doctor").out
+    host.beat(state="paused", not_taking="its policy.toml cannot be used")
+    assert "mini is paused (its policy.toml cannot be used)" in requester.run("doctor").out
 
 
 @pytest.mark.parametrize(("move", "delivery"), [(True, "branch_moved"), (False, "branch_deleted")])

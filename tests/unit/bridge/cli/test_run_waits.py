@@ -83,6 +83,10 @@ def test_a_runner_that_cannot_take_it_is_named_with_its_reason(requester, host):
     paused = requester.run("run", "mlx-env-probe").err
     assert "mini is paused" in paused
     assert "next    on the host: kakeya-runner resume" in paused
+    host.beat(state="paused", not_taking="slots changed in policy.toml: restart the runner")
+    stale = requester.run("run", "mlx-env-probe").err
+    assert "mini is paused: slots changed in policy.toml: restart the runner" in stale
+    assert "next    on the host: kakeya-runner status" in stale
 
 
 def test_a_silent_runner_without_successor_is_lost_and_nothing_is_written(requester, host):

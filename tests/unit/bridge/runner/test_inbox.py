@@ -36,6 +36,10 @@ class Signers:
 class Rules:
     signers: Signers = field(default_factory=Signers)
 
+    @property
+    def now(self) -> Rules:
+        return self
+
 
 @dataclass
 class Served:
