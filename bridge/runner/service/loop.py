@@ -96,7 +96,7 @@ class Runner:
         self._admission = Admission(rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
-            rules.name, state, link, delivery=self._delivery, executor=machine.executor, log=log
+            rules.name, state, link, delivery=self._delivery, executor=machine.executor, clock=clock, log=log
         )  # fmt: skip
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._rests = Rests(clock, *_REST_S)

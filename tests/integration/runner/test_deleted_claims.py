@@ -1,0 +1,44 @@
+"""Somebody deletes claims on the remote while runs go on: each run starts once and its result is published."""
+
+from __future__ import annotations
+
+import subprocess
+
+WAIT_FOR_GO = "while [ ! -e $(dirname $0)/counted/go ]; do sleep 0.05; done"
+
+
+def delete_claim(s, ref) -> None:
+    git = ["git", "-C", s.folder / "bus.git", "update-ref", "-d", f"refs/kakeya/claim/{ref.id}"]
+    subprocess.run(git, check=True)
+
+
+def test_a_claim_deleted_while_its_run_goes_on_is_put_back_and_the_result_published(site):
+    s = site(work=WAIT_FOR_GO, lease_s=3.0)
+    s.create_bus()
+    ref = s.ask()
+    s.start("serve", "--bus", s.route)
+    s.until(s.starts, "never started")
+    before = s.claim(ref)
+    delete_claim(s, ref)
+    s.until(lambda: s.claim(ref) is not None, "never put back")
+    (s.folder / "counted" / "go").touch()
+
+    claim = s.ended(ref)
+    assert (claim.runner, claim.reason) == (before.runner, "gate_rejected")  # an empty report: it ran to its end
+    assert s.starts() == [ref.id]
+
+
+def test_a_claim_deleted_while_its_runner_was_down_is_put_back_and_the_run_followed(site):
+    s = site(work=WAIT_FOR_GO)
+    s.create_bus()
+    ref = s.ask()
+    runner = s.start("serve", "--bus", s.route)
+    s.until(s.starts, "never started")
+    runner.kill()
+    runner.wait()
+    delete_claim(s, ref)
+    (s.folder / "counted" / "go").touch()
+
+    s.run("once", "--bus", s.route)
+    assert s.ended(ref).reason == "gate_rejected"
+    assert s.starts() == [ref.id]
