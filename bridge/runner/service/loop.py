@@ -197,7 +197,7 @@ class Runner:
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
         if self.state.folder.lasts and not self.busy:  # before the next run begins: some runners never idle
             self._upkeep.look(len(self._outcomes))
-        waiting = self._queue.take(free, forged, whole=window is None, only=only)
+        waiting = self._queue.take(free, forged, snapshot.beacons, whole=window is None, only=only)
         self._beacons.saw_queue(waiting)
         self._view.look(self._queue.waiting)
         self._beacons.send()

@@ -42,3 +42,30 @@ def test_a_claim_deleted_while_its_runner_was_down_is_put_back_and_the_run_follo
     s.run("once", "--bus", s.route)
     assert s.ended(ref).reason == "gate_rejected"
     assert s.starts() == [ref.id]
+
+
+def test_a_claim_deleted_beside_a_second_runner_starts_nothing_again_and_publishes_no_refusal(site):
+    s = site(work=WAIT_FOR_GO, lease_s=3.0)
+    for name in ("one", "two"):
+        assert s.run("keygen", name=name).code == 0
+    s.create_bus()
+    ref = s.ask()
+    for name in ("one", "two"):
+        s.start("serve", "--bus", s.route, name=name)
+    s.until(s.starts, "never started")
+    owner = s.claim(ref).runner
+    s.until(lambda: is_shown(s, owner, ref), "its beacon never showed the run")
+    for _ in range(2):
+        delete_claim(s, ref)
+        s.until(lambda: s.claim(ref) is not None, "never put back")
+        assert s.claim(ref).runner == owner
+    (s.folder / "counted" / "go").touch()
+
+    claim = s.ended(ref)
+    assert (claim.runner, claim.reason) == (owner, "gate_rejected")  # an empty report: it ran to its end
+    assert s.starts() == [ref.id]
+    assert not any("in before" in log.read_text() for log in s.folder.glob("*.log"))
+
+
+def is_shown(s, name, ref) -> bool:
+    return any(ref.id in beacon.running for _, beacon in s.requester().read_beacons() if beacon.runner == name)
