@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from bridge.limits import LEASE_LISTINGS_COUNT, LEASE_MARGIN_SHARE
+from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S, LEASE_LISTINGS_COUNT, LEASE_MARGIN_SHARE
 from bridge.system.clock import Clock
 
+if TYPE_CHECKING:
+    from bridge.records import Beacon, BusRecord
+
 _TIPS_MAX_COUNT: Final = 64
+_BEACON_INTERVAL_MAX_S: Final = 3600.0  # a runner that claims to be silent for longer is believed no more than this
 
 
 @dataclass
@@ -67,6 +71,12 @@ class LeaseWatch:
             return False
         since_s, listings = one.since
         return self._clock.steady_s() - since_s > lease_s and one.listings - listings >= LEASE_LISTINGS_COUNT
+
+
+def beacon_counts_s(beacon: Beacon, record: BusRecord) -> float:
+    """Return for how many seconds after its time a beacon says that its runner lives."""
+    interval_s = min(beacon.interval_s or record.beacon_interval_s, _BEACON_INTERVAL_MAX_S)
+    return BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
 
 
 class OwnLease:

@@ -153,6 +153,14 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
+    def put_back(self, held: HeldClaim) -> None:
+        """Create the claim ref anew, at a held claim whose ref was deleted.
+
+        Raises:
+            FencedError: a claim is there, or the run is archived.
+        """
+        ...
+
     def advance(
         self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
     ) -> HeldClaim:

@@ -105,13 +105,16 @@ class SharedBus(Protocol):
         """
         ...
 
-    def read_beacons(self, *, as_opened: bool = False) -> tuple[tuple[str, Beacon], ...]:
+    def read_beacons(
+        self, *, as_opened: bool = False, listed: Mapping[str, str] | None = None
+    ) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner; unreadable ones and those whose signature is refused are left out.
 
         Of `refused`, what concerns beacons is as of the last call.
 
         Args:
             as_opened: whether to go by the listing that found the bus record, for a caller to whom that is new enough.
+            listed: the tips, by runner name, of a listing that was just made; None lists them.
         """
         ...
 

@@ -65,6 +65,17 @@ class Claims:
         """
         return self.advance(seen.held(), claim, [])[0]
 
+    def put_back(self, held: HeldClaim) -> None:
+        """Create the claim ref anew, at a held claim whose ref was deleted.
+
+        Raises:
+            FencedError: a claim is there.
+        """
+        ref = names.claim_ref(self._prefix, held.claim.id)
+        outcome = swap(self._store, [RefUpdate(ref, held.oid, None)], authority=ref)[ref]
+        if not outcome.landed:
+            raise FencedError(f"the claim of run {held.claim.id} cannot be put back: {outcome.tip} is there")
+
     def advance(
         self, held: HeldClaim, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
     ) -> tuple[HeldClaim, dict[str, SwapResult]]:

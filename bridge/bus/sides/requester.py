@@ -19,6 +19,8 @@ from bridge.errors import BusError, RunNotFoundError
 from bridge.request import cancel_branch, run_id_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from bridge.records import Beacon, Workload
     from bridge.trust.judgement import TrustAnswer
 
@@ -72,9 +74,11 @@ class RequesterRefBus(SharedRefBus):
         """Let the call that finds the bus record bring the known beacons; see the interface."""
         self._identity.list_first(self._known.list)
 
-    def read_beacons(self, *, as_opened: bool = False) -> tuple[tuple[str, Beacon], ...]:
+    def read_beacons(
+        self, *, as_opened: bool = False, listed: Mapping[str, str] | None = None
+    ) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner, and remember which were good; see the interface."""
-        found = super().read_beacons(as_opened=as_opened)
+        found = super().read_beacons(as_opened=as_opened, listed=listed)
         self._known.keep(names.beacon_ref(self.identity().prefix, beacon.runner) for _, beacon in found)
         return found
 

@@ -31,7 +31,7 @@ from bridge.bus.views import (
     ReadRequests,
     RequestRef,
 )
-from bridge.errors import BusError
+from bridge.errors import BusError, FencedError
 from bridge.limits import BEACON_DEAD_S
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
 from bridge.system.clock import rfc3339
@@ -108,6 +108,13 @@ class RunnerRefBus(SharedRefBus):
         """Replace an expired claim at exactly the tip that was seen; see the interface."""
         self._pacer.pushed()
         return self._claims.take_over(seen, claim)
+
+    def put_back(self, held: HeldClaim) -> None:
+        """Create the claim ref anew, at a held claim whose ref was deleted; see the interface."""
+        if self.is_archived(held.claim.id):
+            raise FencedError(f"run {held.claim.id} ended and was archived")
+        self._pacer.pushed()
+        self._claims.put_back(held)
 
     def advance(
         self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None

@@ -144,9 +144,14 @@ class SharedRefBus:
         """Return the result tree of a result commit; see the interface."""
         return self._results.read(oid)
 
-    def read_beacons(self, *, as_opened: bool = False) -> tuple[tuple[str, Beacon], ...]:
+    def read_beacons(
+        self, *, as_opened: bool = False, listed: Mapping[str, str] | None = None
+    ) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner; see the interface."""
-        return self._beacons.read(self._identity.beacons if as_opened else None)
+        if listed is None:
+            return self._beacons.read(self._identity.beacons if as_opened else None)
+        prefix = self.identity().prefix
+        return self._beacons.read({names.beacon_ref(prefix, runner): oid for runner, oid in listed.items()})
 
     def use_seals(self, seals: Seals) -> None:
         """Sign and verify with these keys; see the interface."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.durations import age_text
 from bridge.errors import NoRunnerError
-from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S
+from bridge.run.lease import beacon_counts_s
 from bridge.system.clock import Clock, parse_rfc3339
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ DISTRUSTED: Final = (
     "on the host: upgrade kakeya and restart kakeya-runner, an older one signs neither claims nor beacons; or compare "
     "the pinned key with what `kakeya-runner keygen --bus ROUTE` prints there (kakeya-mac init --runner-key NAME=KEY)"
 )
-_INTERVAL_MAX_S = 3600.0  # a runner that claims to be silent for longer is believed no more than this
 
 
 @dataclass(frozen=True)
@@ -53,10 +52,9 @@ def look(bus: SharedBus, record: BusRecord, now: dt.datetime, *, as_opened: bool
     """
     seen = []
     for tip, beacon in bus.read_beacons(as_opened=as_opened):
-        interval_s = min(beacon.interval_s or record.beacon_interval_s, _INTERVAL_MAX_S)
-        bound_s = BEACON_LIVE_INTERVALS * interval_s + BEACON_LIVE_SLACK_S
         age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
-        seen.append(SeenRunner(tip, beacon, max(0.0, age_s), live=age_s < bound_s and beacon.state != "stopped"))
+        live = age_s < beacon_counts_s(beacon, record) and beacon.state != "stopped"
+        seen.append(SeenRunner(tip, beacon, max(0.0, age_s), live=live))
     return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
 
 

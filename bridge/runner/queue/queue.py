@@ -19,6 +19,7 @@ from bridge.run.outcomes import one_line
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
+from bridge.runner.queue.elsewhere import runs_elsewhere
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.run.slots import RunSlots
@@ -59,6 +60,8 @@ class Queue:
         self._clock, self._is_ending, self._log = clock, is_ending, log
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
+        self._beacons: Mapping[str, str] = {}
+        self._elsewhere: Mapping[str, str] | None = None  # read once a listing, and only where something may be taken
         self._told: dict[str, str] = {}
         self._waiting: tuple[Waiting, ...] = ()
         self._not_ours: set[str] = set()
@@ -69,18 +72,28 @@ class Queue:
         """The requests that could still be taken, as they were after the last `take`, with the reason."""
         return self._waiting
 
-    def take(self, queue: list[RequestRef], forged: Mapping[str, str], *, whole: bool, only: str | None = None) -> int:
+    def take(
+        self,
+        queue: list[RequestRef],
+        forged: Mapping[str, str],
+        beacons: Mapping[str, str],
+        *,
+        whole: bool,
+        only: str | None = None,
+    ) -> int:
         """Take what may be taken, each principal in turn; return how many requests could still be taken later.
 
         Args:
             queue: requests without a claim that counts, oldest first.
             forged: tips, by run id, of claims on them that do not count.
+            beacons: tips, by runner name, of the same listing: what another says it runs is not taken.
             whole: whether the queue is of all branches, not of those that a window shows.
             only: full name of the one branch to take, where the queue holds it and others with its run id.
 
         Raises:
             RemoteError: the bus does not answer.
         """
+        self._beacons, self._elsewhere = beacons, None
         left = self._take_in_turn(queue, forged, whole=whole, only=only)
         self._waiting = tuple(Waiting(id=ref.id, why=one_line(self._told.get(ref.oid, ""))) for ref in left)
         return len(left)
@@ -153,6 +166,10 @@ class Queue:
         if archived:
             self._archived.add(ref.id)
             return NotTaken("a run with its id ended before and was archived", permanent=True)
+        if self._elsewhere is None:
+            self._elsewhere = runs_elsewhere(link, self._rules.now.name, self._beacons, self._clock)
+        if ref.id in self._elsewhere:
+            return NotTaken(f"runner {self._elsewhere[ref.id]} says that it has it, although no claim is there")
         claim = Claim(
             id=ref.id,
             request_oid=ref.oid,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
-from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, of_system
+from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, RemoteError, of_system
 from bridge.limits import LEASE_RUN_SHARE, LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
 from bridge.records import Beacon, Claim, LogHead, RunProgress
 from bridge.run.lease import OwnLease
@@ -274,9 +274,16 @@ class ClaimRenewal:
         return self._progress != self._held.claim.progress and quiet_s >= self._progress_s
 
     def _push(self, make: Callable[[HeldClaim], Claim], *, final: bool) -> HeldClaim:
+        """Move the claim on; one whose ref was deleted is put back, no more than once a call.
+
+        Raises:
+            FencedError: another runner moved it.
+            InfrastructureError: it could not be sent.
+        """
         with self._link.lock:
             chunk = self._unkept or self._next_chunk(final=final)
             self._unkept = chunk
+            was_put_back = False
             while True:
                 sign = self._sign_of_life()
                 claim, asked_s = make(self._held), self._clock.steady_s()
@@ -285,8 +292,8 @@ class ClaimRenewal:
                 except FencedError:
                     self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
                     if not self._has_arrived():
-                        self._fenced = True
-                        raise
+                        self._put_back(again=was_put_back)
+                        was_put_back = True
                     chunk = None  # the bus keeps it
                     continue
                 except (InfrastructureError, OSError):
@@ -328,6 +335,24 @@ class ClaimRenewal:
         self._held = view.held()
         self._lease.renewed(asked_s, view.claim.lease_s)
         return True
+
+    def _put_back(self, *, again: bool) -> None:
+        """Put the claim back that was deleted on the bus.
+
+        Args:
+            again: whether that was done in this call already; then it is left to the next one, which comes later.
+
+        Raises:
+            FencedError: it was not deleted: another runner has it.
+            InfrastructureError: the bus did not answer, or what was put back is gone again.
+        """
+        if again:
+            raise RemoteError(f"the claim of run {self._held.claim.id} was put back and is gone again")
+        try:
+            self._link.bus.put_back(self._held)
+        except FencedError:
+            self._fenced = True
+            raise
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:
         """Take the next chunk."""

@@ -303,8 +303,8 @@ class ClaimedRunSession:
         with state.attesting.sealing(files, self.ref.ref, state.journal) as sealed:
             with self._link.lock:
                 result_oid = self._link.bus.build_result(Tree(files=sealed.files), self.ref.id)
-            detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, **sealed.detail}
-            state.journal.append("result_built", self.ref.id, result_oid, **detail)
+            detail = {"ref": self.ref.ref, "reason": ending.reason, "message": ending.message, "claim": held.oid}
+            state.journal.append("result_built", self.ref.id, result_oid, **detail, **sealed.detail)
         remove_tree(self._handle)
         delivery = self._delivery.deliver(self.ref, held, ending, result_oid, log=self._renewal.last_chunk())
         said = f"{ending.reason}: {ending.message}" if ending.message else ending.reason

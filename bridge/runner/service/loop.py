@@ -101,7 +101,7 @@ class Runner:
         self._admission = Admission(self._rules, state, clock)
         self._delivery = ResultDelivery(rules.name, state.journal, link, clock=clock, log=log, announce=announce)
         self._recovery = Recovery(
-            rules.name, state, link, delivery=self._delivery, executor=machine.executor, log=log
+            rules.name, state, link, delivery=self._delivery, executor=machine.executor, clock=clock, log=log
         )  # fmt: skip
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._rests = Rests(clock, *_REST_S)
@@ -205,7 +205,7 @@ class Runner:
         free = [ref for ref in requests if ref.id not in snapshot.claims or ref.id in forged]
         if self.state.folder.lasts and not self.busy:  # before the next run begins: some runners never idle
             self._upkeep.look(len(self._outcomes))
-        waiting = self._queue.take(free, forged, whole=window is None, only=only)
+        waiting = self._queue.take(free, forged, snapshot.beacons, whole=window is None, only=only)
         self._beacons.saw_queue(waiting)
         problem = self._rules.problem
         self._view.look(self._queue.waiting, "" if problem is None else one_line(problem.reason))

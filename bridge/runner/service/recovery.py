@@ -21,11 +21,14 @@ from bridge.errors import BusError, FencedError, InfrastructureError, LeftRunnin
 from bridge.executor.interface import Execution, Executor, Hooks, LiveRun
 from bridge.executor.removal import remove_tree
 from bridge.runner.connection.link import BusLink
+from bridge.runner.connection.root_keeper import PAUSE_MAX_S, PAUSE_S
 from bridge.runner.run.delivery import ResultDelivery
+from bridge.runner.run.rests import Rests
 from bridge.runner.state import prepared
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.history import JournalStage, RunHistory
 from bridge.runner.state.log import for_run
+from bridge.system.clock import Clock
 
 
 class OnBus(StrEnum):
@@ -44,6 +47,7 @@ class Action(StrEnum):
 
     FORGET = "nothing is left to do"
     LEAVE = "the queue may take it again"
+    PUT_BACK = "put our claim back, then as if it had been there"
     YIELD = "another runner has it"
     RUN = "claim it anew and run it"
     FINALISE = "follow it again, publish what it came to, or that it was lost"
@@ -57,11 +61,12 @@ _A = Action
 # of it, and never two.
 _ROWS: Final[Mapping[JournalStage, tuple[Action, ...]]] = {
     JournalStage.QUEUED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
-    JournalStage.CLAIMED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
-    JournalStage.RUNNING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
-    JournalStage.JUDGING: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
-    JournalStage.BUILT: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
-    JournalStage.PUBLISHED: (_A.FORGET, _A.LEAVE, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
+    # It was let in under this claim, and is under no other.
+    JournalStage.CLAIMED: (_A.FORGET, _A.PUT_BACK, _A.YIELD, _A.RUN, _A.FINALISE, _A.FORGET),
+    JournalStage.RUNNING: (_A.PUT_BACK, _A.PUT_BACK, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
+    JournalStage.JUDGING: (_A.PUT_BACK, _A.PUT_BACK, _A.YIELD, _A.FINALISE, _A.FINALISE, _A.FORGET),
+    JournalStage.BUILT: (_A.PUT_BACK, _A.PUT_BACK, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
+    JournalStage.PUBLISHED: (_A.PUT_BACK, _A.PUT_BACK, _A.YIELD, _A.DELIVER, _A.DELIVER, _A.COPY),
     # The journal alone decides: the claim of a run that ended long ago may be gone.
     JournalStage.COPIED: (_A.NOTIFY,) * len(OnBus),
 }
@@ -103,6 +108,7 @@ class Recovery:
         name: the runner's name.
         delivery: delivers what was built, and notifies of it.
         executor: knows what became of a run from its folder.
+        clock: paces how often a deleted claim is put back.
     """
 
     def __init__(
@@ -113,10 +119,12 @@ class Recovery:
         *,
         delivery: ResultDelivery,
         executor: Executor,
+        clock: Clock,
         log: logging.Logger,
     ) -> None:
         self._name, self._state, self._link = name, state, link
         self._delivery, self._executor, self._log = delivery, executor, log
+        self._rests = Rests(clock, PAUSE_S, PAUSE_MAX_S)
 
     def sweep(self) -> None:
         """Look after the folders of runs that the journal is through with; nobody else looks at them any more."""
@@ -147,7 +155,10 @@ class Recovery:
             with self._link.lock:
                 view = self._link.bus.read_claim(run_id)
             tip = None if view is None else view.oid
-            if self._on_bus(history, {}, tip)[0] in {OnBus.FOREIGN, OnBus.GONE}:
+            action = ACTIONS[history.stage, self._on_bus(history, {}, tip)[0]]
+            if action is Action.PUT_BACK and not self._is_archived(run_id):
+                log.info("its claim was deleted on the bus: it is put back")
+            elif action in {Action.FORGET, Action.YIELD, Action.PUT_BACK}:
                 log.warning("left to its new owner")
                 self.leave(run_id, tip)
             else:
@@ -204,7 +215,9 @@ class Recovery:
             active: runs that are going on right now.
         """
         unfinished: list[Unfinished] = []
-        for history in self._state.journal.histories():
+        histories = self._state.journal.histories()
+        self._rests.forget_but([history.id for history in histories])
+        for history in histories:
             if history.id in active:
                 continue
             try:
@@ -240,12 +253,43 @@ class Recovery:
             return OnBus.FOREIGN, None
         return OnBus[view.claim.state.upper()], view
 
-    def _last_own(self, history: RunHistory) -> ClaimView | None:
-        """Return the claim of ours that the journal saw last, None when nothing here holds it any more."""
+    def _last_own(self, history: RunHistory, *, end: bool = False) -> ClaimView | None:
+        """Return the claim of ours that the journal saw last, None when nothing here holds it any more.
+
+        Args:
+            history: what the journal says of the run.
+            end: whether the claim that ended the run is meant where there is one.
+        """
+        oid = (history.end_oid if end else None) or history.claim_oid
         try:
-            return None if history.claim_oid is None else self._link.bus.read_claim(history.id, history.claim_oid)
+            return None if oid is None else self._link.bus.read_claim(history.id, oid)
         except BusError:
             return None
+
+    def _is_archived(self, run_id: str) -> bool:
+        with self._link.lock:
+            return self._link.bus.is_archived(run_id)
+
+    def _put_back(self, history: RunHistory, listed: RequestRef | None) -> list[Unfinished]:
+        """Put our claim back where it was deleted and go on as if it had been there; later where that was just done.
+
+        Raises:
+            FencedError: another claim is there by now, or the run was archived.
+            InfrastructureError: the bus did not answer.
+        """
+        run_id, log = history.id, for_run(self._log, history.id)
+        if run_id in self._rests.resting():
+            return []
+        with self._link.lock:
+            view = self._last_own(history, end=True)
+            if view is None:
+                log.warning("its claim was deleted on the bus, and nothing here holds it any more")
+                self.leave(run_id)
+                return []
+            self._link.bus.put_back(view.held())
+        self._rests.failed(run_id)
+        log.warning("its claim was deleted on the bus: put back")
+        return self._act(ACTIONS[history.stage, OnBus[view.claim.state.upper()]], history, listed, view.oid, view)
 
     def _act(
         self, action: Action, history: RunHistory, listed: RequestRef | None, tip: str | None, view: ClaimView | None
@@ -264,6 +308,8 @@ class Recovery:
             self.leave(run_id, tip)
         elif action is Action.NOTIFY:
             self._notify(history)
+        elif action is Action.PUT_BACK:
+            return self._put_back(history, listed)
         elif view is not None:
             ref = _as_claimed(history, listed, view)
             if action in {Action.RUN, Action.FINALISE}:

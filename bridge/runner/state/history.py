@@ -115,6 +115,7 @@ class RunHistory:
     Attributes:
         nonces: of the claims that this runner tried to make.
         claim_oid: the last claim of this runner that the bus acknowledged before the end, or None.
+        end_oid: the claim of this runner that ended the run, or None.
         ran: whether its program came to its end here.
         revoked: why the host ended it while it ran, or None.
         sequences: numbers of its attestations.
@@ -127,6 +128,7 @@ class RunHistory:
     stage: JournalStage = JournalStage.QUEUED
     nonces: frozenset[str] = frozenset()
     claim_oid: str | None = None
+    end_oid: str | None = None
     ran: bool = False
     revoked: str | None = None
     sequences: tuple[int, ...] = ()
@@ -163,7 +165,10 @@ def _with_facts(known: RunHistory, line: JournalLine) -> RunHistory:
         case "result_built":
             built = BuiltResult(line.oid, str(detail.get("ref", "")), _ending(line))
             numbers = (int(detail["sequence"] or 0),) if ATTESTATION in detail else ()
-            found = replace(known, built=built, sequences=(*known.sequences, *numbers))
+            claim_oid = str(detail["claim"]) if "claim" in detail else known.claim_oid
+            found = replace(known, built=built, claim_oid=claim_oid, sequences=(*known.sequences, *numbers))
+        case "terminal":
+            found = replace(known, end_oid=line.oid)
         case "copied":
             ref = RequestRef(line.id, str(detail.get("ref", "")), str(detail.get("request_oid", "")))
             found = replace(known, delivered=ref, delivered_oid=line.oid)

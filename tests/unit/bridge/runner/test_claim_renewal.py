@@ -7,7 +7,7 @@ import secrets
 
 import pytest
 
-from bridge.errors import FencedError, PolicyRefusedError
+from bridge.errors import FencedError, PolicyRefusedError, RemoteError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
 from bridge.records import Claim, RunProgress
 from bridge.runner.connection.link import link_to
@@ -334,3 +334,44 @@ def test_a_claim_that_moved_is_noticed(keep):
     with pytest.raises(FencedError):
         renewal.advance(state="started", phase="running")
     assert renewal.lost() == "another runner owns the claim now"
+
+
+def test_a_claim_that_was_deleted_is_put_back_and_moves_on_with_its_log(clock):
+    steps = Steps()
+    renewal, bus, ref, _ = claimed(clock, tasks=steps)
+    began = renewal.advance(state="started", phase="running")
+    renewal.start()
+    del bus.remote.refs[f"refs/kakeya/claim/{ref.id}"]
+    renewal.feed(b"one\n")
+    until(lambda: steps.go(1) or bus.read_log(ref.id))
+    view = bus.read_claim(ref.id)
+    assert (view.chain[:-1], view.claim.state, renewal.lost()) == (began.chain, "started", None)
+    assert [chunk.data for chunk in bus.read_log(ref.id)] == [b"one\n"]
+
+
+def test_a_claim_that_was_deleted_and_claimed_by_another_is_not_put_back(keep):
+    renewal, bus, ref, _ = keep
+    renewal.advance(state="started", phase="running")
+    del bus.remote.refs[f"refs/kakeya/claim/{ref.id}"]
+    other = bus.claim(renewal.held.claim.evolve(state="claimed", phase="preparing", sequence=0, beat=0, runner="other"))
+    with pytest.raises(FencedError):
+        renewal.extend(600.0)
+    assert (bus.read_claim(ref.id).oid, renewal.lost()) == (other.oid, "another runner owns the claim now")
+
+
+def test_a_claim_that_is_deleted_again_at_once_costs_one_push_a_try_and_the_lease_decides():
+    clock = FakeClock()
+    renewal, bus, ref, faults = claimed(clock, 15.0)
+    pushes = []
+
+    def delete(operation):
+        if operation == "push":
+            pushes.append(operation)
+            bus.remote.refs.pop(f"refs/kakeya/claim/{ref.id}", None)
+
+    faults.decide = delete
+    with pytest.raises(RemoteError, match="gone again"):
+        renewal.extend(600.0)
+    assert renewal.lost() is not None
+    assert "another runner" not in renewal.lost()
+    assert len(pushes) <= 3 * 10  # a move, the claim put back, a move: tried while the lease holds, ever more rarely

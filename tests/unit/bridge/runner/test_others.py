@@ -11,6 +11,7 @@ from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import following
 from bridge.system.clock import SystemClock, rfc3339
 from tests.fakes.asking import push_bytes
+from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
 
 
@@ -249,3 +250,27 @@ def test_an_expired_claim_is_taken_over_with_its_own_branch_beside_another_of_th
         clock.ahead_s += 20.0
     assert [spec.id for spec in w.executor.executed] == [ref.id]
     assert w.requester.view(ref.id).delivery == "copied"
+
+
+@pytest.mark.parametrize("where", ["running", "spooled"])
+def test_a_request_that_a_fresh_beacon_of_another_shows_is_left_to_it_until_the_beacon_is_old(world, where):
+    w = world()
+    w.clock = clock = FakeClock(w.clock.now())
+    ref = w.ask()
+    other = Actor(MemoryBus(w.remote, clock=clock), clock, "other")
+    other.bus.beacon(other.beacon(**{where: (ref.id,)}))
+    runner = w.serve_once(w.runner(w.new_process("late")))
+    assert (w.requester.read_claim(ref.id), w.executor.executed) == (None, [])
+    assert any("runner other says that it has it" in line for line in w.log_lines)
+    clock.advance(3 * 3600.0 + 600.0)
+    w.serve_once(runner)
+    assert w.claim(ref.id).runner == "mini"
+
+
+def test_its_own_beacon_keeps_no_runner_from_a_request(world):
+    w = world()
+    ref = w.ask()
+    before = Actor(MemoryBus(w.remote, clock=w.clock), w.clock, "mini")
+    before.bus.beacon(before.beacon(running=(ref.id,)))
+    w.serve_once()
+    assert [spec.id for spec in w.executor.executed] == [ref.id]

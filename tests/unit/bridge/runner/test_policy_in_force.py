@@ -66,8 +66,8 @@ def test_what_waits_is_judged_by_the_policy_in_force_when_its_turn_comes(served)
     assert [spec.id for spec in w.executor.executed] == [first.id]
     assert (w.record(first.id).reason, w.record(second.id).reason) == ("passed", "policy_refused")
     now = PolicyFile(owner.path, owner.clock).started
-    digests = [w.record(one.id).policy_digest for one in (first, second)]
-    assert digests == [one.digest(embedded=False) for one in (w.process.rules.policy, now)]
+    digests = [w.record(run.id).policy_digest for run in (first, second)]
+    assert digests == [policy.digest(embedded=False) for policy in (w.process.rules.policy, now)]
     assert digests[0] != digests[1]
 
 
@@ -78,10 +78,10 @@ def test_nothing_is_taken_under_a_file_that_cannot_be_used_and_the_owner_is_told
     w.serve_once(runner)
     view = read_queue(w.process.folder.queue)
     assert "others may read or change it: mode 0644" in view.not_taking
-    assert [one.why for one in view.requests] == [view.not_taking]
+    assert [request.why for request in view.requests] == [view.not_taking]
     (beacon,) = (beacon for _, beacon in w.requester.read_beacons())
     assert (beacon.state, beacon.not_taking) == ("paused", "its policy.toml cannot be used")
-    assert [line for line in w.said if "0644" in line and "nothing is taken" in line] != []
+    assert [line for line in w.log_lines if "0644" in line and "nothing is taken" in line] != []
 
     owner.path.chmod(0o600)
     runner.step()

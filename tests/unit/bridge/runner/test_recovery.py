@@ -14,7 +14,7 @@ from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.service.recovery import ACTIONS, UNREACHABLE, Action, OnBus, Recovery
 from bridge.runner.state.history import Event, JournalLine, JournalStage, after
 from bridge.runner.state.journal import read_lines
-from tests.fakes.bus_actors import Actor
+from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryBus
 
 PAIRS = list(product(JournalStage, OnBus))
@@ -71,21 +71,33 @@ class Meeting:
             clock=w.clock, log=w.process.log, announce=self.announced.append,
         )  # fmt: skip
         self.recovery = Recovery(
-            "mini", w.process.state, link, delivery=delivery, executor=w.executor, log=w.process.log
+            "mini", w.process.state, link, delivery=delivery, executor=w.executor, clock=w.clock, log=w.process.log
         )
-        self.write(stage)
+        self.write(stage, *self.deleted(on_bus))
         self.show(on_bus)
 
-    def write(self, stage):
-        """Write the journal of a run that was announced up to a stage."""
+    def write(self, stage, claimed=None, started=None, ended=None):
+        """Write the journal of a run that was announced up to a stage, with the claims that it had."""
         self.journal.append("fetched", self.ref.id, self.ref.oid, nonce=NONCE)
         details = {
             "result_built": {"ref": self.ref.ref, "reason": "passed", "message": None},
             "copied": {"owed": "announcement", "ref": self.ref.ref, "request_oid": self.ref.oid},
         }
+        claims = {"claimed": claimed, "started": started, "terminal": ended}
         for event in WRITTEN[: int(stage)]:
-            self.journal.append(event, self.ref.id, self.result_oid, **details.get(event, {}))
+            self.journal.append(event, self.ref.id, claims.get(event) or self.result_oid, **details.get(event, {}))
         assert self.journal.of(self.ref.id).stage == stage
+
+    def deleted(self, on_bus):
+        """Return the claims of a run from its claim to its end, where the bus is to show that they were deleted."""
+        if on_bus not in {OnBus.GONE, OnBus.UNCLAIMED}:
+            return ()
+        actor = Actor(self.bus, self.w.clock, "mini")
+        claimed = self.bus.claim(actor.record(self.ref, "claimed", 0, nonce=NONCE))
+        started = actor.start(self.ref, claimed)
+        ended = actor.publish(self.ref, started, FILES)
+        del self.w.remote.refs[f"refs/kakeya/claim/{self.ref.id}"]
+        return claimed.oid, started.oid, ended.oid
 
     def show(self, on_bus):
         """Bring the bus where the claims of a runner would have brought it."""
@@ -109,16 +121,30 @@ class Meeting:
         events = [entry.event for entry in read_lines(self.w.process.folder.journal)][before:]
         moved = self.bus.snapshot().claims != snapshot.claims
         if left:
-            assert (events, moved) == ([], False)
-            return "run" if left[0].resume else "finalise"
+            assert events == []
+            went_on = "run" if left[0].resume else "finalise"
+            return f"put back, then {went_on}" if moved else went_on
         return (*events, "moved the claim") if moved else tuple(events)
 
 
 NONCE = "f" * 32
 FILES = {"manifest.json": b"{}", "reports/a.json": b"[1]"}
+PUT_BACK_AS = {
+    JournalStage.CLAIMED: OnBus.CLAIMED,
+    JournalStage.RUNNING: OnBus.STARTED,
+    JournalStage.JUDGING: OnBus.STARTED,
+    JournalStage.BUILT: OnBus.STARTED,
+    JournalStage.PUBLISHED: OnBus.TERMINAL,
+}
 EFFECTS = {
     Action.FORGET: {("fenced",)},
     Action.LEAVE: {()},
+    Action.PUT_BACK: {
+        "put back, then run",
+        "put back, then finalise",
+        ("terminal", "copied", "announced", "moved the claim"),
+        ("copied", "announced", "moved the claim"),
+    },
     Action.YIELD: {("fenced",)},
     Action.RUN: {"run"},
     Action.FINALISE: {"finalise"},
@@ -136,6 +162,8 @@ def test_what_happens_is_what_the_table_says(world, stage, on_bus):
 
     assert meeting.recovered() in EFFECTS[action]
 
+    if action is Action.PUT_BACK:
+        action = ACTIONS[stage, PUT_BACK_AS[stage]]
     notified = action in {Action.DELIVER, Action.COPY, Action.NOTIFY}
     assert [announcement.ref for announcement in meeting.announced] == ([meeting.ref] if notified else [])
     over = action in {Action.FORGET, Action.YIELD, Action.DELIVER, Action.COPY}
@@ -151,7 +179,29 @@ def test_recovering_twice_settles_nothing_twice(world, stage, on_bus):
     meeting = Meeting(world(), stage, on_bus)
     first = meeting.recovered()
 
-    assert meeting.recovered() in ({first} if first in ("run", "finalise") else {()})
+    again = first.removeprefix("put back, then ") if isinstance(first, str) else ()
+    assert meeting.recovered() == again
+
+
+def test_a_claim_that_keeps_being_deleted_is_put_back_once_a_minute_and_then_less_often(world):
+    w = world()
+    w.clock = FakeClock()
+    meeting = Meeting(w, JournalStage.RUNNING, OnBus.UNCLAIMED)
+    ref = f"refs/kakeya/claim/{meeting.ref.id}"
+    put_back_s = []
+    for second in range(200):
+        if meeting.recovered() == "put back, then finalise":
+            put_back_s.append(second)
+            del w.remote.refs[ref]
+        w.clock.advance(1.0)
+    assert put_back_s == [0, 60, 180]
+
+
+def test_a_claim_of_a_run_that_was_archived_is_not_put_back(world):
+    w = world()
+    meeting = Meeting(w, JournalStage.BUILT, OnBus.UNCLAIMED)
+    meeting.bus.is_archived = lambda run_id: True
+    assert meeting.recovered() == ("fenced",)
 
 
 def test_a_run_that_was_only_claimed_is_run_at_the_branch_that_its_request_names(world):
