@@ -51,10 +51,10 @@ def test_a_changed_file_counts_once_it_was_left_alone(path, clock):
     assert isinstance(first, PolicyProblem)
     assert (first.public, "just changed" in first.reason) == ("", True)
     clock.sleep(REST_S)
-    policy_or_problem = file.look()
-    assert isinstance(policy_or_problem, Policy)
-    assert policy_or_problem.presets.allow == ("mine",)
-    assert file.look() is policy_or_problem
+    answer = file.look()
+    assert isinstance(answer, Policy)
+    assert answer.presets.allow == ("mine",)
+    assert file.look() is answer
 
 
 def test_a_file_that_is_written_in_pieces_never_counts_before_its_last_piece(path, clock):
@@ -67,8 +67,8 @@ def test_a_file_that_is_written_in_pieces_never_counts_before_its_last_piece(pat
         clock.sleep(REST_S * 0.9)
         with path.open("a") as writing:
             writing.write(piece)
-    policy_or_problem = rested(file, clock)
-    assert (policy_or_problem.limits.wall_s, policy_or_problem.presets.allow) == (5.0, ("mine",))
+    answer = rested(file, clock)
+    assert (answer.limits.wall_s, answer.presets.allow) == (5.0, ("mine",))
 
 
 def test_the_owner_and_the_mode_are_checked_each_time(path, clock):
@@ -126,10 +126,10 @@ def test_every_other_value_takes_effect_at_once(path, clock):
         '[names."dev"]\nper_hour = 2\n[limits]\nwall_s = 5.0\n[secrets]\nTOKEN = "hidden value"\n'
     )
     path.write_text(POLICY.replace("rate_per_hour = 0\n", live))
-    policy_or_problem = rested(file, clock)
-    assert isinstance(policy_or_problem, Policy), policy_or_problem
-    assert read_at_start(file.started, policy_or_problem) == ()
-    assert (policy_or_problem.rate_per_hour, policy_or_problem.require_signature, policy_or_problem.secrets) == (
+    answer = rested(file, clock)
+    assert isinstance(answer, Policy), answer
+    assert read_at_start(file.started, answer) == ()
+    assert (answer.rate_per_hour, answer.require_signature, answer.secrets) == (
         7,
         True,
         {"TOKEN": "hidden value"},
