@@ -49,6 +49,8 @@ DISK_FLOOR_BYTES: Final = 1024 * MIB  # free space below which nothing is claime
 # Result tree.
 RESULT_MAX_BYTES: Final = 32 * MIB
 RESULT_MAX_FILES: Final = 256
+RESULT_PATH_MAX_CHARS: Final = 255
+RESULT_PATH_MAX_PARTS: Final = 8
 ATTEMPTS_LISTED_COUNT: Final = 64  # of the earlier runs of a question, the latest; no verdict pools more
 
 # Fetch and checkout of request code.

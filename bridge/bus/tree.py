@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bridge.errors import IntegrityError
+from bridge.limits import RESULT_PATH_MAX_CHARS, RESULT_PATH_MAX_PARTS
 
 
 @dataclass(frozen=True)
@@ -19,8 +20,11 @@ def check_path(name: str) -> None:
     """Refuse a path that could lead outside of its folder or into a repository's own files.
 
     Raises:
-        IntegrityError: absolute, empty, ``.``, ``..``, hidden, or with a backslash or NUL.
+        IntegrityError: absolute, empty, ``.``, ``..``, hidden, with a backslash or what cannot be printed, too long, or
+            too deep.
     """
     parts = name.split("/")
-    if not name or any(part in {"", ".", ".."} or part.startswith(".") for part in parts) or {"\\", "\0"} & set(name):
+    hidden = any(not part or part.startswith(".") for part in parts)
+    bounded = len(name) <= RESULT_PATH_MAX_CHARS and len(parts) <= RESULT_PATH_MAX_PARTS
+    if hidden or "\\" in name or not name.isprintable() or not bounded:
         raise IntegrityError(f"the result holds a file named {name[:120]!r}, which is not a plain relative path")

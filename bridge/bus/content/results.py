@@ -5,17 +5,13 @@ A root commit, so that reading a result drags no history along. Knows nothing ab
 
 from __future__ import annotations
 
-from typing import Final
-
 from bridge.bus.content import commits
 from bridge.bus.store.interface import Reader, RefStore
 from bridge.bus.tree import Tree
 from bridge.errors import BusError, IntegrityError
 from bridge.ids import unix_ms
-from bridge.limits import MIB, RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.limits import MIB, RESULT_MAX_BYTES, RESULT_MAX_FILES, RESULT_PATH_MAX_CHARS, RESULT_PATH_MAX_PARTS
 from bridge.system.gitobjects import DIRECTORY, REGULAR, commit
-
-DEPTH_MAX: Final = 8
 
 
 class Results:
@@ -58,8 +54,8 @@ class Results:
 
 
 def _collect(reader: Reader, tree_oid: str, folder: str, files: dict[str, bytes], depth: int) -> None:
-    if depth > DEPTH_MAX:
-        raise IntegrityError(f"result folders are nested deeper than {DEPTH_MAX}")
+    if depth > RESULT_PATH_MAX_PARTS:
+        raise IntegrityError(f"result folders are nested deeper than {RESULT_PATH_MAX_PARTS}")
     for entry in commits.read_entries(reader, tree_oid, MIB).values():
         path = folder + entry.name.decode()
         if entry.mode == DIRECTORY:
@@ -82,5 +78,5 @@ def _check(tree: Tree) -> None:
     for path in tree.files:
         parts = path.split("/")
         unsafe = any(part in ("", ".", "..") or part.lower().startswith(".git") for part in parts)
-        if unsafe or not path.isprintable() or len(path) > 255 or len(parts) > DEPTH_MAX:
+        if unsafe or not path.isprintable() or len(path) > RESULT_PATH_MAX_CHARS or len(parts) > RESULT_PATH_MAX_PARTS:
             raise IntegrityError(f"result path {path!r} is not a plain relative path")

@@ -15,7 +15,9 @@ from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from tests.support.committed import SMOKE, unpacked
 
-TREE = Tree({"manifest.json": b"{}", "reports/report.json": b"[1]", "log.txt": b"", f"reports/{'n' * 150}.json": b"x"})
+LONG = f"reports/{'n' * 100}/{'m' * 90}.json"
+TREE = Tree({"manifest.json": b"{}", "reports/report.json": b"[1]", "log.txt": b"", LONG: b"x"})
+END = bytes(2 * tarfile.BLOCKSIZE)
 
 
 def archive(*members, data=b"x", **header):
@@ -29,6 +31,25 @@ def archive(*members, data=b"x", **header):
             member.size = len(data) if member.isreg() else 0
             written.addfile(member, io.BytesIO(data) if member.isreg() else None)
     return lzma.compress(plain.getvalue())
+
+
+def block(name, kind=tarfile.REGTYPE, data=b"x"):
+    """Return a member's header and bytes as they stand in an archive."""
+    member = tarfile.TarInfo(name)
+    member.type, member.size = kind, len(data)
+    return member.tobuf(tarfile.GNU_FORMAT) + data + bytes(-len(data) % tarfile.BLOCKSIZE)
+
+
+def extended(kind, *records):
+    """Return an extended header of (key, value) records, whose length stands before each."""
+    lines = []
+    for key, value in records:
+        line = b" %b=%b\n" % (key, value)
+        length = len(line) + 1
+        while len(b"%d" % length) + len(line) != length:
+            length += 1
+        lines.append(b"%d%b" % (length, line))
+    return block("extended", kind, b"".join(lines))
 
 
 @pytest.fixture
@@ -60,7 +81,17 @@ def test_a_committed_result_is_the_same_from_its_folder(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "name", ["../outside", "/etc/passwd", "reports/../../outside", ".hidden", "a\\b", "./manifest.json"]
+    "name",
+    [
+        "../outside",
+        "/etc/passwd",
+        "reports/../../outside",
+        ".hidden",
+        "a\\b",
+        "./manifest.json",
+        "a\x1b[2J",
+        "a/" * 8 + "b",
+    ],
 )
 def test_a_path_that_leads_outside_is_refused(refusal, name):
     assert "not a plain relative path" in refusal(archive(name))
@@ -80,6 +111,49 @@ def test_more_files_than_a_result_holds_are_refused(refusal):
     assert f"more than {RESULT_MAX_FILES} files" in refusal(archive(*names))
 
 
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_headers_that_lengthen_the_next_name_are_refused_before_they_pile_up(refusal, kind):
+    assert "no regular file" in refusal(lzma.compress(block("long", kind, b"a\0") * 3000 + block("run.json") + END))
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE])
+@pytest.mark.parametrize("key", [b"comment", b"path", b"size", b"GNU.sparse.map", b"GNU.sparse.realsize"])
+def test_extended_headers_are_refused(refusal, kind, key):
+    assert "no regular file" in refusal(lzma.compress(extended(kind, (key, b"x")) + block("run.json") + END))
+
+
+def test_a_global_header_of_many_records_is_not_held_for_each_member(refusal):
+    many = extended(tarfile.XGLTYPE, *((b"%d" % number, b"") for number in range(100_000)))
+    members = b"".join(block(f"reports/{number}") for number in range(100))
+    before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert "no regular file" in refusal(lzma.compress(many + members + END, preset=0))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 64 * 1024
+
+
+def test_a_file_that_is_also_a_folder_is_refused(refusal):
+    assert "both a file and a folder" in refusal(archive("reports", "reports/report.json"))
+    assert "both a file and a folder" in refusal(archive("reports/report.json", "reports"))
+
+
+def test_a_name_that_is_too_long_is_not_packed():
+    with pytest.raises(IntegrityError, match="too long"):
+        pack(Tree({f"reports/{'n' * 101}": b""}))
+
+
+@pytest.mark.parametrize(
+    ("plain", "why"),
+    [
+        (block("run.json"), "ends too early"),
+        (block("run.json")[: tarfile.BLOCKSIZE], "ends too early"),
+        (block("run.json") + END + block("spec.json"), "something follows its end"),
+        (b"\0" * 100, "damaged"),
+        (block("run.json").replace(b"run.json", b"run\xff\xfe\xfd\xfc\xfb"), "damaged"),
+    ],
+)
+def test_an_archive_that_does_not_end_as_one_is_refused(refusal, plain, why):
+    assert why in refusal(lzma.compress(plain))
+
+
 def compressed_zeros(count_bytes):
     packer = lzma.LZMACompressor(preset=0)
     blocks = [packer.compress(bytes(1 << 20)) for _ in range(count_bytes >> 20)]
@@ -87,10 +161,10 @@ def compressed_zeros(count_bytes):
 
 
 def test_a_bomb_is_refused_at_the_bound_and_takes_no_memory(refusal):
-    bomb = compressed_zeros(256 << 20)
+    bomb = compressed_zeros(128 << 20)
     before_kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert f"more than {RESULT_MAX_BYTES} bytes" in refusal(bomb)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 128 * 1024
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kib < 96 * 1024
 
 
 def test_a_header_that_asks_for_a_dictionary_of_gigabytes_is_refused(refusal):
