@@ -92,8 +92,11 @@ def recover_once(session: RunSession, lost: Ending) -> RunOutcome:
 
 def finish(session: RunSession, spec: JobSpec | None, execution: Execution | None, ending: Ending) -> RunOutcome:
     """Judge and publish whatever there is; what leaves the machine names none of its folders."""
-    record = session.places.name_in(session.record(spec, execution, ending))
-    spec = None if spec is None else session.places.name_in(spec)
+    places = session.places
+    if ending.message is not None:  # it goes into the log, the record and the claim that ends the run
+        ending = Ending(ending.reason, places.name(ending.message))
+    record = places.name_in(session.record(spec, execution, ending))
+    spec = None if spec is None else places.name_in(spec)
     reports = {} if execution is None else execution.reports
     verdict = judge(session.ref.id, reports, record, spec, earlier=session.earlier(record))
     if ending.reason == "passed" and verdict.decision == "rejected":

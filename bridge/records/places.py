@@ -3,8 +3,6 @@
 Knows no disk: the folders are given, texts and records go in and come out.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath

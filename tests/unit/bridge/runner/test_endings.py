@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
+from bridge.errors import InfrastructureError
 from bridge.limits import RESTART_GRACE_S
 from bridge.presets import load
 from bridge.records import RunnerSelector
@@ -233,6 +234,21 @@ def test_a_bug_in_the_executor_is_said_to_be_ours_and_published(world):
     assert w.claim(ref.id).reason == "infrastructure"
     assert "RuntimeError: boom" in w.claim(ref.id).message
     w.result(ref.id)
+
+
+def test_an_ending_that_names_folders_of_the_machine_says_what_they_are(world):
+    def breaks(spec, directory):
+        yield b"one\n"
+        raise InfrastructureError(f"cannot write {directory.work}/x; {w.state}/one/journal is full")
+
+    w = world(program=breaks)
+    ref = w.ask()
+    w.serve_once()
+    message = "cannot write ${RUN}/files/work/x; ${STATE}/journal is full"
+    assert (w.claim(ref.id).message, w.record(ref.id).message) == (message, message)
+    files = w.result(ref.id).files
+    assert files["log.txt"] == f"kakeya: infrastructure: {message}\n".encode()
+    assert [name for name, data in files.items() if str(w.state).encode() in data] == []
 
 
 def test_a_request_for_another_runner_or_with_other_labels_stays_in_the_queue(world):
