@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from engine.backends.torch.dflash.drafter import _rope
+from engine.backends.torch.dflash.stored import read_drafter_tensors
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters import dflash as rules
@@ -115,7 +116,6 @@ def native_drafter(folder: Path) -> Any:
     """Return transformers' own module with the tensors of a z-lab folder."""
     import json
 
-    from safetensors.torch import load_file
     from transformers import MuseGlimmerAssistantConfig, MuseGlimmerAssistantModel
 
     raw = json.loads((folder / "config.json").read_text())
@@ -139,7 +139,7 @@ def native_drafter(folder: Path) -> Any:
     ).eval()
     aliases = {"fc.": "encoder.fc.", "hidden_norm.": "encoder.output_norm_enc."}
     tensors = {}
-    for name, tensor in load_file(folder / "model.safetensors").items():
+    for name, tensor in read_drafter_tensors(folder, config).items():
         alias = next((alias for alias in aliases if name.startswith(alias)), "")
         tensors[aliases.get(alias, "") + name.removeprefix(alias)] = tensor
     report = native.load_state_dict(tensors, strict=True)
