@@ -142,13 +142,15 @@ class Sender:
         if self._clock.steady_s() < self._rested_s:
             return None
         try:
-            self._rules.signers.request(*self._asked)
+            listed_now = self._rules.signers.request(*self._asked)
         except (PolicyRefusedError, RequestRejectedError) as error:
             return error.message
         except (InfrastructureError, OSError) as error:
             self._log.warning("whether its signature still counts is not known yet: %s", error)
             self._rested_s = self._clock.steady_s() + _ASK_AGAIN_S
             return None
+        if self._listed is not None and listed_now is None:
+            return f"the owner took the key {self._listed.fingerprint} of {self._listed.principal} off the lists"
         self._stamp = stamp
         return None
 

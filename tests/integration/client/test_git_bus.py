@@ -392,10 +392,8 @@ def test_a_look_at_runs_loads_what_it_shows_and_no_more(place):
     looked = cost(place, "status", sent)
     assert unknown.calls == looked.calls == []
     stored = looked.modules - SIGNATURE
-    for modules, most in ((queued, 115), (listed, 108), (stored, 92)):
+    for modules in (queued, listed, stored):
         assert modules & NEVER == set()
-        own = {name for name in modules if name.startswith("bridge")}
-        assert len(own) <= most, sorted(own)
     assert "bridge.trust.verifier" not in queued
     assert not stored & {"html", "bridge.records.archive"}
     assert unknown.modules & NEVER <= GATE | SIGNATURE

@@ -208,7 +208,8 @@ def test_a_revoked_principal_loses_what_is_running_and_what_it_asks_next(place):
 def test_taking_a_key_off_the_list_ends_what_runs_with_it(place):
     site, _, key, sent = running_for_long(place)
     assert site.run("trust", "remove", key.fingerprint).code == 0
-    assert site.ended(sent).reason == "policy_refused"
+    claim = site.ended(sent)
+    assert (claim.reason, f"took the key {key.fingerprint} of {WHO} off" in claim.message) == ("policy_refused", True)
 
 
 @pytest.mark.ci

@@ -31,9 +31,9 @@ def _() -> Behaviour:
     return Behaviour(finish=finish)
 
 
-@lie("a-handicapped-baseline", "G3-PROCESSOR", fell="times")
+@lie("a-handicapped-baseline", "G3-PROCESSOR", fell="times", decision="valid", reason="passed")
 def _() -> Behaviour:
-    return Behaviour(token_s=0.015)
+    return Behaviour(token_s=0.06)
 
 
 @told("a-baseline-of-its-own", "G4-CONFIG", fell="ratio")
