@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     gc.set_threshold(_OBJECTS)
     if front_page.is_asked(words):
         return front_page.show()
-    _load_no_plugins()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # none is ours: its search reads every distribution
     return _run(words)
 
 
@@ -33,16 +33,6 @@ def run_process() -> int:
         code = code or 3
     gc.freeze()  # what is left ends with the process: no collection looks through it once more
     return code
-
-
-def _load_no_plugins() -> None:
-    """Let pydantic look for no plugins: none is ours, and what looks for them loads e-mail, archives and resources."""
-    from types import ModuleType
-
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # also in processes that are started from here
-    finder = ModuleType("pydantic.plugin._loader")
-    finder.get_plugins = tuple  # type: ignore[attr-defined]
-    sys.modules.setdefault(finder.__name__, finder)
 
 
 def _run(words: list[str]) -> int:

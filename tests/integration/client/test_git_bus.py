@@ -297,13 +297,13 @@ COUNTED = (
     "print(*sys.modules, file=sys.stderr)\nsys.exit(code)\n"
 )
 NEVER = {
-    "cryptography", "securesystemslib", "tuf", "jsonschema", "rich", "yaml", "psutil", "asyncio", "email", "zipfile",
-    "importlib.metadata", "bridge.gate.report_kinds", "bridge.gate.judging", "bridge.launches.stopping",
+    "cryptography", "securesystemslib", "tuf", "jsonschema", "rich", "yaml", "psutil", "asyncio", "git",
+    "bridge.gate.report_kinds", "bridge.gate.judging", "bridge.launches.stopping",
     "bridge.presets.model", "bridge.trust.root", "bridge.bus.archive.folding", "bridge.bus.sides.runner",
     "bridge.client.document.envelope",
 }  # fmt: skip
 SIGNATURE = {"cryptography", "securesystemslib"}
-GATE = {"jsonschema", "zipfile", "bridge.gate.report_kinds", "bridge.gate.judging", "bridge.launches.stopping"}
+GATE = {"jsonschema", "bridge.gate.report_kinds", "bridge.gate.judging", "bridge.launches.stopping"}
 """What of those a stored result takes to be believed, and to be judged here where no known key signed it."""
 
 
