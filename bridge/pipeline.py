@@ -14,11 +14,16 @@ from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, LeftRunningError
 from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution
-from bridge.gate import judge
-from bridge.presets import PolicyFacts, Preset, Trust, find, resolve
+from bridge.gate.judging import judge
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.installed import find
+from bridge.presets.model import Preset
+from bridge.presets.resolution import resolve
 from bridge.publish import build_tree
-from bridge.records import JobSpec, Request, RunRecord
+from bridge.records.jobspec import JobSpec
 from bridge.records.places import PlaceNames
+from bridge.records.request import Request
+from bridge.records.run import RunRecord
 from bridge.request import parse
 from bridge.run.outcomes import Ending, RunOutcome, of_error
 from bridge.system.clock import Clock

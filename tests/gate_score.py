@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bridge.gate import judge
+from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import with_claims

@@ -14,7 +14,8 @@ from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 if TYPE_CHECKING:
-    from bridge.records import Claim, Delivery, LogHead
+    from bridge.records.claim import Claim, Delivery
+    from bridge.records.logs import LogHead
     from bridge.trust.seals import Refused
 
 CHARS: Final = 5  # of an id: its ids span 2**25 ms, a little more than nine hours

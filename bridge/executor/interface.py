@@ -11,20 +11,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, Protocol
 
-from bridge.records import (
+from bridge.records.claim import RunProgress
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import (
     CommandResult,
     HostRecord,
     ImportedModule,
-    JobSpec,
-    LaunchRecord,
     LimitHit,
     OutputRecord,
     PeerRecord,
-    RunProgress,
     SampleMark,
     SandboxApplied,
     Telemetry,
 )
+from bridge.records.turns import LaunchRecord
 
 Handle = Path
 """The folder of one run."""

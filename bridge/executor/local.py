@@ -23,7 +23,8 @@ from bridge.executor.supervisor.run_service import RunService, connector
 from bridge.executor.supervisor.server import supervisor_server
 from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
 from bridge.executor.trial_cache import TrialCache, trial_key
-from bridge.records import HostRecord, JobSpec, SandboxApplied
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import HostRecord, SandboxApplied
 from bridge.system.clock import Clock
 
 

@@ -29,20 +29,10 @@ from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_en
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.executor.turns.launch import LaunchTurns
 from bridge.executor.turns.series import SeriesOfLaunches, joined
-from bridge.records import (
-    Command,
-    CommandResult,
-    HostRecord,
-    ImportedModule,
-    JobSpec,
-    LaunchRecord,
-    LaunchSeries,
-    LimitHit,
-    OutputRecord,
-    PeerRecord,
-    SampleMark,
-)
+from bridge.records.jobspec import Command, JobSpec
 from bridge.records.places import PlaceNames
+from bridge.records.run import CommandResult, HostRecord, ImportedModule, LimitHit, OutputRecord, PeerRecord, SampleMark
+from bridge.records.turns import LaunchRecord, LaunchSeries
 from bridge.run.outcomes import one_line
 from bridge.system.clock import Clock, ClockReading, rfc3339
 

@@ -22,7 +22,8 @@ from bridge.executor.sandbox.confinement import Confinement, nothing
 from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.limits import MIB
-from bridge.records import Command, JobSpec, Limits, SandboxApplied, SandboxSpec, TrialOutcome
+from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
+from bridge.records.run import SandboxApplied, TrialOutcome
 from bridge.system.clock import Clock, rfc3339
 
 PREFIX: Final = "kakeya-sandbox-"

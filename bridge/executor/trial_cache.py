@@ -24,7 +24,8 @@ from bridge.executor.interface import Escape, HostPaths, RunKind
 from bridge.executor.observe.condition import file_text
 from bridge.executor.sandbox.user import job_uid
 from bridge.executor.trial import SandboxTrial
-from bridge.records import Record, SandboxApplied
+from bridge.records.base import Record
+from bridge.records.run import SandboxApplied
 from bridge.system.durable import write_atomically
 
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")

@@ -12,7 +12,7 @@ from bridge.gate.declared.kind import kinds
 from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES
 from bridge.gate.registry import rules
 from bridge.gate.rule import RegisteredRule
-from bridge.records import Premise, Severity
+from bridge.records.verdict import Premise, Severity
 
 LAYERS: Final = {
     "G0": "shape",

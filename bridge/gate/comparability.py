@@ -11,7 +11,9 @@ from typing import Any, Final, Literal, cast
 
 from bridge.gate.facts.samples import Arm
 from bridge.gate.interface import Report
-from bridge.records import Decision, JobSpec, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Decision
 
 NEVER_CITABLE: Final = "two runs at two times are not interleaved: whatever changed between them is in the ratio"
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from bridge.records import GateIdentity
+from bridge.records.verdict import GateIdentity
 from bridge.version import VERSION
 
 if TYPE_CHECKING:

@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from bridge.gate.declared.views import StatedReport
-from bridge.records import GateIdentity, JobSpec, Premise, RunRecord, Severity, Verdict
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.verdict import GateIdentity, Premise, Severity, Verdict
 
 Derived = TypeVar("Derived")
 Authority = Literal["host", "attested", "unattested"]

@@ -19,8 +19,9 @@ from bridge.gate.reports.loading import load
 from bridge.gate.reports.workload import load as load_workload
 from bridge.gate.rule import RegisteredRule
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
-from bridge.records import ClaimResult, Decision, Finding, JobSpec, RunRecord, Verdict
-from bridge.records.jobspec import ATTACHMENTS
+from bridge.records.jobspec import ATTACHMENTS, JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.verdict import ClaimResult, Decision, Finding, Verdict
 
 FINDINGS_PER_RULE_MAX: Final = 20
 _SEVERITIES: Final = ("reject", "violation", "note")

@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 from functools import wraps
 
 from bridge.gate.interface import Evidence, Report, Skip, Violation
-from bridge.records import JobSpec, Premise, RunRecord, Severity
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Premise, Severity
 from bridge.records.workload import KIND as WORKLOAD
 
 Check = Callable[[Evidence], "Iterable[Violation] | Skip"]

@@ -20,7 +20,7 @@ from bridge.gate.reports.workload import load, number_at
 from bridge.gate.stats.binomial import sign_test
 from bridge.gate.stats.multiple import holm
 from bridge.launches.distributions import t_cdf
-from bridge.records import MetricDefinition
+from bridge.records.workload import MetricDefinition
 
 UNITLESS: Final = "1"
 _NOTHING: Final = "no difference shown"

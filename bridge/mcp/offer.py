@@ -10,7 +10,8 @@ import pydantic
 
 from bridge.mcp.interface import Commands
 from bridge.mcp.tools import AT, FIXED, ToolSpec, of_preset
-from bridge.presets import Preset, registry
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
 
 FRESH_S: Final = 30.0
 MISS_S: Final = 5.0  # an unknown name asks the bus again, no more often than this

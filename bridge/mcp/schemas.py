@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.presets.parameters import (
     ChoiceParameter,
     FlagParameter,

@@ -11,8 +11,9 @@ import jsonschema
 from bridge.durations import duration_text
 from bridge.errors import UsageError
 from bridge.mcp import schemas
-from bridge.presets import Preset, registry
-from bridge.records import MetricDefinition
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
+from bridge.records.workload import MetricDefinition
 
 WAIT_MAX_S: Final = 50
 """Clients give up on a call after 60 s unless they are told otherwise; an answer needs some seconds of it."""

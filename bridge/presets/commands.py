@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from bridge.presets.facts import PolicyFacts
 from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset
 from bridge.presets.parameters import render
-from bridge.records import Command, DeclaredOutput, Request, seed_of
 from bridge.records.base import ParamValue
-from bridge.records.workload import KIND, REPORT_FILE
+from bridge.records.jobspec import Command, DeclaredOutput
+from bridge.records.request import Request
+from bridge.records.workload import KIND, REPORT_FILE, seed_of
 
 
 def commands_of(

@@ -12,10 +12,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bridge.presets.parameters import CommitParameter, Parameter
-from bridge.records import DeclaredOutput, LaunchSeries, Record, WorkloadDefinition
-from bridge.records.base import Name, Seconds, Text
-from bridge.records.jobspec import CodeOrigin
+from bridge.records.base import Name, Record, Seconds, Text
+from bridge.records.jobspec import CodeOrigin, DeclaredOutput
 from bridge.records.request import Profile
+from bridge.records.turns import LaunchSeries
+from bridge.records.workload import WorkloadDefinition
 
 PARAMETER_TOKEN = re.compile(r"\{([a-z0-9][a-z0-9._-]*)\}")
 HOST_TOKEN = re.compile(r"\$\{([a-z_]+)\}")

@@ -13,8 +13,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from bridge.errors import ParameterError
-from bridge.records import Record
-from bridge.records.base import ParamValue, Text
+from bridge.records.base import ParamValue, Record, Text
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _SAFE_PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")

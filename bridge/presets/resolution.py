@@ -18,8 +18,9 @@ from bridge.presets.commands import commands_of, outputs_of, seed_basis
 from bridge.presets.facts import PolicyFacts, SandboxMode, Trust, TrustClass
 from bridge.presets.model import Preset, PresetLimits
 from bridge.presets.parameters import bind
-from bridge.records import EnvironmentVariable, JobSpec, Limits, Request, SandboxSpec
 from bridge.records.base import ParamValue
+from bridge.records.jobspec import EnvironmentVariable, JobSpec, Limits, SandboxSpec
+from bridge.records.request import Request
 
 _SIGN_IT = (
     "sign it: kakeya-mac init --signing-key auto, then the host's owner: kakeya-runner trust add KEY --principal NAME"

@@ -13,7 +13,9 @@ from bridge.publish.plot import plot_lines
 from bridge.run.asked import asked_text
 
 if TYPE_CHECKING:
-    from bridge.records import Request, RunRecord, SandboxApplied, Verdict
+    from bridge.records.request import Request
+    from bridge.records.run import RunRecord, SandboxApplied
+    from bridge.records.verdict import Verdict
 
 STOPPED: Final = frozenset({"cancelled", "interrupted"})
 """Endings in which the program was stopped: the gate's findings about missing reports explain nothing more."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bridge.records import ClaimResult
+    from bridge.records.verdict import ClaimResult
 
 _COLUMNS: Final = 41  # of the axis; a line is narrow enough for a telephone
 _NAME_CHARS: Final = 18

@@ -12,7 +12,11 @@ from typing import Literal
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.publish.markdown import summary
-from bridge.records import JobSpec, Manifest, ManifestEntry, Request, RunRecord, Verdict
+from bridge.records.jobspec import JobSpec
+from bridge.records.manifest import Manifest, ManifestEntry
+from bridge.records.request import Request
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 from bridge.trust.claim_chain import write_chain
 
 MASK = "***"

@@ -17,8 +17,14 @@ from pydantic import ValidationError
 from bridge import strictjson
 from bridge.errors import RequestRejectedError
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
-from bridge.records import LimitRequest, Request, RunnerSelector, SweepPlace
-from bridge.records.request import FINGERPRINT_PATTERN, PRINCIPAL_PATTERN
+from bridge.records.request import (
+    FINGERPRINT_PATTERN,
+    PRINCIPAL_PATTERN,
+    LimitRequest,
+    Request,
+    RunnerSelector,
+    SweepPlace,
+)
 from bridge.request.branches import run_id_of
 from bridge.system.clock import parse_rfc3339
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from bridge import strictjson
 
 if TYPE_CHECKING:
-    from bridge.records import Request
     from bridge.records.base import ParamValue
+    from bridge.records.request import Request
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 _COMMIT_SHOWN: Final = 12

@@ -13,7 +13,7 @@ from bridge.limits import BEACON_LIVE_INTERVALS, BEACON_LIVE_SLACK_S, LEASE_LIST
 from bridge.system.clock import Clock
 
 if TYPE_CHECKING:
-    from bridge.records import Beacon, BusRecord
+    from bridge.records.bus import Beacon, BusRecord
 
 _TIPS_MAX_COUNT: Final = 64
 _BEACON_INTERVAL_MAX_S: Final = 3600.0  # a runner that claims to be silent for longer is believed no more than this

@@ -15,7 +15,8 @@ from bridge.limits import TEXT_MAX_CHARS
 from bridge.run.requirement import Requirement, satisfied
 
 if TYPE_CHECKING:
-    from bridge.records import Delivery, Reason, Verdict
+    from bridge.records.claim import Delivery, Reason
+    from bridge.records.verdict import Verdict
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.records import ClaimResult, Verdict
+    from bridge.records.verdict import ClaimResult, Verdict
 
 EVIDENCE: Final = "evidence"
 PREMISES: Final = ("bound", "code", "inputs", "outputs", "times", "ratio", "memory", "attempts", "machine")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.errors import BusError
 
 if TYPE_CHECKING:
-    from bridge.records import Claim
+    from bridge.records.claim import Claim
 
 
 class RunState(StrEnum):

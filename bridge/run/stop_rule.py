@@ -14,7 +14,7 @@ from typing import Literal
 from bridge.launches.estimate import Launch
 from bridge.launches.stopping import LaunchRule, StopDecision
 from bridge.launches.stopping import decide as stops
-from bridge.records import LaunchRecord, LaunchSeries, Turn
+from bridge.records.turns import LaunchRecord, LaunchSeries, Turn
 
 Part = Literal["decode", "prefill", "total"]
 

@@ -14,14 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from bridge import records, strictjson
+from bridge import strictjson
 from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer
 
-    from bridge.records import RunRecord, StoredVerdict, Verdict
+    from bridge.records.run import RunRecord
+    from bridge.records.verdict import StoredVerdict, Verdict
     from bridge.trust.signing_key import MetadataSigner
 
 ATTESTATION_FILE = "attestation.dsse.json"
@@ -230,10 +231,13 @@ def _compare_subjects(subjects: object, files: Mapping[str, bytes]) -> None:
 
 
 def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
+    from bridge.records.run import RunRecord
+    from bridge.records.verdict import StoredVerdict
+
     predicate = attested.predicate
     try:
-        record = records.RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
-        verdict = records.StoredVerdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        record = RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        verdict = StoredVerdict.parse(files["verdict.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
         expected = _predicate(_stated_ref(predicate, files), record, verdict, attested.link)
     except (KeyError, TypeError, ValueError) as error:
         raise IntegrityError(
@@ -246,8 +250,10 @@ def _compare_predicate(attested: Attested, files: Mapping[str, bytes]) -> None:
 
 def _stated_ref(predicate: Mapping[str, Any], files: Mapping[str, bytes]) -> str:
     """Return the branch the request itself names; where it is no request, the branch that the runner stated."""
+    from bridge.records.request import Request
+
     try:
-        return records.Request.parse(files["request.json"]).ref
+        return Request.parse(files["request.json"]).ref
     except (KeyError, ValueError):
         return str(predicate["ref"])
 

@@ -11,11 +11,10 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from bridge import records
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.records import KeyRecord
+    from bridge.records.bus import KeyRecord
     from bridge.trust.signing_key import SigningKey
 
 PUBLIC_FILE = "runner.keys.json"  # beside the private key; every public record, oldest first
@@ -46,9 +45,11 @@ def pinned(text: str, where: str) -> KeyRecord:
 
 
 def _record(name: str, public: str) -> KeyRecord | None:
+    from bridge.records.bus import KeyRecord
+
     try:
         raw = base64.b64decode(public, validate=True)
-        record = records.KeyRecord(name=name, algorithm="ed25519", public=public)
+        record = KeyRecord(name=name, algorithm="ed25519", public=public)
     except ValueError:  # binascii.Error and pydantic.ValidationError are ValueErrors
         return None
     return record if len(raw) == _RAW_BYTES and base64.b64encode(raw).decode() == public else None
@@ -65,10 +66,12 @@ def decode(data: bytes) -> tuple[KeyRecord, ...]:
     Raises:
         ValueError: it is not what `encode` wrote.
     """
+    from bridge.records.bus import KeyRecord
+
     value = json.loads(data)
     if not isinstance(value, list):
         raise ValueError("expected a list")  # noqa: TRY004 - one error for whatever is wrong with the bytes
-    return tuple(records.KeyRecord.model_validate_json(json.dumps(one)) for one in value)
+    return tuple(KeyRecord.model_validate_json(json.dumps(one)) for one in value)
 
 
 def encoding(payload_type: str, payload: bytes) -> bytes:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 from bridge.errors import IntegrityError
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 from bridge.system.clock import parse_rfc3339
 from bridge.system.ssh_agent import ed25519_of, ssh_text
 from bridge.trust.judgement import KeyAuthority, NamedKey

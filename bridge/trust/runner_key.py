@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from bridge.errors import InfrastructureError, UsageError
-from bridge.records import KeyRecord
+from bridge.records.bus import KeyRecord
 from bridge.system.durable import write_atomically
 from bridge.trust.keyring import PUBLIC_FILE, decode, encode
 from bridge.trust.signing_key import (

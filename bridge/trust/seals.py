@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
-from bridge import ids, records, strictjson
+from bridge import ids, strictjson
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 if TYPE_CHECKING:
-    from bridge.records import BusRecord, Record
+    from bridge.records.base import Record
+    from bridge.records.bus import BusRecord
     from bridge.system.gitobjects import Commit
 
 SealedKind = Literal["claim", "beacon", "log", "archive"]
@@ -138,12 +139,13 @@ class NoSeals:
 
 def latest_time_of(record: Record) -> float | None:
     """Return the latest time that a record names: its own and that of its run id; None where it names none."""
-    times = [ids.unix_ms(record.id) / 1000] if isinstance(record, records.Claim | records.LogHead) else []
-    times += (
-        [parse_rfc3339(record.time).timestamp()]
-        if isinstance(record, (records.Claim, records.Beacon, records.ArchiveHead))
-        else []
-    )
+    from bridge.records.archive import ArchiveHead
+    from bridge.records.bus import Beacon
+    from bridge.records.claim import Claim
+    from bridge.records.logs import LogHead
+
+    times = [ids.unix_ms(record.id) / 1000] if isinstance(record, Claim | LogHead) else []
+    times += [parse_rfc3339(record.time).timestamp()] if isinstance(record, (Claim, Beacon, ArchiveHead)) else []
     return max(times, default=None)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pydantic
 
-from bridge import ids, records, strictjson
+from bridge import ids, strictjson
 from bridge.errors import IntegrityError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.strictjson import StrictJsonError
@@ -24,7 +24,10 @@ from bridge.trust.judgement import KeyAuthority, Signed, TrustAnswer, may_say
 from bridge.trust.seals import seal_in
 
 if TYPE_CHECKING:
-    from bridge.records import JobSpec, Manifest, Record, RunRecord
+    from bridge.records.base import Record
+    from bridge.records.jobspec import JobSpec
+    from bridge.records.manifest import Manifest
+    from bridge.records.run import RunRecord
 
 _PATH = re.compile(
     r"(log\.txt|run\.json|verdict\.json|summary\.md|request\.json|request\.json\.sig|spec\.json|claims\.jsonl"
@@ -52,16 +55,21 @@ def verify_tree(files: Mapping[str, bytes], *, run_id: str | None = None) -> lis
         files: by relative POSIX path, `manifest.json` included.
         run_id: the run it is said to be the result of, or None to take the id in its manifest.
     """
+    from bridge.records.jobspec import JobSpec
+    from bridge.records.manifest import Manifest
+    from bridge.records.run import RunRecord
+    from bridge.records.verdict import StoredVerdict
+
     if "manifest.json" not in files:
         return [TreeProblem("manifest.json", "missing; this is not a result tree")]
     problems: list[TreeProblem] = []
-    manifest = _read(records.Manifest, "manifest.json", files, problems)
+    manifest = _read(Manifest, "manifest.json", files, problems)
     if manifest is None:
         return problems
     problems += _files(manifest, files)
-    record = _read(records.RunRecord, "run.json", files, problems)
-    verdict = _read(records.StoredVerdict, "verdict.json", files, problems)
-    spec = _read(records.JobSpec, "spec.json", files, problems) if "spec.json" in files else None
+    record = _read(RunRecord, "run.json", files, problems)
+    verdict = _read(StoredVerdict, "verdict.json", files, problems)
+    spec = _read(JobSpec, "spec.json", files, problems) if "spec.json" in files else None
     for path, other in (("run.json", record), ("verdict.json", verdict), ("spec.json", spec)):
         if other is not None and other.id != manifest.id:
             problems.append(TreeProblem(path, f"is about run {other.id}, the manifest about {manifest.id}"))
@@ -125,8 +133,10 @@ def judge_result(
 
 def _said_signed(files: Mapping[str, bytes]) -> str | None:
     """Return what in a result without a signature says that there was one, None where nothing does."""
+    from bridge.records.manifest import Manifest
+
     try:
-        manifest = records.Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES)
+        manifest = Manifest.parse(files["manifest.json"], max_bytes=RESULT_MAX_BYTES)
         messages = [link.message for link in read_chain(files.get("claims.jsonl", b""), hex_chars=40)]
     except (KeyError, ValueError):  # StrictJsonError and ValidationError are ValueErrors: a finding of its own
         return None
@@ -137,8 +147,10 @@ def _said_signed(files: Mapping[str, bytes]) -> str | None:
 
 
 def _record_in(files: Mapping[str, bytes]) -> RunRecord | None:
+    from bridge.records.run import RunRecord
+
     try:
-        return records.RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
+        return RunRecord.parse(files["run.json"], max_bytes=RESULT_MAX_BYTES, max_depth=32)
     except (KeyError, ValueError):
         return None
 
@@ -202,6 +214,8 @@ def _record(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -
 def _request(
     manifest: Manifest, record: RunRecord, spec: JobSpec | None, files: Mapping[str, bytes]
 ) -> Iterator[TreeProblem]:
+    from bridge.records.request import Request
+
     data = files.get("request.json")
     digest = hashlib.sha256(data or b"").hexdigest()
     if record.request_digest != digest:
@@ -213,17 +227,19 @@ def _request(
     if spec.request_digest != digest or spec.preset != record.preset or spec.policy_digest != record.policy_digest:
         yield TreeProblem("spec.json", "is for another request, preset or policy than run.json")
     problems: list[TreeProblem] = []
-    request = _read(records.Request, "request.json", files, problems)
+    request = _read(Request, "request.json", files, problems)
     yield from problems
     if request is not None and (request.id, request.bus_id) != (manifest.id, manifest.bus_id):
         yield TreeProblem("request.json", "is another run's or another bus's request")
 
 
 def _claims(manifest: Manifest, record: RunRecord, files: Mapping[str, bytes]) -> Iterator[TreeProblem]:
+    from bridge.records.claim import Claim
+
     path = "claims.jsonl"
     try:
         links = read_chain(files.get(path, b""), hex_chars=len(manifest.request_oid))
-        claims = [records.Claim.parse(link.claim) for link in links]
+        claims = [Claim.parse(link.claim) for link in links]
     except ValueError as error:  # StrictJsonError and ValidationError are ValueErrors
         yield TreeProblem(path, f"is no claim chain: {str(error).splitlines()[0]}")
         return

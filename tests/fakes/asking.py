@@ -10,7 +10,7 @@ from bridge.bus.content.commits import REQUEST_FILE, folder_commit
 from bridge.bus.interface import RequesterBus
 from bridge.bus.views import RequestRef
 from bridge.ids import new_id
-from bridge.records import LimitRequest, Request, RunnerSelector
+from bridge.records.request import LimitRequest, Request, RunnerSelector
 from bridge.request import key_of, request_branch
 from bridge.system.clock import rfc3339
 from tests.fakes.memory_bus import MemoryRemote

@@ -11,8 +11,10 @@ from bridge.bus.refbus import RefBus
 from bridge.bus.tree import Tree
 from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission
 from bridge.ids import new_id
-from bridge.records import Beacon, Claim, LogHead, Request
-from bridge.records.request import LimitRequest, RunnerSelector, Workload
+from bridge.records.bus import Beacon
+from bridge.records.claim import Claim
+from bridge.records.logs import LogHead
+from bridge.records.request import LimitRequest, Request, RunnerSelector, Workload
 from bridge.request import DEFAULT_TEMPLATE, idempotency_key, request_branch
 from bridge.system.clock import Clock, rfc3339
 

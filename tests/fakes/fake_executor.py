@@ -10,7 +10,9 @@ from typing import Literal
 
 from bridge.errors import LeftRunningError
 from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, RunDirectory, RunKind
-from bridge.records import CommandResult, HostRecord, JobSpec, OutputRecord, RunProgress, SandboxApplied
+from bridge.records.claim import RunProgress
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import CommandResult, HostRecord, OutputRecord, SandboxApplied
 from bridge.system.clock import Clock, rfc3339
 
 # A program yields log bytes; between two of them it can be stopped. It returns its exit code.

@@ -16,7 +16,7 @@ from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
 from bridge.ids import new_id
 from bridge.limits import MIB
-from bridge.records import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
+from bridge.records.jobspec import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
 
 OTHER_UID = 54321
 RUN_ID = new_id(1_763_000_000_000, os.urandom(10))

@@ -24,7 +24,7 @@ from bridge.bus.store.interface import (
 from bridge.bus.store.push_budget import Pacer
 from bridge.errors import RemoteError
 from bridge.limits import BEACON_INTERVAL_LOCAL_S
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 from bridge.system.clock import Clock, SystemClock, rfc3339
 from bridge.system.gitobjects import SUBMODULE, GitObject, Kind, parse_commit, parse_tree
 

@@ -10,28 +10,26 @@ from collections.abc import Mapping
 from bridge.bus.interface import RunnerBus
 from bridge.bus.tree import Tree
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
-from bridge.presets import PolicyFacts, Preset, Trust, find, registry, resolve
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.installed import find, registry
+from bridge.presets.model import Preset
+from bridge.presets.resolution import resolve
 from bridge.publish import build_tree
-from bridge.records import (
+from bridge.records.bus import Beacon
+from bridge.records.claim import Claim, Reason
+from bridge.records.logs import LogHead
+from bridge.records.request import Request
+from bridge.records.run import (
     Attempt,
-    Beacon,
-    Claim,
-    ClaimResult,
     CodeRecord,
     CommandResult,
-    Decision,
-    Finding,
-    GateIdentity,
     HostRecord,
     LimitHit,
-    LogHead,
     OutputRecord,
-    Reason,
-    Request,
     RunRecord,
     SandboxApplied,
-    Verdict,
 )
+from bridge.records.verdict import ClaimResult, Decision, Finding, GateIdentity, Verdict
 from bridge.system.clock import Clock, rfc3339
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
 from bridge.trust.signing_key import MetadataSigner, given_key

@@ -9,7 +9,7 @@ from pathlib import Path
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
-from bridge.records import KeyRecord
+from bridge.records.bus import KeyRecord
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.state.attestations import enrolled
 from bridge.trust import runner_key as keys

@@ -9,7 +9,7 @@ from typing import Any
 
 from bridge.bus.interface import RequesterBus
 from bridge.bus.views import RequestRef
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of, sign
 from tests.fakes.asking import make_request
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from bridge.gate.catalogue import pages
 from bridge.gate.declared.kind import kinds
 from bridge.gate.declared.premises import CLAIM_KINDS
-from bridge.presets import registry
+from bridge.presets.installed import registry
 
 SPEED = """# Claims of speed
 

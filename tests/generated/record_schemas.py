@@ -4,26 +4,35 @@ from __future__ import annotations
 
 import json
 
-from bridge import records
+from bridge.records.archive import ArchivedRun, ArchiveHead
+from bridge.records.base import Record
+from bridge.records.bus import Beacon, BusRecord
+from bridge.records.claim import Claim
+from bridge.records.jobspec import JobSpec
+from bridge.records.logs import LogHead
+from bridge.records.manifest import Manifest
+from bridge.records.request import Request
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 
-TOP_LEVEL = (
-    "ArchiveHead",
-    "ArchivedRun",
-    "Beacon",
-    "BusRecord",
-    "Claim",
-    "JobSpec",
-    "LogHead",
-    "Manifest",
-    "Request",
-    "RunRecord",
-    "Verdict",
+TOP_LEVEL: tuple[type[Record], ...] = (
+    ArchiveHead,
+    ArchivedRun,
+    Beacon,
+    BusRecord,
+    Claim,
+    JobSpec,
+    LogHead,
+    Manifest,
+    Request,
+    RunRecord,
+    Verdict,
 )
 
 
 def generate() -> dict[str, str]:
     """Return one schema a record that is stored on its own."""
-    return {f"bridge/records/schemas/{_file(name)}": _schema(name) for name in TOP_LEVEL}
+    return {f"bridge/records/schemas/{_file(record.__name__)}": _schema(record) for record in TOP_LEVEL}
 
 
 def _file(name: str) -> str:
@@ -31,8 +40,8 @@ def _file(name: str) -> str:
     return f"{words}.schema.json"
 
 
-def _schema(name: str) -> str:
-    schema = getattr(records, name).model_json_schema()
+def _schema(record: type[Record]) -> str:
+    schema = record.model_json_schema()
     return (
         json.dumps({"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}, indent=2, sort_keys=True)
         + "\n"

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from bridge.bus.content.commits import FOLDER, REQUEST_FILE, RESULT_FOLDER, claim_commit, file_tree
 from bridge.bus.refs import names
 from bridge.bus.views import RequestRef
-from bridge.records import Claim, Request
+from bridge.records.claim import Claim
+from bridge.records.request import Request
 from bridge.system.clock import Clock, rfc3339
 from bridge.system.gitobjects import DIRECTORY, REGULAR, GitObject, TreeEntry, blob, commit, tree
 from tests.fakes.asking import make_request

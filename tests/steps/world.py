@@ -15,8 +15,8 @@ from bridge.bus.store.push_budget import Pacer
 from bridge.bus.views import RequestRef, RunView
 from bridge.executor.interface import RunDirectory
 from bridge.limits import PUSHES_PER_MINUTE_HOSTED
-from bridge.presets import registry
-from bridge.records import JobSpec
+from bridge.presets.installed import registry
+from bridge.records.jobspec import JobSpec
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
 from bridge.runner.machine.machine import Machine

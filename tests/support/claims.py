@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bridge.bus.refbus import RefBus
-from bridge.records import Claim
+from bridge.records.claim import Claim
 
 
 @dataclass

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bridge.bus import open_bus
 from bridge.bus.interface import RunnerBus
-from bridge.presets import load
+from bridge.presets.installed import load
 from bridge.runner.actions.announce import announcer
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to

@@ -173,7 +173,7 @@ def _find_installed(word: str) -> Module | None:
 class Resolver:
     """Looks up modules and their names, without running them where their text says enough.
 
-    Only the standard library and the repository's packages that have a ``__getattr__`` are imported.
+    Only the standard library is imported.
     """
 
     def __init__(self, root: Path, *others: Path) -> None:
@@ -232,10 +232,7 @@ class Resolver:
         path = stub if module.ours and stub.is_file() else module.file
         base = dotted.replace(".", "/")
         source = self.read(path, f"{base}/__init__.py" if module.folders else f"{base}.py")
-        if module.ours:
-            if source.lazy:
-                return hasattr(import_module(dotted), name)
-        elif source.lazy or source.opaque or source.stars:
+        if not module.ours and (source.lazy or source.opaque or source.stars):
             return True
         stars = ((self._find(place), place) for place in source.stars)
         return name in source.names or any(star is not None and self._has(star, place, name) for star, place in stars)

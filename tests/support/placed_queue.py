@@ -14,7 +14,8 @@ from bridge.executor.engines.interface import ClusterEngine
 from bridge.executor.engines.placed import ClusterQueue
 from bridge.executor.interface import Hooks, HostPaths, LiveRun
 from bridge.executor.trial import make_directory
-from bridge.records import JobSpec, RunProgress, SandboxSpec
+from bridge.records.claim import RunProgress
+from bridge.records.jobspec import JobSpec, SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 

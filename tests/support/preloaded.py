@@ -17,7 +17,7 @@ import tests.support.crash
 from bridge.cli.table.commands import BY_NAME
 from bridge.executor.supervisor.program import preload
 from bridge.gate.registry import rules
-from bridge.presets import registry
+from bridge.presets.installed import registry
 
 for command in BY_NAME.values():
     import_module(command.handler.partition(":")[0])

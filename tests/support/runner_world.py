@@ -17,8 +17,13 @@ from bridge.bus.tree import Tree
 from bridge.bus.views import RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.executor.observe.accelerators.cards import Card
-from bridge.presets import Preset, registry
-from bridge.records import Claim, JobSpec, Request, RunRecord, Verdict
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
+from bridge.records.claim import Claim
+from bridge.records.jobspec import JobSpec
+from bridge.records.request import Request
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import BusLink, link_to

@@ -95,10 +95,3 @@ def test_an_import_that_leads_somewhere_is_let_through(problems: Callable[[str],
 )
 def test_an_import_that_leads_nowhere_is_named(problems: Callable[[str], list[str]], text: str, problem: str) -> None:
     assert problems(text) == [f"engine/inner/{problem}"]
-
-
-def test_a_package_that_imports_when_asked_answers_itself() -> None:
-    resolver = Resolver(ROOT)
-
-    assert resolver.problem(Import("x.py", 1, "bridge.gate", "judge")) is None
-    assert resolver.problem(Import("x.py", 1, "bridge.gate", "never")) == "x.py:1: bridge.gate has no never"

@@ -15,7 +15,7 @@ from pathlib import Path
 from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.ids import new_id
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.system.clock import rfc3339
 from bridge.system.gitobjects import GitObject, commit
 

@@ -26,7 +26,7 @@ from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
 from bridge.bus.views import RECENT_S, ListingWindow
 from bridge.ids import unix_ms
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.system.clock import SystemClock
 from tests.fakes.bus_actors import Actor
 from tests.fakes.git_servers import bare

@@ -26,7 +26,9 @@ from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Row
 from bridge.bus.views import RequestRef
 from bridge.client.run.progress import progress_text
-from bridge.records import Claim, RunnerSelector, RunRecord
+from bridge.records.claim import Claim
+from bridge.records.request import RunnerSelector
+from bridge.records.run import RunRecord
 from tests.support.runner_site import Site
 
 USER = "nobody"

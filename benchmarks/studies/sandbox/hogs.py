@@ -30,7 +30,7 @@ from bridge.executor.interface import Execution, Hooks
 from bridge.executor.process.subreaper import stage
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
-from bridge.records import Command, JobSpec, Limits, SandboxSpec
+from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
 
 BOUNDS = Limits(
     wall_s=120.0,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from bridge.executor.interface import Execution, Hooks, HostPaths, RunDirectory
 from bridge.executor.local import LocalExecutor
-from bridge.records import JobSpec
+from bridge.records.jobspec import JobSpec
 from bridge.system.clock import SystemClock
 
 QUIET = Hooks(on_log=lambda _: None, on_started=lambda *_: None, should_stop=lambda: None)

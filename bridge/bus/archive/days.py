@@ -21,7 +21,8 @@ from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import ArchivedClaim
 from bridge.ids import unix_ms
 from bridge.limits import MIB
-from bridge.records import ArchivedRun, Claim
+from bridge.records.archive import ArchivedRun
+from bridge.records.claim import Claim
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.seals import BusSeals

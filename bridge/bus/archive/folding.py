@@ -25,7 +25,7 @@ from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.views import ClaimTip
 from bridge.errors import FencedError, ObjectError
 from bridge.limits import ARCHIVE_PART_RUNS, BEACON_DEAD_S, MIB, REQUEST_DEAD_S
-from bridge.records import ArchivedRun, ArchiveHead
+from bridge.records.archive import ArchivedRun, ArchiveHead
 from bridge.request import run_id_of
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.gitobjects import TreeEntry

@@ -15,7 +15,7 @@ from bridge.bus.store.gather import Tip, WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.views import ArchivedClaim, ClaimTip, Neighbours
 from bridge.ids import unix_ms
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 
 _DAYS_READ: Final = 16  # days of archives that are read for the neighbours of one run
 _LOOKED_MAX_COUNT: Final = 512  # claims that are looked at for them, whoever pushed them

@@ -21,7 +21,7 @@ from bridge import strictjson
 from bridge.bus.content import commits
 from bridge.bus.store.interface import MalformedObjectError, Reader
 from bridge.limits import ARCHIVE_PART_RUNS, MIB
-from bridge.records import ArchivedRun, ArchiveHead
+from bridge.records.archive import ArchivedRun, ArchiveHead
 from bridge.system.gitobjects import (
     REGULAR,
     Commit,

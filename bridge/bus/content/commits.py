@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from pydantic import ValidationError
 
-from bridge import records, strictjson
+from bridge import strictjson
 from bridge.bus.store.interface import MalformedObjectError, MissingObjectError, Reader, RefStore
 from bridge.bus.views import LogChunk
 from bridge.errors import ObjectError
@@ -59,7 +59,9 @@ RECORD_MAX_BYTES: Final = 64 * KIB
 RECORD_MAX_DEPTH: Final = 8
 
 if TYPE_CHECKING:
-    from bridge.records import Beacon, BusRecord, Claim, Record
+    from bridge.records.base import Record
+    from bridge.records.bus import Beacon, BusRecord
+    from bridge.records.claim import Claim
     from bridge.trust.seals import Seal
 
 R = TypeVar("R", bound="Record")
@@ -228,7 +230,9 @@ def read_chunk(reader: Reader, oid: str) -> tuple[LogChunk, Commit]:
     Raises:
         BusError: it is not one.
     """
-    head, found = read_record(reader, oid, HEAD_FILE, records.LogHead)
+    from bridge.records.logs import LogHead
+
+    head, found = read_record(reader, oid, HEAD_FILE, LogHead)
     data = read_file(reader, read_entries(reader, found.tree), CHUNK_FILE, LOG_CHUNK_MAX_BYTES)
     if data is None or len(data) != head.length or hashlib.sha256(data).hexdigest() != head.sha256:
         raise MalformedObjectError(f"log chunk {head.seq} in {oid[:12]} is not what its head says")

@@ -18,7 +18,7 @@ from bridge.bus.store.route import origin_of
 from bridge.bus.store.user_clone import UserClone, read_clone
 from bridge.errors import GitError, UsageError
 from bridge.limits import MIB
-from bridge.records import Workload
+from bridge.records.request import Workload
 from bridge.system.git import last_words, run_in_work_tree
 from bridge.system.gitobjects import parse_commit, parse_tree, tree
 from bridge.system.gitrepository import BareRepository, GitSettings

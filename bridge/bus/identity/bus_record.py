@@ -17,7 +17,7 @@ from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObj
 from bridge.bus.store.swap import swap, tips_of
 from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, ObjectError, WrongBusError
 from bridge.limits import MIB
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 from bridge.version import VERSION
 
 PROTOCOL: Final = 2

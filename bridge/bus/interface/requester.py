@@ -10,7 +10,7 @@ from bridge.bus.views import (
     RunView,
     Submission,
 )
-from bridge.records import Workload
+from bridge.records.request import Workload
 from bridge.trust.judgement import TrustAnswer
 
 

@@ -18,7 +18,9 @@ from bridge.bus.views import (
     ReadRequests,
     RequestRef,
 )
-from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
+from bridge.records.bus import Beacon, BusRecord
+from bridge.records.claim import Claim, Delivery
+from bridge.records.logs import LogHead
 
 if TYPE_CHECKING:
     from bridge.bus.content.large_files import Handling

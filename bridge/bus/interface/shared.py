@@ -17,7 +17,7 @@ from bridge.bus.views import (
     RequestRef,
     Snapshot,
 )
-from bridge.records import Beacon, BusRecord
+from bridge.records.bus import Beacon, BusRecord
 from bridge.trust.seals import Refused, Seals
 
 

@@ -11,7 +11,7 @@ from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.errors import BusMissingError
 from bridge.limits import BEACON_INTERVAL_HOSTED_S, BEACON_INTERVAL_LOCAL_S, LEASE_MAX_S
-from bridge.records import BusRecord, Wake
+from bridge.records.bus import BusRecord, Wake
 from bridge.system.clock import Clock, rfc3339
 from bridge.system.gitrepository import BareRepository
 

@@ -18,7 +18,7 @@ from bridge.bus.store.interface import MalformedObjectError, Reader, RefStore, R
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, swap, tips_of
 from bridge.limits import BEACON_CHAIN_COUNT, MIB
-from bridge.records import Beacon
+from bridge.records.bus import Beacon
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import Commit
 from bridge.trust.judgement import TrustAnswer

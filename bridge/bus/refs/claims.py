@@ -20,7 +20,8 @@ from bridge.bus.store.swap import SwapResult, swap, tips_of
 from bridge.bus.views import ClaimTip, ClaimView, HeldClaim
 from bridge.errors import BusError, FencedError, ObjectError, RemoteError
 from bridge.limits import CLAIM_CHAIN_MAX_COUNT, MIB
-from bridge.records import BusRecord, Claim
+from bridge.records.bus import BusRecord
+from bridge.records.claim import Claim
 from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import Commit, blob, parse_commit
 from bridge.trust.judgement import TrustAnswer

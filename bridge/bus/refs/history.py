@@ -21,7 +21,7 @@ from bridge.bus.store.swap import tips_of
 from bridge.bus.views import ReceivedRequest, RequestRef, WorkloadCommit
 from bridge.errors import BusError
 from bridge.limits import MIB, TREE_MAX_BYTES
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 from bridge.request import cancelled_id_of
 from bridge.system.gitobjects import ObjectFormatError, parse_commit, parse_tree, tree
 

@@ -16,7 +16,7 @@ from bridge.bus.refs import names
 from bridge.bus.store.interface import Listing, RefStore
 from bridge.errors import BusError
 from bridge.limits import MIB
-from bridge.records import Beacon
+from bridge.records.bus import Beacon
 from bridge.system.durable import write_atomically
 from bridge.system.gitobjects import Commit
 

@@ -16,7 +16,7 @@ from bridge.bus.store.swap import SwapResult, tips_of
 from bridge.bus.views import LogChunk
 from bridge.errors import BusError, ObjectError, UntrustedLogError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, LOG_MAX_BYTES
-from bridge.records import LogHead
+from bridge.records.logs import LogHead
 from bridge.system.gitobjects import Commit
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 from bridge.trust.seals import BusSeals, seal_in

@@ -18,7 +18,8 @@ from bridge.bus.store.obstacles import deletion_of
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import BadRef
 from bridge.limits import MIB
-from bridge.records import Beacon, Claim
+from bridge.records.bus import Beacon
+from bridge.records.claim import Claim
 
 CALLS_MAX: Final = 5000
 _BATCH_MAX_BYTES: Final = 64 * MIB

@@ -18,14 +18,15 @@ from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.views import ReadRequests, ReceivedRequest, RequestRef, Submission
 from bridge.errors import BusError, FencedError, ObjectError, RemoteError, RequestRejectedError
 from bridge.limits import HISTORY_MAX_COMMITS, MIB, TREE_MAX_BYTES
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import cancel_branch
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import DIRECTORY, GitObject, TreeEntry, commit, parse_tree, tree
 
 if TYPE_CHECKING:
     from bridge.bus.store.quarantine import Quarantine
-    from bridge.records import Delivery, Workload
+    from bridge.records.claim import Delivery
+    from bridge.records.request import Workload
 
 TOP_TREE_MAX_BYTES: Final = MIB
 BATCH_MAX_BYTES: Final = 64 * MIB

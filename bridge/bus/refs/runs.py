@@ -20,7 +20,8 @@ from bridge.trust.seals import Refused
 if TYPE_CHECKING:
     from bridge.bus.refs.requests import Requests
     from bridge.bus.store.quarantine import Quarantine
-    from bridge.records import BusRecord, Delivery
+    from bridge.records.bus import BusRecord
+    from bridge.records.claim import Delivery
 
 _BOTH_MAX_BYTES: Final = 4 * LOG_MAX_BYTES  # what a log's own reader allows; a claim that needs more has its own
 

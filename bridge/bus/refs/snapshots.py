@@ -15,7 +15,7 @@ from bridge.request import cancelled_id_of, run_id_of
 if TYPE_CHECKING:
     from bridge.bus.refs.claims import Claims
     from bridge.bus.store.interface import Listing
-    from bridge.records import BusRecord
+    from bridge.records.bus import BusRecord
 
 
 def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Collection[str]) -> Snapshot:

@@ -16,7 +16,7 @@ from bridge.request import run_id_of
 
 if TYPE_CHECKING:
     from bridge.bus.views import ListingWindow
-    from bridge.records import BusRecord
+    from bridge.records.bus import BusRecord
 
 _ENDS: Final = ("mac-bridge/", "mac-bridge-")
 

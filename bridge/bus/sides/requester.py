@@ -21,7 +21,8 @@ from bridge.request import cancel_branch, run_id_of
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from bridge.records import Beacon, Workload
+    from bridge.records.bus import Beacon
+    from bridge.records.request import Workload
     from bridge.trust.judgement import TrustAnswer
 
 MOVED_TRIES: Final = 2

@@ -33,7 +33,9 @@ from bridge.bus.views import (
 )
 from bridge.errors import BusError, FencedError
 from bridge.limits import BEACON_DEAD_S
-from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
+from bridge.records.bus import Beacon, BusRecord
+from bridge.records.claim import Claim, Delivery
+from bridge.records.logs import LogHead
 from bridge.system.clock import rfc3339
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
         RequestRef,
         Snapshot,
     )
-    from bridge.records import Beacon, BusRecord
+    from bridge.records.bus import Beacon, BusRecord
     from bridge.system.clock import Clock
 
 

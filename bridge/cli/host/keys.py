@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 from bridge.runner.state.attestations import enrolled, ensure_key, newest
 from bridge.runner.state.folder import StateFolder
 from bridge.system.clock import Clock

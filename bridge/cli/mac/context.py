@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bridge.client.clone.config import ClientSettings
     from bridge.client.connection.session import BusSession
     from bridge.client.run.run import Run
-    from bridge.presets import Preset
+    from bridge.presets.model import Preset
     from bridge.run.requirement import Requirement
 
     Opener = Callable[[ClientSettings, Clock], BusSession]

@@ -23,7 +23,7 @@ from bridge.client.send.submit import find_live
 from bridge.client.send.sweep import combinations, validity_s
 from bridge.client.send.workload import choose_workload, name_commits, send_code
 from bridge.errors import ParameterError
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 
 
 def drafts_of(call: Invocation, session: BusSession) -> list[RequestDraft]:

@@ -15,7 +15,7 @@ from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line, clean_text, markdown_text
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.errors import UsageError
-from bridge.records import ClaimResult, Verdict
+from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.requirement import Requirement, satisfied
 
 _COLUMNS: Final = re.compile(r"- | *\S+ {2,}| *")  # of a line: a bullet, a name with a gap behind it, or an indent
@@ -78,7 +78,7 @@ def _suites(judged: list[Judged], against: list[list[str]]) -> Iterator[str]:
 
 def rules(call: Invocation) -> int:
     """List the rules of the gate with their messages."""
-    from bridge.gate import rules_catalogue
+    from bridge.gate.catalogue import rules_catalogue
 
     entries = rules_catalogue()
     for entry in entries:
@@ -91,8 +91,8 @@ def rules(call: Invocation) -> int:
 
 def explain(call: Invocation) -> int:
     """Say what one rule is for, or what a claim rests on: of a run, or of every kind that makes it."""
-    from bridge.gate import explain as page
-    from bridge.gate import needs
+    from bridge.gate.catalogue import explain as page
+    from bridge.gate.catalogue import needs
 
     what = call.args.what
     judged = None if call.args.of is None else _judged(call, call.args.of)

@@ -11,10 +11,13 @@ from collections.abc import Mapping
 
 from bridge.client.send.draft import RequestDraft, request_of
 from bridge.ids import new_id
-from bridge.presets import Preset, Trust, bind, resolve
-from bridge.records import JobSpec, Workload
+from bridge.presets.facts import Trust
+from bridge.presets.model import Preset
+from bridge.presets.parameters import bind
+from bridge.presets.resolution import resolve
 from bridge.records.base import ParamValue
-from bridge.records.request import Profile
+from bridge.records.jobspec import JobSpec
+from bridge.records.request import Profile, Workload
 from bridge.request import DEFAULT_TEMPLATE, request_branch
 from bridge.runner.policy.file import builtin_policy, load_policy, own_presets
 from bridge.runner.policy.model import Policy

@@ -13,9 +13,10 @@ from bridge.client.send.parameters import split, typed
 from bridge.client.send.workload import resolve_names
 from bridge.errors import InfrastructureError, UsageError
 from bridge.ids import is_id
-from bridge.presets import Preset, registry
-from bridge.presets import find as find_preset
-from bridge.records import MetricDefinition
+from bridge.presets.installed import find as find_preset
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
+from bridge.records.workload import MetricDefinition
 
 
 def presets(call: Invocation) -> int:
@@ -128,7 +129,7 @@ def explain(call: Invocation) -> int:
 
 def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Read the decisions the host wrote into a result."""
-    from bridge.presets import explain as explain_spec
+    from bridge.presets.resolution import explain as explain_spec
 
     what = call.args.what
     if not is_id(what.lower()) and not what.startswith("@") and "-" in what:
@@ -146,7 +147,7 @@ def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
 def _explain_preset(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Resolve here, with the policy an embedded runner of this installation would use."""
     from bridge.cli.mac.local_policy import local_spec
-    from bridge.presets import explain as explain_spec
+    from bridge.presets.resolution import explain as explain_spec
 
     preset = preset_called(call, call.args.what)
     repository = call.settings().repository if preset.commits else None

@@ -12,7 +12,7 @@ from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.judged import JudgedResult, first_line
 from bridge.client.run.run import Run
 from bridge.errors import RunNotFoundError, UsageError
-from bridge.records import Verdict
+from bridge.records.verdict import Verdict
 from bridge.trust.judgement import TrustAnswer
 
 

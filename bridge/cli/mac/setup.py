@@ -148,7 +148,7 @@ def completion(call: Invocation) -> int:
 def version(call: Invocation) -> int:
     """Print versions of program, gate and schemas."""
     from bridge.client.document.envelope import SCHEMA, of_data
-    from bridge.gate import identity
+    from bridge.gate.identity import identity
 
     gate = identity()
     data = {"kakeya": gate.version, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bridge import records, strictjson
+from bridge import strictjson
 from bridge.bus.tree import Tree, check_path
 from bridge.client.clone.packed import SUFFIX, is_packed, read_packed
 from bridge.client.document.untrusted import clean_line
@@ -25,7 +25,7 @@ from bridge.launches.figures import UNITLESS, shown
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 
 if TYPE_CHECKING:
-    from bridge.records import Request
+    from bridge.records.request import Request
     from bridge.system.clock import Clock
 
 _DECIDED_S: Final = 30.0  # so long one command waits for another that decides whether to send
@@ -46,7 +46,9 @@ class Sent:
 
     def request(self) -> Request:
         """Return the request that the stored bytes hold."""
-        return records.Request.parse(self.data)
+        from bridge.records.request import Request
+
+        return Request.parse(self.data)
 
 
 @dataclass(frozen=True)

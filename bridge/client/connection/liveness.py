@@ -17,7 +17,8 @@ from bridge.system.clock import Clock, parse_rfc3339
 
 if TYPE_CHECKING:
     from bridge.bus.interface import SharedBus
-    from bridge.records import Beacon, BusRecord, RunnerSelector
+    from bridge.records.bus import Beacon, BusRecord
+    from bridge.records.request import RunnerSelector
 
 POLLS = 2
 DISTRUSTED: Final = (

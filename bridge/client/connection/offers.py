@@ -18,7 +18,7 @@ import pydantic
 from bridge.client.connection.liveness import SeenRunner
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.system.durable import write_atomically
 
 AT: Final = "@"

@@ -27,7 +27,7 @@ from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey, TrustAnswer
 from bridge.trust.root_memory import KnownRoot, RootMemory
 
 if TYPE_CHECKING:
-    from bridge.records import BusRecord, KeyRecord
+    from bridge.records.bus import BusRecord, KeyRecord
 
 PIN = "kakeya-mac init --root-key KEY, with the key that the host's owner tells you"
 _COMPARE = "; and compare the key you pinned with what `kakeya-runner keygen --bus ROUTE` prints on the host"

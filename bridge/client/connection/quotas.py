@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from bridge.client.connection.liveness import SeenRunner
     from bridge.client.connection.session import BusSession
     from bridge.client.document.envelope import QuotaPart
-    from bridge.records import QuotaUse, RunnerSelector
+    from bridge.records.bus import QuotaUse
+    from bridge.records.request import RunnerSelector
 
 
 def quotas_of(session: BusSession) -> list[QuotaPart]:

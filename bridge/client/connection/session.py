@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.client.clone.config import BusChoice, ClientSettings
     from bridge.client.clone.store import Store
     from bridge.client.document.envelope import BusPart
-    from bridge.records import BusRecord
+    from bridge.records.bus import BusRecord
     from bridge.system.clock import Clock
     from bridge.trust.judgement import TrustAnswer
     from bridge.trust.root_memory import KnownRoot

@@ -12,7 +12,8 @@ from pydantic import RootModel
 
 from bridge.client.document.comparison import CompareData, SweepData
 from bridge.client.document.envelope import Part
-from bridge.records import Beacon, ClaimResult, Verdict
+from bridge.records.bus import Beacon
+from bridge.records.verdict import ClaimResult, Verdict
 
 
 class RunRow(Part):

@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.client.evidence.judged import JudgedResult
-from bridge.gate import Comparison, MeasuredRun
-from bridge.gate import compare as gate_compare
+from bridge.gate.comparability import MeasuredRun
+from bridge.gate.comparison import Comparison
+from bridge.gate.comparison import compare as gate_compare
 from bridge.launches.figures import shown
-from bridge.records import ClaimResult, HostRecord
 from bridge.records.jobspec import ATTACHMENTS
+from bridge.records.run import HostRecord
+from bridge.records.verdict import ClaimResult
 
 CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
 _PREFIX = "reports/"

@@ -13,10 +13,10 @@ from bridge.client.connection.pins import Pins, answer_about
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.run.result import read_result
 from bridge.errors import IntegrityError, UsageError
-from bridge.gate import judge, judge_bytes
-from bridge.gate.judging import BARE_ID
+from bridge.gate.judging import BARE_ID, judge, judge_bytes
 from bridge.limits import REPORT_MAX_BYTES
-from bridge.records import RunRecord, Verdict
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 

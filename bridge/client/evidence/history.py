@@ -13,7 +13,7 @@ from bridge.client.evidence.compare import claim_text
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.run.result import Result, read_result
 from bridge.errors import IntegrityError
-from bridge.records import RunRecord
+from bridge.records.run import RunRecord
 from bridge.run.asked import parameters_text
 from bridge.trust.verifier import verify_tree
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from bridge.client.connection.pins import Pins, answer_about
 from bridge.client.run.result import Result, read_folder_result
 from bridge.client.run.run import Run
-from bridge.records import Verdict
+from bridge.records.verdict import Verdict
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 

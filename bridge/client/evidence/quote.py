@@ -11,7 +11,8 @@ from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.launches.figures import shown
-from bridge.records import ClaimResult, RunRecord
+from bridge.records.run import RunRecord
+from bridge.records.verdict import ClaimResult
 from bridge.run.asked import asked_text
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 

@@ -17,8 +17,10 @@ from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.gate.comparability import NEVER_CITABLE
 from bridge.ids import short
-from bridge.records import ClaimResult, HostRecord, Request
 from bridge.records.base import ParamValue
+from bridge.records.request import Request
+from bridge.records.run import HostRecord
+from bridge.records.verdict import ClaimResult
 from bridge.run.outcomes import OUTCOMES, strongest
 
 EXPLORATORY: Final = "a sweep is exploratory: its best row is the best of several looks; run that one again to quote it"

@@ -20,8 +20,9 @@ from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.diagnostics import Check, checked, has_failed
 from bridge.errors import IntegrityError, RunNotFoundError
-from bridge.gate import identity, judge
-from bridge.records import StoredVerdict, Verdict
+from bridge.gate.identity import identity
+from bridge.gate.judging import judge
+from bridge.records.verdict import StoredVerdict, Verdict
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from bridge.trust.attestation import Attested
 from bridge.trust.judgement import TrustAnswer

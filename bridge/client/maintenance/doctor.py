@@ -20,7 +20,7 @@ from bridge.durations import age_text
 from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.system.git import GIT_LEAST, GIT_NEEDED
 from bridge.trust.judgement import REVOKED_REMEDY
 

@@ -16,7 +16,8 @@ from bridge.client.run.result import Result, ending
 from bridge.diagnostics import Check
 from bridge.durations import duration_text
 from bridge.ids import short
-from bridge.records import ClaimResult, RunRecord, Verdict
+from bridge.records.run import RunRecord
+from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.asked import asked_text
 from bridge.system.clock import parse_rfc3339
 

@@ -10,8 +10,8 @@ from bridge.client.evidence.sweep import EXPLORATORY, SweepRow, SweptRuns, diffe
 from bridge.client.page import plots
 from bridge.client.page.markup import marked, page, section, table, text
 from bridge.ids import short
-from bridge.records import ClaimResult
 from bridge.records.base import ParamValue
+from bridge.records.verdict import ClaimResult
 
 _PLOTTED: Final = 4  # metrics with a plot of their own
 

@@ -20,7 +20,7 @@ from bridge.client.run.result import read_folder_result, read_result
 from bridge.client.run.run import Run
 from bridge.errors import IntegrityError
 from bridge.ids import short
-from bridge.records import Verdict
+from bridge.records.verdict import Verdict
 from bridge.system.durable import write_atomically
 from bridge.trust.verifier import verify_tree
 

@@ -16,7 +16,7 @@ from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import LineJoiner
 from bridge.client.run.status import EndReason, may_be_over, nobody_starts, state_of_view
 from bridge.errors import BusError, RemoteError
-from bridge.records import Claim, RunProgress
+from bridge.records.claim import Claim, RunProgress
 from bridge.run.lease import LeaseWatch
 from bridge.run.state import RunState, state_of
 from bridge.trust.judgement import UNCHECKED

@@ -15,7 +15,7 @@ from bridge.system.clock import parse_rfc3339
 if TYPE_CHECKING:
     from bridge.client.clone.store import StoredEnding
     from bridge.client.connection.session import BusSession
-    from bridge.records import Request
+    from bridge.records.request import Request
 
 CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however many of its claims are none
 WINDOW_PRESETS: Final = 256  # a listing names each preset some six times; with more of them the whole bus is listed

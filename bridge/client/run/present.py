@@ -28,7 +28,8 @@ from bridge.client.run.result import request_digest
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.ids import short
-from bridge.records import Request, Verdict
+from bridge.records.request import Request
+from bridge.records.verdict import Verdict
 from bridge.run.outcomes import OUTCOMES
 
 LOG_TAIL_LINES = 40

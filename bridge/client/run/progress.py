@@ -8,7 +8,7 @@ from bridge.durations import duration_text
 
 if TYPE_CHECKING:
     from bridge.client.document.envelope import ProgressPart
-    from bridge.records import RunProgress
+    from bridge.records.claim import RunProgress
 
 _UNITS = {"sample": "samples", "launch": "launches"}
 

@@ -6,8 +6,9 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bridge.records import JobSpec, Request
     from bridge.records.base import ParamValue
+    from bridge.records.jobspec import JobSpec
+    from bridge.records.request import Request
 
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./:-]*")  # what no untyped value or list looks like
@@ -25,7 +26,7 @@ def words_again(request: Request, spec: JobSpec | None) -> list[str] | None:
     """
     if request.workload is not None and request.workload.dirty:
         return None
-    from bridge.presets import registry
+    from bridge.presets.installed import registry
 
     installed = request.preset in registry()
     # Its parameters have types where it is installed, or is an owner's workload, whose definition its host publishes.

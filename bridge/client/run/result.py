@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pydantic
 
-from bridge import records, strictjson
+from bridge import strictjson
 from bridge.client.clone.store import read_tree
 from bridge.errors import IntegrityError
 from bridge.limits import MIB, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
@@ -22,7 +22,13 @@ from bridge.run.outcomes import ended_as
 
 if TYPE_CHECKING:
     from bridge.bus.tree import Tree
-    from bridge.records import Claim, JobSpec, Manifest, Record, Request, RunRecord, StoredVerdict, Verdict
+    from bridge.records.base import Record
+    from bridge.records.claim import Claim
+    from bridge.records.jobspec import JobSpec
+    from bridge.records.manifest import Manifest
+    from bridge.records.request import Request
+    from bridge.records.run import RunRecord
+    from bridge.records.verdict import StoredVerdict, Verdict
     from bridge.run.requirement import Requirement
     from bridge.trust.judgement import TrustAnswer
 
@@ -52,10 +58,12 @@ class Result:
     @cached_property
     def verdict(self) -> Verdict | None:
         """What the host said as it ended; that of the gate here where `verdict.json` is of another schema."""
+        from bridge.records.verdict import Verdict
+
         if self.stored is None:
             return None
         try:
-            return records.Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
+            return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         except pydantic.ValidationError:
             return self._judged_unsigned
 
@@ -78,7 +86,7 @@ class Result:
 
     def takes_verdict(self, *, signed: bool) -> bool:
         """Whether the verdict here is the host's own: with earlier attempts that it had, and by this very gate."""
-        from bridge.gate import identity
+        from bridge.gate.identity import identity
 
         return self.pools and signed and self.stored is not None and self.stored.gate.digest == identity().digest
 
@@ -88,10 +96,11 @@ class Result:
         Args:
             signed: whether a key of this reader's says that the runner wrote these files; nobody else saw the run.
         """
-        from bridge.gate import judge_bytes
+        from bridge.gate.judging import judge_bytes
+        from bridge.records.verdict import Verdict
 
         if self.takes_verdict(signed=signed):
-            return records.Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
+            return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         files = self.tree.files
         reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
         authority: Literal["attested", "unattested"] = "attested" if signed else "unattested"
@@ -113,14 +122,19 @@ def read_result(tree: Tree, run_id: str | None = None) -> Result:
     Raises:
         IntegrityError: not a result tree, or another run's.
     """
-    manifest = _read(tree, "manifest.json", records.Manifest)
+    from bridge.records.jobspec import JobSpec
+    from bridge.records.manifest import Manifest
+    from bridge.records.run import RunRecord
+    from bridge.records.verdict import StoredVerdict
+
+    manifest = _read(tree, "manifest.json", Manifest)
     if manifest is None:
         raise IntegrityError("there is no manifest.json; expected a result tree")
     wanted = run_id or manifest.id
     record, stored, spec = (
-        _read(tree, "run.json", records.RunRecord),
-        _read(tree, "verdict.json", records.StoredVerdict),
-        _read(tree, "spec.json", records.JobSpec),
+        _read(tree, "run.json", RunRecord),
+        _read(tree, "verdict.json", StoredVerdict),
+        _read(tree, "spec.json", JobSpec),
     )
     for name, found in (
         ("manifest.json", manifest),
@@ -191,9 +205,11 @@ def _read(tree: Tree, name: str, kind: type[_R]) -> _R | None:
 
 def _request(tree: Tree, wanted: str) -> Request | None:
     """Return the request in the tree; a malformed one was rejected by the host, so it is None and no error."""
+    from bridge.records.request import Request
+
     data = tree.files.get("request.json")
     try:
-        request = None if data is None else records.Request.parse(data)
+        request = None if data is None else Request.parse(data)
     except (strictjson.StrictJsonError, pydantic.ValidationError):
         return None
     if request is not None and request.id != wanted:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from bridge.client.run.actions import Actions
     from bridge.client.run.follow import LogWish, Progress
     from bridge.client.run.result import Result
-    from bridge.records import Request
+    from bridge.records.request import Request
     from bridge.run.requirement import Requirement
 
 Say = Callable[[str, str], None]
@@ -281,7 +281,7 @@ class Run:
     @property
     def wall_limit_s(self) -> float | None:
         """The wall limit that this installation's copy of the preset names; the host may have another."""
-        from bridge.presets import registry
+        from bridge.presets.installed import registry
 
         request = self.request
         preset = registry().get(request.preset) if request is not None else None

@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from bridge.client.clone.store import Store
     from bridge.client.connection.session import BusSession
     from bridge.client.run.actions import ActionsView
-    from bridge.records import Claim, Request, RunProgress, RunRecord, Verdict
+    from bridge.records.claim import Claim, RunProgress
+    from bridge.records.request import Request
+    from bridge.records.run import RunRecord
+    from bridge.records.verdict import Verdict
     from bridge.run.requirement import Requirement
     from bridge.trust.judgement import TrustAnswer
 

@@ -20,11 +20,11 @@ from bridge.durations import duration_text
 from bridge.errors import PresetNotFoundError, UsageError
 from bridge.ids import new_id
 from bridge.limits import EXPIRY_DEFAULT_S, EXPIRY_MAX_S
-from bridge.presets import Preset, registry
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
 from bridge.presets.parameters import bind
-from bridge.records import LimitRequest, Request, RunnerSelector, SweepPlace, Workload
 from bridge.records.base import ParamValue
-from bridge.records.request import Profile
+from bridge.records.request import LimitRequest, Profile, Request, RunnerSelector, SweepPlace, Workload
 from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, key_of, parse, request_branch
 from bridge.system.clock import rfc3339
 

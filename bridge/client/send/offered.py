@@ -20,7 +20,8 @@ from bridge.client.connection.offers import (
 )
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
-from bridge.presets import Preset, find, registry
+from bridge.presets.installed import find, registry
+from bridge.presets.model import Preset
 
 Local = Callable[[], Mapping[str, Preset]]
 

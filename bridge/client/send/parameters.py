@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from bridge.errors import ParameterError, meant
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.presets.parameters import FlagParameter, FloatParameter, IntParameter, Parameter
 from bridge.records.base import ParamValue
 

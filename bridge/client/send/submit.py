@@ -20,7 +20,7 @@ from bridge.client.send.draft import RequestDraft, build, request_of, without_sa
 from bridge.client.send.workflows import warnings
 from bridge.errors import FencedError, RequestRejectedError
 from bridge.ids import is_id
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import parse
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339

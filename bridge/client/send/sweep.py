@@ -22,9 +22,9 @@ from bridge.client.send.submit import Sending, check_takers, pushed, written_dow
 from bridge.errors import ParameterError, RunNotFoundError, UsageError
 from bridge.ids import new_id, short
 from bridge.limits import EXPIRY_MAX_S, SWEEP_MAX_COUNT
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.presets.parameters import ChoiceParameter, FlagParameter, FloatParameter, IntParameter
-from bridge.records import Request, SweepPlace
+from bridge.records.request import Request, SweepPlace
 from bridge.request import expired
 
 _ANY_ID: Final = "0" * 26

@@ -14,7 +14,8 @@ from bridge.client.clone import git_door as gitdoor
 from bridge.client.connection.session import BusSession
 from bridge.client.send.draft import template_for
 from bridge.errors import GitError
-from bridge.records import AcceptedWorkflow, Workload
+from bridge.records.bus import AcceptedWorkflow
+from bridge.records.request import Workload
 from bridge.request import request_branch
 
 

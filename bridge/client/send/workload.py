@@ -9,9 +9,9 @@ from typing import Final
 from bridge.client.clone import git_door as gitdoor
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
-from bridge.presets import Preset
-from bridge.records import Workload
+from bridge.presets.model import Preset
 from bridge.records.base import ParamValue
+from bridge.records.request import Workload
 
 ATTRIBUTES_MAX_BYTES: Final = 64 * 1024
 

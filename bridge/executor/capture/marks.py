@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from bridge.executor.capture.redaction import patterns
 from bridge.limits import SAMPLE_MARK_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
-from bridge.records import SampleMark
+from bridge.records.run import SampleMark
 
 _POLL_MS: Final = 100
 _READ_BYTES: Final = 65536

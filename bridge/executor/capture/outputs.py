@@ -18,7 +18,7 @@ from typing import Final
 
 from bridge.executor.capture.redaction import contains_secret
 from bridge.limits import LOG_MAX_BYTES, REPORT_MAX_BYTES, REPORTS_MAX_COUNT, RESULT_MAX_BYTES
-from bridge.records import LimitHit, OutputRecord
+from bridge.records.run import LimitHit, OutputRecord
 
 _DEPTH_MAX: Final = 8
 _ENTRIES_MAX: Final = 20_000

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from bridge.records import Command, RunProgress, SampleMark
+from bridge.records.claim import RunProgress
+from bridge.records.jobspec import Command
+from bridge.records.run import SampleMark
 
 
 class ProgressMeter:

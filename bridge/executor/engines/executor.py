@@ -19,7 +19,8 @@ from bridge.executor.observe import host as machine
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.private_paths import own_homes, refuse_exposed
 from bridge.executor.supervisor.folder import JobFile, RunFolder
-from bridge.records import HostRecord, JobSpec, SandboxApplied
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import HostRecord, SandboxApplied
 from bridge.system.clock import Clock
 
 _TRIAL_S: Final = 120.0  # what a node may take to try its sandbox before the run

@@ -14,8 +14,8 @@ from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.supervisor.folder import JobFile
 from bridge.executor.trial import kind_of
-from bridge.records import HostRecord, JobSpec
-from bridge.records.jobspec import EnvironmentVariable
+from bridge.records.jobspec import EnvironmentVariable, JobSpec
+from bridge.records.run import HostRecord
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import SystemClock
 from bridge.system.durable import write_atomically

@@ -25,7 +25,7 @@ from bridge.executor.interface import Execution, Hooks
 from bridge.executor.supervisor.attached import came_to
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.supervisor.regular_files import read_regular, reading
-from bridge.records import RunProgress
+from bridge.records.claim import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.tasks import called

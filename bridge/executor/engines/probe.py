@@ -21,8 +21,7 @@ from bridge.executor.engines.interface import ClusterEngine, JobNeeds
 from bridge.executor.observe import host as machine
 from bridge.executor.removal import remove_tree
 from bridge.executor.supervisor.folder import take
-from bridge.records import Record
-from bridge.records.base import Count, Moment, Text
+from bridge.records.base import Count, Moment, Record, Text
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, SystemClock, parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically

@@ -7,8 +7,7 @@ from typing import Final
 
 import pydantic
 
-from bridge.records import Record
-from bridge.records.base import Count, Moment, Text
+from bridge.records.base import Count, Moment, Record, Text
 from bridge.strictjson import StrictJsonError
 from bridge.system.durable import write_atomically
 

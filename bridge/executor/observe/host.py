@@ -16,7 +16,7 @@ from typing import Final
 import psutil
 
 from bridge.errors import InfrastructureError
-from bridge.records import HostRecord
+from bridge.records.run import HostRecord
 from bridge.system.process import run
 
 UNKNOWN: Final = "unknown"

@@ -18,7 +18,7 @@ import psutil
 
 from bridge.executor.observe import condition
 from bridge.executor.observe.accelerators.interface import GpuMeter
-from bridge.records import MachineCondition
+from bridge.records.run import MachineCondition
 
 _PROFILE: Final = Path("/sys/firmware/acpi/platform_profile")
 _LOW: Final = {"low-power": "on", "cool": "on", "quiet": "on", "balanced": "off", "performance": "off"}

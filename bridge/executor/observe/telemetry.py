@@ -16,7 +16,7 @@ from bridge.executor.observe.accelerators.find import find_meter
 from bridge.executor.observe.accelerators.interface import GpuMeter, GpuReading
 from bridge.executor.observe.machine_state import MachineState
 from bridge.executor.process.tree import Usage
-from bridge.records import Telemetry, TelemetrySample
+from bridge.records.run import Telemetry, TelemetrySample
 
 INTERVAL_S: Final = 0.5
 _SAMPLES_MAX: Final = 600

@@ -25,7 +25,8 @@ from bridge.executor.sandbox.allowlist import AllowList, allow_list
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.sandbox.user import check_readable, drop_to, give_to, group_of, job_uid, may_mount
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import JobSpec, SandboxApplied, TrialOutcome
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import SandboxApplied, TrialOutcome
 from bridge.system.process import run
 
 _HELP_S: Final = 10.0

@@ -13,7 +13,8 @@ from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.confinement import Confinement, Sandbox, plain
 from bridge.executor.sandbox.user import job_uid
-from bridge.records import JobSpec, SandboxApplied
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import SandboxApplied
 
 _REMEDY_EMBEDDED = (
     "kakeya-runner doctor says what is missing; on your own machine, for code you trust: kakeya-mac run --unsandboxed"

@@ -16,7 +16,8 @@ from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import check_readable, closed_to, drop_to, give_to, job_uid, may_mount
-from bridge.records import JobSpec, SandboxApplied, TrialOutcome
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import SandboxApplied, TrialOutcome
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from bridge.errors import InfrastructureError
 from bridge.limits import KIB, TEXT_MAX_CHARS
-from bridge.records import Command, ImportedModule
+from bridge.records.jobspec import Command
+from bridge.records.run import ImportedModule
 from bridge.system.process import run
 
 _PROBE_S: Final = 60.0

@@ -19,7 +19,8 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.sandbox.user import drop_to, job_uid
-from bridge.records import JobSpec, SandboxApplied, TrialOutcome
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import SandboxApplied, TrialOutcome
 
 PROGRAM: Final = "/usr/bin/sandbox-exec"
 _SYSTEM_FOLDERS: Final = (

@@ -13,7 +13,7 @@ from typing import Final
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import allow_list
-from bridge.records import JobSpec
+from bridge.records.jobspec import JobSpec
 
 SETPRIV_PATHS: Final = ("/usr/bin/setpriv", "/bin/setpriv")
 # Nobody (65534) has files and processes of other services; no account has this number.

@@ -24,7 +24,8 @@ from bridge.executor.observe.machine_state import suspended_s
 from bridge.executor.process.tree import Usage
 from bridge.executor.supervision.disk_use import DiskUse, disk_use, free_bytes
 from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TASKS_FLOOR_COUNT, TASKS_PER_CORE_COUNT, TREE_MAX_ENTRIES
-from bridge.records import LimitHit, Limits
+from bridge.records.jobspec import Limits
+from bridge.records.run import LimitHit
 from bridge.system.clock import Clock
 
 _NVIDIA_CONTROL: Final = "/dev/nvidiactl"

@@ -27,7 +27,8 @@ from bridge.executor.supervision.bounds import Bounds, rlimits
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, command_environment, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import KIB
-from bridge.records import Command, CommandResult, JobSpec, PeerRecord, SandboxApplied, SandboxSpec
+from bridge.records.jobspec import Command, JobSpec, SandboxSpec
+from bridge.records.run import CommandResult, PeerRecord, SandboxApplied
 from bridge.system.clock import Clock
 
 LOG_BYTES: Final = 64 * KIB

@@ -12,7 +12,8 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.process.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.supervision.bounds import Stop
-from bridge.records import Command, CommandResult, JobSpec
+from bridge.records.jobspec import Command, JobSpec
+from bridge.records.run import CommandResult
 from bridge.records.workload import REPORT_FILE
 
 PATH_DEFAULT: Final = "/usr/local/bin:/usr/bin:/bin"

@@ -27,7 +27,7 @@ from bridge.executor.process.cgroup import Cgroup
 from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, kill_until_gone
 from bridge.executor.supervision.bounds import Bounds, Stop, tasks_in_kernel
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, Watched, open_pipe
-from bridge.records import CommandResult
+from bridge.records.run import CommandResult
 from bridge.system.process import Child
 
 TICK_S: Final = 0.1

@@ -20,7 +20,7 @@ from bridge.executor.supervisor.killed import killed_run
 from bridge.executor.supervisor.program import GO
 from bridge.executor.supervisor.regular_files import read_regular, reading
 from bridge.executor.supervisor.server import ready
-from bridge.records import RunProgress
+from bridge.records.claim import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 

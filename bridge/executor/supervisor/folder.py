@@ -25,8 +25,9 @@ from pydantic import ConfigDict
 from bridge.executor.capture.outputs import Stamp
 from bridge.executor.interface import Execution, HostPaths, RunDirectory
 from bridge.executor.supervisor.regular_files import open_regular, read_regular
-from bridge.records import HostRecord, JobSpec, Record, SandboxApplied
-from bridge.records.base import Count, Moment, Sha256, Text
+from bridge.records.base import Count, Moment, Record, Sha256, Text
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import HostRecord, SandboxApplied
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock
 from bridge.system.durable import write_all

@@ -12,7 +12,7 @@ from bridge.executor.interface import Execution
 from bridge.executor.observe import host as machine
 from bridge.executor.process.tree import kill_leftovers
 from bridge.executor.supervisor.folder import JobFile, SupervisorFacts
-from bridge.records import LimitHit, SampleMark
+from bridge.records.run import LimitHit, SampleMark
 from bridge.system.clock import Clock, rfc3339
 
 

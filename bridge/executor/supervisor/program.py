@@ -38,7 +38,9 @@ from bridge.executor.supervisor.folder import (
     take,
     write_kept,
 )
-from bridge.records import Record, RunProgress, SampleMark, SandboxApplied
+from bridge.records.base import Record
+from bridge.records.claim import RunProgress
+from bridge.records.run import SampleMark, SandboxApplied
 from bridge.run.outcomes import one_line
 from bridge.system.clock import SystemClock, rfc3339
 from bridge.system.durable import write_all

@@ -26,7 +26,7 @@ from bridge.executor.interface import HostPaths, RunDirectory, RunKind
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.supervisor.folder import FolderFiles
 from bridge.executor.trial import SandboxTrial
-from bridge.records import Record
+from bridge.records.base import Record
 
 SUPERVISE: Final = b"s"
 TRY: Final = b"t"

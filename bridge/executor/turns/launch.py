@@ -25,7 +25,7 @@ from bridge.executor.supervision.plan import open_pipe
 from bridge.executor.turns import work
 from bridge.executor.turns.pipe import PROTOCOL, TurnPipe, TurnPipeError
 from bridge.limits import TEXT_MAX_CHARS
-from bridge.records import LaunchRecord, LaunchSeries, SoloStretch, Turn
+from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, Turn
 
 ORDERS_NAME: Final = "KAKEYA_TURN_ORDERS"
 ANSWERS_NAME: Final = "KAKEYA_TURN_ANSWERS"

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 
 from bridge.executor.observe.accelerators.interface import GpuMeter
 from bridge.executor.turns.launch import Calibration, LaunchTurns
-from bridge.records import Command, CommandResult, LaunchRecord, LaunchSeries
+from bridge.records.jobspec import Command
+from bridge.records.run import CommandResult
+from bridge.records.turns import LaunchRecord, LaunchSeries
 from bridge.run.stop_rule import SeriesDecision, decide
 
 

@@ -19,8 +19,9 @@ from bridge.gate.declared.workload import kind_of
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.rule import RegisteredRule
 from bridge.gate.stats.ratio import Ratio
-from bridge.records import ClaimDecision, ClaimResult, Finding, Premise, PremiseResult, WorkloadDefinition
+from bridge.records.verdict import ClaimDecision, ClaimResult, Finding, Premise, PremiseResult
 from bridge.records.workload import KIND as WORKLOAD
+from bridge.records.workload import WorkloadDefinition
 
 Role = Literal["primary", "secondary"]
 CONFIDENCE: Final = 0.95

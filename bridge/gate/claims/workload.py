@@ -23,7 +23,7 @@ from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.distributions import t_quantile
 from bridge.launches.sittings import pool
 from bridge.launches.stopping import decide
-from bridge.records import MetricDefinition, WorkloadDefinition
+from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
 """Six values are the fewest whose range covers the median in 95 %: 1 - 2 / 2**6 = 96.9 %."""

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES, ClaimKind
-from bridge.records import Premise
+from bridge.records.verdict import Premise
 
 Better = Literal["higher", "lower"]
 Way = Literal["exact", "near", "drawn", "numeric"]

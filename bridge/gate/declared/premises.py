@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-from bridge.records import Premise
+from bridge.records.verdict import Premise
 
 ClaimKind = Literal["identity", "acceptance", "recall", "ratio", "programs", "reported", "memory", "absolute"]
 RUNNER: Final = "runner"

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Final
 
 from bridge.gate.declared.kind import Confirmation, Kind, Metric
-from bridge.records import MetricDefinition, Premise, WorkloadDefinition
-from bridge.records.workload import KIND
+from bridge.records.verdict import Premise
+from bridge.records.workload import KIND, MetricDefinition, WorkloadDefinition
 
 PAIRED: Final = "ratio"
 OVER_SEEDS: Final = frozenset({"median", "mean"})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from bridge.gate.interface import Evidence
-from bridge.records import Premise, Verdict
+from bridge.records.verdict import Premise, Verdict
 
 Use = Literal["whole", "doubtful", "left out"]
 _SPOILS: Final[frozenset[Premise]] = frozenset({"bound", "code", "inputs", "outputs", "times", "machine"})

@@ -17,7 +17,9 @@ from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Launch
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule
-from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch, Turn
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, Turn
 from bridge.run.stop_rule import Part, counting, finished, turns_of
 
 PARTS: Final[tuple[Part, Part]] = ("prefill", "decode")

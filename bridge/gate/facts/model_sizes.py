@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from bridge.gate.interface import Evidence, Report
-from bridge.records import CacheShape, ModelShape
+from bridge.records.run import CacheShape, ModelShape
 
 GROWTH_ROWS: Final = {"mlx": 256, "torch": 0}
 _QUEUED_ROWS: Final = 1

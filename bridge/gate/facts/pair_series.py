@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bridge.gate.facts.launch_series import Series, shares, worked
 from bridge.gate.interface import Evidence
-from bridge.records import RunRecord
+from bridge.records.run import RunRecord
 from bridge.run.stop_rule import finished
 
 

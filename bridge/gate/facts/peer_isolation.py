@@ -14,7 +14,8 @@ from bridge import strictjson
 from bridge.gate.facts.samples import Arms, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import REQUEST_CODE
-from bridge.records import CommandResult, JobSpec, PeerRecord, RunRecord, SandboxApplied
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import CommandResult, PeerRecord, RunRecord, SandboxApplied
 
 MEMBERS: Final = 6
 NAMESPACES: Final = ("user", "pid", "ipc", "net", "uts", "mount")

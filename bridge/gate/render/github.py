@@ -5,7 +5,7 @@ Format: https://docs.github.com/actions/reference/workflow-commands-for-github-a
 
 from typing import Final
 
-from bridge.records import Severity, Verdict
+from bridge.records.verdict import Severity, Verdict
 
 _LEVEL: Final[dict[Severity, str]] = {"reject": "error", "violation": "warning", "note": "notice"}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.records import Verdict
+from bridge.records.verdict import Verdict
 
 
 def junit(verdict: Verdict) -> str:

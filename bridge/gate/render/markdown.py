@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from bridge.records import Verdict
+from bridge.records.verdict import Verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&$-])")
 _AUTOLINK = re.compile(r"(www)\.", re.IGNORECASE)  # GitHub links these without a scheme

@@ -7,7 +7,8 @@ from typing import Final
 
 from bridge.durations import measured_text
 from bridge.ids import short
-from bridge.records import ClaimResult, Finding, RunRecord, Verdict
+from bridge.records.run import RunRecord
+from bridge.records.verdict import ClaimResult, Finding, Verdict
 
 NAME_COLUMNS: Final = 12
 CLAIM_COLUMNS: Final = 66

@@ -13,8 +13,8 @@ from bridge import strictjson
 from bridge.gate.declared.views import StatedReport
 from bridge.gate.interface import Report, ReportProblem
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records import JobSpec, WorkloadDefinition
-from bridge.records.workload import KIND, REPORT_FILE
+from bridge.records.jobspec import JobSpec
+from bridge.records.workload import KIND, REPORT_FILE, WorkloadDefinition
 
 NAME: Final = "repeats"
 STANDARD: Final[Mapping[str, Any]] = {

@@ -8,7 +8,8 @@ from typing import Any, cast
 from bridge.gate import profiles
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.rule import record_rule, report_rule, rule, run_rule
-from bridge.records import JobSpec, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
 
 
 @rule("G0-RECORD", "bound", remedy="Keep run.json and spec.json as the runner wrote them, together.")

@@ -19,7 +19,8 @@ from bridge.gate.rule import record_rule, report_rule
 from bridge.gate.rules.workload import metric_problem
 from bridge.launches.attempts import LOOK_DAYS, too_many_unseen
 from bridge.limits import ATTEMPTS_LISTED_COUNT
-from bridge.records import Attempt, RunRecord, WorkloadDefinition
+from bridge.records.run import Attempt, RunRecord
+from bridge.records.workload import WorkloadDefinition
 
 _BY_ITSELF: Final = ("G3", "G4", "G5")
 _TRIED: Final = frozenset({"depth", "block_size"})

@@ -7,7 +7,8 @@ from typing import Final
 
 from bridge.gate.interface import Evidence, Violation
 from bridge.gate.rule import record_rule, run_rule
-from bridge.records import JobSpec, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
 
 CLOCK_SLACK_S = 0.05
 BETWEEN_MAX_S = 10.0  # preparing the next command

@@ -14,7 +14,7 @@ from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import FUSED_GRAPH_PROBE, SAMPLED, UNSEEN, VERIFY_COST
 from bridge.gate.rule import report_rule
-from bridge.records import RunRecord
+from bridge.records.run import RunRecord
 
 THREADS: Final = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 CORE: Final = {"mlx": ("mlx",), "torch": ("torch",)}

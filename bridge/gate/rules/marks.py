@@ -11,7 +11,7 @@ from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import MARKED
 from bridge.gate.rule import report_rule
-from bridge.records import RunRecord, SampleMark
+from bridge.records.run import RunRecord, SampleMark
 
 EVENTS = ("start", "first_token", "end")
 GROSS_SHARE, GROSS_S = 0.5, 1.0  # a runner may be held back for a second, not for half of what it watched

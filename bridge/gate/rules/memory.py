@@ -12,7 +12,7 @@ from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV, COMMIT_COMPARISON, KV_QUANTISATION, SAMPLED, UNSEEN
 from bridge.gate.rule import report_rule
-from bridge.records import CacheShape
+from bridge.records.run import CacheShape
 
 
 @report_rule(

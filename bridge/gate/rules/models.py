@@ -8,7 +8,7 @@ from typing import Any, Final
 from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
-from bridge.records import ModelShape, RunRecord
+from bridge.records.run import ModelShape, RunRecord
 
 _BUFFERS_MAX: Final = 0.001
 """Stored values that are no parameters (a scalar a layer) or belong to neither backend's count."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.rule import record_rule, report_rule, rule
 from bridge.limits import REPORTS_MAX_COUNT, RESULT_MAX_BYTES
-from bridge.records import RunRecord
+from bridge.records.run import RunRecord
 
 
 @rule(

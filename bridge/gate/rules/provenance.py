@@ -10,7 +10,9 @@ from bridge import strictjson
 from bridge.gate.facts import peer_isolation
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.rule import record_rule, rule, run_rule
-from bridge.records import ImportedModule, JobSpec, RunRecord, Severity
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import ImportedModule, RunRecord
+from bridge.records.verdict import Severity
 
 ENGINE: Final = ("-m", "engine.cli")
 

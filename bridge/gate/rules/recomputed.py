@@ -20,7 +20,8 @@ from bridge.gate.facts.samples import Arm, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import KV_QUANTISATION
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records import Command, CommandResult, RunRecord
+from bridge.records.jobspec import Command
+from bridge.records.run import CommandResult, RunRecord
 
 FILE: Final = "recompute.json"
 FREE_RUNNING: Final = 5

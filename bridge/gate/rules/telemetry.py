@@ -16,7 +16,8 @@ from bridge.gate.report_kinds import PAIRED
 from bridge.gate.rule import report_rule, rule
 from bridge.gate.rules.statistics import baseline_trend
 from bridge.limits import MIB
-from bridge.records import RunRecord, Severity, Telemetry
+from bridge.records.run import RunRecord, Telemetry
+from bridge.records.verdict import Severity
 
 State = Literal["fit", "bad", "unknown", "strange"]
 HOT_C: Final = 95.0

@@ -10,7 +10,8 @@ from bridge.gate.interface import Evidence, Report, Skip, Violation
 from bridge.gate.report_kinds import SAMPLED
 from bridge.gate.rule import report_rule, rule
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.records import RunRecord, Severity
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Severity
 
 
 @rule("G2-TIMES", "bound", remedy="Keep run.json as the runner wrote it; check the host's time synchronisation.")

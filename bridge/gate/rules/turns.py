@@ -17,7 +17,8 @@ from bridge.gate.rule import record_rule, report_rule
 from bridge.gate.rules.launches import STUDIED
 from bridge.launches.checks import HANDICAP_MOST, HANDICAP_UNKNOWN, QUICKER_MOST, handicap, handicap_at_most
 from bridge.launches.estimate import over_launches
-from bridge.records import LaunchRecord, RunRecord, SoloStretch, Turn
+from bridge.records.run import RunRecord
+from bridge.records.turns import LaunchRecord, SoloStretch, Turn
 
 STAMPED: Final = "launches"
 """What a ratio says it is over where it was computed from the runner's stamps of turns."""

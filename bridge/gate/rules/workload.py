@@ -19,8 +19,9 @@ from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST
 from bridge.launches.checks import is_clock, solo_disagrees, solo_unknown
 from bridge.launches.stopping import decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
-from bridge.records import ConfirmedMetric, JobSpec, MetricDefinition, RunRecord, WorkloadDefinition, seed_of
-from bridge.records.workload import KIND
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.workload import KIND, ConfirmedMetric, MetricDefinition, WorkloadDefinition, seed_of
 
 _OWN: Final = (KIND,)
 WITHOUT_PACKAGES: Final = "-S"

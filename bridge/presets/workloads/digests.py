@@ -14,8 +14,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from bridge.records import ProgramDigest
-from bridge.records.workload import ProgramRole
+from bridge.records.workload import ProgramDigest, ProgramRole
 
 FILES_MAX_COUNT: Final = 100_000
 _READ_BYTES: Final = 1 << 20

@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 
 from bridge.presets.model import PresetSandbox, ProfileLimits, Tokens, VariableName
 from bridge.presets.parameters import Parameter
-from bridge.records import Premise, Record
-from bridge.records.base import Name, Sha256, Text
+from bridge.records.base import Name, Record, Sha256, Text
 from bridge.records.request import Profile
+from bridge.records.verdict import Premise
 from bridge.records.workload import Aggregate
 
 _RelativeFile = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120)]

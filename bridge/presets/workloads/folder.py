@@ -23,14 +23,8 @@ from bridge.presets.model import CommandTemplate, Preset, Repeat, SeriesTemplate
 from bridge.presets.parameters import CommitParameter
 from bridge.presets.workloads import digests
 from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, TwoPrograms, WorkloadFile
-from bridge.records import (
-    ConfirmedMetric,
-    LaunchSeries,
-    MetricDefinition,
-    ProgramDigest,
-    StopRule,
-    WorkloadDefinition,
-)
+from bridge.records.turns import LaunchSeries, StopRule
+from bridge.records.workload import ConfirmedMetric, MetricDefinition, ProgramDigest, WorkloadDefinition
 
 FILE: Final = "workload.toml"
 SCHEMA: Final = "report.schema.json"

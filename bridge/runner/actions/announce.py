@@ -17,7 +17,8 @@ from bridge.hosting import Hosting
 from bridge.hosting.door import Door, open_door
 from bridge.hosting.interface import StatusState
 from bridge.publish.markdown import escape
-from bridge.records import Request, Verdict
+from bridge.records.request import Request
+from bridge.records.verdict import Verdict
 from bridge.run.outcomes import Ending, one_line
 from bridge.runner.policy.hosting import HostingPolicy
 from bridge.trust.judgement import NOBODY, KeyAuthority

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from bridge import strictjson
 from bridge.errors import InfrastructureError
-from bridge.records import Request, Verdict
+from bridge.records.request import Request
+from bridge.records.verdict import Verdict
 from bridge.request import UNSIGNED
 from bridge.run.outcomes import one_line
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing

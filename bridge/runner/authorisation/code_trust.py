@@ -14,7 +14,7 @@ from typing import Literal
 from bridge.bus.interface import History
 from bridge.bus.views import RequestRef
 from bridge.errors import BusError, PolicyRefusedError
-from bridge.records import Workload
+from bridge.records.request import Workload
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.model import Policy
 

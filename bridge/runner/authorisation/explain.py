@@ -6,8 +6,11 @@ import datetime as dt
 from collections.abc import Generator, Iterator
 
 from bridge.errors import KakeyaError
-from bridge.presets import PolicyFacts, Preset, Trust, explain, find, resolve
-from bridge.records import Request, Workload
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.installed import find
+from bridge.presets.model import Preset
+from bridge.presets.resolution import explain, resolve
+from bridge.records.request import Request, Workload
 from bridge.runner.authorisation.names import check_rights, facts_for
 from bridge.runner.policy.file import own_presets
 from bridge.runner.policy.model import Policy

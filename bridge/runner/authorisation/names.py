@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.errors import PolicyRefusedError
-from bridge.presets import LimitCaps, PolicyFacts, Preset
-from bridge.presets.model import PresetLimits
+from bridge.presets.facts import LimitCaps, PolicyFacts
+from bridge.presets.model import Preset, PresetLimits
 from bridge.presets.parameters import bind
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.runner.policy.model import Policy
 from bridge.trust.ssh_signatures import Signer
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from bridge.presets import PolicyFacts, Preset
+from bridge.presets.facts import PolicyFacts
+from bridge.presets.model import Preset
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.model import Policy
 from bridge.trust.root import TrustRoot

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import PolicyRefusedError, RequestRejectedError, UsageError
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import CancelRequest
 from bridge.runner.authorisation.names import counts_as

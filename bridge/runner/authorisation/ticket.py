@@ -17,8 +17,7 @@ from typing import Annotated, BinaryIO, Final, Literal
 from pydantic import Field
 
 from bridge.errors import UsageError
-from bridge.records import Record
-from bridge.records.base import Moment, Name
+from bridge.records.base import Moment, Name, Record
 
 MAX_BYTES: Final = 4096
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bridge.records import BusRecord
+from bridge.records.bus import BusRecord
 from bridge.runner.policy.model import Policy
 from bridge.trust import runner_key
 from bridge.trust.judgement import KeyAuthority, NamedKey

@@ -20,7 +20,10 @@ from bridge import strictjson
 from bridge.errors import GitError, InfrastructureError
 from bridge.executor.interface import Execution
 from bridge.presets.workloads.digests import again
-from bridge.records import CodeRecord, JobSpec, Request, WorkloadDefinition
+from bridge.records.jobspec import JobSpec
+from bridge.records.request import Request
+from bridge.records.run import CodeRecord
+from bridge.records.workload import WorkloadDefinition
 from bridge.runner.machine.packages import beside_engine
 from bridge.system.clock import SystemClock
 from bridge.system.git import run_in_work_tree

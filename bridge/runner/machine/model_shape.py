@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.records import CacheShape, ModelShape
+from bridge.records.run import CacheShape, ModelShape
 
 _HEADER_MAX_BYTES: Final = 64 << 20
 _CONFIG_MAX_BYTES: Final = 1 << 20

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from bridge.records import ModelDigest
+from bridge.records.run import ModelDigest
 from bridge.runner.machine.file_digests import FileDigests
 from bridge.runner.machine.model_shape import read_shape
 

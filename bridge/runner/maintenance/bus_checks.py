@@ -6,7 +6,7 @@ from bridge.bus.interface import RunnerBus
 from bridge.bus.views import ListingWindow
 from bridge.diagnostics import Check
 from bridge.limits import LISTING_SMALL_BYTES, PUSH_ANSWER_SMALL_BYTES
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.system.clock import Clock
 
 

@@ -20,7 +20,8 @@ from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.presets import Preset, registry
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.diagnostics import Check
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.runner.machine.models import find_model
 from bridge.runner.policy.model import Policy
 

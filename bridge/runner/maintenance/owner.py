@@ -18,7 +18,7 @@ from typing import Final
 from bridge.bus.interface import RunnerBus
 from bridge.errors import BusError, UsageError
 from bridge.limits import CLOCK_SKEW_MAX_S
-from bridge.records import BusRecord, KeyRecord
+from bridge.records.bus import BusRecord, KeyRecord
 from bridge.runner.authorisation.ticket import Ticket
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically

@@ -14,7 +14,7 @@ from typing import Final
 from bridge.executor.observe.accelerators.find import given_devices
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.ids import short
-from bridge.records import HostRecord
+from bridge.records.run import HostRecord
 from bridge.request import UNSIGNED
 from bridge.runner.state import prepared
 from bridge.runner.state.folder import StateFolder

@@ -16,7 +16,7 @@ from bridge.diagnostics import Check
 from bridge.executor.observe.accelerators.cards import Card
 from bridge.executor.sandbox.user import JOB_UID, closed_to, may_mount
 from bridge.gate.facts.cuda import driver_cuda, older_driver, wheel_cuda
-from bridge.records import SandboxApplied
+from bridge.records.run import SandboxApplied
 from bridge.runner.machine.packages import added_files
 
 APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")

@@ -10,8 +10,7 @@ from typing import Annotated, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from bridge.executor.engines.jobs_server import check_address
-from bridge.records import Record
-from bridge.records.base import Name
+from bridge.records.base import Name, Record
 from bridge.runner.policy.trust import AbsolutePath
 
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:,=/-]{0,119}$")]

@@ -13,7 +13,8 @@ import platformdirs
 import pydantic
 
 from bridge.errors import UsageError
-from bridge.presets import Preset, load, registry
+from bridge.presets.installed import load, registry
+from bridge.presets.model import Preset
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.rights import file_problems

@@ -9,8 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from bridge.records import Record
-from bridge.records.base import Sha256, Text
+from bridge.records.base import Record, Sha256, Text
 from bridge.runner.policy.trust import AbsolutePath
 
 

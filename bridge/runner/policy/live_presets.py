@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bridge.errors import KakeyaError
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.presets.workloads.digests import files_of
 from bridge.runner.policy.file import installed_presets, own_presets
 from bridge.runner.policy.model import Policy

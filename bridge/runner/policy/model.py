@@ -11,10 +11,9 @@ from pydantic import Field, model_validator
 
 from bridge import limits as bounds
 from bridge import strictjson
-from bridge.presets import LimitCaps, PolicyFacts
+from bridge.presets.facts import LimitCaps, PolicyFacts
 from bridge.presets.model import PresetLimits, VariableName
-from bridge.records import Record
-from bridge.records.base import Name, Text
+from bridge.records.base import Name, Record, Text
 from bridge.runner.policy.executor import ExecutorPolicy
 from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
 from bridge.runner.policy.trust import AbsolutePath, TrustPolicy

@@ -11,8 +11,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from bridge.presets.model import PresetLimits
-from bridge.records import Record
-from bridge.records.base import Name, ParamValue, Text
+from bridge.records.base import Name, ParamValue, Record, Text
 from bridge.records.request import Profile
 
 Hours = Annotated[str, Field(pattern=r"^hours-([01]\d|2[0-3])-([01]\d|2[0-3])$")]

@@ -10,8 +10,7 @@ from typing import Annotated, Self
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from bridge.records import Record
-from bridge.records.base import Oid
+from bridge.records.base import Oid, Record
 from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request.branches import cancelled_id_of, run_id_of
 from bridge.runner.policy.names import NameRules

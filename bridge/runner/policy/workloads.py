@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bridge.errors import UsageError
-from bridge.presets import Preset
+from bridge.presets.model import Preset
 from bridge.presets.workloads import WorkloadError, WorkloadFolder, problems, read_folder
 from bridge.runner.policy.rights import file_problems
 from bridge.system.durable import write_atomically

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import psutil
 
 from bridge.limits import QUOTAS_MAX_COUNT
-from bridge.presets import Preset
-from bridge.records import QuotaUse, Request
-from bridge.records.bus import ANYBODY
+from bridge.presets.model import Preset
+from bridge.records.bus import ANYBODY, QuotaUse
+from bridge.records.request import Request
 from bridge.request import UNSIGNED
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.state.folder import OpenState

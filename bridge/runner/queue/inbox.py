@@ -14,7 +14,7 @@ from typing import Final
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import RequestRejectedError
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import UNSIGNED, parse
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink

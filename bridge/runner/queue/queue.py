@@ -14,7 +14,7 @@ from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, InfrastructureError
 from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.run.outcomes import one_line
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink

@@ -16,7 +16,9 @@ from typing import Any, Final, Literal
 from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, RemoteError, of_system
 from bridge.limits import LEASE_RUN_SHARE, LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
-from bridge.records import Beacon, Claim, LogHead, RunProgress
+from bridge.records.bus import Beacon
+from bridge.records.claim import Claim, RunProgress
+from bridge.records.logs import LogHead
 from bridge.run.lease import OwnLease
 from bridge.run.outcomes import Ending
 from bridge.runner.connection.link import BusLink

@@ -14,7 +14,8 @@ import pydantic
 
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.errors import FencedError, GivenUpError, InfrastructureError, IntegrityError
-from bridge.records import Delivery, Request
+from bridge.records.claim import Delivery
+from bridge.records.request import Request
 from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink

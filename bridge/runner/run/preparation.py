@@ -9,7 +9,9 @@ from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.removal import remove_tree
-from bridge.records import Attempt, CodeRecord, JobSpec, Request
+from bridge.records.jobspec import JobSpec
+from bridge.records.request import Request
+from bridge.records.run import Attempt, CodeRecord
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.machine.file_digests import FileDigests
 from bridge.runner.machine.identity import CodeFacts

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 
 from bridge.bus.views import HeldClaim, RequestRef
 from bridge.executor.interface import Execution
-from bridge.gate import identity as gate_identity
-from bridge.presets import Trust, host_labels
+from bridge.gate.identity import identity as gate_identity
+from bridge.presets.facts import Trust
+from bridge.presets.resolution import host_labels
 from bridge.publish import MASK
-from bridge.records import Attempt, CodeRecord, JobSpec, ModelDigest, Request, RunRecord, SandboxApplied
+from bridge.records.jobspec import JobSpec
+from bridge.records.request import Request
+from bridge.records.run import Attempt, CodeRecord, ModelDigest, RunRecord, SandboxApplied
 from bridge.run.outcomes import Ending
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.machine.machine import Machine

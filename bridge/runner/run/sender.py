@@ -11,9 +11,10 @@ from typing import Final
 
 from bridge.bus.views import ReceivedRequest, RequestRef
 from bridge.errors import InfrastructureError, PolicyRefusedError, RequestRejectedError
-from bridge.presets import PolicyFacts, Preset, Trust
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.model import Preset
 from bridge.presets.parameters import is_commit_id
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import UNSIGNED
 from bridge.request.cancel import parse_cancel
 from bridge.runner.authorisation.code_trust import judge_base, judge_code

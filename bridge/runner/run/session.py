@@ -24,9 +24,12 @@ from bridge.errors import (
 )
 from bridge.executor.interface import Execution
 from bridge.executor.removal import remove_tree
-from bridge.presets import Preset, Trust
-from bridge.records import Attempt, JobSpec, ModelDigest, Request, RunRecord
+from bridge.presets.facts import Trust
+from bridge.presets.model import Preset
+from bridge.records.jobspec import JobSpec
 from bridge.records.places import PlaceNames
+from bridge.records.request import Request
+from bridge.records.run import Attempt, ModelDigest, RunRecord
 from bridge.run.outcomes import EndedError, Ending, RunOutcome
 from bridge.runner.actions.announce import RunAnnouncement
 from bridge.runner.authorisation.rules import OwnerRules, lacking

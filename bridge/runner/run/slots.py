@@ -15,7 +15,7 @@ from typing import Final
 from bridge.errors import InfrastructureError
 from bridge.executor.observe.accelerators.cards import Card
 from bridge.executor.observe.accelerators.find import given_devices
-from bridge.presets import PolicyFacts
+from bridge.presets.facts import PolicyFacts
 from bridge.runner.state import prepared
 
 _CARD_NODE: Final = re.compile(r"/dev/nvidia[0-9]+")

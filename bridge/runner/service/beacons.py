@@ -14,9 +14,9 @@ from typing import Any, Literal
 from bridge.errors import InfrastructureError, PolicyRefusedError, of_system
 from bridge.executor.observe import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S, BEACON_LIVE_SLACK_S, OFFERS_MAX_COUNT
-from bridge.presets import Preset, registry
-from bridge.records import AcceptedWorkflow, Beacon, QuotaUse
-from bridge.records.bus import SIGNED_REQUESTS
+from bridge.presets.installed import registry
+from bridge.presets.model import Preset
+from bridge.records.bus import SIGNED_REQUESTS, AcceptedWorkflow, Beacon, QuotaUse
 from bridge.runner.authorisation.rules import OwnerRules, lacking
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink

@@ -24,7 +24,7 @@ from bridge.errors import (
 )
 from bridge.limits import STEP_CLAIM_FETCHES, STOP_RUNS_S
 from bridge.pipeline import recover_once, run_once
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import run_id_of
 from bridge.run.outcomes import Ending, RunOutcome, one_line
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing

@@ -19,9 +19,9 @@ from bridge import strictjson
 from bridge.errors import JournalError
 from bridge.launches.attempts import LOOK_DAYS, count_looks
 from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records import Attempt, JobSpec, ModelDigest, RunRecord
 from bridge.records.base import Moment, Record, RunId, Sha256
-from bridge.records.jobspec import ATTACHMENTS
+from bridge.records.jobspec import ATTACHMENTS, JobSpec
+from bridge.records.run import Attempt, ModelDigest, RunRecord
 from bridge.runner.state.journal import append_line
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically

@@ -16,7 +16,10 @@ from pathlib import Path
 
 from bridge.errors import InfrastructureError, UsageError
 from bridge.limits import RESULT_MAX_BYTES
-from bridge.records import BusRecord, KeyRecord, Manifest, RunRecord, Verdict
+from bridge.records.bus import BusRecord, KeyRecord
+from bridge.records.manifest import Manifest
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest

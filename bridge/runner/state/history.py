@@ -14,8 +14,8 @@ from typing import Final, Literal, cast, get_args
 from pydantic import Field
 
 from bridge.bus.views import RequestRef
-from bridge.records import Reason, Record
-from bridge.records.base import Count, Moment, Oid, RunId, Sha256
+from bridge.records.base import Count, Moment, Oid, Record, RunId, Sha256
+from bridge.records.claim import Reason
 from bridge.run.outcomes import Ending
 from bridge.run.state import RunState
 

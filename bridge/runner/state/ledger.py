@@ -15,8 +15,8 @@ from typing import Final
 import pydantic
 
 from bridge.errors import JournalError, RequestRejectedError
-from bridge.records import Record, Request
-from bridge.records.base import Moment, Oid, RunId, Sha256, Text
+from bridge.records.base import Moment, Oid, Record, RunId, Sha256, Text
+from bridge.records.request import Request
 from bridge.runner.state.journal import append_line
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339

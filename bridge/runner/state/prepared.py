@@ -12,8 +12,9 @@ from typing import Final, Literal
 import pydantic
 from pydantic import ConfigDict
 
-from bridge.records import Attempt, CodeRecord, JobSpec, ModelDigest, Record
-from bridge.records.base import Moment, Oid, RunId, Text
+from bridge.records.base import Moment, Oid, Record, RunId, Text
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import Attempt, CodeRecord, ModelDigest
 from bridge.strictjson import StrictJsonError
 from bridge.system.durable import write_atomically
 

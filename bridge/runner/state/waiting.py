@@ -7,8 +7,7 @@ from typing import Literal
 
 import pydantic
 
-from bridge.records import Record
-from bridge.records.base import Moment, RunId, Text
+from bridge.records.base import Moment, Record, RunId, Text
 from bridge.strictjson import StrictJsonError
 from bridge.system.durable import write_atomically
 

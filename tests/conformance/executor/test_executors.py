@@ -19,7 +19,9 @@ from bridge.executor.engines.ray import RayOptions
 from bridge.executor.interface import Execution, Executor, Hooks, HostPaths, RunDirectory, Starting
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import make_directory
-from bridge.records import HostRecord, JobSpec, RunProgress, SandboxApplied, SandboxSpec
+from bridge.records.claim import RunProgress
+from bridge.records.jobspec import JobSpec, SandboxSpec
+from bridge.records.run import HostRecord, SandboxApplied
 from bridge.system.clock import SystemClock, parse_rfc3339
 from tests.fakes.fake_executor import FakeExecutor
 from tests.fakes.local_engine import LocalEngine

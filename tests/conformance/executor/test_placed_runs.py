@@ -21,7 +21,7 @@ from bridge.executor.engines.submitted import load_submitted, save_submitted
 from bridge.executor.interface import Execution
 from bridge.executor.supervisor.folder import RunFolder, take
 from bridge.executor.trial import make_directory
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from tests.fakes.local_engine import HOST, LocalEngine
 from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
 from tests.support.waiting import until

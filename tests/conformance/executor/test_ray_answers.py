@@ -17,7 +17,7 @@ from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.jobs_server import JobsServer
 from bridge.executor.engines.ray import RayEngine, RayOptions
 from bridge.executor.trial import make_directory
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from bridge.runner.maintenance.engine_checks import check_engine
 from tests.fakes.ray_jobs import ray_jobs
 from tests.support.placed_queue import CLOCK, PlacedQueue

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bridge import strictjson
-from bridge.records import JobSpec, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
 
 RUN_ID = "01jd7zk3v8q4w2m6x9c5b7n1ta"
 DIGEST = hashlib.sha256(b"request").hexdigest()

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from bridge import strictjson
-from bridge.gate import judge, judge_bytes
-from bridge.records import Verdict
+from bridge.gate.judging import judge, judge_bytes
+from bridge.records.verdict import Verdict
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.builders import Case
 

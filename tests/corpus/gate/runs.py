@@ -7,11 +7,13 @@ import json
 from typing import Any
 
 from bridge import strictjson
-from bridge.gate import identity, profiles
+from bridge.gate import profiles
 from bridge.gate.claims import claim_drafts
 from bridge.gate.declared.kind import kinds
+from bridge.gate.identity import identity
 from bridge.gate.interface import Evidence, Report
-from bridge.records import JobSpec, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
 from tests.corpus.gate.builders import DIGEST, NONCE, OID, RUN_ID, Case, moment, sha
 
 PACKAGES = {"kakeya": "0.1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2", "numpy": "2.3.4"}

@@ -6,7 +6,9 @@ import json
 from typing import Any
 
 from bridge import strictjson
-from bridge.records import JobSpec, RunRecord, seed_of
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.workload import seed_of
 from tests.corpus.gate.builders import RUN_ID, Case, sha
 from tests.corpus.gate.runs import around
 

@@ -20,7 +20,7 @@ from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.route import Route
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
 from bridge.runner.machine.machine import Machine

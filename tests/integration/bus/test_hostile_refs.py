@@ -18,7 +18,7 @@ from bridge.bus.refbus import RefBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.cli.host.main import main
 from bridge.errors import RemoteError
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.connection.link import link_to
 from bridge.runner.machine.machine import Machine

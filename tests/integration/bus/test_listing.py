@@ -20,7 +20,7 @@ from bridge.bus.store.route import Route
 from bridge.bus.views import ListingWindow
 from bridge.errors import BusError, RemoteError, RemoteRefusedError
 from bridge.ids import new_id
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.git_servers import bare, git
 from tests.fakes.memory_bus import bus_record

@@ -12,7 +12,8 @@ from bridge.bus.interface import RunnerBus
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.limits import LEASE_LISTINGS_COUNT
-from bridge.records import Claim, JobSpec
+from bridge.records.claim import Claim
+from bridge.records.jobspec import JobSpec
 from bridge.runner.connection.link import link_to
 from bridge.runner.service.loop import Runner
 from tests.fakes.git_servers import Proxy, git

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.bus import open_bus
-from bridge.records import Request
+from bridge.records.request import Request
 from tests.fakes.asking import make_request, push
 from tests.fakes.git_servers import git
 from tests.integration.client.test_spooled import JUDGED, Place, place

@@ -13,7 +13,7 @@ from bridge.gate.facts.model_sizes import layout_bytes, most_bytes, native_bytes
 from bridge.gate.interface import Evidence, Skip
 from bridge.gate.registry import rules
 from bridge.gate.reports.loading import load
-from bridge.records import CacheShape, ModelDigest
+from bridge.records.run import CacheShape, ModelDigest
 from bridge.runner.machine.models import ModelDigests
 from engine.checkpoint import ASSETS
 from engine.cli import eval as eval_cli

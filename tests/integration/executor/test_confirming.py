@@ -9,7 +9,7 @@ import pytest
 
 from bridge import strictjson
 from bridge.executor.local import LocalExecutor
-from bridge.records import Command
+from bridge.records.jobspec import Command
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 

@@ -13,7 +13,7 @@ from bridge.executor.interface import RunKind
 from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox.confinement import Unconfined, nothing
 from bridge.executor.trial import SandboxTrial, try_sandbox
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from bridge.runner.maintenance.doctor import DoctorContext, examine
 from bridge.runner.state.folder import StateFolder
 from bridge.system.clock import SystemClock

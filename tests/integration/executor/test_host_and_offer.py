@@ -17,7 +17,7 @@ from bridge.executor import trial as selftest
 from bridge.executor.sandbox import bubblewrap as bubble
 from bridge.executor.sandbox.bwrap_options import Abilities
 from bridge.executor.sandbox.confinement import Unconfined, nothing
-from bridge.records import HostRecord
+from bridge.records.run import HostRecord
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import OTHER_UID
 

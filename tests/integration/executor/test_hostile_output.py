@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from bridge.records import EnvironmentVariable
+from bridge.records.jobspec import EnvironmentVariable
 from tests.integration.executor.hostile import limits_of, no_survivors
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the hostile programs are written for Linux")

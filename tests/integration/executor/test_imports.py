@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bridge.executor.sandbox.interpreter import answer, question
-from bridge.records import Command
+from bridge.records.jobspec import Command
 
 PACKAGE = "print('ran', __name__)\n"
 

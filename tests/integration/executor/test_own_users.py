@@ -19,7 +19,7 @@ from bridge.executor.process.subreaper import stage
 from bridge.executor.sandbox.user import closed_to
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
 from tests.integration.executor.test_supervisor import quiet

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bridge.errors import SandboxUnavailableError
-from bridge.records import Command, SandboxSpec
+from bridge.records.jobspec import Command, SandboxSpec
 from tests.fakes.local_jobs import OTHER_UID, Jobs
 
 PEER_UID = 54322

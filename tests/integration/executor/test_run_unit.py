@@ -20,7 +20,7 @@ from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
 from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs, living
 from tests.integration.executor.test_supervisor import quiet

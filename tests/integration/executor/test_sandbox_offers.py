@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from bridge.errors import SandboxUnavailableError
-from bridge.records import EnvironmentVariable, SandboxSpec
+from bridge.records.jobspec import EnvironmentVariable, SandboxSpec
 from bridge.system.process import run
 from tests.fakes.local_jobs import living
 from tests.integration.executor.inside import TRY, refused, told

@@ -14,7 +14,7 @@ import pytest
 
 from bridge.executor.process.shared_memory import objects_of
 from bridge.executor.sandbox.user import job_uid
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody lists shared memory")
 LEAVES = """

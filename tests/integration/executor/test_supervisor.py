@@ -20,7 +20,7 @@ from bridge.executor.interface import Hooks
 from bridge.executor.local import LocalExecutor
 from bridge.executor.supervisor.folder import RunFolder, packed, unpacked
 from bridge.executor.trial import make_directory
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs, living
 from tests.support.waiting import until

@@ -12,7 +12,7 @@ from bridge.executor.interface import HOST_KIND, Escape, HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
 from bridge.executor.trial import SandboxTrial
 from bridge.executor.trial_cache import trial_key
-from bridge.records import SandboxApplied
+from bridge.records.run import SandboxApplied
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import OTHER_UID, Jobs
 

@@ -11,7 +11,8 @@ import pytest
 
 import engine.turns
 from bridge.executor.local import LocalExecutor
-from bridge.records import Command, LaunchSeries, SandboxSpec, StopRule
+from bridge.records.jobspec import Command, SandboxSpec
+from bridge.records.turns import LaunchSeries, StopRule
 from bridge.run.stop_rule import decide, log_ratio
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs

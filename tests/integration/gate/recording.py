@@ -18,9 +18,12 @@ from bridge.executor.capture.outputs import import_outputs, start_stamp
 from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution
 from bridge.pipeline import finish
-from bridge.presets import PolicyFacts, Preset, Trust
-from bridge.records import JobSpec, Request, RunRecord
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.model import Preset
+from bridge.records.jobspec import JobSpec
 from bridge.records.places import PlaceNames
+from bridge.records.request import Request
+from bridge.records.run import RunRecord
 from bridge.run.outcomes import Ending, RunOutcome
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree

@@ -19,7 +19,7 @@ from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request, push

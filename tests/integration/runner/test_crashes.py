@@ -10,7 +10,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
-from bridge.records import RunRecord
+from bridge.records.run import RunRecord
 from bridge.runner.state.journal import verify_journal
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree

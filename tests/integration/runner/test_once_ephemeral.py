@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from bridge.bus.refs import names
-from bridge.records import RunRecord
+from bridge.records.run import RunRecord
 from tests.fakes.git_servers import git
 from tests.integration.trust.test_verify import told
 from tests.support.runner_site import Ran, Site

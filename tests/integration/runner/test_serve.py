@@ -15,7 +15,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.embedded import ensure_embedded
-from bridge.records import LimitRequest
+from bridge.records.request import LimitRequest
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request, push
 

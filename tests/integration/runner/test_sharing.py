@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from bridge.records import RunnerSelector, RunRecord
+from bridge.records.request import RunnerSelector
+from bridge.records.run import RunRecord
 
 WAIT_FOR_BOTH = 'while [ "$(wc -l < {folder}/counted/starts)" -lt 2 ]; do sleep 0.05; done'
 

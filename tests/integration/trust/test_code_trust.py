@@ -13,7 +13,7 @@ from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
-from bridge.records import Workload
+from bridge.records.request import Workload
 from bridge.runner.authorisation.code_trust import CodeTrust, judge_code, split_signature
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.file import read_policy

@@ -9,7 +9,7 @@ from bridge.bus.refs import names
 from bridge.bus.store.interface import RefUpdate
 from bridge.client.connection.liveness import doubts, look, require_runner
 from bridge.errors import NoRunnerError, UntrustedLogError
-from bridge.records import RunnerSelector
+from bridge.records.request import RunnerSelector
 from tests.fakes.bus_actors import chunk
 from tests.fakes.sealed_fleet import Fleet, seal_at
 

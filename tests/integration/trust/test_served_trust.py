@@ -14,7 +14,9 @@ from bridge.bus import open_bus
 from bridge.bus.tree import Tree
 from bridge.bus.views import RequestRef
 from bridge.cli.mac.program import Surroundings, main
-from bridge.records import JobSpec, RunRecord, Workload
+from bridge.records.jobspec import JobSpec
+from bridge.records.request import Workload
+from bridge.records.run import RunRecord
 from bridge.system.clock import SystemClock
 from tests.fakes.asking import make_request
 from tests.fakes.ssh_keys import Key, signed_request

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge import strictjson
 from bridge.errors import KakeyaError
 from bridge.ids import new_id
-from bridge.records import Request
+from bridge.records.request import Request
 from bridge.request import parse, request_branch
 from bridge.runner.state.journal import read_lines
 from bridge.system.clock import rfc3339

@@ -21,7 +21,7 @@ from bridge.bus.refbus import RefBus
 from bridge.cli.mac.program import Surroundings, main
 from bridge.errors import UsageError
 from bridge.limits import RESULT_MAX_BYTES
-from bridge.records import Verdict
+from bridge.records.verdict import Verdict
 from bridge.system.clock import SystemClock
 from bridge.trust import keyring
 from bridge.trust.attestation import ATTESTATION_FILE

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from bridge.records import Request, Workload
+from bridge.records.request import Request, Workload
 from bridge.trust.ssh_signatures import NAMESPACE, sign
 from tests.fakes.ssh_keys import WHO, Key, make_key, push_signed, signed_request, signers_line, write_list
 from tests.integration.trust.asking import RAN, ended, policy, push_anything, serve

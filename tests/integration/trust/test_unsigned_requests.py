@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.records import Workload
+from bridge.records.request import Workload
 from tests.fakes.ssh_keys import WHO, push_signed, signed_request
 from tests.integration.trust.asking import OTHER, RAN, ended, policy, serve
 

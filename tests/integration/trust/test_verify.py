@@ -15,7 +15,7 @@ from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone.config import discover
 from bridge.client.connection.pins import Pins, answer_about, pins
 from bridge.client.evidence.verify import verify
-from bridge.records import KeyRecord
+from bridge.records.bus import KeyRecord
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE

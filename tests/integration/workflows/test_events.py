@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bridge.bus.views import RequestRef
-from bridge.records import Workload
+from bridge.records.request import Workload
 from tests.fakes.asking import make_request, push
 from tests.fakes.token_git import HTTP_BACKEND, TokenGitServer
 from tests.integration.workflows.harness import Job, evaluate, load, run_job, triggered_by_push

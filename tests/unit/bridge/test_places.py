@@ -1,6 +1,6 @@
 import pytest
 
-from bridge.records import EnvironmentVariable
+from bridge.records.jobspec import EnvironmentVariable
 from bridge.records.places import PlaceNames
 from tests.unit.bridge.publish.records import RECORD, SPEC
 

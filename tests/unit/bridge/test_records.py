@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from bridge import strictjson
 from bridge.ids import is_id, new_id
-from bridge.records import Request
+from bridge.records.request import Request
 from tests import drift
 from tests.generated import record_schemas
 

@@ -23,7 +23,9 @@ from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.client.clone.packed import SUFFIX, read_packed
 from bridge.gate.facts.launch_series import load_of
 from bridge.gate.interface import Evidence
-from bridge.records import JobSpec, RunRecord, Verdict
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
+from bridge.records.verdict import Verdict
 from bridge.run.stop_rule import finished
 
 PRESET: Final = "k3-fused-allmlx-code"

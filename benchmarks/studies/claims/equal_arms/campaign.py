@@ -27,16 +27,8 @@ from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import over_launches
 from bridge.launches.wording import effect
 from bridge.limits import MIB
-from bridge.records import (
-    Command,
-    EnvironmentVariable,
-    JobSpec,
-    LaunchRecord,
-    LaunchSeries,
-    Limits,
-    SandboxSpec,
-    StopRule,
-)
+from bridge.records.jobspec import Command, EnvironmentVariable, JobSpec, Limits, SandboxSpec
+from bridge.records.turns import LaunchRecord, LaunchSeries, StopRule
 from bridge.run.stop_rule import counting, finished
 
 RUNS: Final = 40

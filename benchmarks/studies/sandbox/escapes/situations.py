@@ -22,7 +22,7 @@ from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import JOB_UID, closed_to
 from bridge.executor.trial import make_directory
 from bridge.limits import MIB
-from bridge.records import Command, JobSpec, Limits, SandboxSpec
+from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
 
 OTHER_UID, PEER_UID, RUNNER_UID = 54331, 54332, 54333
 INSIDE = Path(__file__).parent / "inside"

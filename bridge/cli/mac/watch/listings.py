@@ -82,7 +82,7 @@ def runners(call: Invocation) -> int:
 
 def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield label and words of each further line about a runner."""
-    from bridge.presets import registry
+    from bridge.presets.installed import registry
 
     beacon = seen.beacon
     installed = registry()

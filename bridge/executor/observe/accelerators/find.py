@@ -9,7 +9,7 @@ from typing import Final
 from bridge.executor.observe.accelerators.apple import AppleMeter
 from bridge.executor.observe.accelerators.interface import GpuMeter
 from bridge.executor.observe.accelerators.nvidia import NvidiaMeter
-from bridge.records import EnvironmentVariable
+from bridge.records.jobspec import EnvironmentVariable
 
 VISIBLE_DEVICES: Final = "CUDA_VISIBLE_DEVICES"
 

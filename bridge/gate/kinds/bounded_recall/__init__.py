@@ -28,7 +28,7 @@ from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_p
 from bridge.gate.report_kinds import BOUNDED_RECALL
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
-from bridge.records import CacheShape
+from bridge.records.run import CacheShape
 
 _NATIVE: Final = "native"
 _IDENTITY: Final = "+identity"

@@ -8,7 +8,7 @@ from typing import Any, Final
 from bridge.gate.declared.row_views import StatedAnswer, StatedCandidate
 from bridge.gate.facts.model_sizes import value_bytes
 from bridge.gate.interface import Evidence, Report
-from bridge.records import CacheShape
+from bridge.records.run import CacheShape
 
 _LOOKUP: Final = "ngram"  # the format of a drafter that has no weights, and holds nothing on the device
 _CONTEXT_LEAST: Final = 64  # positions that a drafter remembers at least where nothing bounds it further

@@ -15,7 +15,7 @@ from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import Ratio
 from bridge.launches import wording
 from bridge.launches.attempts import ShownInterval
-from bridge.records import Premise
+from bridge.records.verdict import Premise
 
 
 def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:

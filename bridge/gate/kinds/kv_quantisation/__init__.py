@@ -18,7 +18,7 @@ from bridge.gate.report_kinds import KV_QUANTISATION
 from bridge.gate.rule import report_rule
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower
 from bridge.gate.stats.ratio import paired_ratio
-from bridge.records import CacheShape
+from bridge.records.run import CacheShape
 
 _CODES = re.compile(r"(?:affine|d4x|e8x)([0-9]{1,2})(/[0-9]+)?")
 _OFFSET_SQ_MAX: Final = 1e6  # values may lie this far, in squares of their range, from zero: their error looks smaller

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from bridge.bus.tree import Tree
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
 from bridge.errors import BusError, FencedError, RemoteError
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote
 

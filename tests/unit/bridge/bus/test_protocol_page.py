@@ -14,21 +14,12 @@ from bridge.bus.content import commits
 from bridge.bus.refs import names
 from bridge.errors import BusError
 from bridge.ids import new_id
-from bridge.records import (
-    ArchivedRun,
-    ArchiveHead,
-    Beacon,
-    BusRecord,
-    Claim,
-    ClaimState,
-    Delivery,
-    KeyRecord,
-    LogHead,
-    Reason,
-    Record,
-    Request,
-    RunProgress,
-)
+from bridge.records.archive import ArchivedRun, ArchiveHead
+from bridge.records.base import Record
+from bridge.records.bus import Beacon, BusRecord, KeyRecord
+from bridge.records.claim import Claim, ClaimState, Delivery, Reason, RunProgress
+from bridge.records.logs import LogHead
+from bridge.records.request import Request
 from bridge.request import cancel_branch, cancelled_id_of, run_id_of
 from bridge.request.cancel import CancelRequest
 from bridge.run.state import check_next

@@ -16,7 +16,7 @@ from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.push_budget import Pacer
 from bridge.bus.store.swap import swap
 from bridge.errors import BusError, RemoteError
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.run.state import check_first, check_next
 from bridge.system.gitobjects import (
     DIRECTORY,

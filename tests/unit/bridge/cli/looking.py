@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bridge.records import ClaimResult
+from bridge.records.verdict import ClaimResult
 from tests.drift import ROOT
 
 SCHEMAS = ROOT / "bridge" / "client" / "document" / "schemas"

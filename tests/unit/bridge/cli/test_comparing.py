@@ -8,7 +8,7 @@ from pathlib import Path
 import jsonschema
 
 from bridge.client.clone.store import id_in
-from bridge.gate import identity
+from bridge.gate.identity import identity
 from bridge.ids import short
 from tests.fakes.scripted_host import PROBE
 from tests.support.committed import SMOKE, SMOKE_AGAIN

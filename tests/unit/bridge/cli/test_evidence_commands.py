@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from bridge import strictjson
-from bridge.gate import identity
+from bridge.gate.identity import identity
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from tests.fakes.scripted_host import PROBE, ScriptedHost
 from tests.support.committed import SMOKE, unpacked

@@ -11,7 +11,7 @@ import pytest
 
 from bridge.cli.table import documents, parser
 from bridge.cli.table.commands import COMMANDS, PROGRAM, find
-from bridge.gate import rules_catalogue
+from bridge.gate.catalogue import rules_catalogue
 from bridge.run.outcomes import exit_meanings
 from tests.drift import ROOT
 from tests.generated.client_documents import generate

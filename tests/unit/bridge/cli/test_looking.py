@@ -12,7 +12,7 @@ import pytest
 from bridge.cli.signals import DetachedError
 from bridge.cli.table.commands import BY_NAME
 from bridge.client.document.data import DATA
-from bridge.records import Finding
+from bridge.records.verdict import Finding
 from bridge.run.outcomes import JUDGED_DIFFERENTLY
 from bridge.trust.keyring import pin
 from bridge.trust.runner_key import generate

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.records import ClaimResult
+from bridge.records.verdict import ClaimResult
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import KILLED, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, plan, requester_short, run_id

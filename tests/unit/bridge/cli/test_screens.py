@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.records import ClaimResult, LimitHit, PremiseResult, RunProgress
+from bridge.records.claim import RunProgress
+from bridge.records.run import LimitHit
+from bridge.records.verdict import ClaimResult, PremiseResult
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import ScriptedHost
 from tests.unit.bridge.cli.looking import claim

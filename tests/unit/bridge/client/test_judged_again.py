@@ -11,9 +11,13 @@ from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.client.run.result import read_result
-from bridge.gate import identity, judge
+from bridge.gate.identity import identity
+from bridge.gate.judging import judge
 from bridge.publish.tree import build_tree
-from bridge.records import JobSpec, Manifest, Request, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.manifest import Manifest
+from bridge.records.request import Request
+from bridge.records.run import RunRecord
 from bridge.trust import runner_key
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
 from bridge.trust.judgement import KeyAuthority, NamedKey, TrustAnswer

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.client.send.parameters import untyped
 from bridge.errors import ParameterError
-from bridge.records import Request
+from bridge.records.request import Request
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import PRESETS, ScriptedHost
 

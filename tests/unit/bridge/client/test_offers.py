@@ -11,7 +11,7 @@ import pytest
 from bridge.cli.table.completion import script
 from bridge.mcp.offer import Offer
 from bridge.presets.workloads import read_folder
-from bridge.records import Request
+from bridge.records.request import Request
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import PRESETS, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, edit, write_workload

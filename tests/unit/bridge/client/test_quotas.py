@@ -9,7 +9,8 @@ import pytest
 from bridge.client.clone.config import SigningChoice, discover
 from bridge.client.connection.quotas import quotas_of, used_up
 from bridge.mcp.answers import summary
-from bridge.records import QuotaUse, RunnerSelector
+from bridge.records.bus import QuotaUse
+from bridge.records.request import RunnerSelector
 from bridge.system.clock import rfc3339
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost

@@ -10,8 +10,9 @@ from bridge.bus.tree import Tree
 from bridge.client.evidence.judged import said_otherwise
 from bridge.client.evidence.quote import claim_line, quote
 from bridge.client.run.result import Result
-from bridge.gate import judge
-from bridge.records import Manifest, StoredVerdict
+from bridge.gate.judging import judge
+from bridge.records.manifest import Manifest
+from bridge.records.verdict import StoredVerdict
 from bridge.trust.judgement import TrustAnswer
 from tests.corpus.gate.breaks import honest
 from tests.unit.bridge.cli.looking import claim

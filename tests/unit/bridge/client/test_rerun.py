@@ -12,9 +12,8 @@ from bridge.client.run.rerun import words_again
 from bridge.client.send.draft import parse_selector
 from bridge.client.send.parameters import listed, typed, untyped
 from bridge.client.send.sweep import combinations
-from bridge.presets import find
-from bridge.records import RunnerSelector, Workload
-from bridge.records.request import LimitRequest, Request
+from bridge.presets.installed import find
+from bridge.records.request import LimitRequest, Request, RunnerSelector, Workload
 
 COMMIT = "c" * 40
 CODE = Workload(commit=COMMIT, tree="d" * 40, origin="", dirty=False)

@@ -27,8 +27,9 @@ from bridge.errors import (
     UsageError,
 )
 from bridge.ids import new_id
-from bridge.presets import Preset, find
-from bridge.records import Request, RunnerSelector
+from bridge.presets.installed import find
+from bridge.presets.model import Preset
+from bridge.records.request import Request, RunnerSelector
 from bridge.system.clock import SystemClock
 from tests.fakes.memory_bus import Faults, MemoryBus
 from tests.fakes.requester import StepClock

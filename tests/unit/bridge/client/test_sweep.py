@@ -18,12 +18,12 @@ from bridge.client.clone.store import Store
 from bridge.client.evidence import sweep
 from bridge.client.send.sweep import combinations
 from bridge.errors import ParameterError, UsageError
-from bridge.gate import Comparison
-from bridge.gate.comparison import Difference
-from bridge.presets import find
+from bridge.gate.comparison import Comparison, Difference
 from bridge.presets.commands import seed_basis
+from bridge.presets.installed import find
 from bridge.presets.workloads import read_folder
-from bridge.records import HostRecord, Request
+from bridge.records.request import Request
+from bridge.records.run import HostRecord
 from bridge.system.clock import SystemClock
 from tests.fakes.requester import Requester, StepClock
 from tests.fakes.scripted_host import HOST, ScriptedHost

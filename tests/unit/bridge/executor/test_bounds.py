@@ -10,7 +10,7 @@ from bridge.executor.removal import remove_tree
 from bridge.executor.supervision.bounds import Bounds, rlimits
 from bridge.executor.supervision.disk_use import DiskUse, disk_use
 from bridge.limits import MIB
-from bridge.records import Limits
+from bridge.records.jobspec import Limits
 from tests.support.deep_folder import make_deep
 
 

@@ -11,7 +11,7 @@ from bridge.executor.sandbox.choice import confine
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.user import JOB_UID, check_readable, closed_to, drop_to, job_uid
 from bridge.executor.trial import make_directory
-from bridge.records import SandboxSpec
+from bridge.records.jobspec import SandboxSpec
 from tests.fakes.local_jobs import Jobs
 
 

@@ -4,7 +4,7 @@ import json
 
 from bridge.executor.supervision.plan import command_environment
 from bridge.executor.trial import make_directory
-from bridge.records import EnvironmentVariable
+from bridge.records.jobspec import EnvironmentVariable
 from tests.fakes.local_jobs import RUN_ID, Jobs
 
 

@@ -10,7 +10,7 @@ from bridge.executor.engines.node import at_node, node_of
 from bridge.executor.interface import HostPaths
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.supervisor.folder import JobFile
-from bridge.records import EnvironmentVariable, SandboxSpec
+from bridge.records.jobspec import EnvironmentVariable, SandboxSpec
 from tests.fakes.local_jobs import Jobs
 
 

@@ -6,7 +6,9 @@ import pytest
 
 from bridge.executor.capture.marks import MarkReader
 from bridge.executor.capture.progress import ProgressMeter
-from bridge.records import Command, RunProgress, SampleMark
+from bridge.records.claim import RunProgress
+from bridge.records.jobspec import Command
+from bridge.records.run import SampleMark
 
 NAMES = ("train", "check")
 

@@ -6,7 +6,7 @@ import functools
 
 import pytest
 
-from bridge.gate import judge
+from bridge.gate.judging import judge
 from tests.corpus.gate.turned import in_turns
 
 DEVICES = {"metal:0": "metal:0 Apple M4 Max", "cuda:0": "cuda:0 NVIDIA H100"}

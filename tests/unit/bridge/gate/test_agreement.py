@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from bridge.gate import judge, profiles, report_kinds, rules_catalogue
+from bridge.gate import profiles, report_kinds
+from bridge.gate.catalogue import rules_catalogue
 from bridge.gate.declared.workload import kind_of
 from bridge.gate.facts import samples
 from bridge.gate.interface import Evidence, Report
+from bridge.gate.judging import judge
 from bridge.gate.registry import rules
 from bridge.gate.reports import schema
 from bridge.gate.rules.arms import balancing_orders, shuffled

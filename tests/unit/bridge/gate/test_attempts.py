@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gate import judge
-from bridge.gate.judging import RECORD_NAME, SPEC_NAME
+from bridge.gate.judging import RECORD_NAME, SPEC_NAME, judge
 from bridge.limits import ATTEMPTS_LISTED_COUNT
 from tests.corpus.gate.breaks import honest
 

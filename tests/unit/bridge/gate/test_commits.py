@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from bridge.gate import judge
+from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.builders import Case, state_claims
 from tests.corpus.gate.generations import COMMITS, Plan, code_throughput

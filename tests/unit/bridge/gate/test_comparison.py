@@ -10,11 +10,12 @@ import pytest
 import scipy
 
 from bridge.client.clone.packed import read_packed
-from bridge.gate import MeasuredRun, compare
-from bridge.gate.comparability import NEVER_CITABLE, of_reports
+from bridge.gate.comparability import NEVER_CITABLE, MeasuredRun, of_reports
+from bridge.gate.comparison import compare
 from bridge.gate.interface import Report
 from bridge.gate.stats.ratio import paired_double_ratio, paired_ratio
-from bridge.records import JobSpec, RunRecord
+from bridge.records.jobspec import JobSpec
+from bridge.records.run import RunRecord
 from tests.corpus.gate.bounded import bounded_recall
 from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.studies import TARGET, needle_recall, verify_cost

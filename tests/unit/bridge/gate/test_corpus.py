@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from bridge.gate import judge
+from bridge.gate.judging import judge
 from tests.corpus.gate.awkward import AWKWARD
 from tests.corpus.gate.breaks import honest, retoken
 from tests.corpus.gate.builders import Case

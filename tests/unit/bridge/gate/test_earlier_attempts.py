@@ -8,8 +8,7 @@ import json
 import pytest
 
 from bridge import strictjson
-from bridge.gate import judge
-from bridge.gate.judging import RECORD_NAME, SPEC_NAME, VERDICT_NAME
+from bridge.gate.judging import RECORD_NAME, SPEC_NAME, VERDICT_NAME, judge
 from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.turned import in_turns
 from tests.corpus.gate.workloads import paired, trained

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.gate import judge
+from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import recomputed
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.studies import acceptance

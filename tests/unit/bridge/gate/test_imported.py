@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gate import judge
+from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import BREAKS, honest
 
 HOME = "/opt/kakeya/lib/python3.11/site-packages/engine"

@@ -9,8 +9,9 @@ import pytest
 import scipy
 
 from bridge import strictjson
-from bridge.gate import MeasuredRun, compare, judge
-from bridge.gate.judging import RECORD_NAME
+from bridge.gate.comparability import MeasuredRun
+from bridge.gate.comparison import compare
+from bridge.gate.judging import RECORD_NAME, judge
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.launches import launched, scattered
 

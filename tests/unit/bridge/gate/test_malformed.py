@@ -10,10 +10,9 @@ import tracemalloc
 import pytest
 
 from bridge import strictjson
-from bridge.gate import judge, judge_bytes
 from bridge.gate.facts.samples import Arm
 from bridge.gate.interface import Report
-from bridge.gate.judging import BARE_ID
+from bridge.gate.judging import BARE_ID, judge, judge_bytes
 from bridge.gate.kinds.distributed_e2e import differences
 from bridge.limits import REPORT_MAX_BYTES
 from tests.corpus.gate.breaks import honest

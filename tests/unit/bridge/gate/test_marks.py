@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.gate import judge
-from bridge.records import Verdict
+from bridge.gate.judging import judge
+from bridge.records.verdict import Verdict
 from tests.corpus.gate.breaks import BREAKS, honest
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import with_claims

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from bridge.gate import judge
 from bridge.gate.catalogue import CONSEQUENCE, needs
 from bridge.gate.declared.kind import kinds, read_kind
 from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES, VALID
+from bridge.gate.judging import judge
 from bridge.gate.registry import rules
 from tests.corpus.gate.breaks import honest, recomputed, retoken, samples
 

@@ -6,7 +6,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bridge.gate import judge, render
+from bridge.gate import render
+from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import BREAKS, honest
 
 EVIL = "\x1b[31m::error::pwned\n@everyone ![x](http://e.vil/p.png) <script> | %0A::set-env::"

@@ -8,8 +8,8 @@ import statistics
 import pytest
 import scipy
 
-from bridge.gate import judge
 from bridge.gate.facts import peer_isolation
+from bridge.gate.judging import judge
 from engine.measurement import drawn_prompts as nonce
 from engine.reports.tokens import token_digest
 from tests.corpus.gate.breaks import honest

@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from bridge.gate import judge, rules_catalogue
+from bridge.gate.catalogue import rules_catalogue
 from bridge.gate.facts.samples import answered
 from bridge.gate.interface import Evidence, Skip, Violation
-from bridge.gate.judging import FINDINGS_PER_RULE_MAX, _class, _look
+from bridge.gate.judging import FINDINGS_PER_RULE_MAX, _class, _look, judge
 from bridge.gate.rule import RegisteredRule
-from bridge.records import Verdict
-from bridge.records.verdict import ClaimDecision
+from bridge.records.verdict import ClaimDecision, Verdict
 from tests.corpus.gate.breaks import BREAKS, PASSES, honest
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import with_claims

@@ -50,7 +50,7 @@ def test_every_informational_path_has_a_reason():
 @pytest.mark.parametrize(("factor", "marks", "decision"), [(0.9, False, "rejected"), (0.3, True, "valid")])
 def test_coordinated_forgeries_fall_as_long_as_the_runner_s_own_stamps_are_true(factor, marks, decision):
     """No rule holds against somebody who writes the runner's stamps too: that is what its signature is for."""
-    from bridge.gate import judge
+    from bridge.gate.judging import judge
 
     case = forged(factor, marks=marks)
     assert judge(case.run_id, case.files(), case.record_value(), case.spec_value()).decision == decision

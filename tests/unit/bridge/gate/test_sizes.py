@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from bridge.gate import judge
 from bridge.gate.facts.model_sizes import index_least, latent_bytes, layout_bytes, native_bytes
-from bridge.records import CacheShape
+from bridge.gate.judging import judge
+from bridge.records.run import CacheShape
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.builders import state_claims
 from tests.corpus.gate.generations import ROW_BYTES

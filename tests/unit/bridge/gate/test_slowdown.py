@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate.render.table import slowdown
-from bridge.records import ClaimResult
+from bridge.records.verdict import ClaimResult
 
 
 def claim(name: str, value: float | None) -> ClaimResult:

@@ -7,9 +7,8 @@ import math
 
 import pytest
 
-from bridge.gate import judge
 from bridge.gate.declared.kind import kinds
-from bridge.gate.judging import RECORD_NAME
+from bridge.gate.judging import RECORD_NAME, judge
 from tests.corpus.gate.breaks import honest as honest_run
 from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.launches import decode_early, in_order

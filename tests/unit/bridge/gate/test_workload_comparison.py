@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from bridge.gate import MeasuredRun, compare
+from bridge.gate.comparability import MeasuredRun
+from bridge.gate.comparison import compare
 from tests.corpus.gate.workloads import LOSSES, SETTINGS, paired, trained
 
 

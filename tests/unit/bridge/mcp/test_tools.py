@@ -27,7 +27,7 @@ from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted, remedy_with_too
 from bridge.mcp.server import make_server
 from bridge.mcp.tasks import EXTENSION
 from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_preset
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from tests.fakes.memory_bus import MemoryBus, bus_record
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost

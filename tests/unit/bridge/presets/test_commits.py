@@ -7,9 +7,11 @@ import datetime as dt
 import pytest
 
 from bridge.errors import ParameterError, RequestRejectedError, UsageError
-from bridge.presets import PolicyFacts, Trust, load, registry, resolve
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.installed import load, registry
 from bridge.presets.parameters import bind
-from bridge.records import Workload
+from bridge.presets.resolution import resolve
+from bridge.records.request import Workload
 from tests.fakes.asking import make_request
 
 NOW = dt.datetime(2026, 11, 20, 10, 0, tzinfo=dt.UTC)

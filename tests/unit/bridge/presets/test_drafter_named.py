@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.presets import registry
+from bridge.presets.installed import registry
 
 PRESETS = [name for name in registry() if name.startswith("mlx-distributed-")]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.presets import load
+from bridge.presets.installed import load
 
 ROOT = Path(__file__).parents[4]
 GUIDES = ROOT / "docs" / "guides"

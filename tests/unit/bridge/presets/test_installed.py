@@ -9,7 +9,7 @@ import pytest
 from bridge.errors import PresetNotFoundError, UsageError
 from bridge.gate import profiles
 from bridge.gate.report_kinds import KINDS
-from bridge.presets import find, load, registry
+from bridge.presets.installed import find, load, registry
 from bridge.presets.names import installed_names
 
 NAMES = [

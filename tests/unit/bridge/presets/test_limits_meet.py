@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.presets import LimitCaps, PolicyFacts, Trust, registry, resolve
+from bridge.presets.facts import LimitCaps, PolicyFacts, Trust
+from bridge.presets.installed import registry
 from bridge.presets.model import PresetLimits
-from bridge.records import LimitRequest, Request
+from bridge.presets.resolution import resolve
+from bridge.records.request import LimitRequest, Request
 from tests.fakes.asking import make_request
 
 NAMES = tuple(PresetLimits.model_fields)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bridge.errors import PolicyRefusedError
-from bridge.presets import PolicyFacts, Trust, registry, resolve
-from bridge.records import RunnerSelector, Workload
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.installed import registry
+from bridge.presets.resolution import resolve
+from bridge.records.request import RunnerSelector, Workload
 from tests.fakes.asking import make_request
 
 CODE = Workload(commit="a" * 40, tree="b" * 40, origin="", dirty=False)

@@ -8,8 +8,10 @@ from dataclasses import replace
 import pytest
 
 from bridge.errors import PolicyRefusedError, UsageError
-from bridge.presets import PolicyFacts, Trust, load, registry, resolve
-from bridge.records import Workload
+from bridge.presets.facts import PolicyFacts, Trust
+from bridge.presets.installed import load, registry
+from bridge.presets.resolution import resolve
+from bridge.records.request import Workload
 from bridge.runner.policy.file import read_policy
 from tests.fakes.asking import make_request
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from bridge import limits
 from bridge.errors import PolicyRefusedError, RequestRejectedError
-from bridge.presets import LimitCaps, PolicyFacts, Trust, explain, load, registry, resolve
-from bridge.presets.facts import SandboxMode
-from bridge.records import LimitRequest, Workload
+from bridge.presets.facts import LimitCaps, PolicyFacts, SandboxMode, Trust
+from bridge.presets.installed import load, registry
+from bridge.presets.resolution import explain, resolve
+from bridge.records.request import LimitRequest, Workload
 from tests.fakes.asking import make_request
 
 FACTS = PolicyFacts(digest="0" * 64, interpreter="/opt/python")

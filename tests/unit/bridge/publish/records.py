@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from bridge.records import (
-    Claim,
-    Command,
-    CommandResult,
-    DeclaredOutput,
-    GateIdentity,
-    HostRecord,
-    JobSpec,
-    Limits,
-    RunRecord,
-    SandboxApplied,
-    SandboxSpec,
-    Verdict,
-)
+from bridge.records.claim import Claim
+from bridge.records.jobspec import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
+from bridge.records.run import CommandResult, HostRecord, RunRecord, SandboxApplied
+from bridge.records.verdict import GateIdentity, Verdict
 
 ID, SHA, OID, TIME = "0" * 26, "0" * 64, "e" * 40, "2026-11-20T10:00:00.000Z"
 

@@ -13,7 +13,11 @@ from bridge import strictjson
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_FILES
 from bridge.publish import MASK, build_tree
-from bridge.records import Claim, ClaimResult, EnvironmentVariable, JobSpec, OutputRecord, Request, RunRecord, Verdict
+from bridge.records.claim import Claim
+from bridge.records.jobspec import EnvironmentVariable, JobSpec
+from bridge.records.request import Request
+from bridge.records.run import OutputRecord, RunRecord
+from bridge.records.verdict import ClaimResult, Verdict
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge import strictjson
 from bridge.errors import RequestRejectedError
-from bridge.records import LimitRequest, Request, RunnerSelector
+from bridge.records.request import LimitRequest, Request, RunnerSelector
 from bridge.request import expired, idempotency_key, key_of, parse
 from tests.fakes.byte_mutator import mutations
 

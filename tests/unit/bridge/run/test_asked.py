@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.records import Workload
+from bridge.records.request import Workload
 from bridge.run.asked import asked_text, parameters_text
 from tests.fakes.asking import make_request
 

@@ -9,7 +9,8 @@ import pytest
 from bridge import errors
 from bridge.cli.table.documents import BEGIN, GENERATED, exit_table, outcome_table
 from bridge.errors import UsageError
-from bridge.records import Premise, PremiseResult, Reason
+from bridge.records.claim import Reason
+from bridge.records.verdict import Premise, PremiseResult
 from bridge.run.outcomes import (
     OUTCOMES,
     EndedError,

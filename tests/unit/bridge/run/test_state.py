@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from bridge.errors import BusError
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.run.state import FOLLOWING, RunState, check_first, check_next, state_of
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from bridge.records import LaunchRecord, LaunchSeries, StopRule, Turn
+from bridge.records.turns import LaunchRecord, LaunchSeries, StopRule, Turn
 from bridge.run.stop_rule import decide, log_ratio
 
 ARMS = ("baseline", "candidate")

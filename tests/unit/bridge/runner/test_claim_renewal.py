@@ -9,7 +9,7 @@ import pytest
 
 from bridge.errors import FencedError, PolicyRefusedError, RemoteError
 from bridge.limits import LOG_CHUNK_MAX_BYTES, WAKE_GRACE_S
-from bridge.records import Claim, RunProgress
+from bridge.records.claim import Claim, RunProgress
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import ClaimRenewal, following
 from bridge.system.clock import rfc3339

@@ -6,8 +6,8 @@ import datetime as dt
 
 from bridge.errors import InfrastructureError
 from bridge.limits import RESTART_GRACE_S
-from bridge.presets import load
-from bridge.records import RunnerSelector
+from bridge.presets.installed import load
+from bridge.records.request import RunnerSelector
 from bridge.system.clock import rfc3339
 from tests.support.deep_folder import make_deep
 from tests.support.runner_world import probe
@@ -133,7 +133,7 @@ def test_a_planned_preset_says_so(world):
 
 
 def test_request_code_is_refused_by_policy_on_a_served_bus(world):
-    from bridge.records import Workload
+    from bridge.records.request import Workload
 
     w = world()
     request = w.request("pytest-path", workload=Workload(commit="a" * 40, tree="b" * 40, origin="", dirty=False))

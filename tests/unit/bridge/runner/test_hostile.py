@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bridge import strictjson
 from bridge.bus.store.gather import WorkBudget
-from bridge.records import RunnerSelector
+from bridge.records.request import RunnerSelector
 from bridge.runner.state.journal import read_lines
 from tests.fakes.asking import push_bytes
 from tests.fakes.bus_actors import Actor, FakeClock

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.records import CacheShape
+from bridge.records.run import CacheShape
 from bridge.runner.machine.model_shape import read_shape
 
 CONFIG = {"num_hidden_layers": 2, "vocab_size": 100, "layer_types": ["sliding_attention", "full_attention"]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.errors import PolicyRefusedError
-from bridge.presets import find
+from bridge.presets.installed import find
 from bridge.runner.authorisation.explain import what_would_run
 from bridge.runner.authorisation.names import check_rights, counts_as, facts_for
 from bridge.runner.policy.file import read_policy
@@ -71,13 +71,13 @@ def test_a_name_in_the_root_without_a_rule_counts_as_unsigned() -> None:
 
 
 def known() -> set[str]:
-    from bridge.presets import registry
+    from bridge.presets.installed import registry
 
     return set(registry())
 
 
 def check_code(signer: Signer) -> None:
-    from bridge.presets import registry
+    from bridge.presets.installed import registry
 
     preset = next(preset for preset in registry().values() if preset.code == "request")
     check_rights(POLICY, signer, make_request("0" * 32, preset.name), preset)

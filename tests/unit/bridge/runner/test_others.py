@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import following
 from bridge.system.clock import SystemClock, rfc3339

@@ -6,7 +6,7 @@ import re
 import stat
 
 from bridge.errors import RemoteError
-from bridge.records import HostRecord
+from bridge.records.run import HostRecord
 from bridge.runner.maintenance.owner_status import LAST_COUNT, owner_status, status_lines
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.waiting import read_queue

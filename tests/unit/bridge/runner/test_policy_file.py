@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.runner.authorisation.rules import OwnerRules
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.policy.model import Policy

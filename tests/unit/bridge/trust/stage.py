@@ -9,7 +9,9 @@ from pathlib import Path
 
 from bridge.bus.content.commits import claim_commit
 from bridge.publish import build_tree
-from bridge.records import BusRecord, Claim, Request
+from bridge.records.bus import BusRecord
+from bridge.records.claim import Claim
+from bridge.records.request import Request
 from bridge.trust.attestation import ATTESTATION_FILE, ChainPosition, attest
 from bridge.trust.judgement import NOBODY, KeyAuthority, NamedKey
 from bridge.trust.key_seals import KeySeals

@@ -19,7 +19,7 @@ from bridge.bus.tree import Tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.errors import FencedError, PolicyRefusedError, RequestRejectedError, UntrustedLogError
-from bridge.records import Claim
+from bridge.records.claim import Claim
 from bridge.request import parse
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.file import read_policy

@@ -12,7 +12,7 @@ from benchmarks.studies.claims.equal_arms.program import ARMS, Arm
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import Launch, over_launches
 from bridge.launches.wording import effect
-from bridge.records import LaunchRecord, LaunchSeries, StopRule
+from bridge.records.turns import LaunchRecord, LaunchSeries, StopRule
 from engine.types import Step
 from tests.corpus.gate import launches
 

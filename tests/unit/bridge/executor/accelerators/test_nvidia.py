@@ -11,7 +11,7 @@ from bridge.executor.observe.accelerators.cards import find_cards
 from bridge.executor.observe.accelerators.find import find_meter, given_devices
 from bridge.executor.observe.accelerators.interface import GpuReading
 from bridge.executor.observe.accelerators.nvidia import NvidiaMeter, conditions, slowed_by
-from bridge.records import EnvironmentVariable
+from bridge.records.jobspec import EnvironmentVariable
 
 
 class Nvml(ModuleType):

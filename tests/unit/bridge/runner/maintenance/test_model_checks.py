@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.diagnostics import lines
-from bridge.presets import registry
+from bridge.presets.installed import registry
 from bridge.runner.maintenance.model_checks import check_models
 from bridge.runner.policy.model import Policy
 
