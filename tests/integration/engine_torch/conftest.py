@@ -37,7 +37,7 @@ def targets(backend: TorchBackend, folders: Path) -> dict[str, object]:
 @pytest.fixture(scope="module")
 def answers(backend: Any, folders: Any) -> Callable[[str, tuple[int, ...]], list[int]]:
     """The oracle on targets that record nothing, each prompt decoded once."""
-    from tests.integration.engine_torch.test_lossless import plain
+    from tests.support.decoding import plain
 
     loaded: dict[str, Any] = {}
     tokens_by_prompt: dict[tuple[str, tuple[int, ...]], list[int]] = {}

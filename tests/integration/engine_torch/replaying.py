@@ -12,7 +12,7 @@ from engine.structure.layout import CacheLayout
 from engine.types import Step
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW
-from tests.integration.engine_torch.test_lossless import BUDGET
+from tests.support.decoding import BUDGET
 
 BLOCK = 8
 LENGTHS = {"one token": 1, "at the window": WINDOW, "across": WINDOW + 3, "far past": 61}

@@ -21,7 +21,7 @@ from engine.types import Draft
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import WINDOW
 from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, run, slots
-from tests.integration.engine_torch.test_lossless import BUDGET, prompt_of, tokens_of
+from tests.support.decoding import BUDGET, prompt_of, tokens_of
 
 
 @pytest.mark.ci

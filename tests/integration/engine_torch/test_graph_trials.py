@@ -15,7 +15,7 @@ from engine.drafters.none import NoDrafter
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import CONFIGS
 from tests.integration.engine_torch.replaying import BLOCK, run
-from tests.integration.engine_torch.test_lossless import prompt_of, tokens_of
+from tests.support.decoding import prompt_of, tokens_of
 
 pytestmark = pytest.mark.ci
 

@@ -25,7 +25,7 @@ from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tape import Tape
 from tests.fakes.tiny_torch import CONFIGS, VOCAB, WINDOW
 from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, LENGTHS, run, slots
-from tests.integration.engine_torch.test_lossless import ADVERSARIES, prompt_of, tokens_of
+from tests.support.decoding import ADVERSARIES, prompt_of, tokens_of
 from tests.support.pairwise import star
 
 
