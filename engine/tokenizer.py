@@ -6,7 +6,9 @@ Uses the `tokenizers` library alone: no array library, and no code from the chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from engine.errors import ModelConfigError
 
 MORE_TOKENS = "added_tokens.json"
 UNNAMED = ("extra_special_tokens", "additional_special_tokens")
+REPLACEMENT = "\ufffd"
+BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
 
@@ -74,6 +78,24 @@ def added_tokens(folder: Path) -> list[Any]:
     return [*found.values(), *rest]
 
 
+def _repaired(tokens: Iterable[str]) -> list[str]:
+    """Return tokens with U+FFFD in the place of byte tokens that are part of no character.
+
+    The byte-fallback decoder of `tokenizers` writes U+FFFD for each byte of a run that holds one such byte, so a text
+    would change far behind its end while a character arrives; byte-level decoders and SentencePiece keep the others.
+    """
+    repaired: list[str] = []
+    for is_byte, run in groupby(tokens, key=lambda token: BYTE_TOKEN.fullmatch(token) is not None):
+        if not is_byte:
+            repaired += run
+            continue
+        text = bytes(int(token[3:5], 16) for token in run).decode(errors="replace")
+        for part in text.split(REPLACEMENT):
+            repaired += [*(f"<0x{byte:02X}>" for byte in part.encode()), REPLACEMENT]
+        del repaired[-1]
+    return repaired
+
+
 def _listed(folder: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return text and settings of the added tokens that are listed with their ids, in order of these."""
     listed, path = said.get(LISTED_TOKENS), folder / TOKENIZER_CONFIG
@@ -100,14 +122,21 @@ class Tokenizer:
         """
         self.folder = folder
         self._implementation = read_tokenizer(folder)
+        # Only such a decoder gives up a whole run of bytes for one that makes no character.
+        self._falls_back = "ByteFallback" in repr(self._implementation.decoder)
+        added = self._implementation.get_added_tokens_decoder()
+        self._special = frozenset(index for index, token in added.items() if token.special)
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return ids with the special tokens the tokenizer itself adds, such as a leading <bos>."""
         return tuple(self._implementation.encode(text).ids)
 
     def decode(self, ids: list[int] | tuple[int, ...]) -> str:
-        """Return text without special tokens."""
-        return str(self._implementation.decode(list(ids), skip_special_tokens=True))
+        """Return text without special tokens; bytes that make no character are one U+FFFD, and the rest is text."""
+        if not self._falls_back:
+            return str(self._implementation.decode(list(ids), skip_special_tokens=True))
+        tokens = map(self._implementation.id_to_token, [index for index in ids if index not in self._special])
+        return str(self._implementation.decoder.decode(_repaired(token for token in tokens if token is not None)))
 
     def chat(
         self, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None
