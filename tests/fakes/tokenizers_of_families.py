@@ -41,7 +41,7 @@ def byte_level() -> Any:
 
 
 def neox() -> Any:
-    """Return a byte-level BPE that begins texts with a space and keeps runs of spaces as added tokens, as GPT-NeoX's."""
+    """Return a byte-level BPE that begins texts with a space and adds runs of spaces as tokens, as GPT-NeoX's."""
     from tokenizers import AddedToken, pre_tokenizers
 
     built = byte_level()
