@@ -28,6 +28,8 @@ SCALES = frozenset({"final_logit_softcapping", "rms_norm_eps"})
 """What a config divides by; None stands for "there is none"."""
 INDEX = "model.safetensors.index.json"
 """Names the file of each tensor where there are several files."""
+GENERATION_CONFIG = "generation_config.json"
+TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
 LISTED_TOKENS = "added_tokens_decoder"
@@ -167,25 +169,60 @@ def folder_digest(folder: Path) -> str:
 
 
 def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the stop token ids: those of generation_config.json, else of config.json, its outer part first.
+    """Return the stop token ids of a folder: all that its files name; see `stop_sources`.
 
     Raises:
-        ModelConfigError: If that file cannot be read or names something else than ids.
+        ModelConfigError: If a file cannot be read or names something else than ids.
     """
-    generation = folder / "generation_config.json"
-    value: Any = None
+    return tuple(stop_sources(folder, config))
+
+
+def stop_sources(folder: Path, config: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
+    """Return what ends an answer, each id with the files that name it.
+
+    Publishers list what ends a turn in one file and what ends a text in another: the ids of generation_config.json come
+    first, then those of config.json, its language model's, and the tokenizer's own end.
+
+    Raises:
+        ModelConfigError: If a file cannot be read or names something else than ids.
+    """
+    generation = folder / GENERATION_CONFIG
+    places: dict[str, Any] = {}
     if generation.is_file():
-        value = read_object(generation).get("eos_token_id")
-    # A wrapper lists what ends a turn; the language model in it may name the end of a text alone.
-    for part in (config, text_config(config)):
-        if value is None:
-            value = part.get("eos_token_id")
-    if value is None:
-        return ()
-    ids = tuple(value) if isinstance(value, list) else (value,)
-    if not all(type(item) is int for item in ids):
-        raise ModelConfigError(f"eos_token_id in {folder} is {value!r}; expected an id or a list of ids")
-    return ids
+        places[GENERATION_CONFIG] = read_object(generation).get("eos_token_id")
+    places["config.json"] = config.get("eos_token_id")
+    if text_config(config) is not config:
+        places["text_config in config.json"] = text_config(config).get("eos_token_id")
+    places[TOKENIZER_CONFIG] = _end_of_text(folder)
+    sources: dict[int, tuple[str, ...]] = {}
+    for place, value in places.items():
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        for index in listed:
+            if type(index) is not int:
+                raise ModelConfigError(f"eos_token_id in {place} of {folder} is {value!r}; expected an id or ids")
+            sources[index] = (*sources.get(index, ()), place)
+    return sources
+
+
+def _end_of_text(folder: Path) -> int | None:
+    """Return the id of the token that a tokenizer's settings call its end, None where they name none."""
+    settings = tokenizer_settings(folder)
+    text = named_tokens(settings).get("eos_token")
+    if text is None:
+        return None
+    listed = settings.get(LISTED_TOKENS)
+    for index, entry in (listed if isinstance(listed, Mapping) else {}).items():
+        if token_text(entry) == text and str(index).isdigit():
+            return int(index)
+    path = folder / TOKENIZER
+    words = read_object(path) if path.is_file() else {}
+    added = words.get("added_tokens")
+    for entry in added if isinstance(added, list) else []:
+        if isinstance(entry, Mapping) and entry.get("content") == text and type(entry.get("id")) is int:
+            return int(entry["id"])
+    vocabulary = words["model"].get("vocab") if isinstance(words.get("model"), Mapping) else None
+    index = vocabulary.get(text) if isinstance(vocabulary, Mapping) else None
+    return index if type(index) is int else None
 
 
 def tokenizer_settings(folder: Path) -> dict[str, Any]:
