@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.checkpoint import load_failure, read_config, resolve_model, weight_files
 from engine.errors import ModelWeightsError
+from engine.structure.stored import unused_tensors
 
 
 def leave_torch_out() -> None:
@@ -38,7 +39,8 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
 
     Raises:
         ModelNotFoundError: If there is no such folder.
-        ModelWeightsError: If it cannot be read, or a tensor is missing, not finite or of another shape than said.
+        ModelWeightsError: If it cannot be read, or a tensor is missing, not used, not finite or of another shape than
+            said.
     """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -76,6 +78,12 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
     if missing:
         raise ModelWeightsError(
             f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
+        )
+    unused = unused_tensors(report["unexpected_keys"])
+    if unused:
+        raise ModelWeightsError(
+            f"{folder} holds the tensors {unused[:4]} ({len(unused)} in all), which the model of its config does not "
+            "compute with; expected none beside what it describes. Fetch weights and config of the same model."
         )
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
