@@ -112,7 +112,12 @@ def _listed(folder: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[st
 
 
 class Tokenizer:
-    """The tokenizer of one model folder."""
+    """The tokenizer of one model folder.
+
+    Attributes:
+        folder: the model's.
+        special: ids of the tokens that are no text, by what they are called.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Read the folder's tokenizer.json.
@@ -125,18 +130,27 @@ class Tokenizer:
         # Only such a decoder gives up a whole run of bytes for one that makes no character.
         self._falls_back = "ByteFallback" in repr(self._implementation.decoder)
         added = self._implementation.get_added_tokens_decoder()
-        self._special = frozenset(index for index, token in added.items() if token.special)
+        self.special: dict[str, int] = {token.content: index for index, token in added.items() if token.special}
+        self._hidden = frozenset(self.special.values())
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return ids with the special tokens the tokenizer itself adds, such as a leading <bos>."""
         return tuple(self._implementation.encode(text).ids)
 
-    def decode(self, ids: list[int] | tuple[int, ...]) -> str:
-        """Return text without special tokens; bytes that make no character are one U+FFFD, and the rest is text."""
-        if not self._falls_back:
-            return str(self._implementation.decode(list(ids), skip_special_tokens=True))
-        tokens = map(self._implementation.id_to_token, [index for index in ids if index not in self._special])
-        return str(self._implementation.decoder.decode(_repaired(token for token in tokens if token is not None)))
+    def decode(self, ids: list[int] | tuple[int, ...], written: frozenset[int] = frozenset()) -> str:
+        """Return text; bytes that make no character are one U+FFFD, and the rest is text.
+
+        Args:
+            ids: Of the tokens.
+            written: Special tokens that are text here; all others write nothing.
+        """
+        hidden = self._hidden - written
+        tokens = map(self._implementation.id_to_token, [index for index in ids if index not in hidden])
+        texts = [token for token in tokens if token is not None]
+        decoder = self._implementation.decoder
+        if decoder is None:
+            return " ".join(texts)
+        return str(decoder.decode(_repaired(texts) if self._falls_back else texts))
 
     def chat(
         self, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.stopping import cut_text
-from engine.tokenizer import Tokenizer
 
 INCOMPLETE = "\ufffd"
 LONGEST_OPEN = 64
@@ -22,8 +21,10 @@ class Pieces:
     A character may span tokens and a stop string may span steps: the tail that could still change is held back.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop_strings: tuple[str, ...], show: Callable[[str], None]) -> None:
-        self._tokenizer = tokenizer
+    def __init__(
+        self, decode: Callable[[list[int]], str], stop_strings: tuple[str, ...], show: Callable[[str], None]
+    ) -> None:
+        self._decode = decode
         self._stop_strings = stop_strings
         self._show = show
         self._settled = ""
@@ -53,8 +54,8 @@ class Pieces:
 
     def _text_of(self, tokens: list[int]) -> str:
         """Return the text of tokens behind the context's."""
-        before = self._tokenizer.decode(self._context)
-        return self._tokenizer.decode([*self._context, *tokens])[len(before) :]
+        before = self._decode(self._context)
+        return self._decode([*self._context, *tokens])[len(before) :]
 
     def _settle(self, count: int, text: str) -> None:
         """Read the first ``count`` open tokens, which are ``text``, no more but as the context of what follows."""

@@ -27,9 +27,9 @@ class Counting(Tokenizer):
         super().__init__(folder)
         self.longest = 0
 
-    def decode(self, ids: list[int] | tuple[int, ...]) -> str:
+    def decode(self, ids: list[int] | tuple[int, ...], written: frozenset[int] = frozenset()) -> str:
         self.longest = max(self.longest, len(ids))
-        return super().decode(ids)
+        return super().decode(ids, written)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def tokenizer() -> Counting:
 def streamed(tokenizer: Tokenizer, ids: tuple[int, ...], sizes: list[int], stops: tuple[str, ...] = ()) -> str:
     """Return what is shown of ids that come in steps of these sizes, again and again."""
     shown: list[str] = []
-    pieces, at = Pieces(tokenizer, stops, shown.append), 0
+    pieces, at = Pieces(tokenizer.decode, stops, shown.append), 0
     for index in range(len(ids)):
         if at < len(ids):
             size = sizes[index % len(sizes)]
