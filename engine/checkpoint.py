@@ -43,7 +43,7 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     """Return the folder of a model.
 
     Tried in order: an absolute path, each root (default: the variable KAKEYA_MODEL_ROOTS), ``~/kakeya-models``, the
-    models shipped with the package.
+    models shipped with the package, and for a name such as ``Qwen/Qwen3-4B`` the Hugging Face cache.
 
     Raises:
         ModelNotFoundError: If none of them holds a config.json.
@@ -53,6 +53,7 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     places = [Path(root) for root in listed.split(os.pathsep) if root]
     places += [Path.home() / "kakeya-models", ASSETS]
     candidates = [wanted] if wanted.is_absolute() else [place / name_or_path for place in places]
+    candidates += [] if wanted.is_absolute() else cached_snapshots(name_or_path)
     for candidate in candidates:
         if (candidate / "config.json").is_file():
             return candidate
@@ -60,6 +61,23 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
         f"no model {name_or_path!r}: looked for config.json in {', '.join(str(path) for path in candidates)}. "
         "Put the folder there or set KAKEYA_MODEL_ROOTS."
     )
+
+
+def cached_snapshots(name: str) -> list[Path]:
+    """Return where the Hugging Face cache would hold a model: the snapshot of its main branch, then any other."""
+    owner, _, model = name.partition("/")
+    if not owner or not model or "/" in model or ".." in name:
+        return []
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    repository = hub / f"models--{owner}--{model}"
+    main = repository / "refs" / "main"
+    try:
+        commit = main.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        commit = ""
+    others = sorted(path for path in repository.glob("snapshots/*") if path.name != commit)
+    return [*([repository / "snapshots" / commit] if commit else []), *others] or [repository / "snapshots"]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -150,7 +168,8 @@ def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
     if not index.is_file() and isinstance(error, OSError) and len(list(folder.glob("model*.safetensors"))) > 1:
         return ModelWeightsError(f"{folder} holds weights in several files and no {INDEX} that names them; fetch it")
     said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
-    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files")
+    remedy = "install the package that it names" if isinstance(error, ImportError) else "check its files"
+    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; {remedy}")
 
 
 def is_lfs_pointer(file: Path) -> bool:

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import load_failure, read_config, resolve_model, weight_files
-from engine.errors import ModelWeightsError
+from engine.checkpoint import load_failure, read_config, resolve_model, text_config, weight_files
+from engine.errors import ModelConfigError, ModelWeightsError
 from engine.structure.stored import unused_tensors
+
+TIE = "tie_word_embeddings"
 
 
 def leave_torch_out() -> None:
@@ -32,6 +34,22 @@ def take_torch_in() -> None:
     del modules["torch"]
     for name in [name for name in modules if name.partition(".")[0] == "transformers"]:
         del modules[name]
+
+
+def check_opened(config: Mapping[str, Any], folder: Path) -> None:
+    """Check that transformers opens a model of this type as one that writes text.
+
+    Raises:
+        ModelConfigError: If it knows no such class, as of models that see or hear.
+    """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kind = str(config.get("model_type"))
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ModelConfigError(
+            f"{folder} holds a {kind!r} around its language model, which transformers opens with its other parts; "
+            "expected a language model. Use --backend mlx, or the language model by itself."
+        )
 
 
 def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", attention: str = "sdpa") -> Any:
@@ -57,6 +75,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             dtype=dtype,
             attn_implementation=attention,
             **_unpacked(folder, device),
+            **_tied(folder),
             local_files_only=True,
             use_safetensors=True,  # never a pickle that lies beside them
             output_loading_info=True,
@@ -88,6 +107,22 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
     return module
+
+
+def _tied(folder: Path) -> dict[str, Any]:
+    """Return the config to open a wrapper with that ties head and embedding otherwise than its language model says.
+
+    What the wrapper says counts; transformers opens its language model alone and would go by that.
+    """
+    from transformers import AutoConfig
+
+    raw = read_config(folder)
+    text, outer = text_config(raw), raw.get(TIE)
+    if text is raw or outer is None or outer == text.get(TIE):
+        return {}
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config.get_text_config().tie_word_embeddings = outer
+    return {"config": config}
 
 
 def _unpacked(folder: Path, device: Any) -> dict[str, Any]:

@@ -31,6 +31,15 @@ def unused_tensors(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if not beside_text(name) and not _TABLES.search(name))
 
 
+def stored_tensors(folder: Path) -> dict[str, str]:
+    """Return the types of a folder's tensors by name; those of a file that cannot be read are left to the library.
+
+    Raises:
+        ModelWeightsError: If there is no file, or one is an unfetched git-lfs pointer.
+    """
+    return {name: kind for file in weight_files(folder) for name, kind in _types(file).items()}
+
+
 def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine: bool = False) -> None:
     """Check the types of all tensors; a file that cannot be read is left to the library.
 
