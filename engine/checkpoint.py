@@ -152,19 +152,28 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
+def lost_files(folder: Path) -> ModelWeightsError | None:
+    """Return what to raise where files are gone that a folder's index names, None where none is."""
+    index = folder / INDEX
+    named = read_object(index).get("weight_map") if index.is_file() else None
+    files = {str(name) for name in named.values()} if isinstance(named, dict) else set[str]()
+    lost = sorted(name for name in files if not (folder / name).is_file())
+    if not lost:
+        return None
+    return ModelWeightsError(
+        f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
+    )
+
+
 def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
     """Return what to raise where a library could not load a folder: the files it lacks by its own index, or the cause.
 
     An index alone refuses nothing: it may be that of the weights before they were quantised.
     """
     index = folder / INDEX
-    named = read_object(index).get("weight_map") if index.is_file() else None
-    files = {str(name) for name in named.values()} if isinstance(named, dict) else set[str]()
-    lost = sorted(name for name in files if not (folder / name).is_file())
-    if lost:
-        return ModelWeightsError(
-            f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
-        )
+    lost = lost_files(folder)
+    if lost is not None:
+        return lost
     if not index.is_file() and isinstance(error, OSError) and len(list(folder.glob("model*.safetensors"))) > 1:
         return ModelWeightsError(f"{folder} holds weights in several files and no {INDEX} that names them; fetch it")
     said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]

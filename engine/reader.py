@@ -17,6 +17,7 @@ from typing import Any
 from engine.chat import DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
+    lost_files,
     read_object,
     read_target_config,
     stop_sources,
@@ -140,6 +141,9 @@ class Checkpoint:
         Raises:
             ModelWeightsError: If they do not.
         """
+        lost = lost_files(self.folder) if self.tensors.missing else None
+        if lost is not None:
+            raise lost
         for names, fault in (
             (self.tensors.missing, "lacks the tensors {}; expected what its config.json describes"),
             (self.tensors.unused, "holds the tensors {}, which the model of its config does not compute with"),

@@ -87,15 +87,15 @@ def generate(
     sequence, drafter, held = conversation.resume(asked.prompt)
     stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
     parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
-    pieces, thought = _texts(tokenizer, asked, show, think)
-    channels = Channels.of(tokenizer)
+    channels = Channels.of(tokenizer) if asked.chat else None
+    pieces, thought = _texts(tokenizer, asked, channels, (show, think))
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
     for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens, held):
         last_ns = clock.host_ns()
         first_ns = last_ns if step.prefill else first_ns
         steps.append(step)
-        marked = list(channels.split(step.tokens)) if asked.chat else [(True, token) for token in step.tokens]
+        marked = list(channels.split(step.tokens)) if channels else [(True, token) for token in step.tokens]
         for stream, answers in ((thought, False), (pieces, True)):
             stream.add(tuple(token for side, token in marked if side is answers), final=step.stop is not None)
     conversation.keep((*asked.prompt, *stopping.emitted))
@@ -126,12 +126,14 @@ def generate(
 
 
 def _texts(
-    tokenizer: Tokenizer, asked: GenerationRequest, show: Callable[[str], None], think: Callable[[str], None]
+    tokenizer: Tokenizer,
+    asked: GenerationRequest,
+    channels: Channels | None,
+    shows: tuple[Callable[[str], None], Callable[[str], None]],
 ) -> tuple[Pieces, Pieces]:
     """Return what makes a text of the answer's tokens, and one of those of its thoughts."""
-    written = Channels.of(tokenizer).written if asked.chat else frozenset[int]()
 
     def decode(ids: list[int]) -> str:
-        return tokenizer.decode(ids, written)
+        return tokenizer.decode(ids) if channels is None else tokenizer.decode(ids, channels.written)
 
-    return Pieces(decode, asked.stop_strings, show), Pieces(decode, (), think)
+    return Pieces(decode, asked.stop_strings, shows[0]), Pieces(decode, (), shows[1])
