@@ -82,9 +82,16 @@ def render_chat(
         ValueError,
         RecursionError,
     ) as error:
+        told = " ".join(str(error).split())
+        if type(error) is TemplateError:
+            # What a template says itself by raise_exception: it is whole, and takes no such conversation.
+            raise ModelConfigError(
+                f"chat template {name!r} of {folder} refuses this conversation: {told}. Leave out what it does not "
+                "take, such as --system"
+            ) from error
         raise ModelConfigError(
-            f"chat template {name!r} of {folder} cannot be rendered: {' '.join(str(error).split())}; fetch the "
-            "folder's templates again, or complete raw text instead of a chat turn"
+            f"chat template {name!r} of {folder} cannot be rendered: {told}; fetch the folder's templates again, or "
+            "complete raw text instead of a chat turn"
         ) from error
     texts = rendered[0] if isinstance(rendered, tuple) else rendered
     return str(texts[0])

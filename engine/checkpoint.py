@@ -28,6 +28,8 @@ SCALES = frozenset({"final_logit_softcapping", "rms_norm_eps"})
 """What a config divides by; None stands for "there is none"."""
 INDEX = "model.safetensors.index.json"
 """Names the file of each tensor where there are several files."""
+GENERATION_CONFIG = "generation_config.json"
+TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 NAMES_FILE = "special_tokens_map.json"
 LISTED_TOKENS = "added_tokens_decoder"
@@ -41,7 +43,7 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     """Return the folder of a model.
 
     Tried in order: an absolute path, each root (default: the variable KAKEYA_MODEL_ROOTS), ``~/kakeya-models``, the
-    models shipped with the package.
+    models shipped with the package, and for a name such as ``Qwen/Qwen3-4B`` the Hugging Face cache.
 
     Raises:
         ModelNotFoundError: If none of them holds a config.json.
@@ -51,6 +53,7 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     places = [Path(root) for root in listed.split(os.pathsep) if root]
     places += [Path.home() / "kakeya-models", ASSETS]
     candidates = [wanted] if wanted.is_absolute() else [place / name_or_path for place in places]
+    candidates += [] if wanted.is_absolute() else cached_snapshots(name_or_path)
     for candidate in candidates:
         if (candidate / "config.json").is_file():
             return candidate
@@ -58,6 +61,23 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
         f"no model {name_or_path!r}: looked for config.json in {', '.join(str(path) for path in candidates)}. "
         "Put the folder there or set KAKEYA_MODEL_ROOTS."
     )
+
+
+def cached_snapshots(name: str) -> list[Path]:
+    """Return where the Hugging Face cache would hold a model: the snapshot of its main branch, then any other."""
+    owner, _, model = name.partition("/")
+    if not owner or not model or "/" in model or ".." in name:
+        return []
+    home = Path(os.environ.get("HF_HOME") or Path.home() / ".cache" / "huggingface")
+    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
+    repository = hub / f"models--{owner}--{model}"
+    main = repository / "refs" / "main"
+    try:
+        commit = main.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        commit = ""
+    others = sorted(path for path in repository.glob("snapshots/*") if path.name != commit)
+    return [*([repository / "snapshots" / commit] if commit else []), *others] or [repository / "snapshots"]
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -132,23 +152,33 @@ def weight_files(folder: Path) -> list[Path]:
     return files
 
 
+def lost_files(folder: Path) -> ModelWeightsError | None:
+    """Return what to raise where files are gone that a folder's index names, None where none is."""
+    index = folder / INDEX
+    named = read_object(index).get("weight_map") if index.is_file() else None
+    files = {str(name) for name in named.values()} if isinstance(named, dict) else set[str]()
+    lost = sorted(name for name in files if not (folder / name).is_file())
+    if not lost:
+        return None
+    return ModelWeightsError(
+        f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
+    )
+
+
 def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
     """Return what to raise where a library could not load a folder: the files it lacks by its own index, or the cause.
 
     An index alone refuses nothing: it may be that of the weights before they were quantised.
     """
     index = folder / INDEX
-    named = read_object(index).get("weight_map") if index.is_file() else None
-    files = {str(name) for name in named.values()} if isinstance(named, dict) else set[str]()
-    lost = sorted(name for name in files if not (folder / name).is_file())
-    if lost:
-        return ModelWeightsError(
-            f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
-        )
+    lost = lost_files(folder)
+    if lost is not None:
+        return lost
     if not index.is_file() and isinstance(error, OSError) and len(list(folder.glob("model*.safetensors"))) > 1:
         return ModelWeightsError(f"{folder} holds weights in several files and no {INDEX} that names them; fetch it")
     said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
-    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; check its files")
+    remedy = "install the package that it names" if isinstance(error, ImportError) else "check its files"
+    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; {remedy}")
 
 
 def is_lfs_pointer(file: Path) -> bool:
@@ -167,25 +197,60 @@ def folder_digest(folder: Path) -> str:
 
 
 def stop_ids(folder: Path, config: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the stop token ids: those of generation_config.json, else of config.json, its outer part first.
+    """Return the stop token ids of a folder: all that its files name; see `stop_sources`.
 
     Raises:
-        ModelConfigError: If that file cannot be read or names something else than ids.
+        ModelConfigError: If a file cannot be read or names something else than ids.
     """
-    generation = folder / "generation_config.json"
-    value: Any = None
+    return tuple(stop_sources(folder, config))
+
+
+def stop_sources(folder: Path, config: Mapping[str, Any]) -> dict[int, tuple[str, ...]]:
+    """Return what ends an answer, each id with the files that name it.
+
+    Publishers list what ends a turn in one file and what ends a text in another: the ids of generation_config.json come
+    first, then those of config.json, its language model's, and the tokenizer's own end.
+
+    Raises:
+        ModelConfigError: If a file cannot be read or names something else than ids.
+    """
+    generation = folder / GENERATION_CONFIG
+    places: dict[str, Any] = {}
     if generation.is_file():
-        value = read_object(generation).get("eos_token_id")
-    # A wrapper lists what ends a turn; the language model in it may name the end of a text alone.
-    for part in (config, text_config(config)):
-        if value is None:
-            value = part.get("eos_token_id")
-    if value is None:
-        return ()
-    ids = tuple(value) if isinstance(value, list) else (value,)
-    if not all(type(item) is int for item in ids):
-        raise ModelConfigError(f"eos_token_id in {folder} is {value!r}; expected an id or a list of ids")
-    return ids
+        places[GENERATION_CONFIG] = read_object(generation).get("eos_token_id")
+    places["config.json"] = config.get("eos_token_id")
+    if text_config(config) is not config:
+        places["text_config in config.json"] = text_config(config).get("eos_token_id")
+    places[TOKENIZER_CONFIG] = _end_of_text(folder)
+    sources: dict[int, tuple[str, ...]] = {}
+    for place, value in places.items():
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        for index in listed:
+            if type(index) is not int:
+                raise ModelConfigError(f"eos_token_id in {place} of {folder} is {value!r}; expected an id or ids")
+            sources[index] = (*sources.get(index, ()), place)
+    return sources
+
+
+def _end_of_text(folder: Path) -> int | None:
+    """Return the id of the token that a tokenizer's settings call its end, None where they name none."""
+    settings = tokenizer_settings(folder)
+    text = named_tokens(settings).get("eos_token")
+    if text is None:
+        return None
+    listed = settings.get(LISTED_TOKENS)
+    for index, entry in (listed if isinstance(listed, Mapping) else {}).items():
+        if token_text(entry) == text and str(index).isdigit():
+            return int(index)
+    path = folder / TOKENIZER
+    words = read_object(path) if path.is_file() else {}
+    added = words.get("added_tokens")
+    for entry in added if isinstance(added, list) else []:
+        if isinstance(entry, Mapping) and entry.get("content") == text and type(entry.get("id")) is int:
+            return int(entry["id"])
+    vocabulary = words["model"].get("vocab") if isinstance(words.get("model"), Mapping) else None
+    index = vocabulary.get(text) if isinstance(vocabulary, Mapping) else None
+    return index if type(index) is int else None
 
 
 def tokenizer_settings(folder: Path) -> dict[str, Any]:

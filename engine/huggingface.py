@@ -12,8 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import load_failure, read_config, resolve_model, weight_files
-from engine.errors import ModelWeightsError
+from engine.checkpoint import load_failure, read_config, resolve_model, text_config, weight_files
+from engine.errors import ModelConfigError, ModelWeightsError
+from engine.structure.stored import unused_tensors
+
+TIE = "tie_word_embeddings"
 
 
 def leave_torch_out() -> None:
@@ -33,12 +36,29 @@ def take_torch_in() -> None:
         del modules[name]
 
 
+def check_opened(config: Mapping[str, Any], folder: Path) -> None:
+    """Check that transformers opens a model of this type as one that writes text.
+
+    Raises:
+        ModelConfigError: If it knows no such class, as of models that see or hear.
+    """
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+    kind = str(config.get("model_type"))
+    if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
+        raise ModelConfigError(
+            f"{folder} holds a {kind!r} around its language model, which transformers opens with its other parts; "
+            "expected a language model. Use --backend mlx, or the language model by itself."
+        )
+
+
 def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", attention: str = "sdpa") -> Any:
     """Load the model of a folder onto a device, frozen; nothing is fetched and nothing is written.
 
     Raises:
         ModelNotFoundError: If there is no such folder.
-        ModelWeightsError: If it cannot be read, or a tensor is missing, not finite or of another shape than said.
+        ModelWeightsError: If it cannot be read, or a tensor is missing, not used, not finite or of another shape than
+            said.
     """
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging as transformers_logging
@@ -55,6 +75,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             dtype=dtype,
             attn_implementation=attention,
             **_unpacked(folder, device),
+            **_tied(folder),
             local_files_only=True,
             use_safetensors=True,  # never a pickle that lies beside them
             output_loading_info=True,
@@ -77,9 +98,31 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
         raise ModelWeightsError(
             f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
         )
+    unused = unused_tensors(report["unexpected_keys"])
+    if unused:
+        raise ModelWeightsError(
+            f"{folder} holds the tensors {unused[:4]} ({len(unused)} in all), which the model of its config does not "
+            "compute with; expected none beside what it describes. Fetch weights and config of the same model."
+        )
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
     return module
+
+
+def _tied(folder: Path) -> dict[str, Any]:
+    """Return the config to open a wrapper with that ties head and embedding otherwise than its language model says.
+
+    What the wrapper says counts; transformers opens its language model alone and would go by that.
+    """
+    from transformers import AutoConfig
+
+    raw = read_config(folder)
+    text, outer = text_config(raw), raw.get(TIE)
+    if text is raw or outer is None or outer == text.get(TIE):
+        return {}
+    config = AutoConfig.from_pretrained(folder, local_files_only=True)
+    config.get_text_config().tie_word_embeddings = outer
+    return {"config": config}
 
 
 def _unpacked(folder: Path, device: Any) -> dict[str, Any]:

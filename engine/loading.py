@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from engine.checkpoint import folder_digest, read_config, resolve_model
+from engine.checkpoint import TOKENIZER, folder_digest, read_config, resolve_model
+from engine.digests import file_digest
 from engine.drafters.dflash import check_causal, is_dflash
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
@@ -214,12 +215,18 @@ def _load_drafter(backend: Backend, folder: Path, target: tuple[Path, TargetMode
         return backend.load_dflash(folder, target[1])
     check_causal(config, folder.name)
     small = backend.load_target(folder)
-    check_fits(small.info, target[1].info, lambda: _same_words(folder, target[0]))
+    as_many = small.info.vocab_size == target[1].info.vocab_size
+    check_fits(small.info, target[1].info, lambda: _same_words(folder, target[0], unsaid=as_many))
     return DraftModel(small)
 
 
-def _same_words(one: Path, other: Path) -> bool:
-    """Return whether the tokenizers of two folders give every token the same id."""
+def _same_words(one: Path, other: Path, *, unsaid: bool) -> bool:
+    """Return whether the tokenizers of two folders give every token the same id; ``unsaid`` where one has none."""
+    files = [folder / TOKENIZER for folder in (one, other)]
+    if not all(file.is_file() for file in files):
+        return unsaid
+    if file_digest(files[0]) == file_digest(files[1]):
+        return True
     return bool(read_tokenizer(one).get_vocab() == read_tokenizer(other).get_vocab())
 
 

@@ -6,7 +6,9 @@ Uses the `tokenizers` library alone: no array library, and no code from the chec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ from engine.errors import ModelConfigError
 
 MORE_TOKENS = "added_tokens.json"
 UNNAMED = ("extra_special_tokens", "additional_special_tokens")
+REPLACEMENT = "\ufffd"
+BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
 
@@ -74,6 +78,24 @@ def added_tokens(folder: Path) -> list[Any]:
     return [*found.values(), *rest]
 
 
+def _repaired(tokens: Iterable[str]) -> list[str]:
+    """Return tokens with U+FFFD in the place of byte tokens that are part of no character.
+
+    The byte-fallback decoder of `tokenizers` writes U+FFFD for each byte of a run that holds one such byte, so a text
+    would change far behind its end while a character arrives; byte-level decoders and SentencePiece keep the others.
+    """
+    repaired: list[str] = []
+    for is_byte, run in groupby(tokens, key=lambda token: BYTE_TOKEN.fullmatch(token) is not None):
+        if not is_byte:
+            repaired += run
+            continue
+        text = bytes(int(token[3:5], 16) for token in run).decode(errors="replace")
+        for part in text.split(REPLACEMENT):
+            repaired += [*(f"<0x{byte:02X}>" for byte in part.encode()), REPLACEMENT]
+        del repaired[-1]
+    return repaired
+
+
 def _listed(folder: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return text and settings of the added tokens that are listed with their ids, in order of these."""
     listed, path = said.get(LISTED_TOKENS), folder / TOKENIZER_CONFIG
@@ -90,7 +112,12 @@ def _listed(folder: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[st
 
 
 class Tokenizer:
-    """The tokenizer of one model folder."""
+    """The tokenizer of one model folder.
+
+    Attributes:
+        folder: the model's.
+        special: ids of the tokens that are no text, by what they are called.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Read the folder's tokenizer.json.
@@ -100,14 +127,30 @@ class Tokenizer:
         """
         self.folder = folder
         self._implementation = read_tokenizer(folder)
+        # Only such a decoder gives up a whole run of bytes for one that makes no character.
+        self._falls_back = "ByteFallback" in repr(self._implementation.decoder)
+        added = self._implementation.get_added_tokens_decoder()
+        self.special: dict[str, int] = {token.content: index for index, token in added.items() if token.special}
+        self._hidden = frozenset(self.special.values())
 
     def encode(self, text: str) -> tuple[int, ...]:
         """Return ids with the special tokens the tokenizer itself adds, such as a leading <bos>."""
         return tuple(self._implementation.encode(text).ids)
 
-    def decode(self, ids: list[int] | tuple[int, ...]) -> str:
-        """Return text without special tokens."""
-        return str(self._implementation.decode(list(ids), skip_special_tokens=True))
+    def decode(self, ids: list[int] | tuple[int, ...], written: frozenset[int] = frozenset()) -> str:
+        """Return text; bytes that make no character are one U+FFFD, and the rest is text.
+
+        Args:
+            ids: Of the tokens.
+            written: Special tokens that are text here; all others write nothing.
+        """
+        hidden = self._hidden - written
+        tokens = map(self._implementation.id_to_token, [index for index in ids if index not in hidden])
+        texts = [token for token in tokens if token is not None]
+        decoder = self._implementation.decoder
+        if decoder is None:
+            return " ".join(texts)
+        return str(decoder.decode(_repaired(texts) if self._falls_back else texts))
 
     def chat(
         self, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None

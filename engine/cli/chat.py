@@ -37,7 +37,8 @@ def parser() -> argparse.ArgumentParser:
     built = argparse.ArgumentParser(
         prog="kakeya-engine chat",
         description="Talk to a model. Every line of stdin is a turn; answers go to stdout as they come, their numbers "
-        "to stderr. What a turn shares with the one before is not forwarded again.",
+        "to stderr, and so do thoughts that a model keeps apart from its answer. What a turn shares with the one "
+        "before is not forwarded again.",
         epilog="exit codes: 2 a wrong option, 3 a model, 4 a conversation that no longer fits, 5 a missing library",
     )
     add_model_options(built)
@@ -78,10 +79,12 @@ def _run(options: argparse.Namespace) -> int:
             stop_strings=(),
             layout=layout,
             chunk_tokens=options.prefill_chunk,
+            chat=True,
         )
         show = _nothing if options.json else _write
         rule = engine.accept, learnt or make_depth()
-        answer = generate(engine, tokenizer, asked, rule, show, conversation=conversation)
+        think = _nothing if options.json else _think
+        answer = generate(engine, tokenizer, asked, rule, show, conversation=conversation, think=think)
         messages.append({"role": "assistant", "content": answer.text})
         _report(answer, as_json=options.json)
     return 0
@@ -123,6 +126,10 @@ def _budget(prompt: tuple[int, ...], engine: Engine, most: int) -> int:
 
 def _write(piece: str) -> None:
     print(piece, end="", flush=True)
+
+
+def _think(piece: str) -> None:
+    print(piece, end="", file=sys.stderr, flush=True)
 
 
 def _nothing(piece: str) -> None:

@@ -99,10 +99,12 @@ def _run(options: argparse.Namespace) -> int:
         stop_strings=tuple(options.stop),
         layout=layout,
         chunk_tokens=options.prefill_chunk,
+        chat=options.chat,
     )
     show = _nothing if options.json else _write
     engine, rule = _sampled(engine, settings)
-    answer = generate(engine, tokenizer, asked, (rule, make_depth()), show)
+    think = _nothing if options.json else _think
+    answer = generate(engine, tokenizer, asked, (rule, make_depth()), show, think=think)
     if options.json:
         print(json.dumps({"target": engine.target.info.name, "drafter": engine.drafter.info.name, **asdict(answer)}))
     else:
@@ -181,6 +183,10 @@ def _prompt_text(argument: str | None) -> str:
 
 def _write(piece: str) -> None:
     print(piece, end="", flush=True)
+
+
+def _think(piece: str) -> None:
+    print(piece, end="", file=sys.stderr, flush=True)
 
 
 def _nothing(piece: str) -> None:

@@ -12,6 +12,8 @@ import sys
 
 VERBS = {
     "assets": ("engine.cli.assets", "say whether the small models' weights are here, and add them to a wheel"),
+    "inspect": ("engine.cli.inspect", "say what a model folder holds and how it is read"),
+    "models": ("engine.cli.models", "add models of other people, list and remove them"),
     "generate": ("engine.cli.generate", "complete a prompt, speculatively or not, streaming"),
     "eval": ("engine.cli.eval", "measure a workload and write a schema 3 report"),
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),

@@ -8,8 +8,9 @@ context is the target's hidden states of chosen layers, projected once per commi
 Published files and engines disagree on some rules; the reading here:
 1. ``block_size``, ``mask_token_id``, ``target_layer_ids`` come from ``dflash_config`` first, then from the top level.
 2. ``layer_types`` absent means every layer is full attention; ``use_sliding_window: false`` does too.
-3. Full layers see the whole block. Sliding layers are causal inside it unless ``dflash_config.causal`` or ``is_causal``
-   says otherwise. A sliding query at q sees keys with q - k < window, on both sides when it is not causal.
+3. Full layers see the whole block and sliding layers are causal inside it, unless ``dflash_config.causal``,
+   ``dflash_config.is_causal`` or ``is_causal`` says otherwise. A sliding query at q sees keys with q - k < window, on
+   both sides when it is not causal. ``dflash_config.use_swa`` makes every layer a sliding one of ``swa_window_size``.
 4. ``MuseGlimmerAssistantModel`` (the class in transformers) is bidirectional with abs(q - k) <= window.
 5. The target's embedding rows are used unscaled, times ``input_embedding_scale``.
 """
@@ -113,6 +114,7 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
         raise ModelConfigError(
             "drafter samples from its anchor: its rows stand one token later than DFlash's. Use a DFlash checkpoint."
         )
+    _check_computed(config)
     theta, scaling = rope(config)
     heads, hidden, block = (whole(name) for name in ("num_attention_heads", "hidden_size", "block_size"))
     vocab, second = config.get("vocab_size"), architecture == dflash2.ARCHITECTURE
@@ -141,6 +143,25 @@ def parse(config: Mapping[str, Any]) -> DFlashConfig:
     )
     _check_values(parsed)
     return parsed
+
+
+def _check_computed(config: Mapping[str, Any]) -> None:
+    """Check for what a drafter may ask and no backend computes, and for a config of another layout."""
+    if "transformer_layer_config" in config:
+        raise ModelConfigError(
+            "drafter config.json is in the speculators format (transformer_layer_config); expected DFlash's own. Fetch "
+            "the drafter as its authors publish it."
+        )
+    activation = config.get("hidden_act", "silu")
+    if activation not in {None, "silu", "swish"}:
+        raise ModelConfigError(f"drafter hidden_act is {activation!r}; expected silu. Use another drafter.")
+    rotary = config.get("rope_parameters")
+    for place in (config, rotary if isinstance(rotary, Mapping) else {}):
+        if place.get("partial_rotary_factor") not in {None, 1}:
+            raise ModelConfigError(
+                f"drafter partial_rotary_factor is {place['partial_rotary_factor']!r}; expected whole heads to be "
+                "rotated. Use another drafter."
+            )
 
 
 def is_dflash(config: Mapping[str, Any]) -> bool:
@@ -185,15 +206,21 @@ def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architect
     count = config.get("num_hidden_layers")
     if count is None:
         raise ModelConfigError("drafter config.json has no 'num_hidden_layers'")
-    kinds = list(config.get("layer_types") or ["full_attention"] * count)
+    usual = "sliding_attention" if nested.get("use_swa") else "full_attention"
+    kinds = [usual] * count if nested.get("use_swa") else list(config.get("layer_types") or [usual] * count)
     if len(kinds) != count:
         raise ModelConfigError(f"drafter layer_types names {len(kinds)} layers; expected num_hidden_layers = {count}")
     window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    if nested.get("use_swa"):
+        window = nested.get("swa_window_size") or config.get("sliding_window")
+        if type(window) is not int or window < 1:
+            raise ModelConfigError(
+                f"drafter swa_window_size is {window!r} with use_swa; expected a whole number of at least 1"
+            )
     native = architecture == "MuseGlimmerAssistantModel"
-    override, told = nested.get("causal"), config.get("is_causal")
-    if architecture == dflash2.ARCHITECTURE and override is None:
-        override = told
-    sliding_causal = next((choice for choice in (override, told) if choice is not None), not native)
+    choices = (nested.get("causal"), nested.get("is_causal"), config.get("is_causal"))
+    override = next((choice for choice in choices if choice is not None), None)
+    sliding_causal = (not native) if override is None else override
     rules = []
     for kind in kinds:
         if kind not in {"full_attention", "sliding_attention"}:

@@ -118,17 +118,20 @@ class DraftModelDrafter(LocalDrafter):
         return tuple(self._committed[self.sequence.length :])
 
 
-def check_fits(draft: TargetInfo, target: TargetInfo, same_words: Callable[[], bool] = lambda: False) -> None:
+def check_fits(draft: TargetInfo, target: TargetInfo, same_words: Callable[[], bool]) -> None:
     """Check that a small model speaks the target's tokens.
 
-    Larger models of a family may have rows behind their last token: ``same_words``, which is asked only then, says
-    whether both tokenizers give every token the same id.
+    Args:
+        draft: The small model, which may have fewer rows: larger models of a family may have some behind their last
+            token.
+        target: What it drafts for.
+        same_words: Says whether both tokenizers give every token the same id; as many tokens are not the same ones.
 
     Raises:
         ModelMismatchError: If their vocabularies differ.
     """
-    if draft.vocab_size != target.vocab_size and not (draft.vocab_size < target.vocab_size and same_words()):
+    if draft.vocab_size > target.vocab_size or not same_words():
         raise ModelMismatchError(
             f"draft model {draft.name!r} has {draft.vocab_size} token ids; the target {target.name!r} has "
-            f"{target.vocab_size}. Use a model with the same tokenizer."
+            f"{target.vocab_size}, and the same word must have the same id. Use a model with the same tokenizer."
         )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
+from engine.generation.channels import LABEL, Channels
 from engine.generation.conversation import Conversation
 from engine.generation.text_stream import Pieces
 from engine.loading import Engine
@@ -29,17 +30,21 @@ class GenerationRequest:
     stop_strings: tuple[str, ...]
     layout: CacheLayout
     chunk_tokens: int
+    chat: bool = False
+    """Whether the answer is a turn, whose thoughts stand apart and whose tool calls keep their special tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The text and what it took.
 
+    ``thought`` is what a turn says in other channels than its answer's; its text is the answer alone.
     ``reused_tokens`` of the prompt were in the caches. ``acceptance_length`` is committed tokens per target forward of
     decoding. ``drafted_steps`` counts by drafter the steps that verified a draft.
     """
 
     text: str
+    thought: str
     tokens: tuple[int, ...]
     prompt_tokens: int
     reused_tokens: int
@@ -67,8 +72,9 @@ def generate(
     show: Callable[[str], None] = lambda _: None,
     *,
     conversation: Conversation | None = None,
+    think: Callable[[str], None] = lambda _: None,
 ) -> Answer:
-    """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string.
+    """Decode one prompt; ``show`` gets the text piece by piece, cut before a stop string, and ``think`` the thought.
 
     Turns of one ``conversation`` go on with the caches of the turn before, on its engine and cache layout.
 
@@ -81,20 +87,24 @@ def generate(
     sequence, drafter, held = conversation.resume(asked.prompt)
     stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
     parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
-    pieces = Pieces(tokenizer, asked.stop_strings, show)
+    channels = Channels.of(tokenizer) if asked.chat else None
+    pieces, thought = _texts(tokenizer, asked, channels, (show, think))
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
     for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens, held):
         last_ns = clock.host_ns()
         first_ns = last_ns if step.prefill else first_ns
         steps.append(step)
-        pieces.add(step.tokens, final=step.stop is not None)
+        marked = list(channels.split(step.tokens)) if channels else [(True, token) for token in step.tokens]
+        for stream, answers in ((thought, False), (pieces, True)):
+            stream.add(tuple(token for side, token in marked if side is answers), final=step.stop is not None)
     conversation.keep((*asked.prompt, *stopping.emitted))
     decoding = [step for step in steps if not step.prefill]
     forwards = sum(step.target_forwards for step in decoding)
     decode_s = (last_ns - first_ns) / 1e9
     return Answer(
         text=pieces.text,
+        thought=thought.text.removeprefix(LABEL),
         tokens=tuple(stopping.emitted),
         prompt_tokens=len(asked.prompt),
         reused_tokens=held,
@@ -113,3 +123,17 @@ def generate(
         kv_bytes=sequence.measured_bytes(),
         drafter_bytes=drafter.measured_bytes(),
     )
+
+
+def _texts(
+    tokenizer: Tokenizer,
+    asked: GenerationRequest,
+    channels: Channels | None,
+    shows: tuple[Callable[[str], None], Callable[[str], None]],
+) -> tuple[Pieces, Pieces]:
+    """Return what makes a text of the answer's tokens, and one of those of its thoughts."""
+
+    def decode(ids: list[int]) -> str:
+        return tokenizer.decode(ids) if channels is None else tokenizer.decode(ids, channels.written)
+
+    return Pieces(decode, asked.stop_strings, shows[0]), Pieces(decode, (), shows[1])

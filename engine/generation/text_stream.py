@@ -1,7 +1,7 @@
 """Growing token lists as text pieces that never have to be taken back.
 
 Knows nothing of decoding but the tokens it brings, and reads each of them a bounded number of times however long the
-answer grows.
+answer grows. Text is read from tokens that begin where a text ended for good, never from a token inside a character.
 """
 
 from __future__ import annotations
@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from engine.stopping import cut_text
-from engine.tokenizer import Tokenizer
 
 INCOMPLETE = "\ufffd"
-OPEN_TOKENS = 64
-"""Tokens whose text may still change: far more than a character spans."""
-CONTEXT_TOKENS = 8
-"""Settled tokens read again before the open ones: a tokenizer may drop a space at the beginning of what it decodes."""
+LONGEST_OPEN = 64
+"""Tokens that may stay open: far more than a character spans."""
 
 
 class Pieces:
@@ -24,20 +21,24 @@ class Pieces:
     A character may span tokens and a stop string may span steps: the tail that could still change is held back.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop_strings: tuple[str, ...], show: Callable[[str], None]) -> None:
-        self._tokenizer = tokenizer
+    def __init__(
+        self, decode: Callable[[list[int]], str], stop_strings: tuple[str, ...], show: Callable[[str], None]
+    ) -> None:
+        self._decode = decode
         self._stop_strings = stop_strings
         self._show = show
         self._settled = ""
-        self._tokens: list[int] = []
-        self._context = 0
+        # Settled tokens read again before the open ones: a tokenizer drops a space where a text begins.
+        self._context: list[int] = []
+        self._open: list[int] = []
         self._shown = 0
         self.text = ""
 
     def add(self, tokens: tuple[int, ...], *, final: bool) -> None:
         """Take the next tokens and show what can no longer change, everything if they are the last."""
-        self._tokens.extend(tokens)
-        self.text = cut_text(self._settled + self._open(self._tokens), self._stop_strings)
+        self._open.extend(tokens)
+        text = self._text_of(self._open)
+        self.text = cut_text(self._settled + text, self._stop_strings)
         end = len(self.text)
         if not final:
             end -= max((len(stop) - 1 for stop in self._stop_strings), default=0)
@@ -46,17 +47,28 @@ class Pieces:
         if end > self._shown:
             self._show(self.text[self._shown : end])
             self._shown = end
-        if len(self._tokens) >= 2 * OPEN_TOKENS:
-            self._settle(len(self._tokens) - OPEN_TOKENS)
+        if text and not text.endswith(INCOMPLETE):
+            self._settle(len(self._open), text)
+        elif len(self._open) > LONGEST_OPEN:
+            self._settle_some(text)
 
-    def _open(self, tokens: list[int]) -> str:
-        """Return the text of ``tokens`` behind their context's."""
-        before = self._tokenizer.decode(tokens[: self._context]) if self._context else ""
-        return self._tokenizer.decode(tokens)[len(before) :]
+    def _text_of(self, tokens: list[int]) -> str:
+        """Return the text of tokens behind the context's."""
+        before = self._decode(self._context)
+        return self._decode([*self._context, *tokens])[len(before) :]
 
-    def _settle(self, count: int) -> None:
-        """Read the first ``count`` tokens no more but for context, unless a character may go on behind them."""
-        text = self._open(self._tokens[:count])
-        if not text.endswith(INCOMPLETE):
-            self._settled += text
-            self._tokens, self._context = self._tokens[count - CONTEXT_TOKENS :], CONTEXT_TOKENS
+    def _settle(self, count: int, text: str) -> None:
+        """Read the first ``count`` open tokens, which are ``text``, no more but as the context of what follows."""
+        self._settled += text
+        self._context, self._open = self._open[:count], self._open[count:]
+
+    def _settle_some(self, text: str) -> None:
+        """Settle what lies before the newest characters of a text that has never ended with a whole one.
+
+        Such a text is none that a model was taught: bytes that make no character, or tokens that write nothing.
+        """
+        for count in range(len(self._open) - LONGEST_OPEN // 2, 0, -1):
+            before = self._text_of(self._open[:count])
+            if text.startswith(before):
+                self._settle(count, before)
+                return

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from engine.checkpoint import ASSETS
 from engine.errors import PromptError, UsageError
+from engine.installed_prompts import SETS, installed_set
 from engine.measurement.schedule import drawn
 from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
@@ -149,8 +150,8 @@ def load_hosts_own(asked: str | None, named: str, tokenizer: Tokenizer, target: 
         UsageError: If the host asks for none and the report names none that is packaged.
         PromptError: As of `load_prompts`.
     """
-    if asked is None and named not in packaged_sets():
-        known = ", ".join(packaged_sets()) or "none"
+    if asked is None and named not in {*packaged_sets(), *SETS}:
+        known = ", ".join([*packaged_sets(), *SETS])
         raise UsageError(
             f"the report names the prompt set {named!r}; expected a packaged one: {known}, or `--set FILE`"
         )
@@ -163,9 +164,11 @@ def _read_set(name_or_path: str) -> dict[str, Any]:
     Raises:
         UsageError: If there is none, or it is no JSON object of a set with prompts.
     """
+    if name_or_path in SETS:
+        return installed_set(name_or_path)
     path, known = Path(name_or_path), packaged_sets()
     if name_or_path not in known and not path.is_file():
-        listed = ", ".join(known) or "none"
+        listed = ", ".join([*known, *SETS])
         raise UsageError(f"no prompt set {name_or_path!r}; known: {listed}, or give a file")
     try:
         data = json.loads(read_packaged(name_or_path) if name_or_path in known else path.read_bytes())

@@ -102,9 +102,10 @@ def read_structure(config: Config) -> Structure:
         _check_state(text)
     _check_experts(text)
     head = text.get("head_dim") or text["hidden_size"] // text["num_attention_heads"]
-    cap, tied = text.get("final_logit_softcapping"), text.get("tie_word_embeddings")
+    cap, tied = text.get("final_logit_softcapping"), config.get("tie_word_embeddings")
     if tied is None:
-        tied = config.get("tie_word_embeddings")
+        # A wrapper that says nothing leaves it to its language model, as in transformers.
+        tied = text.get("tie_word_embeddings")
     return Structure(
         model_type=kind,
         kinds=tuple(kinds),

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from engine.checkpoint import number_format, read_config, text_config, weight_files
 from engine.errors import ModelMemoryError
+from engine.structure.stored import beside_text
 
 CONTEXT_POSITIONS: Final = 4096
 """Positions of a cache that has to fit; a model that holds fewer needs fewer."""
@@ -29,9 +30,6 @@ _GB: Final = 1e9
 _MIB: Final = 1 << 20
 _FLOATS: Final = frozenset({"F64", "F32", "F16", "BF16"})
 _WIDTHS: Final = {"F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2}
-_BESIDE_TEXT: Final = re.compile(
-    r"(?:^|\.)(?:(?:vision|visual|audio|image|multi_modal|embed_vision|embed_audio|patch_merge)[a-z_]*|aligner|mtp)\."
-)
 _PROJECTION: Final = re.compile(r"(?:^|\.)layers\.([0-9]{1,4})\.self_attn\.([kv])_proj\.weight$")
 
 
@@ -168,7 +166,7 @@ def _width(kind: str, weight_bytes: int | None) -> int:
 def _tensors(folder: Path) -> Iterator[tuple[str, int]]:
     """Yield type and number of values of each tensor that every way to load the text keeps."""
     for name, (kind, shape) in _headers(folder).items():
-        if not _BESIDE_TEXT.search(name):
+        if not beside_text(name):
             yield kind, math.prod(shape)
 
 

@@ -1,9 +1,11 @@
-"""Whether a backend computes with the numbers that a folder stores, by the headers of its files alone."""
+"""What a folder stores, by the names and types in the headers of its files alone."""
 
 from __future__ import annotations
 
-from collections.abc import Set
+import re
+from collections.abc import Iterable, Set
 from pathlib import Path
+from typing import Final
 
 from engine.checkpoint import weight_files
 from engine.errors import ModelWeightsError
@@ -11,6 +13,31 @@ from engine.errors import ModelWeightsError
 CODES = frozenset({"BOOL", "I8", "I16", "I32", "I64", "U8", "U16", "U32", "U64"})
 """Whole numbers: positions, masks, and the codes of quantised weights, which each library reads by its own rules."""
 FLOATS = frozenset({"F32", "F16", "BF16"})
+
+_BESIDE_TEXT: Final = re.compile(
+    r"(?:^|\.)(?:(?:vision|visual|audio|image|multi_modal|embed_vision|embed_audio|patch_merge)[a-z_]*|aligner|mtp)\."
+)
+_TABLES: Final = re.compile(r"\.rotary_emb\.inv_freq$")
+"""What older checkpoints store and every library computes anew."""
+
+
+def beside_text(name: str) -> bool:
+    """Return whether a tensor is that of a tower for images or sound, or of heads for several tokens."""
+    return _BESIDE_TEXT.search(name) is not None
+
+
+def unused_tensors(names: Iterable[str]) -> list[str]:
+    """Return, of the tensors that a library leaves out, those which are not known to stand beside the text's model."""
+    return sorted(name for name in names if not beside_text(name) and not _TABLES.search(name))
+
+
+def stored_tensors(folder: Path) -> dict[str, str]:
+    """Return the types of a folder's tensors by name; those of a file that cannot be read are left to the library.
+
+    Raises:
+        ModelWeightsError: If there is no file, or one is an unfetched git-lfs pointer.
+    """
+    return {name: kind for file in weight_files(folder) for name, kind in _types(file).items()}
 
 
 def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine: bool = False) -> None:

@@ -49,6 +49,15 @@ MROPE = {
 }
 LLAMA3 = {"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+GPT_OSS_YARN = {
+    "beta_fast": 32.0,
+    "beta_slow": 1.0,
+    "factor": 32.0,
+    "original_max_position_embeddings": 4096,
+    "rope_type": "yarn",
+    "truncate": False,
+}
+"""As both published configs of gpt-oss have it."""
 HYBRID = BASE | DELTA | {"num_hidden_layers": 5, "full_attention_interval": 2, "rope_parameters": MROPE}
 SHARED_EXPERT = MOE | {"shared_expert_intermediate_size": 16}
 CONFIGS: dict[str, dict[str, Any]] = {
@@ -72,7 +81,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "sliding_window": WINDOW,
         "swiglu_limit": 7.0,
-        "rope_parameters": YARN | {"rope_theta": 1.5e4, "beta_fast": 32.0, "beta_slow": 1.0},
+        "rope_theta": 150000,
+        "rope_scaling": GPT_OSS_YARN,
     },
     "qwen3_next": BASE | DELTA | SHARED_EXPERT | {"partial_rotary_factor": 0.5, "rope_theta": 1e4},
     "qwen3_5_text": HYBRID,

@@ -30,8 +30,8 @@ from engine.backends.mlx.target import MlxTarget
 from engine.backends.mlx.wired import WiredWeights
 from engine.drafters import dflash
 from engine.errors import ModelWeightsError, UsageError
+from engine.reader import Checkpoint, read_checkpoint
 from engine.restoration.restorers import FTheta, f_theta
-from engine.structure.decoder import Structure, positions_of, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory, metal_memory
 from engine.structure.stored import check_stored
@@ -80,12 +80,12 @@ class MlxBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config, structure, module = self._opened(folder)
+        read, module = self._opened(folder)
         check_expert_products(module, self.device)
         _check_finite(dict(tree_flatten(module.parameters())), folder)
-        settle_windows(module, structure)
-        settle_positions(module, structure)
-        return self._target(folder, config, structure, module, checkpoint.folder_digest(folder))
+        settle_windows(module, read.structure)
+        settle_positions(module, read.structure)
+        return self._target(read, module, checkpoint.folder_digest(folder))
 
     def load_lender(self, folder: Path) -> MlxTarget:
         """Load of a target what a DFlash drafter borrows: embedding rows, head, dtype and sizes; no digest.
@@ -96,41 +96,37 @@ class MlxBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config, structure, module = self._opened(folder)
+        read, module = self._opened(folder)
         lent = {name: one for name, one in tree_flatten(module.parameters()) if LENT & set(name.split("."))}
         _check_finite(lent, folder)
-        return self._target(folder, config, structure, module, "")
+        return self._target(read, module, "")
 
-    def _opened(self, folder: Path) -> tuple[dict[str, Any], Structure, Any]:
-        """Return config, structure and module of a folder; nothing of its tensors is read yet."""
-        config = checkpoint.read_target_config(folder)
-        checkpoint.weight_files(folder)
-        structure = structure_of(folder, config)
-        added = completed(config, structure)
-        check_experts(folder, config)
+    def _opened(self, folder: Path) -> tuple[Checkpoint, Any]:
+        """Return what a folder says, and its module; nothing of its tensors is read yet."""
+        read = read_checkpoint(folder)
+        added = completed(read.config, read.structure)
+        check_experts(folder, read.config)
+        read.check_tensors()
         check_stored(folder, f"mlx on {self.device}")
-        return config, structure, open_module(folder, self._dtype, added)
+        return read, open_module(folder, self._dtype, added)
 
-    def _target(
-        self, folder: Path, config: dict[str, Any], structure: Structure, module: Any, digest: str
-    ) -> MlxTarget:
-        text = checkpoint.text_config(config)
+    def _target(self, read: Checkpoint, module: Any, digest: str) -> MlxTarget:
         embedding = getattr(module, "language_model", module).model.embed_tokens
         like = embedding(mx.arange(1))
         info = TargetInfo(
-            name=folder.name,
+            name=read.name,
             digest=digest,
-            format="mlx-lm" if "quantization" in config else "huggingface",
+            format="mlx-lm" if "quantization" in read.config else "huggingface",
             parameters=int(get_total_parameters(module)),
             vocab_size=int(embedding.weight.shape[0]),
             hidden_size=int(like.shape[-1]),
             layer_count=len(module.layers),
-            max_positions=positions_of(text),
-            sliding_window=structure.window,
-            dtype=_dtype_name(config, like),
-            stop_ids=checkpoint.stop_ids(folder, config),
+            max_positions=read.positions,
+            sliding_window=read.structure.window,
+            dtype=_dtype_name(read.config, like),
+            stop_ids=read.stop_ids,
         )
-        return MlxTarget(module, info, structure)
+        return MlxTarget(module, info, read.structure)
 
     def load_dflash(self, folder: Path, target: MlxTarget) -> MlxDFlash:
         """Load a DFlash drafter, v1 or 2, and check that it belongs to ``target``.

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -26,9 +24,9 @@ from engine.backends.torch.target import TorchTarget
 from engine.backends.torch.trial import refusal
 from engine.drafters import dflash
 from engine.errors import BackendMissingError, ModelConfigError, UsageError
-from engine.huggingface import check_finite, open_causal, read_tensors
+from engine.huggingface import check_finite, check_opened, open_causal, read_tensors
+from engine.reader import Checkpoint, read_checkpoint
 from engine.restoration.restorers import FTheta, f_theta
-from engine.structure.decoder import Structure, positions_of, structure_of
 from engine.structure.experts import check_experts
 from engine.structure.memory import DeviceMemory
 from engine.structure.stored import FLOATS, check_stored
@@ -72,23 +70,22 @@ class TorchBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config, structure = self._checked(folder)
-        attention = "eager" if structure.family.sinks else "sdpa"
+        read = self._checked(folder)
+        attention = "eager" if read.structure.family.sinks else "sdpa"
         module = open_causal(folder, self._dtype, self._device, attention)
-        text = checkpoint.text_config(config)
         weight = module.get_input_embeddings().weight
         info = TargetInfo(
-            name=folder.name,
+            name=read.name,
             digest=checkpoint.folder_digest(folder),
             format="huggingface",
             parameters=sum(int(parameter.numel()) for parameter in module.parameters()),
             vocab_size=int(weight.shape[0]),
             hidden_size=int(weight.shape[1]),
-            layer_count=int(text["num_hidden_layers"]),
-            max_positions=positions_of(text),
-            sliding_window=structure.window,
+            layer_count=len(read.structure.kinds),
+            max_positions=read.positions,
+            sliding_window=read.structure.window,
             dtype=str(weight.dtype).removeprefix("torch."),
-            stop_ids=checkpoint.stop_ids(folder, config),
+            stop_ids=read.stop_ids,
         )
         target = TorchTarget(module, info)
         if self._device.type != "cpu":
@@ -102,17 +99,21 @@ class TorchBackend:
             ModelConfigError: If the family or a config value cannot be honoured.
             ModelWeightsError: If tensors are missing, misshapen or not finite.
         """
-        config, structure = self._checked(folder)
-        return read_lender(folder, config, structure, self._dtype, self._device)
+        return read_lender(self._checked(folder), self._dtype, self._device)
 
-    def _checked(self, folder: Path) -> tuple[dict[str, Any], Structure]:
-        """Return config and structure of a folder that torch can compute with here."""
-        config = checkpoint.read_target_config(folder)
-        structure = _check_config(config, folder)
-        check_experts(folder, config)
+    def _checked(self, folder: Path) -> Checkpoint:
+        """Return what a folder says that torch can compute with here."""
+        read = read_checkpoint(folder)
+        if "quantization" in read.config:
+            raise ModelConfigError(
+                f"{folder} holds weights quantised by mlx-lm; torch cannot read them. Use --backend mlx."
+            )
+        check_opened(read.config, folder)
+        check_experts(folder, read.config)
+        read.check_tensors()
         if self._device.type == "cpu":
             check_stored(folder, "torch on cpu", FLOATS | {"F64"})
-        return config, structure
+        return read
 
     def random_target(self, shape: str) -> TorchTarget:
         """Build a target of published shapes with random weights, bfloat16 on an accelerator.
@@ -309,12 +310,3 @@ def wants_graphs(asked: str, device: torch.device) -> bool:
             "with a card, or leave the option out."
         )
     return asked != "off" and device.type == "cuda"
-
-
-def _check_config(config: Mapping[str, Any], folder: Path) -> Structure:
-    structure = structure_of(folder, config)
-    if "quantization" in config:
-        raise ModelConfigError(
-            f"{folder} holds weights quantised by mlx-lm; torch cannot read them. Use --backend mlx."
-        )
-    return structure

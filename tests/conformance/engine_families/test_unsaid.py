@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -41,3 +42,17 @@ def test_an_entry_that_is_left_out_is_read_as_transformers_reads_it(tmp_path: Pa
     torch, mlx = (load_backend(other, device="cpu" if other == "torch" else None) for other in ("torch", "mlx"))
     theirs = stock.logits(torch, torch.load_target(folder), ids)
     assert np.abs(stock.logits(mlx, mlx.load_target(folder), ids) - theirs).max() < 1e-4 * np.abs(theirs).max()
+
+
+@pytest.mark.parametrize(("outer", "inner"), [(True, None), (False, True), (True, False)])
+def test_a_wrapper_has_the_last_word_on_its_head(tmp_path: Path, outer: bool, inner: bool | None) -> None:
+    text = CONFIGS["qwen3_5_text"] | {"model_type": "qwen3_5_text", "tie_word_embeddings": outer}
+    folder, ids = write_config(tmp_path, text), prompt_of(30, seed=8)
+    nested = {name: value for name, value in (text | {"tie_word_embeddings": inner}).items() if value is not None}
+    wrapper = {"model_type": "qwen3_5", "tie_word_embeddings": outer, "text_config": nested}
+    torch, mlx = (load_backend(other, device="cpu" if other == "torch" else None) for other in ("torch", "mlx"))
+    theirs = stock.logits(torch, torch.load_target(folder), ids)
+    (folder / "config.json").write_text(json.dumps(wrapper))
+    for backend in (torch, mlx):
+        got = stock.logits(backend, backend.load_target(folder), ids)
+        assert np.abs(got - theirs).max() < 1e-4 * np.abs(theirs).max()

@@ -116,7 +116,7 @@ def test_past_its_own_context_it_stops_drafting_and_says_so(models: Path) -> Non
 
 
 def write_words(folder: Path, first: str) -> None:
-    """Write a tokenizer of 90 tokens, fewer than the target has rows."""
+    """Write a tokenizer of 90 tokens, fewer than targets have rows."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
 
@@ -129,6 +129,13 @@ def test_a_model_of_another_vocabulary_is_refused(models: Path) -> None:
     write_words(models / "other-words", "another")
     with pytest.raises(ModelMismatchError, match="has 90 token ids; the target 'qwen3' has 97"):
         open_engine(load_backend("torch", "cpu"), str(models / "qwen3"), str(models / "other-words"))
+
+
+def test_as_many_tokens_are_not_the_same_tokens(models: Path) -> None:
+    write_words(models / "gemma4", "one")
+    write_words(models / "short", "another")
+    with pytest.raises(ModelMismatchError, match="the same word must have the same id"):
+        open_engine(load_backend("torch", "cpu"), str(models / "gemma4"), str(models / "short"))
 
 
 def test_a_target_with_more_rows_than_tokens_is_drafted_for(backend: Any, models: Path) -> None:

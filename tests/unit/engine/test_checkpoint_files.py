@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoint import read_config, read_target_config, stop_ids
+from engine.checkpoint import read_config, read_target_config, stop_ids, stop_sources
 from engine.errors import ModelConfigError
 from engine.tokenizer import Tokenizer
 
@@ -62,20 +62,34 @@ def test_stop_ids_that_cannot_be_read_are_refused(tmp_path: Path, text: str) -> 
         stop_ids(tmp_path, {})
 
 
-def test_stop_ids_are_those_of_the_generation_config_first(tmp_path: Path) -> None:
+def test_stop_ids_are_those_of_every_file_each_with_its_sources(tmp_path: Path) -> None:
+    words = {"added_tokens": [{"id": 7, "content": "<|im_end|>"}], "model": {"vocab": {"</s>": 2}}}
+    wrapper = {"eos_token_id": [3], "text_config": {"eos_token_id": 4}}
     assert stop_ids(tmp_path, {"eos_token_id": 3}) == (3,)
-    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, 106]}')
-    assert stop_ids(tmp_path, {"eos_token_id": 3}) == (1, 106)
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [1, 3]}')
+    (tmp_path / "tokenizer.json").write_text(json.dumps(words))
+    (tmp_path / "tokenizer_config.json").write_text('{"eos_token": {"content": "<|im_end|>"}}')
+    assert stop_sources(tmp_path, wrapper) == {
+        1: ("generation_config.json",),
+        3: ("generation_config.json", "config.json"),
+        4: ("text_config in config.json",),
+        7: ("tokenizer_config.json",),
+    }
 
 
-@pytest.mark.parametrize("outer", [[1, 106], None])
-def test_stop_ids_of_a_wrapper_come_before_those_of_its_language_model(tmp_path: Path, outer: Any) -> None:
-    transformers = pytest.importorskip("transformers")
-    for inner in (1, None):
-        config = {"model_type": "gemma3", "eos_token_id": outer, "text_config": {"eos_token_id": inner}}
-        stock = transformers.GenerationConfig.from_model_config(dict(config)).eos_token_id
-        expected = stock if isinstance(stock, list) else [stock]
-        assert list(stop_ids(tmp_path, config)) == [token for token in expected if token is not None]
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"tokenizer_config.json": {"eos_token": "</s>", "added_tokens_decoder": {"2": {"content": "</s>"}}}},
+        {"tokenizer_config.json": {"eos_token": "</s>"}, "tokenizer.json": {"model": {"vocab": {"</s>": 2}}}},
+        {"special_tokens_map.json": {"eos_token": "</s>"}, "tokenizer.json": {"model": {"vocab": {"</s>": 2}}}},
+    ],
+)
+def test_an_end_that_the_tokenizer_alone_names_ends_an_answer(tmp_path: Path, files: dict[str, Any]) -> None:
+    for name, value in files.items():
+        (tmp_path / name).write_text(json.dumps(value))
+    assert stop_ids(tmp_path, {}) == (2,)
+    assert stop_ids(tmp_path, {"text_config": {"eos_token_id": 0}}) == (0, 2)
 
 
 def test_a_broken_tokenizer_is_an_error_of_the_folder(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import mlx.core as mx
 from mlx_lm.models.rope_utils import initialize_rope
 
+from engine.backends.mlx.models.yarn import yarn_periods
 from engine.drafters.dflash import DFlashConfig
 
 Rotation = Callable[..., mx.array]
@@ -37,20 +38,9 @@ def rotation(config: DFlashConfig) -> Rotation:
 
 
 def _yarn(size: int, base: float, scaling: Mapping[str, Any]) -> Rotation:
-    """Return YaRN (arXiv 2309.00071): slow pairs are interpolated, fast ones kept, rows multiplied by a factor."""
-    factor, original = float(scaling["factor"]), scaling["original_max_position_embeddings"]
-
-    def pair_that_turns(times: float) -> float:
-        return size * math.log(original / (times * 2 * math.pi)) / (2 * math.log(base))
-
-    low, high = (pair_that_turns(scaling.get(name) or usual) for name, usual in (("beta_fast", 32), ("beta_slow", 1)))
-    if scaling.get("truncate", True):
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, size - 1)
-    high += 0.001 if low == high else 0.0
-    slow = [min(max((pair - low) / (high - low), 0.0), 1.0) for pair in range(size // 2)]
-    periods = mx.array([base ** (2 * pair / size) / (part / factor + 1 - part) for pair, part in enumerate(slow)])
-    longer = _row_factor(factor, scaling)
+    """Return YaRN, with rows multiplied by a factor."""
+    periods = yarn_periods(size, base, scaling)
+    longer = _row_factor(float(scaling["factor"]), scaling)
 
     def rotated(rows: mx.array, offset: int) -> mx.array:
         scaled = rows if longer == 1.0 else rows * longer

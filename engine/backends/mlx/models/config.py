@@ -11,8 +11,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from mlx_lm.models.rope_utils import initialize_rope
+from mlx_lm.models.rope_utils import YarnRoPE, initialize_rope
 
+from engine.backends.mlx.models.yarn import yarn_periods
 from engine.checkpoint import text_config
 from engine.errors import ModelConfigError
 from engine.structure.decoder import Structure, positions_of, rope_type
@@ -80,18 +81,24 @@ def settle_windows(module: Any, structure: Structure) -> None:
 
 
 def settle_positions(module: Any, structure: Structure) -> None:
-    """Have mlx-lm's own decoding scale the positions of a Qwen3 with experts, whose layers leave that out.
+    """Have mlx-lm's own decoding scale positions as the config says.
 
-    Publishers tell their users to add YaRN to its config.
+    The layers of a Qwen3 with experts leave that out, though publishers tell their users to add YaRN to its config; and
+    mlx-lm rounds YaRN's bounds whatever ``truncate`` says, which gpt-oss sets to false.
     """
-    if structure.model_type != "qwen3_moe" or not module.args.rope_scaling:
+    args = getattr(module, "language_model", module).args
+    scaling = getattr(args, "rope_scaling", None) or getattr(args, "rope_parameters", None)
+    if not isinstance(scaling, Mapping):
         return
-    args = module.args
-    scaled = initialize_rope(
-        args.head_dim, args.rope_theta, False, dict(args.rope_scaling), args.max_position_embeddings
-    )
-    for layer in module.model.layers:
-        layer.self_attn.rope = scaled
+    if structure.model_type == "qwen3_moe":
+        scaled = initialize_rope(args.head_dim, args.rope_theta, False, dict(scaling), args.max_position_embeddings)
+        for layer in module.model.layers:
+            layer.self_attn.rope = scaled
+    if not scaling.get("truncate", True):
+        base = scaling.get("rope_theta") or args.rope_theta
+        for _, part in module.named_modules():
+            if isinstance(part, YarnRoPE):
+                part._freqs = yarn_periods(part.dims, base, scaling)
 
 
 def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:

@@ -51,6 +51,8 @@ class MlxSequence:
         self.steps = steps if self.latents is None and lending(self.caches) else None
         self._sound: mx.array | None = None
         self._forwarded_at = 0
+        self._grown = 0
+        self._forwards_to_clearing: int | None = None
         self.positions_forwarded = 0
         """Rows of all forwards so far, those that were cropped later too."""
 
@@ -184,7 +186,22 @@ class MlxSequence:
         """
         return stored_errors(held_rows(self.caches), layout, LIBRARY, squared)
 
+    def _let_go(self) -> None:
+        """Give buffers back that caches have outgrown, two forwards later, when nothing that is queued reads them.
+
+        MLX keeps a freed buffer for another of its size, and a cache that grows never asks for its old one.
+        """
+        grown = self.length // GROW_ROWS
+        if grown != self._grown:
+            self._grown, self._forwards_to_clearing = grown, 2
+        elif self._forwards_to_clearing is not None:
+            self._forwards_to_clearing -= 1
+            if self._forwards_to_clearing == 0:
+                self._forwards_to_clearing = None
+                mx.clear_cache()
+
     def _forward(self, ids: mx.array) -> Forward:
+        self._let_go()
         start, steps = self.length, self.steps
         self._forwarded_at = start
         stepped = None if steps is None else steps.forward(ids, self.caches, self.capture)

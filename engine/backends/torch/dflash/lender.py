@@ -15,7 +15,7 @@ from torch.nn import functional
 from engine import checkpoint
 from engine.errors import ModelWeightsError
 from engine.huggingface import check_finite
-from engine.structure.decoder import Structure, positions_of
+from engine.reader import Checkpoint
 from engine.types import TargetInfo
 
 EMBEDDING, HEAD = "embed_tokens", "lm_head"
@@ -74,42 +74,39 @@ class TorchLender:
         return sum(held.values())
 
 
-def read_lender(
-    folder: Path, config: dict[str, Any], structure: Structure, dtype: str, device: torch.device
-) -> TorchLender:
+def read_lender(read: Checkpoint, dtype: str, device: torch.device) -> TorchLender:
     """Read the lent tensors of a folder onto a device; ``auto`` is the dtype that its config names, or theirs.
 
     Raises:
         ModelWeightsError: If one is missing, there are several, or it is misshapen, not finite or not readable.
     """
-    text = checkpoint.text_config(config)
-    wanted = (EMBEDDING,) if structure.tied else (EMBEDDING, HEAD)
-    read, parameters = _read(folder, wanted, device)
-    embedding, head = read[EMBEDDING], read[wanted[-1]]
+    folder, text = read.folder, checkpoint.text_config(read.config)
+    wanted = (EMBEDDING,) if read.structure.tied else (EMBEDDING, HEAD)
+    tensors, parameters = _read(folder, wanted, device)
+    embedding, head = tensors[EMBEDDING], tensors[wanted[-1]]
     if not (embedding.ndim == 2 and embedding.shape == head.shape and embedding.shape[1] == text["hidden_size"]):
         raise ModelWeightsError(
             f"{folder}: embedding {tuple(embedding.shape)} and head {tuple(head.shape)}; expected one row of "
             f"{text['hidden_size']} numbers a token. Fetch weights and config of the same model."
         )
-    check_finite(read, folder)
-    named = str(text.get("dtype") or text.get("torch_dtype") or config.get("torch_dtype") or "")
-    kind = getattr(torch, named, embedding.dtype) if dtype == "auto" else getattr(torch, dtype)
+    check_finite(tensors, folder)
+    kind = getattr(torch, read.dtype or "", embedding.dtype) if dtype == "auto" else getattr(torch, dtype)
     # A head that is the embedding stays one tensor.
     cast = {id(tensor): tensor.to(kind) for tensor in (embedding, head)}
     info = TargetInfo(
-        name=folder.name,
+        name=read.name,
         digest="",
         format="huggingface",
         parameters=parameters,
         vocab_size=int(embedding.shape[0]),
         hidden_size=int(embedding.shape[1]),
-        layer_count=int(text["num_hidden_layers"]),
-        max_positions=positions_of(text),
-        sliding_window=structure.window,
+        layer_count=len(read.structure.kinds),
+        max_positions=read.positions,
+        sliding_window=read.structure.window,
         dtype=str(kind).removeprefix("torch."),
-        stop_ids=checkpoint.stop_ids(folder, config),
+        stop_ids=read.stop_ids,
     )
-    return TorchLender(cast[id(embedding)], cast[id(head)], structure.soft_cap, info)
+    return TorchLender(cast[id(embedding)], cast[id(head)], read.structure.soft_cap, info)
 
 
 def _read(folder: Path, wanted: tuple[str, ...], device: torch.device) -> tuple[dict[str, torch.Tensor], int]:

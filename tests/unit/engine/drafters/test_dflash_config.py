@@ -85,6 +85,8 @@ def test_the_nested_block_size_wins() -> None:
         ({"is_causal": False}, LayerRule(reach=2047, causal=False)),
         ({"dflash_config": {"causal": False}}, LayerRule(reach=2047, causal=False)),
         ({"dflash_config": {"causal": True}, "is_causal": False}, LayerRule(reach=2047, causal=True)),
+        ({"dflash_config": {"is_causal": False}}, LayerRule(reach=2047, causal=False)),
+        ({"dflash_config": {"use_swa": True, "swa_window_size": 512}}, LayerRule(reach=511, causal=True)),
         ({"use_sliding_window": False}, LayerRule(reach=None, causal=False)),
         ({"sliding_window": None}, LayerRule(reach=None, causal=False)),
     ],
@@ -97,6 +99,12 @@ def test_sliding_layers_are_causal_in_the_block_unless_the_config_says_otherwise
     assert changed(config, **(changes | {"dflash_config": nested})).layers[0] == rule
 
 
+@pytest.mark.parametrize("changes", [{"is_causal": True}, {"dflash_config": {"is_causal": True}}])
+def test_full_layers_are_causal_where_the_config_says_so(changes: dict[str, Any]) -> None:
+    nested = QWEN3_4B_B16["dflash_config"] | changes.get("dflash_config", {})
+    assert changed(QWEN3_4B_B16, **(changes | {"dflash_config": nested})).layers[0].causal
+
+
 def test_the_class_in_transformers_reads_top_level_fields_and_is_bidirectional_with_an_inclusive_window() -> None:
     config = parse(MUSE)
     assert config.layers == (LayerRule(reach=32, causal=False), LayerRule(reach=None, causal=False))
@@ -107,6 +115,10 @@ def test_the_class_in_transformers_reads_top_level_fields_and_is_bidirectional_w
     ("changes", "message"),
     [
         ({"architectures": ["EagleDraftModel"]}, "Use a DFlash checkpoint"),
+        ({"transformer_layer_config": {"rope_theta": 1e6}}, "speculators format"),
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu'"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
+        ({"dflash_config": QWEN3_4B_B16["dflash_config"] | {"use_swa": True}}, "swa_window_size is None"),
         ({"rope_theta": None}, "rope_theta"),
         ({"dflash_config": {"mask_token_id": 1}}, "target_layer_ids"),
         ({"dflash_config": {"mask_token_id": 1, "target_layer_ids": [3, 1]}}, "ascending"),

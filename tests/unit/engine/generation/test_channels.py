@@ -1,0 +1,57 @@
+"""A turn's thoughts stand apart from its answer, and its tool calls keep what their arguments are written in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.generation.channels import ENCLOSED, HARMONY, WRITTEN, Channels
+from engine.tokenizer import Tokenizer
+from tests.fakes.tokenizers_of_families import KINDS
+
+CALL = '<|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>'
+TURN = (
+    "<|channel|>analysis<|message|>The user wants a prime.<|end|><|start|>assistant<|channel|>final<|message|>"
+    "7 is prime.<|return|>"
+)
+ANSWERS = {
+    "harmony": (
+        TURN,
+        "The user wants a prime.",
+        "7 is prime.",
+    ),
+    "harmony's call": (
+        "<|channel|>commentary to=functions.prime <|constrain|>json<|message|>{}<|call|>",
+        "{}",
+        "",
+    ),
+    "harmony without a channel": ("Seven.<|return|>", "", "Seven."),
+    "gemma": (
+        "<|channel>thought\nIs 7 prime? Yes.\n<channel|>7 is prime.",
+        "thought\nIs 7 prime? Yes.\n",
+        "7 is prime.",
+    ),
+    "gemma's call": (CALL, "", CALL),
+    "tags": ("<think>Is it?</think>7 is prime.", "", "<think>Is it?</think>7 is prime."),
+}
+FORMATS = {"harmony": HARMONY, "gemma": ENCLOSED, "tags": ()}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_turn_is_divided_by_its_special_tokens_wherever_a_step_ends(tmp_path: Path, name: str) -> None:
+    raw, thought, answer = ANSWERS[name]
+    built = KINDS["byte_level"]()
+    built.add_special_tokens([*FORMATS[name.partition("'")[0].split()[0]], *sorted(WRITTEN)])
+    built.save(str(tmp_path / "tokenizer.json"))
+    tokenizer = Tokenizer(tmp_path)
+    ids = tokenizer.encode(raw)
+    for size in (1, 4, len(ids)):
+        channels = Channels.of(tokenizer)
+        steps = [ids[at : at + size] for at in range(0, len(ids), size)]
+        marked = [pair for step in steps for pair in channels.split(step)]
+        texts = [
+            tokenizer.decode([token for side, token in marked if side is answers], channels.written)
+            for answers in (False, True)
+        ]
+        assert texts == [thought, answer]

@@ -1,0 +1,136 @@
+"""One reader says what a folder holds: published configs, what ends an answer, what is missing and what is unused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from engine.checkpoint import ASSETS, resolve_model
+from engine.cli.inspect import main
+from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsError
+from engine.reader import quantisation_of, read_checkpoint
+from tests.support.published_rows import answer, rows
+
+SMALL = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "vocab_size": 16,
+    "eos_token_id": 1,
+    "torch_dtype": "bfloat16",
+}
+NAMES = ("model.embed_tokens.weight", "lm_head.weight", "model.norm.weight", "model.layers.0.mlp.up_proj.weight")
+LAST = "model.layers.1.mlp.up_proj.weight"
+
+
+def write(folder: Path, *more: str, names: tuple[str, ...] = (*NAMES, LAST), **changes: Any) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(SMALL | changes))
+    save_file({name: np.ones((2, 2), np.float32) for name in (*names, *more)}, folder / "model.safetensors")
+    return folder
+
+
+@pytest.mark.parametrize(("name", "config", "expected"), list(rows()), ids=[row[0] for row in rows()])
+def test_a_published_config_is_read_or_refused_in_one_line(name: str, config: dict[str, Any], expected: str) -> None:
+    assert answer(config) == expected
+
+
+def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path / "model", "vision_tower.layers.0.weight", "mtp.fc.weight", rope_theta=1e4)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [1, 2], "repetition_penalty": 1.1}')
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer", "legacy": false}')
+    (folder / "chat_template.jinja").write_text("{{ strftime_now('%d') }}{{ reasoning_effort }}{{ messages }}")
+    assert main([str(folder), "--json"]) == 0
+    record = json.loads(capsys.readouterr().out)
+    assert record == read_checkpoint(folder).stated() | {"digest": read_checkpoint(folder).digest()}
+    assert record["stops"] == {"1": ["generation_config.json", "config.json"], "2": ["generation_config.json"]}
+    assert record["tensors"] | {"kinds": {}} == {
+        "found": 7, "missing": [], "unused": [], "beside": 2, "kinds": {},
+    }  # fmt: skip
+    assert (record["template"]["arguments"], record["template"]["reads_clock"]) == (["reasoning_effort"], True)
+    assert (record["tokenizer_class"], record["legacy"], record["dtype"]) == ("LlamaTokenizer", False, "bfloat16")
+    assert record["unapplied"] == ["repetition_penalty 1.1 of generation_config.json is not applied"]
+    assert main([str(folder)]) == 0
+    assert "ends at 2: generation_config.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "names", "message"),
+    [
+        (("model.layers.1.self_attn.q_proj.bias",), (*NAMES, LAST), "q_proj.bias.*does not compute with"),
+        (("model.layers.2.mlp.up_proj.weight",), (*NAMES, LAST), "layers.2.*does not compute with"),
+        ((), NAMES, "lacks the tensors.*layers.1"),
+        ((), (NAMES[0], NAMES[3], LAST), "lacks the tensors.*lm_head"),
+    ],
+)
+def test_tensors_that_the_config_does_not_describe_are_named(
+    tmp_path: Path, more: tuple[str, ...], names: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, *more, names=names)
+    with pytest.raises(ModelWeightsError, match=message):
+        read_checkpoint(folder).check_tensors()
+    assert main([str(folder)]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "files", "message"),
+    [
+        ({"architectures": ["LlamaForSequenceClassification"]}, {}, "writes no text"),
+        ({"model_type": "gemma3n_text", "intermediate_size": [1, 2]}, {}, "model type 'gemma3n_text' is not supported"),
+        ({}, {"adapter_config.json": {"r": 8}}, "LoRA adapter"),
+    ],
+)
+def test_what_is_no_language_model_is_named_before_its_sizes(
+    tmp_path: Path, changes: dict[str, Any], files: dict[str, Any], message: str
+) -> None:
+    folder = write(tmp_path, **changes)
+    for name, value in files.items():
+        (folder / name).write_text(json.dumps(value))
+    with pytest.raises(ModelConfigError, match=message):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        ({"quantization": {"group_size": 64, "bits": 4}}, "affine4"),
+        ({"quantization": {"bits": 4, "model.embed_tokens": {"bits": 8}}}, "affine4/8"),
+        ({"quantization": {"bits": 4, "group_size": 32, "mode": "mxfp4"}}, "mxfp4"),
+        ({"quantization_config": {"quant_method": "gptq", "bits": 4}}, "gptq4"),
+        ({}, None),
+    ],
+)
+def test_how_weights_are_packed_has_a_name_of_its_own(entry: dict[str, Any], expected: str | None) -> None:
+    assert quantisation_of(entry) == expected
+
+
+def test_a_model_is_found_in_the_hugging_face_cache_and_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    repository = tmp_path / "models--Qwen--Qwen3-4B"
+    older, newer = (write(repository / "snapshots" / commit) for commit in ("0" * 40, "f" * 40))
+    assert resolve_model("Qwen/Qwen3-4B", roots="") == older
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("f" * 40)
+    assert resolve_model("Qwen/Qwen3-4B", roots="") == newer
+    assert read_checkpoint(newer).name == "Qwen3-4B"
+    with pytest.raises(ModelNotFoundError, match="models--Qwen--Qwen3-8B"):
+        resolve_model("Qwen/Qwen3-8B", roots="")
+
+
+def test_a_drafter_that_does_not_scale_its_input_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shipped = json.loads((ASSETS / "kakeya-tiny-gemma4-dflash" / "config.json").read_text())
+    unsaid = {name: value for name, value in shipped.items() if name != "input_embedding_scale"}
+    unsaid["dflash_config"] = {k: v for k, v in shipped["dflash_config"].items() if k != "input_embedding_scale"}
+    (tmp_path / "config.json").write_text(json.dumps(unsaid))
+    assert main([str(tmp_path)]) == 0
+    assert "no input_embedding_scale" in capsys.readouterr().out
