@@ -15,6 +15,7 @@ from bridge.presets.parameters import CommitParameter, Parameter
 from bridge.records import DeclaredOutput, LaunchSeries, Record, WorkloadDefinition
 from bridge.records.base import Name, Seconds, Text
 from bridge.records.jobspec import CodeOrigin
+from bridge.records.network import Network
 from bridge.records.request import Profile
 
 PARAMETER_TOKEN = re.compile(r"\{([a-z0-9][a-z0-9._-]*)\}")
@@ -119,7 +120,7 @@ class PresetSandbox(Record):
     """What the run needs to see. A host may give less, never more."""
 
     mode: Literal["required", "preferred", "off"] = "preferred"
-    network: bool = False
+    network: Network = False
     gpu: bool = False
 
 

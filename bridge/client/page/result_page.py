@@ -17,6 +17,7 @@ from bridge.diagnostics import Check
 from bridge.durations import duration_text
 from bridge.ids import short
 from bridge.records import ClaimResult, RunRecord, Verdict
+from bridge.records.network import describe_use
 from bridge.run.asked import asked_text
 from bridge.system.clock import parse_rfc3339
 
@@ -173,6 +174,7 @@ def _provenance(record: RunRecord) -> str:
         ("run", record.id), ("bus", record.bus_id), ("runner", f"{record.runner} {record.runner_version}"),
         ("host", f"{host.name}, {host.os} {host.os_version}, {host.cpu}, {host.cpu_count} processors"),
         ("devices", ", ".join(host.devices) or "none"), ("sandbox", record.sandbox.kind),
+        ("network", describe_use(record.sandbox.network, record.sandbox.use)),
         ("preset", f"{record.preset} {record.preset_digest}"), ("policy", record.policy_digest),
         ("request", record.request_digest),
         ("asked by", f"{record.principal}, signed" if record.signer else record.principal),

@@ -93,7 +93,7 @@ found = {
 }
 if sys.platform == "linux":
     abstract = "\0" + targets["token"]
-    if not targets["network"]:
+    if targets["network"] != "host":
         found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
     found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
@@ -109,7 +109,15 @@ if sys.platform == "darwin":
     second = "/System/Volumes/Data" + os.path.realpath(targets["key"])
     found["read the runner's key by its second name"] = through(lambda: read(second))
     found["see a process of the host"] |= through(lambda: arguments(targets["pid"]))
-if targets["network"]:
+def ask_proxy(address):
+    with socket.create_connection(("127.0.0.1", int(os.environ["https_proxy"].rpartition(":")[2])), 5) as client:
+        client.sendall(b"CONNECT %s HTTP/1.1\r\n\r\n" % address.encode())
+        return client.recv(64).startswith(b"HTTP/1.1 200")
+if targets["network"] == "proxy":
+    own, port = ("127.0.0.1", "localhost", "localhost.localdomain", "[::1]", "169.254.169.254"), targets["port"]
+    asked = [ask_proxy("%s:%d" % (name, port)) for name in own]
+    found["reach the host through its proxy"] = any(asked)
+if targets["network"] == "host":
     # The owner lets such runs reach the network, and with it this host's loopback, devices and abstract sockets.
     del found["connect to the host's loopback"], found["see a network device"]
 through(lambda: write(targets["shared_tmp"]))
@@ -160,13 +168,13 @@ class TrialTargets:
         """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str, paths: HostPaths, *, network: bool = False) -> tuple[str, ...]:
+    def argv(self, interpreter: str, paths: HostPaths, network: str = "none") -> tuple[str, ...]:
         """Return the command of the trial run; it also tries to reach private paths of the host.
 
         Args:
             interpreter: absolute path of a Python.
             paths: those of the host that no run reaches are tried.
-            network: whether such runs may reach a network, which is tried then as far as the owner did not open it.
+            network: as of the kind of run: that of the host is not tried, and a proxy is asked for the host too.
         """
         told = {
             "key": str(self.root / "runner.key"),

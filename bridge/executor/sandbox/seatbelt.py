@@ -8,18 +8,24 @@ that finds no GPU falls back to the processor without a word. Knows nothing abou
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
+from bridge.executor.network.ledger import Ledger
+from bridge.executor.network.namespace import proxy_variables
+from bridge.executor.network.proxy import NamesProxy
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.sandbox.user import drop_to, job_uid
+from bridge.limits import TEXT_MAX_CHARS
 from bridge.records import JobSpec, SandboxApplied, TrialOutcome
+from bridge.records.network import Network, describe_network
 
 PROGRAM: Final = "/usr/bin/sandbox-exec"
 # Never /System as a whole: below it lies /System/Volumes/Data, under which every home has a second name.
@@ -60,7 +66,8 @@ _GPU_CLIENTS: Final = ("AGXDeviceUserClient", "IOGPUDeviceUserClient")
 # Python's shared memory, the locks of multiprocessing, and the segment in which libomp, which torch loads, registers
 # itself; without it a program ends with "OMP: Error #179". The names that their sources give on macOS.
 _SHARED_NAMES: Final = ("^/psm_", "^/mp-", "^/__KMP_REGISTERED_LIB_[0-9]+$")
-_NETWORK_SERVICES: Final = ("com.apple.SystemConfiguration.configd", "com.apple.trustd", "com.apple.dnssd.service")
+_NETWORK_SERVICES: Final = ("com.apple.SystemConfiguration.configd", "com.apple.dnssd.service")
+_TRUST_SERVICES: Final = ("com.apple.trustd", "com.apple.trustd.agent")  # Apple's TLS asks them about certificates
 
 
 def quoted(text: str) -> str:
@@ -144,7 +151,8 @@ def profile(
     readable: Iterable[str],
     writable: Iterable[str],
     *,
-    network: bool,
+    network: Network,
+    port: int | None = None,
     masked: Iterable[str] = (),
     links: Iterable[str] = (),
 ) -> str:
@@ -153,7 +161,8 @@ def profile(
     Args:
         readable: real paths that may be read and executed.
         writable: real paths of the run's folders.
-        network: whether connections are allowed.
+        network: what may be reached.
+        port: of the proxy on the loopback, where the network goes through one.
         masked: real paths below the readable ones that stay closed.
         links: the symbolic links that lead to any of them; what they are may be asked, not what they lead to.
     """
@@ -186,10 +195,15 @@ def profile(
         _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),
         "(allow iokit-get-properties)",
     ]
-    if network:
+    if port is not None:
+        rules.append(f'(allow network-outbound (remote ip "localhost:{port}"))')
+    if network == "host":
         rules += ["(allow network*)", "(allow system-socket)"]
         rules.append(_rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _NETWORK_SERVICES)))
         rules.append(_rule("file-read*", '(literal "/private/etc/resolv.conf")', '(literal "/private/etc/hosts")'))
+    if network:
+        rules.append(_rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _TRUST_SERVICES)))
+        rules.append(_rule("file-read*", '(subpath "/private/etc/ssl")'))
     hidden = _subpaths(masked)
     if hidden:
         closed = _rule("file-read* file-test-existence file-write* network-outbound", *hidden)
@@ -201,11 +215,11 @@ def profile(
 class Seatbelt:
     """Confines a run with a sandbox-exec profile."""
 
-    text: str
+    spec: JobSpec
     directory: RunDirectory
-    network: bool
     uid: int
     trial: TrialOutcome | None = None
+    ledger: Ledger = field(default_factory=Ledger)
 
     def tried(self, trial: TrialOutcome | None) -> Self:
         """Return the same sandbox with the outcome of its trial."""
@@ -214,27 +228,39 @@ class Seatbelt:
     @property
     def applied(self) -> SandboxApplied:
         """What is applied; macOS has no namespaces."""
-        network = "network allowed" if self.network else "no network"
-        filters = ("experimental", "deny default, reads included", network, "Metal services allowed")
+        network = self.spec.sandbox.network
+        words = f"network {describe_network(network)}"[:TEXT_MAX_CHARS]
+        filters = ("experimental", "deny default, reads included", words, "Metal services allowed")
         return SandboxApplied(
             kind="seatbelt",
             reason=None,
-            network=self.network,
+            network=network,
             namespaces=(),
             filters=filters,
             uid=self.uid,
             trial=self.trial,
+            use=self.ledger.use() if self._is_proxied else None,
         )
+
+    @property
+    def _is_proxied(self) -> bool:
+        return self.spec.sandbox.network not in (False, "host")
 
     @contextmanager
     def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[Wrapped]:
         """Wrap a command; the profile is a file beside the run's folders, where the run may not write."""
         path = self.directory.root / "profile.sb"
-        path.write_text(self.text, encoding="utf-8")
-        try:
-            yield Wrapped((PROGRAM, "-f", str(path), *argv), environment, self.directory.work)
-        finally:
-            path.unlink(missing_ok=True)
+        with ExitStack() as stack:
+            port = None
+            if self._is_proxied:
+                # The loopback is the whole machine's here: others may ask this proxy too, for the same names.
+                listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+                port = int(listener.getsockname()[1])
+                stack.enter_context(NamesProxy(self.spec.sandbox.network, self.ledger).serve(listener))
+            path.write_text(profile_of(self.spec, self.directory, port), encoding="utf-8")
+            stack.callback(path.unlink, missing_ok=True)
+            variables = {} if port is None else proxy_variables(port)
+            yield Wrapped((PROGRAM, "-f", str(path), *argv), {**environment, **variables}, self.directory.work)
 
 
 def enclose(spec: JobSpec, directory: RunDirectory) -> Seatbelt:
@@ -246,11 +272,17 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Seatbelt:
     if not Path(PROGRAM).exists():
         raise SandboxUnavailableError(f"{PROGRAM} is missing: this macOS has no sandbox for command lines")
     drop_to(job_uid(spec.sandbox.uid))
-    return Seatbelt(profile_of(spec, directory), directory, spec.sandbox.network, os.getuid())
+    profile_of(spec, directory)
+    return Seatbelt(spec, directory, os.getuid())
 
 
-def profile_of(spec: JobSpec, directory: RunDirectory) -> str:
+def profile_of(spec: JobSpec, directory: RunDirectory, port: int | None = None) -> str:
     """Return the text of the profile around a run.
+
+    Args:
+        spec: what it may see.
+        directory: where it may write.
+        port: of its proxy, where it has one.
 
     Raises:
         SandboxUnavailableError: a declared path does not exist.
@@ -274,6 +306,7 @@ def profile_of(spec: JobSpec, directory: RunDirectory) -> str:
         [_real(path) for path in readable],
         [_real(folder) for folder in folders],
         network=spec.sandbox.network,
+        port=port,
         masked=[_real(path) for path in allow.masked],
         links=[node for path in lookups for node in link_nodes(path)],
     )
