@@ -133,11 +133,11 @@ def _card(library: Any, handle: Any) -> Iterator[tuple[str, Any]]:
 
 
 SETTING = r"\s*[A-Za-z]+\s+\d+(?=\s|$)"
-THERMAL = r"\s*CPU_Speed_Limit\s*=\s*\d+|Note: No thermal warning level"
+_THERMAL = "com.apple.system.thermalpressurelevel"
 SOURCES = (
     Source("ioreg AGXAccelerator", "darwin", ioreg),
     _tool("darwin", "/usr/bin/pmset", "-g", keep=SETTING),
-    _tool("darwin", "/usr/bin/pmset", "-g", "therm", keep=THERMAL),
+    _tool("darwin", "/usr/bin/notifyutil", "-g", _THERMAL, keep=rf"{_THERMAL} \d+$"),
     _tool("darwin", "/usr/bin/pmset", "-g", "batt", keep=r"Now drawing from '[A-Za-z ]+'"),
     _tool("darwin", "/usr/bin/pmset", "-g", "assertions", keep=SETTING),
     _tool("darwin", "/usr/bin/fdesetup", "status", keep=r"FileVault is (?:On|Off)\b"),

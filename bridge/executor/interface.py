@@ -146,12 +146,12 @@ class RunKind:
 
     Attributes:
         name: the host's programs, code of a request, or code of a request that the host's programs ask and measure.
-        network: whether it may reach a network.
+        network: whether it reaches none, one through a proxy of its supervisor, or all that this host does.
         devices: whether it may open the policy's device nodes.
     """
 
     name: Literal["host", "request", "peer"] = "host"
-    network: bool = False
+    network: Literal["none", "proxy", "host"] = "none"
     devices: bool = False
 
 

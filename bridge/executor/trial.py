@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,6 +23,7 @@ from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
 from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.limits import MIB
 from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
+from bridge.records.network import Network
 from bridge.records.run import SandboxApplied, TrialOutcome
 from bridge.system.clock import Clock, rfc3339
 
@@ -38,6 +39,10 @@ _LIMITS: Final = Limits(
     output_bytes=MIB,
     log_bytes=64 * 1024,
 )
+
+
+# Of a run by names the trial may reach one that nobody has (RFC 6761); it tries what no name may lead to.
+_NETWORKS: Final[Mapping[str, Network]] = {"none": False, "proxy": ("trial.invalid",), "host": "host"}
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,9 @@ class SandboxTrial:
 def kind_of(spec: JobSpec) -> RunKind:
     """Return the kind of a run, by what decides its sandbox."""
     name: Literal["host", "request"] = "request" if spec.code == "request" else "host"
-    return RunKind(name, network=spec.sandbox.network, devices=bool(spec.sandbox.devices))
+    given = spec.sandbox.network
+    network: Literal["none", "proxy", "host"] = "none" if not given else "host" if given == "host" else "proxy"
+    return RunKind(name, network=network, devices=bool(spec.sandbox.devices))
 
 
 def try_sandbox(
@@ -90,12 +97,12 @@ def try_sandbox(
             (directory.work / "kakeya_planted.py").write_text("")
             given = paths.interpreter
             program = given if given is not None and os.access(given, os.X_OK) else sys.executable
-            spec = _spec(targets.argv(program, paths, network=kind.network), uid, paths, targets.models, kind)
+            spec = _spec(targets.argv(program, paths, kind.network), uid, paths, targets.models, kind)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
             quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)
             execution = RunExecution(spec, directory, quiet, secrets=(), confinement=confinement, clock=clock).execute()
-            return _evaluate(execution, targets, witness, confinement.applied)
+            return _evaluate(execution, targets, witness, confinement.applied.evolve(use=None))
     except InfrastructureError as error:
         return SandboxTrial(nothing(error.message))
     except OSError as error:
@@ -157,7 +164,9 @@ def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path
         commands=(Command(name="trial", argv=argv),),
         environment=(),
         limits=_LIMITS,
-        sandbox=SandboxSpec(mode="required", uid=uid, read_only=read_only, devices=devices, network=kind.network),
+        sandbox=SandboxSpec(
+            mode="required", uid=uid, read_only=read_only, devices=devices, network=_NETWORKS[kind.network]
+        ),
         outputs=(),
         gate_profile="smoke",
     )

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from bridge.records.network import Network
+
 SandboxMode = Literal["required", "preferred", "off"]
 TrustClass = Literal["host", "trusted", "untrusted"]
 
@@ -40,7 +42,7 @@ class PolicyFacts:
         interpreter: absolute path.
         environment, secrets: variables the owner sets.
         target, drafter: model folders or names; they replace the preset's.
-        sandbox_network: whether any run may have a network.
+        sandbox_network: what any run may reach at most.
         sandbox_uid: the user of runs, None where the executor or a service manager chooses.
         sandbox_peer_uid: the user of request code that host code asks and measures.
         sandbox_service: whether a service manager, or a range of users, gives runs users of their own.
@@ -62,7 +64,7 @@ class PolicyFacts:
     target: str | None = None
     drafter: str | None = None
     sandbox_mode: SandboxMode = "preferred"
-    sandbox_network: bool = False
+    sandbox_network: Network = False
     sandbox_uid: int | None = None
     sandbox_peer_uid: int | None = None
     sandbox_service: bool = False

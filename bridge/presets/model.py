@@ -14,6 +14,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from bridge.presets.parameters import CommitParameter, Parameter
 from bridge.records.base import Name, Record, Seconds, Text
 from bridge.records.jobspec import CodeOrigin, DeclaredOutput
+from bridge.records.network import Network
 from bridge.records.request import Profile
 from bridge.records.turns import LaunchSeries
 from bridge.records.workload import WorkloadDefinition
@@ -120,7 +121,7 @@ class PresetSandbox(Record):
     """What the run needs to see. A host may give less, never more."""
 
     mode: Literal["required", "preferred", "off"] = "preferred"
-    network: bool = False
+    network: Network = False
     gpu: bool = False
 
 

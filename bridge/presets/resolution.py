@@ -20,6 +20,7 @@ from bridge.presets.model import Preset, PresetLimits
 from bridge.presets.parameters import bind
 from bridge.records.base import ParamValue
 from bridge.records.jobspec import EnvironmentVariable, JobSpec, Limits, SandboxSpec
+from bridge.records.network import Network, describe_network, lesser
 from bridge.records.request import Request
 
 _SIGN_IT = (
@@ -306,7 +307,7 @@ def _preset_limit(limits: PresetLimits, name: str) -> float | None:
 
 def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[SandboxSpec, list[str]]:
     mode, why = _sandbox_mode(request, preset, facts)
-    network = preset.sandbox.network and facts.sandbox_network
+    network = lesser(preset.sandbox.network, facts.sandbox_network)
     models = (facts.target, facts.drafter) if preset.models != type(preset.models)() else (None, None)
     roots = (*preset.read_only, *facts.read_only, *facts.model_roots)
     asked = facts.endpoints[:1] if preset.asks_endpoint else ()
@@ -324,8 +325,21 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
         *([] if facts.card is None else [f"card {facts.card} (this slot's own)"]),
         *(f"endpoint {endpoint} (the host's own, shown for this preset)" for endpoint in asked),
         f"sandbox {mode} ({why})",
-        f"network {_on(network)} (preset {_on(preset.sandbox.network)}, host {_on(facts.sandbox_network)}; both count)",
+        _network_line(network, preset.sandbox.network, facts.sandbox_network),
     ]
+
+
+def _network_line(network: Network, preset: Network, host: Network) -> str:
+    """Return the line of ``explain`` about the network, with what to write where the preset gets less than it asks."""
+    words = f"network {describe_network(network)}"
+    if preset is False:
+        return f"{words} (the preset asks for none)"
+    if network == preset:
+        return f"{words} (preset; the host allows {describe_network(host)})"
+    return (
+        f"{words} (the preset asks for {describe_network(preset)}, the host allows {describe_network(host)}; "
+        "what both allow counts: sandbox.network in policy.toml)"
+    )
 
 
 def _sandbox_mode(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[SandboxMode, str]:
@@ -339,7 +353,3 @@ def _sandbox_mode(request: Request, preset: Preset, facts: PolicyFacts) -> tuple
         wanted.append(("required", "code of a request"))
     mode, who = max(wanted, key=lambda pair: _STRICTNESS[pair[0]])
     return mode, f"{who}; the strictest counts"
-
-
-def _on(value: bool) -> str:
-    return "on" if value else "off"

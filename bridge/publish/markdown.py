@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.durations import measured_text
 from bridge.publish.plot import plot_lines
+from bridge.records.network import describe_use
 from bridge.run.asked import asked_text
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def summary(record: RunRecord, verdict: Verdict, request: Request | None = None)
         ("message", record.message or ""),
         ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
         ("sandbox", _confinement(record.sandbox)),
+        ("network", describe_use(record.sandbox.network, record.sandbox.use) if record.sandbox.network else ""),
         ("attempt", "" if record.attempt is None else str(record.attempt.number)),
         (
             "asked by",

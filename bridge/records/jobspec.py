@@ -6,6 +6,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 
 from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
+from bridge.records.network import Network
 from bridge.records.request import Profile
 from bridge.records.turns import LaunchSeries
 from bridge.records.workload import WorkloadDefinition
@@ -91,7 +92,7 @@ class SandboxSpec(Record):
 
     Attributes:
         mode: ``required`` fails closed where the host has none, ``preferred`` runs without and says so, ``off`` never.
-        network: whether the run may reach a network.
+        network: what the run may reach.
         read_only: absolute paths it may read beyond the interpreter and the packages.
         devices: absolute paths of device nodes it may open.
         uid: numeric user it runs as; None is the runner's own, or one without rights of its own when that is root.
@@ -99,7 +100,7 @@ class SandboxSpec(Record):
     """
 
     mode: Literal["required", "preferred", "off"]
-    network: bool = False
+    network: Network = False
     read_only: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     uid: int | None = None

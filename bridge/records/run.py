@@ -6,6 +6,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge.limits import ANSWER_MAX_CHARS
 from bridge.records.base import Count, Moment, Name, Oid, Record, RunId, Seconds, Sha256, Text
+from bridge.records.network import Network, NetworkUse
 from bridge.records.turns import LaunchRecord
 from bridge.records.workload import ProgramDigest
 
@@ -197,24 +198,27 @@ class SandboxApplied(Record):
     Attributes:
         kind: ``none``, ``bwrap`` or ``seatbelt``.
         reason: why none, or None.
-        network: whether the run could reach a network.
+        network: what the run could reach.
         namespaces, filters: as applied, for people and the gate.
         uid: numeric user it ran as.
         trial: what came of trying it; None in records from before that was kept, and without a sandbox. Left out then,
             so that those records keep their bytes.
+        use: what the run did with its network, where that goes through a proxy; left out where it does not.
     """
 
     kind: Literal["none", "bwrap", "seatbelt"]
     reason: Text | None
-    network: bool
+    network: Network
     namespaces: tuple[Text, ...]
     filters: tuple[Text, ...]
     uid: int
     trial: TrialOutcome | None = None
+    use: NetworkUse | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in serialise(self).items() if value is not None or name != "trial"}
+        left_out = {name for name in ("trial", "use") if getattr(self, name) is None}
+        return {name: value for name, value in serialise(self).items() if name not in left_out}
 
 
 class PeerRecord(Record):

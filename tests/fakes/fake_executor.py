@@ -19,7 +19,7 @@ from bridge.system.clock import Clock, rfc3339
 Stop = Literal["cancelled", "interrupted"] | None
 Program = Callable[[JobSpec, RunDirectory], Iterator[bytes]]
 NO_SANDBOX = SandboxApplied(
-    kind="none", reason="a fake executor starts nothing", network=True, namespaces=(), filters=(), uid=0
+    kind="none", reason="a fake executor starts nothing", network="host", namespaces=(), filters=(), uid=0
 )
 
 

@@ -124,7 +124,7 @@ class ScriptedHost:
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
         gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (), commands: tuple[CommandResult, ...] = (),
-        limits_hit: tuple[LimitHit, ...] = (),
+        limits_hit: tuple[LimitHit, ...] = (), sandbox: SandboxApplied | None = None,
     ) -> None:  # fmt: skip
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = self._request
@@ -132,6 +132,7 @@ class ScriptedHost:
         spec = resolve(request, find(request.preset, {**registry(), **self.own}), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
         record = record.evolve(commands=commands or record.commands, limits_hit=limits_hit)
+        record = record if sandbox is None else record.evolve(sandbox=sandbox)
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
             gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1,

@@ -16,6 +16,7 @@ from bridge.diagnostics import Check, lines
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
 from bridge.presets.workloads.template import write_folder
+from bridge.runner.policy.check import networks
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.workloads import allowed, checked, write_list
@@ -119,6 +120,8 @@ def _allow(folder: Path, listing: Path, rules: Policy, say: Say) -> int:
     before = allowed(listing)
     write_list(listing, (*before, *(() if folder in before else (folder,))))
     print(folder)
+    for check in networks(rules, offers.values()):
+        say(one_line(check))
     say(f"allowed: {', '.join(offers)}; a runner that serves already offers it from now on")
     say(f"next: kakeya-mac run {next(iter(offers))} --wait")
     return 0

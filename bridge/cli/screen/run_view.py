@@ -107,10 +107,16 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
 
 
 def _sandbox_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
-    """Yield why a run had no sandbox, and whose rights it had instead."""
+    """Yield why a run had no sandbox, and whose rights it had instead; and where it was, if it had a network."""
     record = status.record
-    if record is not None and record.commands and record.sandbox.kind == "none":
+    if record is None or not record.commands:
+        return
+    if record.sandbox.kind == "none":
         yield "sandbox", clean_line(f"none: {record.sandbox.reason}; it ran as user {record.sandbox.uid}")
+    elif record.sandbox.network:
+        from bridge.records.network import describe_use
+
+        yield "network", clean_line(describe_use(record.sandbox.network, record.sandbox.use))
 
 
 def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:

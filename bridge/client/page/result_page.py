@@ -16,6 +16,7 @@ from bridge.client.run.result import Result, ending
 from bridge.diagnostics import Check
 from bridge.durations import duration_text
 from bridge.ids import short
+from bridge.records.network import describe_use
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.asked import asked_text
@@ -174,6 +175,7 @@ def _provenance(record: RunRecord) -> str:
         ("run", record.id), ("bus", record.bus_id), ("runner", f"{record.runner} {record.runner_version}"),
         ("host", f"{host.name}, {host.os} {host.os_version}, {host.cpu}, {host.cpu_count} processors"),
         ("devices", ", ".join(host.devices) or "none"), ("sandbox", record.sandbox.kind),
+        ("network", describe_use(record.sandbox.network, record.sandbox.use)),
         ("preset", f"{record.preset} {record.preset_digest}"), ("policy", record.policy_digest),
         ("request", record.request_digest),
         ("asked by", f"{record.principal}, signed" if record.signer else record.principal),

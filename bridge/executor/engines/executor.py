@@ -85,11 +85,11 @@ class EngineExecutor:
             )
         if leaves is not None:  # on a node that has none it would be without
             spec = spec.evolve(sandbox=spec.sandbox.evolve(mode="required"))
-        if spec.sandbox.network and (open_to := self._queue.engine.open_to_runs()) is not None:
+        if spec.sandbox.network == "host" and (open_to := self._queue.engine.open_to_runs()) is not None:
             raise SandboxUnavailableError(
-                f"this run reaches a network, and {self._queue.engine.name} with it: {open_to}",
+                f"this run reaches the network of its host, and {self._queue.engine.name} with it: {open_to}",
                 remedy="start Ray with RAY_AUTH_MODE=token and name its token_file in [executor], or forbid networks: "
-                "sandbox.network = false",
+                'sandbox.network = "internet" at most',
             )
         folder = RunFolder(handle)
         folder.write_job(

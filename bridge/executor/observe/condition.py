@@ -19,6 +19,7 @@ from bridge.system.process import run
 
 UNKNOWN: Final = "unknown"
 _TOOL_S: Final = 5.0
+_THERMAL_LEVEL: Final = "com.apple.system.thermalpressurelevel"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def read() -> Condition:
     """Read the machine's condition now."""
     if sys.platform == "darwin":
         return Condition(
-            thermal=thermal_from_pmset(tool_output("/usr/bin/pmset", "-g", "therm")),
+            thermal=thermal_from_notifyutil(tool_output("/usr/bin/notifyutil", "-g", _THERMAL_LEVEL)),
             power=power_from_pmset(tool_output("/usr/bin/pmset", "-g", "batt")),
             memory_pressure=pressure_from_sysctl(
                 tool_output("/usr/sbin/sysctl", "-n", "kern.memorystatus_vm_pressure_level")
@@ -68,14 +69,16 @@ def file_text(path: Path) -> str:
         return ""
 
 
-def thermal_from_pmset(text: str) -> Reading:
-    """Read `pmset -g therm`: the speed the system allows the processor, 100 when it is not hot."""
-    match = re.search(r"CPU_Speed_Limit\s*=\s*(\d+)", text)
-    if match:
-        return Reading(f"cpu speed limit {match.group(1)} %", "pmset -g therm")
-    if "No thermal warning level" in text:
-        return Reading("no thermal warning", "pmset -g therm")
-    return Reading()
+def thermal_from_notifyutil(text: str) -> Reading:
+    """Read `notifyutil -g` of the thermal pressure level, whose names are those of Darwin's OSThermalNotification.h.
+
+    `pmset -g therm` reports the processor limits of Intel's Macs: on Apple Silicon it says the same whatever happens.
+    """
+    match = re.fullmatch(rf"{re.escape(_THERMAL_LEVEL)} (\d)\s*", text)
+    names = ("nominal", "moderate", "heavy", "trapping", "sleeping")
+    if match is None or int(match.group(1)) >= len(names):
+        return Reading()
+    return Reading(names[int(match.group(1))], f"notifyutil {_THERMAL_LEVEL}")
 
 
 def power_from_pmset(text: str) -> Reading:

@@ -14,6 +14,7 @@ from typing import Final
 from bridge.errors import InfrastructureError, SandboxUnavailableError
 from bridge.executor.sandbox.interpreter import ask
 from bridge.executor.sandbox.private_paths import masked_below
+from bridge.records.network import Network
 
 # Shared libraries, their linker's cache, time zones: read by every interpreter, the same for everybody here.
 _SYSTEM_FOLDERS: Final = ("/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/local/lib", "/usr/share/zoneinfo")
@@ -28,11 +29,10 @@ _SYSTEM_FILES: Final = (
     "/etc/localtime",
     "/etc/alternatives",
 )
-_NETWORK_FILES: Final = (
-    "/etc/resolv.conf",
-    "/etc/hosts",
-    "/etc/nsswitch.conf",
+_RESOLVER_FILES: Final = ("/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf")
+_CERTIFICATES: Final = (
     "/etc/ssl",
+    "/etc/pki",
     "/etc/ca-certificates",
     "/usr/share/ca-certificates",
 )
@@ -65,7 +65,7 @@ def allow_list(
     programs: Iterable[str],
     read_only: Iterable[str],
     *,
-    network: bool = False,
+    network: Network = False,
     devices: bool = False,
     tools: bool = False,
     platform_paths: bool = True,
@@ -75,7 +75,7 @@ def allow_list(
     Args:
         programs: absolute paths of the commands' programs.
         read_only: the job spec's own list.
-        network: whether name resolution and certificates are needed.
+        network: any but none needs certificates, and the host's needs its resolver too.
         devices: whether a device is passed in, whose driver looks around in /sys.
         tools: whether the system's programs are wanted.
         platform_paths: False leaves out the Linux paths.
@@ -99,7 +99,9 @@ def allow_list(
     if not platform_paths:
         return AllowList({}, (), _outermost(wanted), masked)
     system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
-    system += (_NETWORK_FILES if network else ()) + ((*_DEVICE_HARDWARE, *_DEVICE_LIBRARIES) if devices else ())
+    system += _CERTIFICATES if network else ()
+    system += _RESOLVER_FILES if network == "host" else ()
+    system += (*_DEVICE_HARDWARE, *_DEVICE_LIBRARIES) if devices else ()
     system += _TOOL_FOLDERS if tools else ()
     places = (*_SYSTEM_LINKS, *(_TOOL_LINKS if tools else ()))
     links = {path: str(Path(path).readlink()) for path in places if Path(path).is_symlink()}

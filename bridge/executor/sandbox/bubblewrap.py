@@ -12,12 +12,15 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Self
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import RunDirectory
+from bridge.executor.network.ledger import Ledger
+from bridge.executor.network.namespace import proxy_variables, serve_inside
+from bridge.executor.network.proxy import NamesProxy
 from bridge.executor.process.tree import MARKER_NAME
 from bridge.executor.sandbox import bwrap_options as bwrap
 from bridge.executor.sandbox import seccomp
@@ -93,6 +96,7 @@ class Bubble:
     drop: tuple[str, ...]
     uid: int
     trial: TrialOutcome | None = None
+    ledger: Ledger = field(default_factory=Ledger)
 
     def tried(self, trial: TrialOutcome | None) -> Self:
         """Return the same sandbox with the outcome of its trial."""
@@ -118,11 +122,16 @@ class Bubble:
             kind="bwrap",
             reason=None,
             network=network,
-            namespaces=bwrap.namespaces(network=network),
+            namespaces=bwrap.namespaces(network),
             filters=tuple(text[:TEXT_MAX_CHARS] for text in filters),
             uid=self.uid,
             trial=self.trial,
+            use=self.ledger.use() if self._is_proxied else None,
         )
+
+    @property
+    def _is_proxied(self) -> bool:
+        return self.spec.sandbox.network not in (False, "host")
 
     @contextmanager
     def command(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[Wrapped]:
@@ -132,18 +141,20 @@ class Bubble:
             gid = os.getgid() if not self.drop else group_of(self.uid)
             stage = stage_for(self._own_paths()) if self.drop else {}
             status = _memory(stack, b"")
+            held_back = _open_pipe(stack) if self._is_proxied else None
             descriptors = bwrap.Descriptors(
                 seccomp=None if code is None else _memory(stack, code),
                 passwd=_memory(stack, bwrap.passwd(self.uid, gid, str(self.directory.home))),
                 group=_memory(stack, bwrap.group(gid)),
-                hosts=None if self.spec.sandbox.network else _memory(stack, bwrap.HOSTS),
+                hosts=None if self.spec.sandbox.network == "host" else _memory(stack, bwrap.HOSTS),
                 status=status,
+                block=None if held_back is None else held_back[0],
             )
             scene = bwrap.Scene(
                 abilities=self.able,
                 allow=self.allow,
                 directory=self.directory,
-                environment=environment,
+                environment={**environment, **(proxy_variables() if self._is_proxied else {})},
                 network=self.spec.sandbox.network,
                 devices=self.spec.sandbox.devices,
                 shm_bytes=self.spec.limits.memory_bytes // _SHM_SHARE,
@@ -152,6 +163,9 @@ class Bubble:
             )
             text = b"".join(os.fsencode(option) + b"\0" for option in bwrap.options(scene, descriptors))
             args = _memory(stack, text)
+            if held_back is not None:
+                proxy = NamesProxy(self.spec.sandbox.network, self.ledger)
+                stack.enter_context(serve_inside(proxy, status, held_back[1]))
             yield Wrapped(
                 argv=(*self.drop, self.able.path, "--args", str(args), "--", *argv),
                 environment={MARKER_NAME: environment[MARKER_NAME]},
@@ -187,6 +201,14 @@ def stage_for(paths: Sequence[str], places: Sequence[str] = _STAGES) -> dict[str
         f"a run as another user needs one of {', '.join(places)} with nothing in it that the run may read",
         remedy="move the models elsewhere, or start the runner as an ordinary user",
     )
+
+
+def _open_pipe(stack: ExitStack) -> tuple[int, int]:
+    """Return both ends of a pipe, which are closed at the end of the block."""
+    ends = os.pipe()
+    for end in ends:
+        stack.callback(os.close, end)
+    return ends
 
 
 def _memory(stack: ExitStack, content: bytes) -> int:

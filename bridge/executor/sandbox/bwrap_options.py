@@ -13,6 +13,7 @@ from typing import Final
 from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.allowlist import AllowList
 from bridge.limits import MIB
+from bridge.records.network import Network
 
 TMP_BYTES: Final = 64 * MIB  # the sandbox's own /tmp; a run's TMPDIR is in its directory
 WRAPPERS: Final = 2  # bwrap's monitor and the first process of the new process namespace
@@ -43,17 +44,22 @@ class Abilities:
 
 @dataclass(frozen=True)
 class Descriptors:
-    """Numbers of the descriptors bubblewrap reads from, and of the one it reports to; None leaves the part out."""
+    """Numbers of the descriptors bubblewrap reads from, and of the one it reports to; None leaves the part out.
+
+    Attributes:
+        block: the program starts when a byte can be read from it.
+    """
 
     seccomp: int | None
     passwd: int
     group: int
     hosts: int | None
     status: int
+    block: int | None = None
 
     def numbers(self) -> tuple[int, ...]:
         """Return all that are in use."""
-        every = (self.seccomp, self.passwd, self.group, self.hosts, self.status)
+        every = (self.seccomp, self.passwd, self.group, self.hosts, self.status, self.block)
         return tuple(number for number in every if number is not None)
 
 
@@ -71,16 +77,16 @@ class Scene:
     allow: AllowList
     directory: RunDirectory
     environment: Mapping[str, str]
-    network: bool
+    network: Network
     devices: tuple[str, ...]
     shm_bytes: int
     staged: Mapping[str, str] = field(default_factory=dict)
     covered: tuple[str, ...] = ()
 
 
-def namespaces(*, network: bool) -> tuple[str, ...]:
+def namespaces(network: Network) -> tuple[str, ...]:
     """Return the namespaces a run gets of its own."""
-    return tuple(name for name in _NAMESPACES if not (network and name == "net"))
+    return tuple(name for name in _NAMESPACES if not (network == "host" and name == "net"))
 
 
 def passwd(uid: int, gid: int, home: str) -> bytes:
@@ -99,10 +105,12 @@ HOSTS: Final = b"127.0.0.1 localhost\n::1 localhost\n"
 def options(scene: Scene, descriptors: Descriptors) -> list[str]:
     """Return the options, to be written NUL-separated into the `args` descriptor."""
     given = ["--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    given += [] if scene.network else ["--unshare-net"]
+    given += [] if scene.network == "host" else ["--unshare-net"]
     given += ["--disable-userns"] if scene.abilities.disable_userns else []
     given += ["--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox"]
     given += ["--json-status-fd", str(descriptors.status)]
+    if descriptors.block is not None:
+        given += ["--block-fd", str(descriptors.block)]
     if descriptors.seccomp is not None:
         given += ["--seccomp", str(descriptors.seccomp)]
     given += _file_system(scene, descriptors)

@@ -93,7 +93,7 @@ class Unconfined:
 def nothing(reason: str, uid: int | None = None) -> SandboxApplied:
     """Return the record of a run that no sandbox confines, and why."""
     own = os.getuid() if uid is None else uid
-    return SandboxApplied(kind="none", reason=reason, network=True, namespaces=(), filters=(), uid=own)
+    return SandboxApplied(kind="none", reason=reason, network="host", namespaces=(), filters=(), uid=own)
 
 
 def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Unconfined:

@@ -68,8 +68,16 @@ def stay():
                 os.close(descriptor)
             time.sleep(600)
         os._exit(0)
+def by_link(make, path, action):
+    make(path, "linked")
+    try:
+        return action("linked") != ""
+    finally:
+        os.unlink("linked")
 found = {
     "read the runner's key": through(lambda: read(targets["key"])),
+    "read the runner's key by a link": through(lambda: by_link(os.symlink, targets["key"], read)),
+    "read a credential by a hard link": through(lambda: by_link(os.link, targets["credential"], read)),
     "read another run's directory": through(lambda: os.listdir(targets["other_run"])),
     "write outside its directories": through(lambda: write(targets["outside"])),
     "connect to a socket of the host": through(lambda: call("path", socket.AF_UNIX, targets["socket"])),
@@ -85,17 +93,36 @@ found = {
 }
 if sys.platform == "linux":
     abstract = "\0" + targets["token"]
-    if not targets["network"]:
+    if targets["network"] != "host":
         found["connect to a socket of the host"] |= through(lambda: call("abstract", socket.AF_UNIX, abstract))
     found["make a user namespace"] = through(lambda: kernel("unshare", 0x10000000))
     found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
     tops = [top for top in targets["kernel"] if os.path.exists(top)]
     found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(("/proc", "/sys")))
     found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
-if targets["network"]:
+if sys.platform == "darwin":
+    # Every file of the data volume has a second name there, and sysctl shows arguments whatever the process table does.
+    def arguments(pid):
+        libc, query, size = ctypes.CDLL(None), (ctypes.c_int * 3)(1, 49, pid), ctypes.c_size_t(1 << 20)
+        text = ctypes.create_string_buffer(size.value)
+        return libc.sysctl(query, 3, text, ctypes.byref(size), None, 0) == 0 and targets["token"].encode() in text.raw
+    second = "/System/Volumes/Data" + os.path.realpath(targets["key"])
+    found["read the runner's key by its second name"] = through(lambda: read(second))
+    found["see a process of the host"] |= through(lambda: arguments(targets["pid"]))
+def ask_proxy(address):
+    with socket.create_connection(("127.0.0.1", int(os.environ["https_proxy"].rpartition(":")[2])), 5) as client:
+        client.sendall(b"CONNECT %s HTTP/1.1\r\n\r\n" % address.encode())
+        return client.recv(64).startswith(b"HTTP/1.1 200")
+if targets["network"] == "proxy":
+    own, port = ("127.0.0.1", "localhost", "localhost.localdomain", "[::1]", "169.254.169.254"), targets["port"]
+    asked = [ask_proxy("%s:%d" % (name, port)) for name in own]
+    found["reach the host through its proxy"] = any(asked)
+if targets["network"] == "host":
     # The owner lets such runs reach the network, and with it this host's loopback, devices and abstract sockets.
     del found["connect to the host's loopback"], found["see a network device"]
 through(lambda: write(targets["shared_tmp"]))
+through(lambda: write(targets["readable"]))
+through(lambda: by_link(os.link, targets["readable"], write))
 stay()
 wrote = through(lambda: write("here"))
 for _ in range(200 if wrote else 0):
@@ -132,17 +159,22 @@ class TrialTargets:
         return self.root / "models"
 
     @property
+    def readable(self) -> Path:
+        """A file on the allow-list that is empty until a run writes it."""
+        return self.models / "weights"
+
+    @property
     def shared_tmp(self) -> Path:
         """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str, paths: HostPaths, *, network: bool = False) -> tuple[str, ...]:
+    def argv(self, interpreter: str, paths: HostPaths, network: str = "none") -> tuple[str, ...]:
         """Return the command of the trial run; it also tries to reach private paths of the host.
 
         Args:
             interpreter: absolute path of a Python.
             paths: those of the host that no run reaches are tried.
-            network: whether such runs may reach a network, which is tried then as far as the owner did not open it.
+            network: as of the kind of run: that of the host is not tried, and a proxy is asked for the host too.
         """
         told = {
             "key": str(self.root / "runner.key"),
@@ -151,6 +183,7 @@ class TrialTargets:
             "socket": str(self.root / "host.sock"),
             "shared_tmp": str(self.shared_tmp),
             "credential": str(self.models / ".netrc"),
+            "readable": str(self.readable),
             "inner": str(self.models / "s"),
             "private": list({*_identities(paths.private), *paths.identities}),
             "kernel": _KERNEL,
@@ -166,6 +199,7 @@ class TrialTargets:
         """Return every way out with what came of it; what can be seen from outside is believed from outside."""
         through = dict(told["escapes"])
         through["write outside its directories"] = self.outside.exists()
+        through["write a file that it may read"] = self.readable.stat().st_size != 0
         through["leave a file for the next run"] = self.shared_tmp.exists()
         through["leave a process"] = survivors != 0
         if users:
@@ -217,6 +251,8 @@ def make_targets(root: Path) -> Iterator[TrialTargets]:
     (root / "other-run").mkdir(mode=0o700)
     (root / "models").mkdir(mode=0o755)
     (root / "models" / ".netrc").write_text("not for the run")
+    (root / "models" / "weights").touch()
+    (root / "models" / "weights").chmod(0o666)  # what keeps a run from writing it has to be the sandbox
     with ExitStack() as stack:
         families = (
             socket.AF_UNIX,

@@ -8,6 +8,7 @@ from typing import Final
 from bridge.gate.interface import Evidence, Violation
 from bridge.gate.rule import record_rule, run_rule
 from bridge.records.jobspec import JobSpec
+from bridge.records.network import describe_network
 from bridge.records.run import RunRecord
 
 CLOCK_SLACK_S = 0.05
@@ -94,14 +95,15 @@ def compare_sandbox(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> It
         yield Violation(f"got {applied.kind!r} although the job spec says off", "kind")
     if (applied.kind == "none") != (applied.reason is not None):
         yield Violation(f"kind {applied.kind!r} with reason {applied.reason!r}: no sandbox needs a reason", "reason")
-    if applied.network and not wanted.network and applied.kind != "none":
-        yield Violation("the run could reach a network; the job spec says it must not", "network")
-    if wanted.network and not applied.network:
+    if applied.kind != "none" and applied.network != wanted.network:
+        got, granted = describe_network(applied.network), describe_network(wanted.network)
+        yield Violation(f"the run could reach {got}; the job spec grants {granted}", "network")
+    if applied.kind == "none" and wanted.network and not applied.network:
         yield Violation("the run could not reach the network the job spec grants", "network")
     if wanted.uid is not None and applied.uid != wanted.uid:
         yield Violation(f"ran as user {applied.uid}, expected {wanted.uid}", "uid")
     if applied.kind == "bwrap":
-        needed = tuple(name for name in NAMESPACES if not (applied.network and name == "net"))
+        needed = tuple(name for name in NAMESPACES if not (applied.network == "host" and name == "net"))
         if tuple(name for name in applied.namespaces if name in NAMESPACES) != needed:
             yield Violation(
                 f"namespaces {list(applied.namespaces)} with network {applied.network}, expected {list(needed)}",

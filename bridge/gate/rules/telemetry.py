@@ -21,7 +21,6 @@ from bridge.records.verdict import Severity
 
 State = Literal["fit", "bad", "unknown", "strange"]
 HOT_C: Final = 95.0
-SPEED_LIMIT_MIN: Final = 100.0
 PRESSURE_MAX: Final = 10.0  # per cent of ten seconds in which something waited for memory
 _NUMBER: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?")
 INTERVAL_S: Final = 0.5
@@ -198,11 +197,11 @@ def _power(value: str, _amount: float | None) -> State:
 
 
 def _thermal(value: str, amount: float | None) -> State:
-    if value.startswith("cpu speed limit") and amount is not None:
-        return "fit" if amount >= SPEED_LIMIT_MIN else "bad"
     if value.startswith("hottest sensor") and amount is not None:
         return "fit" if amount < HOT_C else "bad"
-    return "fit" if value in {"nominal", "no thermal warning"} else "strange"
+    if value in {"moderate", "heavy", "trapping", "sleeping"}:
+        return "bad"
+    return "fit" if value == "nominal" else "strange"
 
 
 def _pressure(value: str, amount: float | None) -> State:

@@ -22,6 +22,7 @@ from bridge.executor.observe.condition import tool_output
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
+from bridge.records.network import lesser
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
@@ -229,7 +230,9 @@ def _further_kinds(policy: Policy) -> Iterator[tuple[str, int | None, RunKind]]:
     if own.peer_uid is not None:
         yield "a peer", own.peer_uid, RunKind("peer")
     if own.network:
-        yield "a run with a network", own.uid, RunKind("host", network=True)
+        yield "a run with a network of names", own.uid, RunKind("host", network="proxy")
+    if own.network == "host":
+        yield "a run with the network of this host", own.uid, RunKind("host", network="host")
     if own.devices:
         yield "a run with devices", own.uid, RunKind("host", devices=True)
 
@@ -263,8 +266,9 @@ def _presets(policy: Policy | None) -> Iterator[Check]:
 
 
 def _networked(policy: Policy) -> tuple[str, ...]:
-    """Return the presets that may run here and whose runs reach a network."""
-    return tuple(one.name for one in _allowed(policy) if one.sandbox.network) if policy.sandbox.network else ()
+    """Return the presets that may run here and whose runs reach the network of their host."""
+    given = policy.sandbox.network
+    return tuple(preset.name for preset in _allowed(policy) if lesser(preset.sandbox.network, given) == "host")
 
 
 def _allowed(policy: Policy) -> tuple[Preset, ...]:

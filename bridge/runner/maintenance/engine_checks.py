@@ -14,7 +14,7 @@ from bridge.executor.engines.probe import ask_node
 from bridge.system.clock import Clock
 
 PATIENCE_S: Final = 120.0
-_CLOSE: Final = "RAY_AUTH_MODE=token for Ray and token_file in [executor]; or sandbox.network = false"
+_CLOSE: Final = 'RAY_AUTH_MODE=token for Ray and token_file in [executor]; or sandbox.network = "internet" at most'
 _SHARE: Final = "give --state a folder that every node has at the same path, of the same user, with locks"
 
 
@@ -35,7 +35,7 @@ def check_engine(
         python: the interpreter that a node starts.
         clock: the machine's clocks.
         patience_s: how long a node may take to answer.
-        networked: presets whose runs reach a network here.
+        networked: presets whose runs reach the network of their host here.
     """
     name = engine.name
     try:
@@ -49,7 +49,10 @@ def check_engine(
         yield Check(name, "ok", f"answers; {loose}: runs without a sandbox are refused")
     if open_to is not None:
         yield Check(
-            name, "fail", f"runs of {', '.join(networked)} are refused, because they reach a network: {open_to}", _CLOSE
+            name,
+            "fail",
+            f"runs of {', '.join(networked)} are refused, because they reach the network of their host: {open_to}",
+            _CLOSE,
         )
     if os.geteuid() == 0:
         yield Check(name, "fail", "this runner is root, and its jobs would be", "run it as a user of its own")

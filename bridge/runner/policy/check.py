@@ -12,7 +12,7 @@ import os
 import pwd
 import stat
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, get_args
 
@@ -20,6 +20,8 @@ import pydantic
 
 from bridge.diagnostics import Check
 from bridge.errors import KakeyaError
+from bridge.presets.model import Preset
+from bridge.records.network import describe_network, lesser
 from bridge.runner.policy.allow_lists import REMEDY, exposures
 from bridge.runner.policy.file import own_presets
 from bridge.runner.policy.model import Policy
@@ -124,15 +126,27 @@ def _about_this_machine(policy: Policy) -> Iterator[Check]:
         if uid is not None:
             yield from _user(key, uid)
     try:
-        names = list(own_presets(policy))
+        presets = own_presets(policy)
     except KakeyaError as error:
         yield Check("presets.folder", "fail", error.message, error.remedy or "look at the preset file")
         return
+    yield from networks(policy, presets.values())
     for pattern in policy.presets.allow:
-        if not fnmatch.filter(names, pattern):
-            near = difflib.get_close_matches(pattern, names, n=1)
+        if not fnmatch.filter(presets, pattern):
+            near = difflib.get_close_matches(pattern, presets, n=1)
             remedy = f"did you mean {near[0]}?" if near else "kakeya-mac presets lists the names"
             yield Check("presets.allow", "warn", f"{pattern!r} matches no preset", remedy)
+
+
+def networks(policy: Policy, presets: Iterable[Preset]) -> Iterator[Check]:
+    """Yield the presets that may run and ask for more of a network than the policy gives."""
+    given, allows = policy.sandbox.network, policy.facts(embedded=False).allows
+    for preset in presets:
+        need = preset.sandbox.network
+        if preset.status == "ready" and allows(preset.name) and lesser(need, given) != need:
+            text = f"{preset.name} asks for {describe_network(need)}; this policy gives {describe_network(given)}"
+            remedy = f"network = {json.dumps(need)} in [sandbox], or more, if it may"
+            yield Check("sandbox.network", "warn", text, remedy)
 
 
 def _programs(policy: Policy) -> Iterator[Check]:

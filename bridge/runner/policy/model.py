@@ -14,6 +14,7 @@ from bridge import strictjson
 from bridge.presets.facts import LimitCaps, PolicyFacts
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records.base import Name, Record, Text
+from bridge.records.network import Network
 from bridge.runner.policy.executor import ExecutorPolicy
 from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
 from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
@@ -40,6 +41,7 @@ class SandboxPolicy(Record):
         peer_uid: the user of request code that host code asks and measures.
         socket: a service manager's, behind which runs get processes and users of their own.
         own_users: the same from the range that /etc/subuid gives the runner's user, where there is no such manager.
+        network: what any run may reach at most; names, or ``internet``, go through a proxy of the run's supervisor.
         endpoints: ``unix:`` and the path of a socket, shown to runs of presets that ask a server behind it.
     """
 
@@ -48,7 +50,7 @@ class SandboxPolicy(Record):
     peer_uid: Annotated[int, Field(gt=0)] | None = None
     socket: AbsolutePath | None = None
     own_users: bool = False
-    network: bool = False
+    network: Network = False
     devices: tuple[AbsolutePath, ...] = ()
     read_only: tuple[AbsolutePath, ...] = ()
     endpoints: Annotated[tuple[Endpoint, ...], Field(max_length=1)] = ()

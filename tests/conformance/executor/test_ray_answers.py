@@ -82,7 +82,7 @@ def test_a_run_that_reaches_a_network_is_refused_where_it_could_place_jobs_itsel
     with ray_jobs(slots=0, token=wants) as site:
         engine = RayEngine(site.address, lambda: has, RayOptions(), CLOCK)
         queue = PlacedQueue(tmp_path, engine)
-        spec = queue.spec(sandbox=SandboxSpec(mode="required", network=True))
+        spec = queue.spec(sandbox=SandboxSpec(mode="required", network="host"))
         message = f"it wants no token, so whoever reaches {site.address} runs commands as its user"
         checks = check_engine(engine, tmp_path, sys.executable, CLOCK, patience_s=0.1, networked=("fetch",))
         results = [next(checks), next(checks)]
@@ -90,5 +90,5 @@ def test_a_run_that_reaches_a_network_is_refused_where_it_could_place_jobs_itsel
             queue.executor.start(spec, make_directory(tmp_path / "run"), queue.handle)
         alone = spec.evolve(sandbox=SandboxSpec(mode="required"))
         queue.executor.start(alone, make_directory(tmp_path / "alone"), tmp_path / "other")
-    refused = f"runs of fetch are refused, because they reach a network: {message}"
+    refused = f"runs of fetch are refused, because they reach the network of their host: {message}"
     assert ((results[1].level, results[1].text) == ("fail", refused)) == (wants is None)

@@ -37,7 +37,7 @@ import socket
 tell(loopback=attempt(lambda: socket.create_connection(("127.0.0.1", {server.getsockname()[1]}), timeout=5).close()))
 # {token}
 """
-    execution = caged.run(program, sandbox=caged.sandbox(network=True))
+    execution = caged.run(program, sandbox=caged.sandbox(network="host"))
 
     assert told(execution) == {"loopback": "got through: None"}
     assert execution.sandbox.network

@@ -63,13 +63,13 @@ def test_code_of_a_request_and_peers_are_tried_as_such(need_sandbox, tmp_path, t
     executor = Counting(tmp_path / "trials")
     execution = Jobs(executor, tmp_path, "other_user").run(f"print('{token}')", code="request")
     peer = executor.sandbox(OTHER_UID, RunKind("peer"))
-    shared = executor.sandbox(OTHER_UID, RunKind("host", network=True))
+    shared = executor.sandbox(OTHER_UID, RunKind("host", network="host"))
 
     assert [(uid, kind.name) for uid, kind in executor.tried] == [
         (OTHER_UID, "request"), (OTHER_UID, "peer"), (OTHER_UID, "host"),
     ]  # fmt: skip
     assert (execution.sandbox.trial.kind, peer.trial.kind) == ("request", "peer")
-    assert (shared.kind, shared.network, peer.network) == ("bwrap", True, False)
+    assert (shared.kind, shared.network, peer.network) == ("bwrap", "host", False)
 
 
 @pytest.mark.parametrize("fault", ["cut off", "another user's", "open to others", "a link"])
@@ -111,7 +111,7 @@ def test_whatever_decides_the_sandbox_is_part_of_the_key(tmp_path):
         trial_key(None, HOST_KIND, paths),
         trial_key(OTHER_UID, HOST_KIND, paths),
         trial_key(None, RunKind("request"), paths),
-        trial_key(None, RunKind("host", network=True), paths),
+        trial_key(None, RunKind("host", network="host"), paths),
         trial_key(None, HOST_KIND, replace(paths, private=("/y/key",))),
         trial_key(None, HOST_KIND, replace(paths, interpreter="/bin/sh")),
         trial_key(None, HOST_KIND, replace(paths, devices=("/dev/null",))),

@@ -34,7 +34,7 @@ def _(case: Case) -> None:
     case.record["sandbox"] = {
         "kind": "none",
         "reason": "no bwrap",
-        "network": True,
+        "network": "host",
         "namespaces": [],
         "filters": [],
         "uid": 1000,

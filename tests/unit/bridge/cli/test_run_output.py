@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bridge.records.network import NetworkUse, ReachedHost, RefusedContact
+from bridge.records.run import SandboxApplied
 from bridge.records.verdict import ClaimResult
 from tests.fakes.requester import Requester, normal
 from tests.fakes.scripted_host import KILLED, ScriptedHost
@@ -49,6 +51,29 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     assert (where["sandbox"], where["no_sandbox_because"], where["uid"]) == ("none", "a test", 0)
     folder = requester.folder / "data" / "runs" / short
     assert "| sandbox | none, as user 0: a test |" in (folder / "summary.md").read_text()
+
+
+def test_where_a_run_was_by_names_stands_in_status_in_the_summary_and_on_the_page(requester, host):
+    use = NetworkUse(
+        reached=(ReachedHost(host="data.example.org", port=443, connections=2, sent_bytes=10, received_bytes=3000),),
+        refused=(RefusedContact(target="[::1]:80", reason="an address", count=1),),
+        unlisted=7,
+    )
+    sandbox = SandboxApplied(
+        kind="bwrap", reason=None, network=("*.example.org",), namespaces=("net",), filters=(), uid=5, use=use
+    )
+    plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),), "sandbox": sandbox})
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    words = (
+        "*.example.org: data.example.org:443 (2 connections, 10 bytes sent, 3000 received); "
+        "refused [::1]:80: an address (1); 7 more"
+    )
+    assert f"network     {words}" in ran.out.splitlines()
+    short = requester_short(requester)
+    summary = (requester.folder / "data" / "runs" / short / "summary.md").read_text()
+    assert "| network | \\*.example.org: data.example.org:443 (2 connections" in summary
+    page = Path(requester.run("open", "--html", short).out.strip())
+    assert f"<td>{words}</td>" in page.read_text()
 
 
 def test_a_growing_line_is_ended_by_heartbeats_every_30_seconds(requester, host):

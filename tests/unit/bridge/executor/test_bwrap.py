@@ -68,12 +68,12 @@ def test_nothing_ever_binds_the_root_and_only_run_folders_are_writable():
 
 def test_a_network_shares_the_hosts_and_leaves_its_hosts_file_to_the_allow_list():
     descriptors = bwrap.Descriptors(seccomp=10, passwd=11, group=12, hosts=None, status=14)
-    options = bwrap.options(scene(network=True), descriptors)
+    options = bwrap.options(scene(network="host"), descriptors)
 
     assert "--unshare-net" not in options
     assert "/etc/hosts" not in options
-    assert "net" not in bwrap.namespaces(network=True)
-    assert "net" in bwrap.namespaces(network=False)
+    assert "net" not in bwrap.namespaces("host")
+    assert "net" in bwrap.namespaces(("data.example.org",))
 
 
 def test_staged_paths_are_mounted_from_their_stage_to_their_own_place():

@@ -5,19 +5,22 @@ import pytest
 from bridge.executor.observe import condition
 from bridge.executor.observe.condition import Reading
 
-PMSET = "pmset -g therm"
+LEVEL = "com.apple.system.thermalpressurelevel"
 
 
 @pytest.mark.parametrize(
     ("text", "reading"),
     [
-        ("CPU_Scheduler_Limit = 100\nCPU_Speed_Limit = 83\n", Reading("cpu speed limit 83 %", PMSET)),
-        ("Note: No thermal warning level has been recorded\n", Reading("no thermal warning", PMSET)),
+        (f"{LEVEL} 0\n", Reading("nominal", f"notifyutil {LEVEL}")),
+        (f"{LEVEL} 2\n", Reading("heavy", f"notifyutil {LEVEL}")),
+        (f"{LEVEL} 4", Reading("sleeping", f"notifyutil {LEVEL}")),
+        (f"{LEVEL} 5\n", Reading()),
+        (f"{LEVEL}: Failed with code 9\n", Reading()),
         ("", Reading()),
     ],
 )
-def test_the_thermal_state_of_a_mac(text, reading):
-    assert condition.thermal_from_pmset(text) == reading
+def test_the_thermal_pressure_of_a_mac_and_no_guess_where_there_is_no_answer(text, reading):
+    assert condition.thermal_from_notifyutil(text) == reading
 
 
 @pytest.mark.parametrize(

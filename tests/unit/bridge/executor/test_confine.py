@@ -131,7 +131,7 @@ def test_a_declared_path_that_is_missing_is_an_error():
 
 def test_name_resolution_is_readable_only_with_a_network():
     without = allowlist.allow_list([], []).system
-    given = allowlist.allow_list([], [], network=True).system
+    given = allowlist.allow_list([], [], network="host").system
 
     assert not any(path.startswith("/etc/resolv") for path in without)
     assert set(without) <= set(given)

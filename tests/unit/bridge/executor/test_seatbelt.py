@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import socket
 from multiprocessing.synchronize import SemLock
 from pathlib import Path
 
@@ -10,8 +11,10 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.local import LocalExecutor
 from bridge.executor.sandbox import seatbelt
 from bridge.executor.trial import make_directory
+from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
+from tests.support.seatbelt_kernel import Profile, Subject
 
 GOLDEN = Path(__file__).with_name("golden") / "seatbelt.sb"
 READABLE = ("/opt/venv", "/models/tiny")
@@ -96,7 +99,23 @@ def test_only_the_runs_folders_are_writable():
 
 def test_the_network_is_allowed_only_when_asked_for():
     assert "network" not in seatbelt.profile(READABLE, WRITABLE, network=False)
-    assert "(allow network*)" in seatbelt.profile(READABLE, WRITABLE, network=True)
+    assert "(allow network*)" in seatbelt.profile(READABLE, WRITABLE, network="host")
+
+
+def test_a_network_by_names_opens_the_port_of_its_proxy_alone(tmp_path):
+    directory = make_directory(tmp_path / "run")
+    jobs = Jobs(LocalExecutor(SystemClock()), tmp_path)
+    spec = jobs.spec("pass", sandbox=SandboxSpec(mode="required", network=("data.example.org",)))
+
+    with seatbelt.Seatbelt(spec, directory, uid=501).command(("/opt/venv/bin/python",), {"A": "1"}) as wrapped:
+        port = int(wrapped.environment["https_proxy"].rpartition(":")[2])
+        mac = Profile((directory.root / "profile.sb").read_text())
+        with socket.create_connection(("127.0.0.1", port), 5) as client:
+            client.sendall(b"CONNECT other.example.org:443 HTTP/1.1\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 403")
+    assert mac.permits("network-outbound", Subject(name=f"localhost:{port}"))
+    assert not mac.permits("network-outbound", Subject(name="localhost:22"))
+    assert not mac.permits("network-bind")
 
 
 def test_metal_is_reachable():
@@ -141,11 +160,13 @@ def test_a_path_cannot_end_its_own_quotes(name):
 
 def test_the_command_runs_under_a_profile_file_that_the_run_cannot_write(tmp_path):
     directory = RunDirectory(tmp_path, *(tmp_path / name for name in ("work", "out", "home", "tmp")))
-    box = seatbelt.Seatbelt("(version 1)\n", directory, network=False, uid=501)
+    for folder in (directory.work, directory.out, directory.home, directory.tmp):
+        folder.mkdir()
+    box = seatbelt.Seatbelt(Jobs(LocalExecutor(SystemClock()), tmp_path).spec("pass"), directory, uid=501)
 
     with box.command(("/opt/venv/bin/python", "x.py"), {"A": "1"}) as wrapped:
         assert wrapped.argv == (seatbelt.PROGRAM, "-f", str(tmp_path / "profile.sb"), "/opt/venv/bin/python", "x.py")
-        assert (tmp_path / "profile.sb").read_text() == "(version 1)\n"
+        assert (tmp_path / "profile.sb").read_text() == seatbelt.profile_of(box.spec, directory)
         assert wrapped.environment == {"A": "1"}
     assert not (tmp_path / "profile.sb").exists()
     assert box.applied.kind == "seatbelt"
@@ -153,8 +174,8 @@ def test_the_command_runs_under_a_profile_file_that_the_run_cannot_write(tmp_pat
 
 
 def test_what_is_masked_is_denied_after_its_folder_is_allowed():
-    text = seatbelt.profile(READABLE, WRITABLE, network=True, masked=["/models/tiny/.netrc"])
+    text = seatbelt.profile(READABLE, WRITABLE, network="host", masked=["/models/tiny/.netrc"])
 
-    denied = '(deny file-read* file-write* network-outbound\n  (subpath "/models/tiny/.netrc"))'
+    denied = '(deny file-read* file-test-existence file-write* network-outbound\n  (subpath "/models/tiny/.netrc"))'
     assert text.endswith(denied + "\n")
     assert text.index(denied) > max(text.index('(subpath "/models/tiny")'), text.index("(allow network*)"))

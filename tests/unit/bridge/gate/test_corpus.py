@@ -144,7 +144,13 @@ def hot() -> Case:
     return case.seal()
 
 
-@pytest.mark.parametrize(("busy", "code"), [(drifting, "G5-TREND"), (hot, "G8-STATE")])
+def pressed() -> Case:
+    case = hot()
+    case.record["telemetry"]["thermal"] = ["nominal", "moderate"]
+    return case.seal()
+
+
+@pytest.mark.parametrize(("busy", "code"), [(drifting, "G5-TREND"), (hot, "G8-STATE"), (pressed, "G8-STATE")])
 def test_a_machine_that_others_use_stops_absolute_numbers_alone(busy, code):
     claims = {claim.id: claim for claim in judged(busy()).claims}
     assert any(code in why for why in claims["baseline_tokens_per_s"].why)

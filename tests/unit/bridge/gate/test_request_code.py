@@ -50,7 +50,7 @@ def root_on_both_sides_of_the_wall(case):
 
 
 def unconfined_peer(case):
-    case.record["peers"][0]["sandbox"].update(kind="none", reason="none", namespaces=[], filters=[], network=True)
+    case.record["peers"][0]["sandbox"].update(kind="none", reason="none", namespaces=[], filters=[], network="host")
 
 
 def shared_processes(case):
@@ -58,7 +58,7 @@ def shared_processes(case):
 
 
 def unconfined_conductor(case):
-    case.record["sandbox"].update(kind="none", reason="none", namespaces=[], filters=[], network=True)
+    case.record["sandbox"].update(kind="none", reason="none", namespaces=[], filters=[], network="host")
     case.spec["sandbox"]["mode"] = "preferred"
 
 

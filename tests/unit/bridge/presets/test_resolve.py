@@ -14,6 +14,7 @@ from bridge.errors import PolicyRefusedError, RequestRejectedError
 from bridge.presets.facts import LimitCaps, PolicyFacts, SandboxMode, Trust
 from bridge.presets.installed import load, registry
 from bridge.presets.resolution import explain, resolve
+from bridge.records.network import describe_network
 from bridge.records.request import LimitRequest, Workload
 from tests.fakes.asking import make_request
 
@@ -59,7 +60,7 @@ wall_s = 100.0
 wall_s = 900.0
 [sandbox]
 mode = "preferred"
-network = true
+network = ["data.example.org", "*.example.net"]
 gpu = true
 """
 
@@ -107,10 +108,21 @@ def test_the_environment_names_its_origins_and_the_requester_is_none_of_them():
     assert "s3cret" not in "\n".join(explain(spec))
 
 
-@pytest.mark.parametrize(("facts", "network"), [(FACTS, False), (replace(FACTS, sandbox_network=True), True)])
-def test_a_network_needs_preset_and_host(facts, network):
-    assert resolve(ask(), preset(), facts, Trust()).sandbox.network is network
-    closed = preset(FULL.replace("network = true", "network = false"))
+BOTH = ("data.example.org", "*.example.net")
+
+
+@pytest.mark.parametrize(
+    ("host", "network"),
+    [(False, False), ("host", BOTH), ("internet", BOTH), (("data.example.org",), ("data.example.org",))],
+)
+def test_a_run_reaches_what_preset_and_host_both_allow_and_explain_says_so(host, network):
+    facts = replace(FACTS, sandbox_network=host)
+    spec = resolve(ask(), preset(), facts, Trust())
+    assert spec.sandbox.network == network
+    (line,) = (line for line in explain(spec) if line.startswith("network "))
+    assert line.startswith(f"network {describe_network(network)} (")
+    assert ("sandbox.network in policy.toml" in line) is (network != BOTH)
+    closed = preset(FULL.replace('network = ["data.example.org", "*.example.net"]', "network = false"))
     assert resolve(ask(), closed, facts, Trust()).sandbox.network is False
 
 

@@ -46,6 +46,53 @@ def test_every_unknown_key_is_named_at_once_with_the_nearest_known_one():
     assert all(text == "unknown key" for text, _remedy in found(text).values())
 
 
+PRESET = """
+schema = 1
+name = "fetch"
+status = "ready"
+description = "d"
+[[commands]]
+name = "fetch"
+argv = ["${engine}", "go"]
+[[outputs]]
+path = "r.json"
+kind = "code_throughput"
+[sandbox]
+network = ["data.example.org"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("network", "given"),
+    [
+        ("false", "none"),
+        ('["other.example.org"]', "other.example.org"),
+        ('["*.example.org"]', None),
+        ('"internet"', None),
+        ("true", "true is not taken: write names"),
+    ],
+)
+def test_a_preset_that_asks_for_more_of_a_network_than_the_policy_gives_is_named(check, tmp_path, network, given):
+    (tmp_path / "presets").mkdir()
+    (tmp_path / "presets").chmod(0o700)
+    (tmp_path / "presets" / "fetch.toml").write_text(PRESET)
+    (tmp_path / "presets" / "fetch.toml").chmod(0o600)
+    text = f'{GOOD}[presets]\nfolder = "{tmp_path / "presets"}"\n[sandbox]\nnetwork = {network}\n'
+    problem = check(text).get("sandbox.network")
+
+    if given is None:
+        assert problem is None
+    elif network == "true":
+        assert given in problem[0]
+        assert problem[2]
+    else:
+        assert problem == (
+            f"fetch asks for data.example.org; this policy gives {given}",
+            'network = ["data.example.org"] in [sandbox], or more, if it may',
+            False,
+        )
+
+
 def test_every_value_of_another_form_is_named_with_the_examples_line():
     faults = found(
         'schema = 2\nname = "Not A Name"\nslots = "two"\nonly_when = ["sometimes"]\n[sandbox]\nmode = "on"\n'
