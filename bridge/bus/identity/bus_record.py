@@ -132,6 +132,9 @@ class BusIdentity:
 
     def create_if_missing(self, record: BusRecord) -> bool:
         """Write the record unless the remote carries one; return whether it was written."""
+        from bridge.bus.refs.spaces import check_patterns  # readers never need it
+
+        check_patterns(record.request_branches)
         if tips_of(self._store, [names.bus_ref(prefix) for prefix in names.PREFIXES]):
             return False
         ref = names.bus_ref(record.prefix)
@@ -171,7 +174,11 @@ class BusIdentity:
 
         Raises:
             BusError: the record moved meanwhile, or it is another bus's.
+            UsageError: its patterns of request branches could catch other people's.
         """
+        from bridge.bus.refs.spaces import check_patterns  # readers never need it
+
+        check_patterns(record.request_branches)
         old = self.record()
         if (record.bus_id, record.prefix) != (old.bus_id, old.prefix) or self._tip is None:
             raise BusError(f"{self._store.route}: a bus keeps its id and its prefix")

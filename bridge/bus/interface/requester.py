@@ -36,7 +36,7 @@ class RequesterBus(SharedBus, Protocol):
         ...
 
     def probe(self, ref: str) -> str | None:
-        """Push a branch in the request namespace that no runner acts on, and delete it; return its name if it stayed.
+        """Push to a branch in the request namespace that no runner acts on, delete it, return its name if it stayed.
 
         Args:
             ref: full name of a request branch that was never sent; its cancel branch is what is pushed.

@@ -83,6 +83,10 @@ class RunnerBus(SharedBus, Protocol):
         """Write the bus record on a remote that carries none."""
         ...
 
+    def has_branch(self, name: str) -> bool:
+        """Return whether the remote has a branch of exactly this name."""
+        ...
+
     def update(self, record: BusRecord) -> None:
         """Replace the bus record by a newer one of the same bus, by compare-and-swap; BusError when it moved."""
         ...

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bridge.bus.identity.bus_record import BusIdentity
 from bridge.bus.refs import names
+from bridge.bus.refs.spaces import DEFAULT_PATTERNS
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.errors import BusMissingError
@@ -34,7 +35,7 @@ def new_record(
         bus_id=(os.urandom(16) if entropy is None else entropy).hex(),
         wake=wake,
         request_form="workload" if wake == "actions" else "manifest",
-        request_branches=names.DEFAULT_PATTERNS,
+        request_branches=DEFAULT_PATTERNS,
         prefix=names.BRANCH_PREFIX if branch_prefix else names.DEFAULT_PREFIX,
         attestation="none",
         lease_s=LEASE_MAX_S,

@@ -201,18 +201,26 @@ class Requests:
         swap(self._store, [RefUpdate(branch, made.oid, None)], authority=branch)
 
     def probe(self, ref: str, time_unix_s: int) -> str | None:
-        """Create a branch and delete it again; return its name when it could not be deleted.
+        """Push to a branch and delete it again; return its name when it could not be deleted.
+
+        One that an earlier probe left is used again, as what may not be deleted may be appended to.
 
         Raises:
-            RemoteError: the remote refuses to create it.
+            RemoteError: the remote refuses the push.
         """
-        made, objects = commits.folder_commit(
-            {commits.CANCEL_FILE: b"{}"}, over=(), parents=(), time_unix_s=time_unix_s, message="probe"
-        )
-        self._store.write(objects)
-        if not swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)[ref].landed:
-            raise RemoteError(f"{self._store.route} refuses to create {ref}")
-        return None if self._store.push([RefUpdate(ref, None, made.oid)]).get(ref) else ref
+        before = tips_of(self._store, [ref]).get(ref)
+        parents = commits.parents_at(self._store, ref, before, MIB)
+        empty = tree(())
+        made = commit(empty.oid, parents, time_unix_s, "probe [skip ci]")
+        self._store.write([empty, made])
+        outcome = swap(self._store, [RefUpdate(ref, made.oid, before)], authority=ref)[ref]
+        if not outcome.landed:
+            return None  # another probe of this moment was taken, and is about to delete it
+        try:
+            answer = self._store.push([RefUpdate(ref, None, made.oid)]).get(ref)
+        except RemoteError:
+            return ref  # a proxy that takes no deletions answers in the place of git
+        return None if answer else ref
 
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append a result to its request branch if the branch is where the request was.

@@ -21,7 +21,7 @@ from bridge.bus.refs.windows import cancel_prefixes
 from bridge.bus.sides.shared import SharedRefBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
-from bridge.bus.store.swap import swap
+from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
@@ -34,6 +34,7 @@ from bridge.bus.views import (
 from bridge.errors import BusError, FencedError
 from bridge.limits import BEACON_DEAD_S
 from bridge.records import Beacon, BusRecord, Claim, Delivery, LogHead
+from bridge.request.branches import HEADS
 from bridge.system.clock import rfc3339
 
 
@@ -81,6 +82,10 @@ class RunnerRefBus(SharedRefBus):
     def create(self, record: BusRecord) -> None:
         """Write the bus record on a remote that carries none."""
         self._identity.create(record)
+
+    def has_branch(self, name: str) -> bool:
+        """Return whether the remote has a branch of exactly this name."""
+        return bool(tips_of(self._store, [f"{HEADS}{name}"]))
 
     def update(self, record: BusRecord) -> None:
         """Replace the bus record by a newer one of the same bus; see the interface."""
