@@ -200,28 +200,6 @@ class Requests:
         self._store.write(objects)
         swap(self._store, [RefUpdate(branch, made.oid, None)], authority=branch)
 
-    def probe(self, ref: str, time_unix_s: int) -> str | None:
-        """Push to a branch and delete it again; return its name when it could not be deleted.
-
-        One that an earlier probe left is used again, as what may not be deleted may be appended to.
-
-        Raises:
-            RemoteError: the remote refuses the push.
-        """
-        before = tips_of(self._store, [ref]).get(ref)
-        parents = commits.parents_at(self._store, ref, before, MIB)
-        empty = tree(())
-        made = commit(empty.oid, parents, time_unix_s, "probe [skip ci]")
-        self._store.write([empty, made])
-        outcome = swap(self._store, [RefUpdate(ref, made.oid, before)], authority=ref)[ref]
-        if not outcome.landed:
-            return None  # another probe of this moment was taken, and is about to delete it
-        try:
-            answer = self._store.push([RefUpdate(ref, None, made.oid)]).get(ref)
-        except RemoteError:
-            return ref  # a proxy that takes no deletions answers in the place of git
-        return None if answer else ref
-
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append a result to its request branch if the branch is where the request was.
 

@@ -28,6 +28,8 @@ from bridge.bus.views import (
     ClaimView,
     HeldClaim,
     LogChunk,
+    Placement,
+    PrefixTrial,
     ReadRequests,
     RequestRef,
 )
@@ -79,9 +81,19 @@ class RunnerRefBus(SharedRefBus):
         listing = self._store.list(prefixes)
         return cancels_in(record, listing.refs) & frozenset(run_ids)
 
-    def create(self, record: BusRecord) -> None:
-        """Write the bus record on a remote that carries none."""
-        self._identity.create(record)
+    def create(self, record: BusRecord) -> Placement:
+        """Write the bus record on a remote that carries none; see the interface."""
+        from bridge.bus.probe import place_refs
+
+        placement = place_refs(self._store, record.prefix, commits.unix_s(record.created))
+        self._identity.create(record, placement)
+        return placement
+
+    def try_refs(self) -> PrefixTrial:
+        """Create, move and delete a ref at this bus's prefix; see the interface."""
+        from bridge.bus.probe import try_prefix
+
+        return try_prefix(self._store, self.identity().prefix, int(self._clock.now().timestamp()))
 
     def has_branch(self, name: str) -> bool:
         """Return whether the remote has a branch of exactly this name."""

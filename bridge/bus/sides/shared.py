@@ -174,6 +174,12 @@ class SharedRefBus:
         """The records that were read and refused; see the interface."""
         return self._seals.refused
 
+    def try_requests(self, template: str) -> str | None:
+        """Push to a request namespace and delete that again; see the interface."""
+        from bridge.bus.probe import try_requests
+
+        return try_requests(self._store, template, int(self._clock.now().timestamp()))
+
     def tend(self) -> None:
         """Pack and delete what this machine's copies have too much of; see the interface."""
         self._store.tend()

@@ -201,6 +201,11 @@ def _bus(arguments: argparse.Namespace) -> int:
     route, state = route_of(arguments, policy), state_of(arguments)
     if route is None:
         raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    if arguments.action == "check":
+        from bridge.cli.host.setup import print_checks
+        from bridge.runner.maintenance.bus_checks import check_remote
+
+        return 1 if print_checks(check_remote(open_route(route, state), CLOCK), as_json=arguments.json) else 0
     if arguments.space is None:
         raise UsageError("allow-branches needs a space", remedy="kakeya-runner bus allow-branches claude --bus ROUTE")
     return allow_branches(

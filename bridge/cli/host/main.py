@@ -211,8 +211,9 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _bus(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    bus = _verb(verbs, "bus", "say on which branches a bus takes requests", bus=True)
-    bus.add_argument("action", choices=("allow-branches",))
+    bus = _verb(verbs, "bus", "try what a bus's remote allows, or take requests in one more space", bus=True)
+    bus.add_argument("action", choices=("check", "allow-branches"))
+    bus.add_argument("--json", action="store_true", help="with check: one JSON document on stdout")
     bus.add_argument(
         "space", nargs="?", metavar="SPACE", help="with allow-branches: e.g. claude, for claude/mac-bridge-*"
     )

@@ -33,18 +33,12 @@ def try_push(session: BusSession) -> PushTrial:
         RemoteError: the remote refuses the push.
     """
     template = template_for(session)
-    ref = _branch(template)
     try:
-        return PushTrial(template, session.bus.probe(ref))
+        return PushTrial(template, session.bus.try_requests(template))
     except RemoteError as error:
-        other = other_template(session, ref, error)
+        other = other_template(session, request_branch(template, "doctor", _NO_RUN), error)
         if other is None:
             raise
-        trial = PushTrial(other, session.bus.probe(_branch(other)), refused=error.cause)
+        trial = PushTrial(other, session.bus.try_requests(other), refused=error.cause)
         remember_template(session, other)
         return trial
-
-
-def _branch(template: str) -> str:
-    """Return the request branch of no run: one for each space, so that what cannot be deleted does not pile up."""
-    return request_branch(template, "doctor", _NO_RUN)

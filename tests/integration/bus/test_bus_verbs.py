@@ -1,9 +1,10 @@
-"""`kakeya-runner bus allow-branches`: a bus takes requests in one more space, whoever signs for it."""
+"""`kakeya-runner bus`: a bus takes requests in one more space, and what its remote allows is tried."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import subprocess
 
 import pytest
@@ -78,3 +79,17 @@ def test_a_space_that_holds_other_peoples_branches_is_refused_before_anything_is
     code, said = owner.runner("bus", "allow-branches", space)
     assert (code, words in said) == (2, True), said
     assert owner.bus().identity() == record
+
+
+def test_a_check_tries_refs_and_each_space_and_says_which_one_a_rule_closes(owner):
+    hook = owner.remote / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text('#!/bin/sh\ncase "$1" in refs/heads/codex/*) echo "rule 7" >&2; exit 1 ;; esac\n')
+    hook.chmod(0o755)
+    code, said = owner.runner("bus", "check", "--json")
+    levels = {row["name"]: row["level"] for row in json.loads(said)}
+    assert code == 0
+    assert [name for name, level in levels.items() if level != "ok"] == ["codex/mac-bridge-*"]
+    assert {"remote", "refs", "mac-bridge/*", "claude/mac-bridge-*"} <= levels.keys()
+    assert "rule 7" in said
+    assert owner.bus().snapshot().requests == ()
