@@ -42,9 +42,18 @@ class Requests:
         )
 
     def submit(
-        self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None, *, first: bool = False
+        self,
+        data: bytes,
+        ref: RequestRef,
+        workload: Workload | None,
+        signature: bytes | None,
+        *,
+        first: bool = False,
+        starts_ci: bool = False,
     ) -> Submission:
         """Create a request branch; `ref.oid` is ignored. What is sent for the first time is not looked for first.
+
+        Its tree may hold CI files of the workload, which are left alone but where they wake the bus: `starts_ci`.
 
         Raises:
             FencedError: the branch exists with something else on it.
@@ -58,7 +67,11 @@ class Requests:
             with self._store.reader() as reader:
                 over = parse_tree(reader.read(workload.tree, "tree", TOP_TREE_MAX_BYTES))
         made, objects = commits.folder_commit(
-            files, over=over, parents=parents, time_unix_s=_created(data), message=f"request {ref.id}"
+            files,
+            over=over,
+            parents=parents,
+            time_unix_s=_created(data),
+            message=f"request {ref.id}{'' if starts_ci else ' [skip ci]'}",
         )
         self._store.write(objects)
         pushed = RequestRef(ref.id, ref.ref, made.oid)

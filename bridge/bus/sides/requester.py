@@ -46,7 +46,9 @@ class RequesterRefBus(SharedRefBus):
                 f"{self.route} is woken by the pushed tree and needs requests that carry a work tree",
                 remedy="run it inside a clone of the repository",
             )
-        submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature, first=first)
+        submission = self._requests.submit(
+            data, RequestRef(run_id, ref, ""), workload, signature, first=first, starts_ci=record.wake == "actions"
+        )
         self._runs.remember(run_id, ref)
         return submission
 

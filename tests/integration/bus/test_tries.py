@@ -9,11 +9,13 @@ from itertools import cycle
 
 import pytest
 
+from bridge.bus import open_bus
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.route import Route
 from bridge.bus.store.swap import swap, tips_of
-from bridge.errors import RemoteError, RemoteRefusedError
+from bridge.errors import BusMissingError, RemoteError, RemoteRefusedError
+from bridge.system.clock import SystemClock
 from bridge.system.gitobjects import commit, tree
 from tests.fakes.git_host import SIGN_IN, GitHost, Reply, in_turn, is_upload
 from tests.fakes.git_servers import bare
@@ -118,3 +120,23 @@ def test_pushes_through_a_host_that_fails_at_random_arrive_once_each(host, tmp_p
             raise AssertionError(f"{each.ref} never arrived")
     host.gates = []
     assert tips_of(store, [each.ref for each in sent]) == {each.ref: each.new for each in sent}
+
+
+@pytest.mark.parametrize(("delay_s", "is_near"), [(0.0, True), (0.3, False)])
+def test_what_answers_on_loopback_counts_as_this_machine_only_where_it_answers_as_quickly(
+    host, tmp_path, delay_s, is_near
+):
+    host.delay_s = delay_s
+    bus = open_bus(
+        host.url(tmp_path / "bus.git"), repository=None, state=tmp_path / "state", clock=SystemClock(),
+        budget=tmp_path / "pushes.json",
+    )  # fmt: skip
+    assert bus.hosted
+    with pytest.raises(BusMissingError):
+        bus.identity()
+    assert bus.hosted is not is_near
+
+
+def test_a_file_url_is_this_machine(tmp_path):
+    url = f"file://{bare(tmp_path / 'bus.git')}"
+    assert not open_bus(url, repository=None, state=tmp_path / "state", clock=SystemClock()).hosted
