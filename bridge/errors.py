@@ -137,9 +137,18 @@ class GitError(InfrastructureError):
 
 
 class RemoteError(GitError):
-    """The remote is unreachable, refused the operation or did not answer in time."""
+    """The remote is unreachable, refused the operation or did not answer in time.
+
+    Attributes:
+        cause: what stands behind it, as `bridge.system.remote_words.Cause` names it; empty where nobody looked.
+        is_passing: whether the same call may work a little later, without anybody doing anything.
+    """
 
     reason = "remote"
+
+    def __init__(self, message: str, *, remedy: str | None = None, cause: str = "", is_passing: bool = False) -> None:
+        super().__init__(message, remedy=remedy)
+        self.cause, self.is_passing = cause, is_passing
 
 
 class RemoteRefusedError(RemoteError):

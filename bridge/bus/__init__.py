@@ -82,7 +82,7 @@ def _opened(
 
         name = f"{hashlib.sha256(found.shown.encode()).hexdigest()[:16]}.json"
         budget = platformdirs.user_state_path("kakeya") / "pushes" / name
-    pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock)
+    pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock, store.is_near)
     quarantine = Quarantine(state / "quarantine.jsonl", clock)
     return kind(
         store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine, known=state / "beacons"

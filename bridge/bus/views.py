@@ -5,9 +5,9 @@ Frozen values; the records inside them are in `bridge.records`. Knows no transpo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from bridge.ids import new_id
 from bridge.limits import CLOCK_SKEW_MAX_S
@@ -230,3 +230,44 @@ class BadRef:
     why: str
     gone: bool = False
     by_hand: str | None = None
+
+
+@dataclass(frozen=True)
+class PrefixTrial:
+    """What a remote does with the refs below one prefix.
+
+    Attributes:
+        moves: whether a ref may move to a commit that does not descend from its tip.
+        deletes: whether a ref may be deleted.
+    """
+
+    prefix: str
+    moves: bool
+    deletes: bool
+
+    @property
+    def renewals(self) -> Literal["amend", "chain"]:
+        """How a claim is renewed there."""
+        return "amend" if self.moves else "chain"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a bus keeps its refs on a remote, and why not at the usual place.
+
+    Attributes:
+        refused: the host's own words for the usual prefix; empty where that is taken.
+    """
+
+    trial: PrefixTrial
+    refused: str = ""
+
+    def lines(self) -> Iterator[str]:
+        """Yield what the maker of a bus has to know of another prefix than the usual one."""
+        if self.refused:
+            yield (
+                f"the remote takes no refs outside refs/heads/, so this bus keeps its own below {self.trial.prefix}: "
+                f"every plain clone fetches them, and CI for all branches sees them ({self.refused})"
+            )
+            yield "leave them out there: GitHub Actions branches-ignore: ['kakeya/**', '**mac-bridge**']"
+            yield "and in clones: git config --add remote.origin.fetch '^refs/heads/kakeya/*'"

@@ -3,7 +3,7 @@
 Two shapes, told apart by what follows ``mac-bridge``::
 
     mac-bridge/<preset>-<id>                           cancel: mac-bridge/cancel/<id>
-    AgentMemory/mac-bridge-<preset>-<id><suffix>       cancel: AgentMemory/mac-bridge-cancel-<id><suffix>
+    <space>/mac-bridge-<preset>-<id><suffix>           cancel: <space>/mac-bridge-cancel-<id><suffix>
 
 The second is for agents that may push only inside a namespace of their own, often with a fixed suffix.
 Knows nothing about remotes; which patterns a bus accepts is in its record.
@@ -34,7 +34,7 @@ def request_branch(template: str, preset: str, run_id: str) -> str:
     """Return the full ref name of a request branch.
 
     Args:
-        template: a branch name with ``{preset}`` and ``{id}``, e.g. ``AgentMemory/mac-bridge-{preset}-{id}-4f2a``.
+        template: a branch name with ``{preset}`` and ``{id}``, e.g. ``claude/mac-bridge-{preset}-{id}-4f2a``.
         preset: a preset name.
         run_id: a run id.
 
@@ -47,7 +47,7 @@ def request_branch(template: str, preset: str, run_id: str) -> str:
     if not well_formed or match is None or match[3] != run_id or match[2] != preset or not is_id(run_id):
         raise UsageError(
             f"branch template {template!r} gives {ref!r}; expected e.g. {DEFAULT_TEMPLATE!r} or "
-            "'AgentMemory/mac-bridge-{preset}-{id}-suffix'",
+            "'claude/mac-bridge-{preset}-{id}-suffix'",
             remedy="set branch_template in kakeya.toml",
         )
     if preset == RESERVED_PRESET:

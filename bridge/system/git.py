@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import selectors
-import shlex
 import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Final, Protocol
 
-from bridge.errors import GitError, InfrastructureError, RemoteError, RemoteRefusedError
+from bridge.errors import GitError, InfrastructureError
 from bridge.limits import GIT_LOCAL_WALL_S, MIB
 from bridge.system.clock import SystemClock
 from bridge.system.process import start_piped
@@ -38,14 +37,7 @@ _USER_INFO = re.compile(r"(?<=://)[^/@\s]*@")
 # What the environment may say about a transport; every other GIT_* variable of ours is taken away.
 _TRANSPORT = re.compile(r"GIT_(SSH(_COMMAND|_VARIANT)?|ASKPASS|SSL_.*|PROXY_SSL_.*|HTTP_.*|ALLOW_PROTOCOL)")
 _CONFIGURATION = re.compile(r"GIT_(CONFIG.*|ATTR.*)")
-# What a remote or its transport says when it will say so again: credentials, rights, a route that leads nowhere.
-_REFUSAL = re.compile(
-    r"authentication failed|permission denied|access denied|could not read username|returned error: 40[134]"
-    r"|repository not found|does not appear to be a git repository|host key verification failed|not authorized",
-    re.IGNORECASE,
-)
 _FILE_BOUND = re.compile(r"signal 25|signal 31|File size limit|File too large", re.IGNORECASE)
-_HASHES = re.compile(r"mismatched algorithms|does not support this repository's hash algorithm", re.IGNORECASE)
 _NOISE = (
     "hint:",
     "remote: Counting",
@@ -120,28 +112,6 @@ def run_in_work_tree(
     variables = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", **(environment or {})}
     process = start(["git", *off, *arguments], variables, cwd=folder, keep_config=True)
     return collect(process, GIT_LOCAL_WALL_S)
-
-
-def explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
-    """Return the error of a call to a remote: what was tried, and git's own last words without user information.
-
-    Args:
-        finished: the call.
-        what: was tried.
-        route: of the remote, without user information, for the command that tries it alone.
-    """
-    if finished.timed_out:
-        return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
-    if _HASHES.search(finished.stderr):
-        return RemoteRefusedError(
-            f"{what}: the repository there names its objects by SHA-256, a bus by SHA-1",
-            remedy="use one that was made without --object-format=sha256",
-        )
-    kind = RemoteRefusedError if _REFUSAL.search(finished.stderr) else RemoteError
-    return kind(
-        f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}",
-        remedy=f"check the network, the route and the credentials: git ls-remote {shlex.quote(route)}",
-    )
 
 
 def last_words(stderr: str) -> str:

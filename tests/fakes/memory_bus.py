@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from bridge.bus.refbus import RefBus
 from bridge.bus.refs import names
+from bridge.bus.refs.spaces import DEFAULT_PATTERNS
 from bridge.bus.store.interface import (
     Listing,
     MalformedObjectError,
@@ -146,6 +147,10 @@ class MemoryStore:
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self.faults.write()
         self.objects.update((git_object.oid, git_object) for git_object in objects)
+
+    def pause(self, tries: int) -> bool:
+        """What was lost here stays lost: the caller's own next step is the next try."""
+        return False
 
     def keep(self, name: str, oid: str | None) -> None:
         """Nothing is ever pruned, but what is kept is known."""
@@ -284,7 +289,7 @@ def bus_record(clock: Clock, **changes: object) -> BusRecord:
         "bus_id": BUS_ID,
         "wake": "poll",
         "request_form": "manifest",
-        "request_branches": names.DEFAULT_PATTERNS,
+        "request_branches": DEFAULT_PATTERNS,
         "prefix": names.DEFAULT_PREFIX,
         "attestation": "none",
         "lease_s": LEASE_S,

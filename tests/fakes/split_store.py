@@ -42,6 +42,9 @@ class SplitStore:
                 answers |= store.push(part)
         return answers
 
+    def pause(self, tries: int) -> bool:
+        return self._requester.pause(tries)
+
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         self._requester.write(objects, durable=durable)
 

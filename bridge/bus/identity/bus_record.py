@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.content import commits
 from bridge.bus.identity.root_ref import RootRef
@@ -19,6 +19,9 @@ from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, ObjectErr
 from bridge.limits import MIB
 from bridge.records.bus import BusRecord
 from bridge.version import VERSION
+
+if TYPE_CHECKING:
+    from bridge.bus.views import Placement
 
 PROTOCOL: Final = 2
 _PUT_BACK: Final = (
@@ -121,46 +124,31 @@ class BusIdentity:
                 raise
             self._record, self._tip, self._root_tip = known, tip, root
 
-    def create(self, record: BusRecord) -> None:
+    def create(self, record: BusRecord, placement: Placement) -> None:
         """Write the record on a remote that carries none.
 
+        Args:
+            record: of the new bus.
+            placement: where the remote lets a bus keep its refs, and how they move there.
+
         Raises:
-            BusError: it carries one already, or hides what is below the prefix.
+            BusError: it carries one already.
         """
-        if not self.create_if_missing(record.evolve(renewals=self._renewals(record))):
+        trial = placement.trial
+        if not self.create_if_missing(record.evolve(prefix=trial.prefix, renewals=trial.renewals)):
             raise BusError(f"{self._store.route} carries a bus already", remedy="leave out --create-bus")
 
     def create_if_missing(self, record: BusRecord) -> bool:
         """Write the record unless the remote carries one; return whether it was written."""
+        from bridge.bus.refs.spaces import check_patterns  # readers never need it
+
+        check_patterns(record.request_branches)
         if tips_of(self._store, [names.bus_ref(prefix) for prefix in names.PREFIXES]):
             return False
         ref = names.bus_ref(record.prefix)
         head, objects = commits.bus_commit(record, record.created)
         self._store.write(objects)
         return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
-
-    def _renewals(self, record: BusRecord) -> Literal["amend", "chain"]:
-        """Return whether this remote lets a ref move to a commit that does not descend from its tip, by trying it.
-
-        Raises:
-            BusError: it takes the ref and does not show it.
-        """
-        ref = names.probe_ref(record.prefix)
-        one, objects = commits.bus_commit(record, record.created)
-        other, more = commits.bus_commit(record.evolve(renewals="chain"), record.created)
-        self._store.write([*objects, *more])
-        tip = tips_of(self._store, [ref]).get(ref)
-        if not self._store.push([RefUpdate(ref, one.oid, tip)]).get(ref):
-            return "chain"
-        if ref not in tips_of(self._store, [ref]):
-            self._store.push([RefUpdate(ref, None, one.oid)])
-            raise BusError(
-                f"{self._store.route} took {ref} and does not show it: its uploadpack.hideRefs hides the refs of a bus",
-                remedy=f"in that repository: git config --add uploadpack.hideRefs '!{record.prefix.rstrip('/')}'",
-            )
-        amends = self._store.push([RefUpdate(ref, other.oid, one.oid)]).get(ref)
-        self._store.push([RefUpdate(ref, None, other.oid if amends else one.oid)])
-        return "amend" if amends else "chain"
 
     def update(self, record: BusRecord, moment: str) -> None:
         """Replace the record by a newer one of the same bus: a child of the old one, by compare-and-swap.
@@ -171,7 +159,11 @@ class BusIdentity:
 
         Raises:
             BusError: the record moved meanwhile, or it is another bus's.
+            UsageError: its patterns of request branches could catch other people's.
         """
+        from bridge.bus.refs.spaces import check_patterns  # readers never need it
+
+        check_patterns(record.request_branches)
         old = self.record()
         if (record.bus_id, record.prefix) != (old.bus_id, old.prefix) or self._tip is None:
             raise BusError(f"{self._store.route}: a bus keeps its id and its prefix")

@@ -35,17 +35,6 @@ class RequesterBus(SharedBus, Protocol):
         """Push the cancel branch of a run; idempotent."""
         ...
 
-    def probe(self, ref: str) -> str | None:
-        """Push a branch in the request namespace that no runner acts on, and delete it; return its name if it stayed.
-
-        Args:
-            ref: full name of a request branch that was never sent; its cancel branch is what is pushed.
-
-        Raises:
-            RemoteError: the remote refuses it.
-        """
-        ...
-
     def foresee(self, run_id: str, ref: str) -> None:
         """Let the call that finds the bus record list a run too that was sent from here and is looked at next.
 

@@ -15,6 +15,8 @@ from bridge.bus.views import (
     ClaimView,
     HeldClaim,
     LogChunk,
+    Placement,
+    PrefixTrial,
     ReadRequests,
     RequestRef,
 )
@@ -81,8 +83,25 @@ class RunnerBus(SharedBus, Protocol):
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         ...
 
-    def create(self, record: BusRecord) -> None:
-        """Write the bus record on a remote that carries none."""
+    def create(self, record: BusRecord) -> Placement:
+        """Write the bus record on a remote that carries none, at the prefix that it lets a bus have.
+
+        Raises:
+            BusError: it carries one already, or hides what it takes.
+            RemoteError: it takes no refs of a bus at any prefix.
+        """
+        ...
+
+    def try_refs(self) -> PrefixTrial:
+        """Create, move and delete a ref at this bus's prefix.
+
+        Raises:
+            RemoteError: the remote refuses to create it.
+        """
+        ...
+
+    def has_branch(self, name: str) -> bool:
+        """Return whether the remote has a branch of exactly this name."""
         ...
 
     def update(self, record: BusRecord) -> None:

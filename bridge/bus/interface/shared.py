@@ -141,6 +141,17 @@ class SharedBus(Protocol):
         """The claims, beacons and logs that were read and not accepted because of their signatures, oldest first."""
         ...
 
+    def try_requests(self, template: str) -> str | None:
+        """Push to a branch in a request namespace that no runner acts on, delete it; return its name if it stayed.
+
+        Args:
+            template: of request branches, with ``{preset}`` and ``{id}``.
+
+        Raises:
+            RemoteError: the remote refuses the push.
+        """
+        ...
+
     def tend(self) -> None:
         """Pack and delete what this machine's copies have too much of; slow at times, so when nothing waits for it."""
         ...

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bridge.bus.identity.bus_record import BusIdentity
 from bridge.bus.refs import names
+from bridge.bus.refs.spaces import DEFAULT_PATTERNS
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.route import Route
 from bridge.errors import BusMissingError
@@ -18,24 +19,21 @@ from bridge.system.gitrepository import BareRepository
 MINIMUM_CLIENT = "0.1.0"
 
 
-def new_record(
-    clock: Clock, *, wake: Wake, local: bool, branch_prefix: bool = False, entropy: bytes | None = None
-) -> BusRecord:
+def new_record(clock: Clock, *, wake: Wake, local: bool, entropy: bytes | None = None) -> BusRecord:
     """Return the record of a new bus with a random id.
 
     Args:
         clock: for the time of creation.
         wake: what makes its runners look.
         local: whether pushes cost nothing there, so that beacons may come often.
-        branch_prefix: keep the runner's refs below ``refs/heads/kakeya/``, for hosts that protect only branches.
         entropy: 16 random bytes; tests pass their own.
     """
     return BusRecord(
         bus_id=(os.urandom(16) if entropy is None else entropy).hex(),
         wake=wake,
         request_form="workload" if wake == "actions" else "manifest",
-        request_branches=names.DEFAULT_PATTERNS,
-        prefix=names.BRANCH_PREFIX if branch_prefix else names.DEFAULT_PREFIX,
+        request_branches=DEFAULT_PATTERNS,
+        prefix=names.DEFAULT_PREFIX,
         attestation="none",
         lease_s=LEASE_MAX_S,
         beacon_interval_s=BEACON_INTERVAL_LOCAL_S if local else BEACON_INTERVAL_HOSTED_S,

@@ -6,6 +6,7 @@ branches; the refs of bus and runner are hidden from their pushes, so only this 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,6 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Literal
 
+from bridge.bus.content import commits
+from bridge.bus.refs import names
 from bridge.errors import UsageError
 from bridge.limits import TRANSFER_WALL_S, TREE_MAX_BYTES
 from bridge.system.clock import Clock
@@ -20,13 +23,11 @@ from bridge.system.gitrepository import BareRepository, GitSettings
 from bridge.system.process import become
 
 Verb = Literal["upload-pack", "receive-pack"]
-WRITABLE: Final = ("refs/heads/mac-bridge", "refs/heads/AgentMemory")
 COMMAND_MAX_CHARS: Final = 1000
 _COMMAND = re.compile(r"git[ -](upload-pack|receive-pack)")
 _PROTOCOL = re.compile(r"version=[0-2]")
 _CONFIG: Final = (
     ("receive.hideRefs", "refs"),
-    *(("receive.hideRefs", f"!{ref}") for ref in WRITABLE),
     ("receive.maxInputSize", str(TREE_MAX_BYTES)),
     ("receive.fsckObjects", "true"),
     ("receive.autogc", "false"),
@@ -56,18 +57,32 @@ def asked_for(command: str) -> Verb:
     return "upload-pack" if match[1] == "upload-pack" else "receive-pack"
 
 
+def writable_folders(repository: BareRepository) -> tuple[str, ...]:
+    """Return the folders of refs that requesters may write to: those of the branches that the bus record names.
+
+    Git hides refs by whole parts of their names, so of ``claude/mac-bridge-*`` all below ``claude/`` may be written.
+    """
+    shown = repository.run(["cat-file", "blob", f"{names.bus_ref(names.DEFAULT_PREFIX)}:{commits.BUS_FILE.decode()}"])
+    try:
+        patterns = json.loads(shown.stdout)["request_branches"]
+    except (ValueError, KeyError, TypeError):
+        return ()  # no bus yet, so nothing to write to
+    return tuple(sorted({prefix.rpartition("/")[0] for prefix in names.listing_prefixes(patterns)}))
+
+
 def serve_git(path: Path, verb: Verb, environment: Mapping[str, str]) -> None:
     """Become git, serving the repository on the standard streams under the bounds above; does not return.
 
     Raises:
         InfrastructureError: git cannot be started.
     """
-    argv, wanted = BareRepository(path, GitSettings(config=_CONFIG)).serving(verb)
+    writable = (("receive.hideRefs", f"!{folder}") for folder in writable_folders(BareRepository(path)))
+    argv, variables = BareRepository(path, GitSettings(config=(*_CONFIG, *writable))).serving(verb)
     protocol = environment.get("GIT_PROTOCOL", "")
     if _PROTOCOL.fullmatch(protocol):
-        wanted["GIT_PROTOCOL"] = protocol
-    wanted |= {"PATH": environment.get("PATH", os.defpath), "LC_ALL": "C"}
-    become(argv, env=wanted, wall_s=int(TRANSFER_WALL_S))
+        variables["GIT_PROTOCOL"] = protocol
+    variables |= {"PATH": environment.get("PATH", os.defpath), "LC_ALL": "C"}
+    become(argv, env=variables, wall_s=int(TRANSFER_WALL_S))
 
 
 def ensure_served(path: Path, clock: Clock) -> None:

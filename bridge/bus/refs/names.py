@@ -22,7 +22,6 @@ from bridge.request.branches import HEADS, RESERVED_PRESET, cancel_branch, run_i
 DEFAULT_PREFIX: Final = "refs/kakeya/"
 BRANCH_PREFIX: Final = "refs/heads/kakeya/"
 PREFIXES: Final = (DEFAULT_PREFIX, BRANCH_PREFIX)
-DEFAULT_PATTERNS: Final = ("mac-bridge/*", "AgentMemory/mac-bridge-*")
 _SINGLE: Final = ("bus", "root", "probe")
 _FOLDERS: Final = ("claim", "log", "runner", "archive")
 _RUNNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")

@@ -43,9 +43,18 @@ class Requests:
         )
 
     def submit(
-        self, data: bytes, ref: RequestRef, workload: Workload | None, signature: bytes | None, *, first: bool = False
+        self,
+        data: bytes,
+        ref: RequestRef,
+        workload: Workload | None,
+        signature: bytes | None,
+        *,
+        first: bool = False,
+        starts_ci: bool = False,
     ) -> Submission:
         """Create a request branch; `ref.oid` is ignored. What is sent for the first time is not looked for first.
+
+        Its tree may hold CI files of the workload, which are left alone but where they wake the bus: `starts_ci`.
 
         Raises:
             FencedError: the branch exists with something else on it.
@@ -59,7 +68,11 @@ class Requests:
             with self._store.reader() as reader:
                 over = parse_tree(reader.read(workload.tree, "tree", TOP_TREE_MAX_BYTES))
         made, objects = commits.folder_commit(
-            files, over=over, parents=parents, time_unix_s=_created(data), message=f"request {ref.id}"
+            files,
+            over=over,
+            parents=parents,
+            time_unix_s=_created(data),
+            message=f"request {ref.id}{'' if starts_ci else ' [skip ci]'}",
         )
         self._store.write(objects)
         pushed = RequestRef(ref.id, ref.ref, made.oid)
@@ -200,20 +213,6 @@ class Requests:
         )
         self._store.write(objects)
         swap(self._store, [RefUpdate(branch, made.oid, None)], authority=branch)
-
-    def probe(self, ref: str, time_unix_s: int) -> str | None:
-        """Create a branch and delete it again; return its name when it could not be deleted.
-
-        Raises:
-            RemoteError: the remote refuses to create it.
-        """
-        made, objects = commits.folder_commit(
-            {commits.CANCEL_FILE: b"{}"}, over=(), parents=(), time_unix_s=time_unix_s, message="probe"
-        )
-        self._store.write(objects)
-        if not swap(self._store, [RefUpdate(ref, made.oid, None)], authority=ref)[ref].landed:
-            raise RemoteError(f"{self._store.route} refuses to create {ref}")
-        return None if self._store.push([RefUpdate(ref, None, made.oid)]).get(ref) else ref
 
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
         """Append a result to its request branch if the branch is where the request was.

@@ -3,12 +3,12 @@
 A run id begins with its time, so the ids of a few hours share their first characters, and a request branch is named
 after preset and id: a ref-prefix for each preset and each of those beginnings lists what is recent, however full the
 bus is. Requests for presets that are not known here, and older ones, show in a whole listing only, but for those
-whose branch is named.
+whose branch is named. What holds few branches is listed whole: most spaces of agents are empty on most buses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
 from bridge.bus.refs import names
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from bridge.records.bus import BusRecord
 
 _ENDS: Final = ("mac-bridge/", "mac-bridge-")
+FEW_MAX_COUNT: Final = 64  # branches cost about 100 bytes each, the prefixes that spare them 70 each in every listing
 
 
 def all_prefixes(record: BusRecord) -> tuple[str, ...]:
@@ -26,18 +27,35 @@ def all_prefixes(record: BusRecord) -> tuple[str, ...]:
     return (*_runner_refs(record), names.claim_ref(record.prefix, ""), *names.listing_prefixes(record.request_branches))
 
 
-def window_prefixes(record: BusRecord, window: ListingWindow) -> tuple[str, ...]:
-    """Return the prefixes of what a window shows."""
+def window_prefixes(record: BusRecord, window: ListingWindow, sparse: Collection[str] = ()) -> tuple[str, ...]:
+    """Return the prefixes of what a window shows; of `sparse` beginnings of branch names it shows everything."""
     ids = (*window.beginnings(), *window.runs)
     claims = (names.claim_ref(record.prefix, one) for one in ids)
     named = (one for ref in window.refs for one in _of_request(record, ref))
-    return (*_runner_refs(record), *claims, *_branches(record, window.presets, ids), *named)
+    return (*_runner_refs(record), *claims, *_branches(record, window.presets, ids, sparse), *named)
 
 
 def watched_prefixes(record: BusRecord) -> tuple[str, ...]:
     """Return the prefixes of what somebody waits for: requests, claims and logs."""
     runs = (names.claim_ref(record.prefix, ""), names.log_ref(record.prefix, ""))
     return (*runs, *names.listing_prefixes(record.request_branches))
+
+
+def sparse_heads(record: BusRecord, refs: Iterable[str], before: Collection[str] | None) -> frozenset[str]:
+    """Return how the request branches begin of which there are few.
+
+    Args:
+        record: the bus's own.
+        refs: what was listed.
+        before: the beginnings that were listed whole; None: all of them.
+    """
+    heads = names.listing_prefixes(record.request_branches) if before is None else tuple(before)
+    counts = dict.fromkeys(heads, 0)
+    for ref in refs:
+        head = next((head for head in heads if ref.startswith(head)), None)
+        if head is not None:
+            counts[head] += 1
+    return frozenset(head for head, count in counts.items() if count <= FEW_MAX_COUNT)
 
 
 def cancel_prefixes(record: BusRecord, run_id: str) -> tuple[str, ...]:
@@ -53,12 +71,14 @@ def _runner_refs(record: BusRecord) -> tuple[str, ...]:
     return (names.bus_ref(record.prefix), names.root_ref(record.prefix), names.beacon_ref(record.prefix, ""))
 
 
-def _branches(record: BusRecord, presets: Iterable[str], ids: Iterable[str]) -> tuple[str, ...]:
+def _branches(
+    record: BusRecord, presets: Iterable[str], ids: Iterable[str], sparse: Collection[str] = ()
+) -> tuple[str, ...]:
     """Return prefixes of request and cancel branches; a pattern in which presets have no place is listed whole."""
     known, beginnings = tuple(presets), tuple(ids)
     found: list[str] = []
     for head in names.listing_prefixes(record.request_branches):
-        if not head.endswith(_ENDS):
+        if head in sparse or not head.endswith(_ENDS):
             found.append(head)
             continue
         found += [f"{head}cancel{head[-1]}{one}" for one in beginnings]

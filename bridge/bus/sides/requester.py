@@ -16,7 +16,7 @@ from bridge.bus.views import (
     Submission,
 )
 from bridge.errors import BusError, RunNotFoundError
-from bridge.request import cancel_branch, run_id_of
+from bridge.request import run_id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,9 @@ class RequesterRefBus(SharedRefBus):
                 f"{self.route} is woken by the pushed tree and needs requests that carry a work tree",
                 remedy="run it inside a clone of the repository",
             )
-        submission = self._requests.submit(data, RequestRef(run_id, ref, ""), workload, signature, first=first)
+        submission = self._requests.submit(
+            data, RequestRef(run_id, ref, ""), workload, signature, first=first, starts_ci=record.wake == "actions"
+        )
         self._runs.remember(run_id, ref)
         return submission
 
@@ -57,11 +59,6 @@ class RequesterRefBus(SharedRefBus):
         if ref is None:
             raise RunNotFoundError(f"no request branch of run {run_id} on {self.route}", remedy="kakeya-mac ls")
         self._requests.cancel(run_id, ref, data, signature, int(self._clock.now().timestamp()))
-
-    def probe(self, ref: str) -> str | None:
-        """Push and delete the cancel branch of a request that was never sent; see the interface."""
-        self.identity()
-        return self._requests.probe(cancel_branch(ref), int(self._clock.now().timestamp()))
 
     def remember(self, run_id: str, ref: str) -> None:
         """Note the request branch of a run that was sent from here; see the interface."""

@@ -21,13 +21,15 @@ from bridge.bus.refs.windows import cancel_prefixes
 from bridge.bus.sides.shared import SharedRefBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
-from bridge.bus.store.swap import swap
+from bridge.bus.store.swap import swap, tips_of
 from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
     ClaimView,
     HeldClaim,
     LogChunk,
+    Placement,
+    PrefixTrial,
     ReadRequests,
     RequestRef,
 )
@@ -36,6 +38,7 @@ from bridge.limits import BEACON_DEAD_S
 from bridge.records.bus import Beacon, BusRecord
 from bridge.records.claim import Claim, Delivery
 from bridge.records.logs import LogHead
+from bridge.request.branches import HEADS
 from bridge.system.clock import rfc3339
 
 
@@ -80,9 +83,23 @@ class RunnerRefBus(SharedRefBus):
         listing = self._store.list(prefixes)
         return cancels_in(record, listing.refs) & frozenset(run_ids)
 
-    def create(self, record: BusRecord) -> None:
-        """Write the bus record on a remote that carries none."""
-        self._identity.create(record)
+    def create(self, record: BusRecord) -> Placement:
+        """Write the bus record on a remote that carries none; see the interface."""
+        from bridge.bus.probe import place_refs
+
+        placement = place_refs(self._store, record.prefix, commits.unix_s(record.created))
+        self._identity.create(record, placement)
+        return placement
+
+    def try_refs(self) -> PrefixTrial:
+        """Create, move and delete a ref at this bus's prefix; see the interface."""
+        from bridge.bus.probe import try_prefix
+
+        return try_prefix(self._store, self.identity().prefix, int(self._clock.now().timestamp()))
+
+    def has_branch(self, name: str) -> bool:
+        """Return whether the remote has a branch of exactly this name."""
+        return bool(tips_of(self._store, [f"{HEADS}{name}"]))
 
     def update(self, record: BusRecord) -> None:
         """Replace the bus record by a newer one of the same bus; see the interface."""

@@ -18,7 +18,7 @@ from bridge.bus.refs.claims import Claims
 from bridge.bus.refs.requests import Requests
 from bridge.bus.refs.runs import Runs
 from bridge.bus.refs.snapshots import build_snapshot
-from bridge.bus.refs.windows import all_prefixes, watched_prefixes, window_prefixes
+from bridge.bus.refs.windows import all_prefixes, sparse_heads, watched_prefixes, window_prefixes
 from bridge.bus.store.interface import RefStore, RefUpdate
 from bridge.bus.store.quarantine import Quarantine
 from bridge.errors import FencedError
@@ -85,6 +85,7 @@ class SharedRefBus:
         self._results = Results(store)
         self._seals = BusSeals(self.identity)
         self._done: set[str] = set()
+        self._sparse: frozenset[str] = frozenset()
         self._lock = threading.RLock()
 
     @property
@@ -104,7 +105,9 @@ class SharedRefBus:
     def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
         """List the bus once, or what a window of it shows."""
         record = self.identity()
-        listing = self._store.list(all_prefixes(record) if window is None else window_prefixes(record, window))
+        prefixes = all_prefixes(record) if window is None else window_prefixes(record, window, self._sparse)
+        listing = self._store.list(prefixes)
+        self._sparse = sparse_heads(record, listing.refs, None if window is None else self._sparse)
         self._identity.check_tips(
             listing.refs.get(names.bus_ref(record.prefix)), listing.refs.get(names.root_ref(record.prefix))
         )
@@ -170,6 +173,12 @@ class SharedRefBus:
     def refused(self) -> tuple[Refused, ...]:
         """The records that were read and refused; see the interface."""
         return self._seals.refused
+
+    def try_requests(self, template: str) -> str | None:
+        """Push to a request namespace and delete that again; see the interface."""
+        from bridge.bus.probe import try_requests
+
+        return try_requests(self._store, template, int(self._clock.now().timestamp()))
 
     def tend(self) -> None:
         """Pack and delete what this machine's copies have too much of; see the interface."""

@@ -31,13 +31,14 @@ from bridge.bus.store.interface import (
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
 from bridge.bus.store.route import Route
+from bridge.bus.store.tries import PAUSES_S, Tries
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.bus.store.user_clone import UserClone
 from bridge.errors import GivenUpError, InfrastructureError, RemoteError
 from bridge.limits import GIT_WALL_S, MIB, STOP_PUSH_S, TRANSFER_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import in_turn
-from bridge.system.git import CallStop, Finished, StopSignal, explain
+from bridge.system.git import CallStop, Finished, StopSignal
 from bridge.system.gitobjects import GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
@@ -59,6 +60,7 @@ _ISOLATED_MAX: Final = 64
 _LISTING_MAX_BYTES: Final = 256 * MIB  # of git's trace of one, five times what a bus of 100,000 ended runs takes
 _UNASKED_S: Final = 3600.0  # so long a remote that sends all of its refs is not asked for some of them again
 _CLOCK: Final = SystemClock()
+NEAR_TRIP_S: Final = 0.2  # what forwards to another machine adds the way there
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
 
 
@@ -72,6 +74,7 @@ class GitStore:
         folder: the repository, when it is not the bus's main one.
         wall_s: how long one git call may make no progress.
         borrows: whether a repository that is not the main one reads the main one's objects as well.
+        pauses_s: before each further try of what may pass; a server that asks for more gets it.
     """
 
     def __init__(
@@ -83,8 +86,10 @@ class GitStore:
         folder: Path | None = None,
         wall_s: float = GIT_WALL_S,
         borrows: bool = True,
+        pauses_s: Sequence[float] = PAUSES_S,
     ) -> None:
         self._wall_s = wall_s
+        self._tries = Tries(route, state, pauses_s)
         self._route = route
         self._state = state
         self._clone = clone
@@ -99,6 +104,7 @@ class GitStore:
         recover(self._repository)
         self._stop_signal: StopSignal | None = None
         self._unasked_until_s = float("-inf")
+        self._quickest_s = float("inf")
 
     @property
     def route(self) -> str:
@@ -114,17 +120,23 @@ class GitStore:
         them as ref-prefix arguments of ls-refs (gitprotocol-v2(5)) and fetches nothing; the reply is read from git's
         packet trace. Where the trace holds no reply (protocol v0), ls-remote is used, for an hour without trying again.
         """
+        began_s = _CLOCK.steady_s()
         listing = None
-        if _CLOCK.steady_s() >= self._unasked_until_s:
+        if began_s >= self._unasked_until_s:
             listing = self._list_by_prefix(prefixes, bring, max_bytes, newest_only=newest_only)
         if listing is None:
             finished = self._run(["ls-remote", "--quiet", self._route.url])
             if finished.exit_code != 0:
-                raise explain(finished, f"cannot list {self.route}", self.route)
+                raise _explain(finished, f"cannot list {self.route}", self.route)
             listing = replace(parse_ls_remote(finished.stdout), unasked=True)
             self._unasked_until_s = max(self._unasked_until_s, _CLOCK.steady_s() + _UNASKED_S)
-        wanted = (*prefixes, *bring)
-        return replace(listing, refs={ref: oid for ref, oid in listing.refs.items() if ref.startswith(wanted)})
+        self._quickest_s = min(self._quickest_s, _CLOCK.steady_s() - began_s)
+        meant = (*prefixes, *bring)
+        return replace(listing, refs={ref: oid for ref, oid in listing.refs.items() if ref.startswith(meant)})
+
+    def is_near(self) -> bool:
+        """Return whether what answers on this machine is this machine: a listing came as quickly as from no other."""
+        return self._route.is_loopback and self._quickest_s < NEAR_TRIP_S
 
     def mark(self, prefixes: Sequence[str]) -> Hashable:
         """Return when the folders of such refs were last written to, where the remote is a folder of this machine."""
@@ -144,11 +156,15 @@ class GitStore:
         finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment)
         said = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
         if not said:
-            raise explain(finished, f"cannot push to {self.route}", self.route)
+            raise _explain(finished, f"cannot push to {self.route}", self.route)
         for one in updates:  # what was pushed stays here as long as what was fetched
             if said.get(one.ref):
                 self._repository.set_ref(_fetched(one.ref), one.new, durable=False)
         return said
+
+    def pause(self, tries: int) -> bool:
+        """Wait before one more try of a push that failed and may pass; see the interface."""
+        return self._tries.pause(tries, self._stop(0.0))
 
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         """Store objects in the local repository."""
@@ -212,6 +228,7 @@ class GitStore:
             folder=folder,
             wall_s=self._wall_s,
             borrows=borrows,
+            pauses_s=self._tries.pauses_s,
         )
         store._stop_signal = self._stop_signal
         wanted = {oid: oid for oid in oids}
@@ -235,7 +252,7 @@ class GitStore:
 
     def beside(self) -> GitStore:
         """Return the same store for other work, with a `stop_when` of its own; see the interface."""
-        store = GitStore(self._route, self._state, self._clone, wall_s=self._wall_s)
+        store = GitStore(self._route, self._state, self._clone, wall_s=self._wall_s, pauses_s=self._tries.pauses_s)
         store._unasked_until_s = self._unasked_until_s
         return store
 
@@ -276,7 +293,7 @@ class GitStore:
             what = f"cannot list {self.route}: it sends refs without end"
             raise RemoteError(what, remedy=f"look at what answers there: git ls-remote {self.route}")
         if finished.timed_out or (finished.exit_code != 0 and listing is None):
-            raise explain(finished, f"cannot list {self.route}", self.route)
+            raise _explain(finished, f"cannot list {self.route}", self.route)
         return listing
 
     def _missing(self, refs: Mapping[str, str]) -> dict[str, str]:
@@ -300,24 +317,30 @@ class GitStore:
         max_file_bytes: int | None = None,
         timeout_s: float = TRANSFER_WALL_S,
     ) -> Finished:
-        """Run git on the remote, no longer than that and than it makes progress.
+        """Run git on the remote, no longer than that and than it makes progress; what may pass is tried again.
 
         Raises:
             GivenUpError: this program is asked to end, and the remote had not answered.
+            RemoteError: the server asks to be left alone for long, or what answers is a page for people.
         """
-        stop = self._stop(STOP_PUSH_S if arguments[0] == "push" else 0.0)
-        if stop is None or not stop.is_due():
-            finished = self._repository.run(
-                arguments,
-                timeout_s=timeout_s,
-                environment=environment,
-                max_file_bytes=max_file_bytes,
-                stop=stop,
-                quiet_s=self._wall_s,
-            )
-            if stop is None or not (finished.timed_out and stop.is_due()):
-                return finished
-        raise GivenUpError(f"{self.route}: given up, as this program is asked to end")
+        is_push = arguments[0] == "push"
+        stop = self._stop(STOP_PUSH_S if is_push else 0.0)
+
+        def call(variables: Mapping[str, str]) -> Finished:
+            if stop is None or not stop.is_due():
+                finished = self._repository.run(
+                    arguments,
+                    timeout_s=timeout_s,
+                    environment={**variables, **(environment or {})},
+                    max_file_bytes=max_file_bytes,
+                    stop=stop,
+                    quiet_s=self._wall_s,
+                )
+                if stop is None or not (finished.timed_out and stop.is_due()):
+                    return finished
+            raise GivenUpError(f"{self.route}: given up, as this program is asked to end")
+
+        return self._tries.run(call, stop, repeats=not is_push)
 
 
 class _Reader:
@@ -380,11 +403,18 @@ def _fetched(ref: str) -> str:
     return f"{FETCHED}/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
 
 
+def _explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
+    """Return the error of a call that failed; what reads its words is loaded only then."""
+    from bridge.system import remote_words
+
+    return remote_words.explain(finished, what, route)
+
+
 def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
     if finished.hit_file_bound:
         return ObjectBoundError(f"{what}: more would be received than the bound allows")
     if _MALFORMED.search(finished.stderr):
-        return MalformedObjectError(explain(finished, f"{what} gave a malformed object").message)
+        return MalformedObjectError(_explain(finished, f"{what} gave a malformed object").message)
     if _ABSENT.search(finished.stderr) or _LOST.search(finished.stderr):
-        return MissingObjectError(f"{what}: {explain(finished, 'not there any more').message}")
-    return explain(finished, f"cannot fetch from {what}")
+        return MissingObjectError(f"{what}: {_explain(finished, 'not there any more').message}")
+    return _explain(finished, f"cannot fetch from {what}")

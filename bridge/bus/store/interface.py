@@ -127,6 +127,17 @@ class RefStore(Protocol):
         """
         ...
 
+    def pause(self, tries: int) -> bool:
+        """Wait before one more try of a push that failed and may pass.
+
+        Args:
+            tries: how many pauses there were already; each is longer than the one before.
+
+        Returns:
+            False, at once, where there were enough.
+        """
+        ...
+
     def write(self, objects: Iterable[GitObject], *, durable: bool = False) -> None:
         """Store objects locally; `durable` means that they survive a power cut once this returns."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -28,10 +28,14 @@ class Pacer:
         path: the file shared by the runners of this host, or None where pushes are free (a local remote).
         per_minute: the budget.
         clock: steady seconds are written, which all processes since boot share.
+        is_near: returns whether the remote answers as only this machine does, although its route does not say so.
     """
 
-    def __init__(self, path: Path | None, per_minute: float, clock: Clock) -> None:
+    def __init__(
+        self, path: Path | None, per_minute: float, clock: Clock, is_near: Callable[[], bool] = lambda: False
+    ) -> None:
         self._path = path
+        self._is_near = is_near
         self._per_minute = per_minute
         self._clock = clock
         self._last_s = float("-inf")
@@ -40,11 +44,11 @@ class Pacer:
     @property
     def hosted(self) -> bool:
         """Whether pushes to this remote are counted, because somebody else's machine carries them."""
-        return self._path is not None
+        return self._path is not None and not self._is_near()
 
     def wait_s(self) -> float:
         """Return the seconds after which a push that can wait may go; 0 means now."""
-        if self._path is None:
+        if not self.hosted:
             return max(0.0, self._last_s + LOCAL_PAUSE_S - self._clock.steady_s())
         with self._recent() as (pushes, now):
             return self._wait_s(pushes, now)
@@ -58,7 +62,7 @@ class Pacer:
 
     def take_turn(self) -> bool:
         """Count a push that can wait before it is made, if it may go now: no other process gets the same turn."""
-        if self._path is None:
+        if not self.hosted:
             return self.wait_s() == 0.0
         with self._recent() as (pushes, now):
             if self._wait_s(pushes, now) > 0.0:
@@ -72,7 +76,7 @@ class Pacer:
         self._last_s = self._clock.steady_s()
         if self._turns:
             self._turns -= 1
-        elif self._path is not None:
+        elif self.hosted:
             with self._recent() as (pushes, now):
                 pushes.append(now)
 

@@ -31,14 +31,18 @@ class Route:
         url: what git is given; may hold user information, so it is never shown.
         shown: the same without user information.
         config: transport configuration to carry, in order.
-        is_local: whether the remote is on this machine by its name, where pushes need no budget; how far away what
-            answers there really is shows only in how long its answers take.
+        is_local: whether the remote is a folder of this machine, where pushes need no budget.
     """
 
     url: str
     shown: str
     config: tuple[tuple[str, str], ...]
     is_local: bool
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether this machine itself answers there, perhaps for another one: a proxy of an agent, a forwarded port."""
+        return "://" in self.url and urlsplit(self.url).hostname in _LOOPBACK
 
     @property
     def folder(self) -> Path | None:
@@ -162,6 +166,4 @@ def _absolute(url: str, repository: Path | None) -> str:
 
 
 def _is_local(url: str) -> bool:
-    if url.startswith(("/", "file://")):
-        return True
-    return "://" in url and urlsplit(url).hostname in _LOOPBACK
+    return url.startswith(("/", "file://"))

@@ -15,9 +15,8 @@ from bridge.bus.store.interface import RefAnswer, RefStore, RefUpdate
 from bridge.errors import RemoteError
 
 REFUSED_TRIES: Final = 4
-_REFUSED: Final = "ask who keeps the remote to lift what refuses it (a hook, a rule, a quota, a full disk), then repeat"
 # How git, and what imitates it, says that it did not get the lock of a ref: another one may be in its way.
-_LOCKED: Final = re.compile(r"lock|exists|conflict|failed to update", re.IGNORECASE)
+_LOCKED: Final = re.compile(r"lock|exists|conflict|failed to update|stale", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -38,50 +37,62 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
         RemoteError: `authority` has not moved, with the remote's words where it refused, or it cannot be told; the same
             call may be repeated.
     """
-    wanted = next(one for one in updates if one.ref == authority)
+    expected = next(update.expect for update in updates if update.ref == authority)
     failure: RemoteError | None = None
     answer = RefAnswer(taken=False)
-    for _ in range(REFUSED_TRIES):
+    refused = pauses = 0
+    while refused < REFUSED_TRIES:
         try:
-            said = store.push(updates)
+            answers = store.push(updates)
         except RemoteError as error:
-            failure, said = error, {}
-        answer = said.get(authority, RefAnswer(taken=False))
-        if all(said.get(one.ref) for one in updates):
-            return {one.ref: SwapResult(landed=True, tip=one.new) for one in updates}
-        seen = _outcomes(store, updates, said, sure=answer.taken)
-        if seen[authority].landed or seen[authority].tip != wanted.expect:
-            return seen
-        if failure is not None:
+            failure, answers = error, {}
+        else:
+            failure = None
+        answer = answers.get(authority, RefAnswer(taken=False))
+        if all(answers.get(update.ref) for update in updates):
+            return {update.ref: SwapResult(landed=True, tip=update.new) for update in updates}
+        outcomes = _outcomes(store, updates, answers, sure=answer.taken)
+        if outcomes[authority].landed or outcomes[authority].tip != expected:
+            return outcomes
+        if failure is None and (not answer.why or _LOCKED.search(answer.why)):
+            refused += 1
+            continue
+        if failure is None or not failure.is_passing or not store.pause(pauses):
             break
-    said_no = f"{store.route} did not take {authority}, which is unchanged"
+        pauses += 1
+    unmoved = f"{store.route} did not take {authority}, which is unchanged"
     if failure is not None:
-        raise RemoteError(f"{said_no}: {failure.message}", remedy=failure.remedy) from failure
-    if wanted.expect is None and _LOCKED.search(answer.why):
+        raise type(failure)(f"{unmoved}: {failure.message}", remedy=failure.remedy, cause=failure.cause) from failure
+    if expected is None and _LOCKED.search(answer.why):
         from bridge.bus.store.obstacles import refuse_beside  # commands that are quick never need it
 
-        refuse_beside(store, authority, said_no)
+        refuse_beside(store, authority, unmoved)
+    from bridge.system.remote_words import Cause, cause_of, remedy_of
+
     words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"
-    raise RemoteError(f"{said_no}; {words}", remedy=_REFUSED)
+    cause = cause_of(answer.why) if answer.why else Cause.RULE
+    raise RemoteError(f"{unmoved}; {words}", remedy=remedy_of(cause, store.route), cause=cause)
 
 
 def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
     """Return the tips of those refs that exist, listed by their full names."""
-    wanted = set(refs)
-    return {ref: oid for ref, oid in store.list(sorted(wanted)).refs.items() if ref in wanted}
+    names = set(refs)
+    return {ref: oid for ref, oid in store.list(sorted(names)).refs.items() if ref in names}
 
 
 def _outcomes(
-    store: RefStore, updates: Sequence[RefUpdate], said: Mapping[str, RefAnswer], *, sure: bool
+    store: RefStore, updates: Sequence[RefUpdate], answers: Mapping[str, RefAnswer], *, sure: bool
 ) -> dict[str, SwapResult]:
     """Return outcomes from the push report and a listing; a failed listing is ignored where `sure`."""
     try:
-        tips = tips_of(store, [one.ref for one in updates])
+        tips = tips_of(store, [update.ref for update in updates])
     except RemoteError:
         if not sure:
             raise
-        tips = {one.ref: one.expect for one in updates if one.expect is not None}
+        tips = {update.ref: update.expect for update in updates if update.expect is not None}
     return {
-        one.ref: SwapResult(landed=bool(said.get(one.ref)) or tips.get(one.ref) == one.new, tip=tips.get(one.ref))
-        for one in updates
+        update.ref: SwapResult(
+            landed=bool(answers.get(update.ref)) or tips.get(update.ref) == update.new, tip=tips.get(update.ref)
+        )
+        for update in updates
     }

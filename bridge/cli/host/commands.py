@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -192,6 +193,26 @@ def _trust(arguments: argparse.Namespace) -> int:
     return trust(arguments, open_bus, CLOCK, state.root, name)
 
 
+def _bus(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.bus import allow_branches
+    from bridge.runner.policy.file import owner_folder
+
+    policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
+    route, state = route_of(arguments, policy), state_of(arguments)
+    if route is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    if arguments.action == "check":
+        from bridge.cli.host.setup import print_checks
+        from bridge.runner.maintenance.bus_checks import check_remote
+
+        return 1 if print_checks(check_remote(open_route(route, state), CLOCK), as_json=arguments.json) else 0
+    if arguments.space is None:
+        raise UsageError("allow-branches needs a space", remedy="kakeya-runner bus allow-branches claude --bus ROUTE")
+    return allow_branches(
+        lambda: open_route(route, state, keys=False), owner_folder(os.environ), arguments.space, CLOCK, say
+    )
+
+
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.hook import answer
 
@@ -213,4 +234,5 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "keygen": _keygen,
     "trust": _trust,
     "revoke": revoke,
+    "bus": _bus,
 }

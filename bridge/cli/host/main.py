@@ -80,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     _keys(verbs)
     _ssh(verbs)
     _trust(verbs)
+    _bus(verbs)
     _actions(verbs)
     _nodes(verbs)
     return parser
@@ -207,6 +208,15 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trust.add_argument("--json", action="store_true", help="with list: one JSON document on stdout")
     revoke = _verb(verbs, "revoke", "refuse a principal or a key from now on, and end what runs for it")
     revoke.add_argument("who", nargs="+", metavar="PRINCIPAL|KEY", help="a name, SHA256:..., a public key or its file")
+
+
+def _bus(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    bus = _verb(verbs, "bus", "try what a bus's remote allows, or take requests in one more space", bus=True)
+    bus.add_argument("action", choices=("check", "allow-branches"))
+    bus.add_argument("--json", action="store_true", help="with check: one JSON document on stdout")
+    bus.add_argument(
+        "space", nargs="?", metavar="SPACE", help="with allow-branches: e.g. claude, for claude/mac-bridge-*"
+    )
 
 
 def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -12,6 +12,7 @@ from bridge.cli.host.keys import own, own_name, signed
 from bridge.cli.talk import CLOCK, say
 from bridge.errors import BusMissingError, UsageError, of_system
 from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.maintenance.bus_checks import check_requests
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import default_policy_path, default_state
@@ -98,7 +99,11 @@ def bus_of(
 
         local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
         record = signed(new_record(CLOCK, wake=arguments.wake, local=local), state, say)
-        bus.create(record)
+        for line in bus.create(record).lines():
+            say(line)
+        requests = check_requests(bus)
+        if requests.level != "ok":
+            say(f"{requests.text}; {requests.remedy}")
         say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
         if record.attestation == "dsse":
             own(open_route(f"{route.partition('#')[0]}#{record.bus_id}", state, keys=False), state, name, say, CLOCK)

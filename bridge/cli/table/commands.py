@@ -232,7 +232,7 @@ _SETUP = (
             ("kakeya-mac doctor",), (0, 1)),
     Verb("init", "Set up", "bridge.cli.mac.setup:init", "choose and pin the bus of this clone",
             (_BUS,
-             Argument(("--branch-template",), "request branches, e.g. 'AgentMemory/mac-bridge-{preset}-{id}-1f2e'",
+             Argument(("--branch-template",), "request branches, e.g. 'claude/mac-bridge-{preset}-{id}'",
                       metavar="TEXT"),
              Argument(("--runner-key",), "a runner's name and public key, got out of band", "repeat",
                       metavar="NAME=KEY"),

@@ -142,17 +142,18 @@ def _signing(session: BusSession) -> Iterator[Check]:
 
 def _probe_push(session: BusSession) -> Iterator[Check]:
     """Push to the request namespace, look, remove, look again."""
-    from bridge.client.send.push_trial import probe_push
+    from bridge.client.send.push_trial import try_push
 
     began_s = session.clock.steady_s()
-    left = probe_push(session)
+    trial = try_push(session)
     took_ms = (session.clock.steady_s() - began_s) * 1000
-    if left is None:
+    if trial.refused is not None:
+        yield Check("branches", "ok", f"{trial.refused} elsewhere: requests of this clone go to {trial.template}")
+    if trial.left is None:
         yield Check("push", "ok", f"a probe branch was pushed and removed again in {took_ms:.0f} ms")
     else:
-        yield Check(
-            "push", "warn", f"pushing works, but {left} could not be removed", f"git push {session.bus.route} :{left}"
-        )
+        text = f"pushing works; {trial.left} could not be removed, and the next probe uses it again"
+        yield Check("push", "warn", text, f"git push {session.bus.route} :{trial.left}")
 
 
 def _runners(session: BusSession) -> Iterator[Check]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -12,6 +11,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from bridge.bus.refs.names import accepts
+from bridge.client.connection.branches import template_for
 from bridge.client.connection.liveness import SeenRunner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity
@@ -25,11 +25,10 @@ from bridge.presets.model import Preset
 from bridge.presets.parameters import bind
 from bridge.records.base import ParamValue
 from bridge.records.request import LimitRequest, Profile, Request, RunnerSelector, SweepPlace, Workload
-from bridge.request import DEFAULT_TEMPLATE, UNSIGNED, key_of, parse, request_branch
+from bridge.request import UNSIGNED, key_of, parse, request_branch
 from bridge.system.clock import rfc3339
 
 _NO_KEY: Final = "0" * 64
-_AGENT_BRANCH: Final = re.compile(r"AgentMemory/.*?(-[0-9a-f]{4,8})?")
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None 
     if not accepts(session.record.request_branches, ref):
         raise UsageError(
             f"this bus takes requests on {', '.join(session.record.request_branches)}, not on {ref!r}",
-            remedy="kakeya-mac init --branch-template TEXT",
+            remedy="on the host: kakeya-runner bus allow-branches SPACE; here: kakeya-mac init --branch-template TEXT",
         )
     request = request_of(draft, run_id, session.record.bus_id, ref, now, who=who)
     # What the host would refuse is refused here, before anything is pushed.
@@ -200,20 +199,3 @@ def request_of(
         sweep=draft.sweep,
     )
     return request.evolve(idempotency_key=key_of(request))
-
-
-def template_for(session: BusSession) -> str:
-    """Return the branch template: the configured one, else the namespace of an agent's own branch, else the usual one.
-
-    An agent that may push only below ``AgentMemory/``, with a fixed suffix, is on such a branch already.
-    """
-    if session.settings.bus.branch_template is not None:
-        return session.settings.bus.branch_template
-    repository = session.settings.repository
-    branch = None if repository is None or session.embedded else repository.current_branch()
-    match = _AGENT_BRANCH.fullmatch(branch or "")
-    if match is None:
-        return DEFAULT_TEMPLATE
-    template = f"AgentMemory/mac-bridge-{{preset}}-{{id}}{match[1] or ''}"
-    probe = template.replace("{preset}", "x").replace("{id}", "0" * 26)
-    return template if accepts(session.record.request_branches, f"refs/heads/{probe}") else DEFAULT_TEMPLATE

@@ -12,16 +12,17 @@ from typing import Final
 
 from bridge.bus.views import RunView
 from bridge.client.clone.store import Sent
+from bridge.client.connection.branches import other_template, remember_template
 from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity, identity_of
 from bridge.client.run.status import state_of_view
 from bridge.client.send.draft import RequestDraft, build, request_of, without_sandbox
 from bridge.client.send.workflows import warnings
-from bridge.errors import FencedError, RequestRejectedError
+from bridge.errors import FencedError, RemoteError, RequestRejectedError
 from bridge.ids import is_id
 from bridge.records.request import Request
-from bridge.request import parse
+from bridge.request import parse, request_branch
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.ssh_signatures import made_with
@@ -63,7 +64,7 @@ def submit(
             check_takers(session, draft, queue=queue, warn=warn)
         first = live is None
         live = live or written_down(session, draft)
-    return pushed(session, live, first=first)
+    return pushed(session, live, first=first, warn=warn)
 
 
 def check_takers(session: BusSession, draft: RequestDraft, *, queue: bool, warn: Callable[[str], None]) -> None:
@@ -142,17 +143,40 @@ def written_down(session: BusSession, draft: RequestDraft) -> Sending:
     return Sending(sent, request, reattached=False)
 
 
-def pushed(session: BusSession, one: Sending, *, first: bool) -> Sending:
+def pushed(session: BusSession, one: Sending, *, first: bool, warn: Callable[[str], None]) -> Sending:
     """Put a request on the bus unless it is there; `first` says that nobody can have sent it before.
+
+    Where the remote refuses its branch, the space of the agent's own branch is tried.
 
     Raises:
         RemoteError: the push failed.
     """
     if one.reattached:
         session.store.remember(one.sent)
-    else:
+        return one
+    try:
         session.bus.submit(one.sent.data, one.sent.ref, one.request.workload, one.sent.signature, first=first)
+    except RemoteError as error:
+        template = other_template(session, one.sent.ref, error)
+        if template is None:
+            raise
+        moved = _moved(session, one, template)
+        session.bus.submit(moved.sent.data, moved.sent.ref, moved.request.workload, moved.sent.signature, first=True)
+        remember_template(session, template)
+        warn(f"the remote refuses {one.sent.ref}; requests of this clone go to {template} from now on")
+        return moved
     return one
+
+
+def _moved(session: BusSession, sending: Sending, template: str) -> Sending:
+    """Return the same request under the same id for another branch, written down in place of the one before."""
+    who = identity_of(session)
+    request = sending.request.evolve(ref=request_branch(template, sending.request.preset, sending.request.id))
+    data = request.canonical()
+    signature = None if who is None else who.sign(data)
+    sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
+    session.store.remember(sent)
+    return Sending(sent, request, reattached=False)
 
 
 def _same_key(

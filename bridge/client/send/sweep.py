@@ -220,15 +220,20 @@ def _slots_of(session: BusSession, drafts: Sequence[RequestDraft]) -> list[Sweep
     return [SweepSlot(draft, None if before is None else _standing(session, *before)) for draft, before in found]
 
 
-def send_all(session: BusSession, slots: Sequence[SweepSlot]) -> Iterator[Sending]:
+def send_all(session: BusSession, slots: Sequence[SweepSlot], warn: Callable[[str], None]) -> Iterator[Sending]:
     """Send what is not on the bus of a sweep, and yield the request of each place.
+
+    Args:
+        session: the bus.
+        slots: the places of the sweep.
+        warn: takes a line about where requests go.
 
     Raises:
         RemoteError: the push failed; the same line goes on with the same id.
     """
     for slot in slots:
         if slot.standing is not None:
-            yield pushed(session, slot.standing, first=slot.first)
+            yield pushed(session, slot.standing, first=slot.first, warn=warn)
 
 
 def _standing(session: BusSession, sent: Sent, request: Request) -> Sending | None:

@@ -11,8 +11,8 @@ import hashlib
 from collections.abc import Iterator
 
 from bridge.client.clone import git_door as gitdoor
+from bridge.client.connection.branches import template_for
 from bridge.client.connection.session import BusSession
-from bridge.client.send.draft import template_for
 from bridge.errors import GitError
 from bridge.records.bus import AcceptedWorkflow
 from bridge.records.request import Workload

@@ -13,9 +13,9 @@ from pathlib import Path
 from bridge.errors import GitError, RemoteError
 from bridge.limits import GIT_WALL_S, MIB
 from bridge.runner.actions.job_hook import WORKFLOW_MAX_BYTES, JobFacts
-from bridge.system.git import explain
 from bridge.system.gitobjects import parse_commit, parse_tree
 from bridge.system.gitrepository import BareRepository, GitSettings
+from bridge.system.remote_words import explain
 
 _FETCH_MAX_BYTES = 64 * MIB
 _TREE_MAX_BYTES = 4 * MIB

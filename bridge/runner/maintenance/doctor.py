@@ -27,7 +27,7 @@ from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.machine import cards_of, engine_of
-from bridge.runner.maintenance.bus_checks import check_listing
+from bridge.runner.maintenance.bus_checks import check_listing, check_requests
 from bridge.runner.maintenance.engine_checks import check_engine
 from bridge.runner.maintenance.mac_checks import check_folders, check_mac
 from bridge.runner.maintenance.model_checks import check_models
@@ -343,6 +343,7 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
                 bus.use_seals(mine)
         beacons = bus.read_beacons()
         yield check_listing(bus, context.clock)
+        yield check_requests(bus)
     except KakeyaError as error:
         yield Check("bus", "fail", error.message, error.remedy or "kakeya-runner serve --create-bus")
         return

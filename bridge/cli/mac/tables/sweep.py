@@ -30,12 +30,14 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
     repeats = 1 if args.repeat is None else args.repeat
     if args.dry_run:
         return _show(call, session, sending.place_drafts(session, drafts, repeats, new=args.new))
-    slots = sending.decide(
-        session, drafts, repeats, new=args.new, queue=args.queue, warn=lambda line: call.output.say("warn", line)
-    )
+
+    def warn(line: str) -> None:
+        call.output.say("warn", line)
+
+    slots = sending.decide(session, drafts, repeats, new=args.new, queue=args.queue, warn=warn)
     sweep_id = sending.id_of([slot.draft for slot in slots])
     try:
-        sent = list(sending.send_all(session, slots))
+        sent = list(sending.send_all(session, slots, warn))
     except DetachedError as detached:
         runs = [call.run_on(session, run_id) for run_id in sending.runs_of(session, sweep_id)]
         return _detach(call, evidence.SweptRuns(sweep_id, runs), session.bus_part(), detached)

@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
+from bridge.bus.refs.spaces import DEFAULT_PATTERNS
 from bridge.errors import BusError
 from bridge.ids import new_id
 from bridge.records.archive import ArchivedRun, ArchiveHead
@@ -65,7 +66,7 @@ def test_the_refs_of_a_runner_are_those_that_the_code_writes() -> None:
     }
     assert {QUOTED.findall(row[0])[0] for row in cells("ref") if "<prefix>" in row[0]} == written
     assert all(f"`{prefix}`" in PAGE for prefix in names.PREFIXES)
-    assert all(f"`{pattern}`" in PAGE for pattern in names.DEFAULT_PATTERNS)
+    assert all(f"`{pattern}`" in PAGE for pattern in DEFAULT_PATTERNS)
 
 
 def test_the_branches_of_the_page_are_request_branches_with_their_cancels() -> None:
@@ -74,7 +75,11 @@ def test_the_branches_of_the_page_are_request_branches_with_their_cancels() -> N
     assert len(pairs) == 2
     for pair in pairs:
         request, cancel = (
-            text.replace("<preset>", "a-preset").replace("<id>", RUN_ID).replace("<suffix>", "-x") for text in pair
+            text.replace("<preset>", "a-preset")
+            .replace("<id>", RUN_ID)
+            .replace("<suffix>", "-x")
+            .replace("<space>", "s")
+            for text in pair
         )
         assert (run_id_of(request), cancel_branch(request)) == (RUN_ID, cancel)
         assert cancelled_id_of(cancel) == RUN_ID

@@ -65,7 +65,7 @@ def test_a_request_without_a_sandbox_is_for_this_machine_only(session):
 
 def ask(session, request_draft, *, new=False):
     live = None if new else find_live(session, request_draft)
-    return pushed(session, live or written_down(session, request_draft), first=live is None)
+    return pushed(session, live or written_down(session, request_draft), first=live is None, warn=print)
 
 
 @pytest.fixture

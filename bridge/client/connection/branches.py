@@ -1,0 +1,74 @@
+"""Where a clone's request branches go: the usual space, or the one that its agent may push to.
+
+What a remote takes shows in a push only. Where it refuses the usual name, the space of the current branch is tried, and
+what it took is remembered beside this bus's own repositories.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from bridge.bus.refs.names import accepts
+from bridge.bus.refs.spaces import template_of
+from bridge.client.clone.config import check_template
+from bridge.client.connection.session import BusSession
+from bridge.errors import RemoteError, UsageError
+from bridge.request import DEFAULT_TEMPLATE
+from bridge.request.branches import HEADS
+from bridge.system.durable import write_atomically
+from bridge.system.remote_words import Cause
+
+_FILE: Final = "branch_template"
+_MAX_BYTES: Final = 512
+
+
+def template_for(session: BusSession) -> str:
+    """Return the branch template: the configured one, else what a remote took here, else the usual one."""
+    return session.settings.bus.branch_template or _learned(session) or DEFAULT_TEMPLATE
+
+
+def other_template(session: BusSession, ref: str, error: RemoteError) -> str | None:
+    """Return the template of the space that this clone's own branch is in, where a push elsewhere was refused.
+
+    Args:
+        session: the bus.
+        ref: full name of the branch that was pushed to.
+        error: of that push.
+
+    Returns:
+        None where the error is no refusal, a template is configured, the branch has no space of an agent, the bus takes
+        no requests there, or it was refused there.
+    """
+    repository = session.settings.repository
+    if repository is None or session.embedded or session.settings.bus.branch_template is not None:
+        return None
+    if not Cause(error.cause or Cause.UNKNOWN).is_refusal:
+        return None
+    template = template_of(repository.current_branch())
+    if template is None or ref.startswith(f"{HEADS}{template.partition('{')[0]}"):
+        return None
+    return template if _is_accepted(session, template) else None
+
+
+def remember_template(session: BusSession, template: str) -> None:
+    """Remember a template that the remote took; later commands of this clone begin with it."""
+    if session.bus_folder is not None:
+        write_atomically(session.bus_folder / _FILE, f"{template}\n".encode())
+
+
+def _learned(session: BusSession) -> str | None:
+    if session.bus_folder is None:
+        return None
+    try:
+        with (session.bus_folder / _FILE).open("rb") as file:
+            template = file.read(_MAX_BYTES).decode("ascii").strip()
+        check_template(template, str(Path(session.bus_folder, _FILE)))
+    except (OSError, UnicodeDecodeError, UsageError):
+        return None  # what cannot be read is learned again
+    return template if _is_accepted(session, template) else None
+
+
+def _is_accepted(session: BusSession, template: str) -> bool:
+    branch = template.replace("{preset}", "x").replace("{id}", "0" * 26)
+    return accepts(session.record.request_branches, f"{HEADS}{branch}")
