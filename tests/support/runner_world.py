@@ -109,9 +109,9 @@ class RunnerProcess:
     def folder(self) -> StateFolder:
         return self.state.folder
 
-    def with_journal(self, journal: Journal) -> RunnerProcess:
-        """Return this process with another journal; a state's ledger is opened by who uses it first."""
-        return replace(self, state=replace(self.state, journal=journal))
+    def with_journal(self, journal: type[Journal]) -> RunnerProcess:
+        """Return this process with a journal of another class."""
+        return replace(self, state=replace(self.state, journal=journal(self.state.database, self.clock)))
 
     def on(self, link: BusLink) -> Runner:
         """Return the runner of this process on a bus."""

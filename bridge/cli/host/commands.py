@@ -131,24 +131,19 @@ def _workload(arguments: argparse.Namespace) -> int:
     return workload(arguments, policy_path(arguments), say)
 
 
-def _journal(arguments: argparse.Namespace) -> int:
-    from bridge.runner.state.journal import read_lines, verify_journal
+def _state(arguments: argparse.Namespace) -> int:
+    from bridge.runner.maintenance.state_view import event_lines, state_lines
 
-    state = state_of(arguments)
-    if arguments.action == "verify":
-        try:
-            print(f"{verify_journal(state.journal)} lines, the chain holds")
-        except KakeyaError as error:
-            print(f"kakeya-runner: {error}", file=sys.stderr)
-            return 1
+    path = state_of(arguments).database
+    if not path.exists():
+        print(f"kakeya-runner: nothing has happened yet: there is no {path}", file=sys.stderr)
         return 0
-    if not state.journal.exists():
-        print(f"kakeya-runner: nothing has happened yet: there is no {state.journal}", file=sys.stderr)
-        return 0
-    for line in read_lines(state.journal):
-        if arguments.run is None or line.id.endswith(arguments.run.lower()):
-            detail = " ".join(f"{name}={value}" for name, value in line.detail.items())
-            print(f"{line.time} {line.id} {line.event:<12} {line.oid or '':<12.12} {detail}".rstrip())
+    try:
+        for line in state_lines(path) if arguments.run is None else event_lines(path, arguments.run):
+            print(line)
+    except KakeyaError as error:
+        print(f"kakeya-runner: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -207,7 +202,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "gc": _gc,
     "policy": _policy_command,
     "workload": _workload,
-    "journal": _journal,
+    "state": _state,
     "logs": _logs,
     "job-hook": _job_hook,
     "keygen": _keygen,

@@ -165,9 +165,9 @@ def _state(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     floor = 0 if policy is None else policy.limits.disk_floor_bytes
     text = f"{free / 2**30:.1f} GiB free, {floor / 2**30:.1f} GiB are kept"
     yield Check("disk", "ok" if free >= floor else "fail", text, None if free >= floor else "kakeya-runner gc")
-    if state.journal.exists():
+    if state.database.exists():
         try:
-            yield Check("journal", "ok", f"{verify_journal(state.journal)} lines, the chain holds")
+            yield Check("journal", "ok", f"{verify_journal(state.database)} events, the chain holds")
         except KakeyaError as error:
             yield Check("journal", "fail", error.message, error.remedy)
     for name, file, undo in (("paused", state.pause, "resume"), ("draining", state.drain, "serve")):

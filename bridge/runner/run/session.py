@@ -96,7 +96,7 @@ class ClaimedRunSession:
         self._started: dt.datetime | None = None
         self._attempt: Attempt | None = None
         self._models: tuple[ModelDigest, ...] = ()
-        self._sender = Sender(rules, lambda: state.ledger, link, work.ref, clock=clock, log=log)
+        self._sender = Sender(rules, state.ledger, link, work.ref, clock=clock, log=log)
         self._follower = RunFollower(
             work.ref.id, self._handle, machine, state.journal, renewal=renewal, sender=self._sender,
             cancelled=cancelled, stopping=stopping, leaving=leaving, log=self._log,

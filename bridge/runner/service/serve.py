@@ -121,7 +121,7 @@ def runner_on(
             owner.finish(_LAST_NOTIFY_S if asked else NOTIFY_WALL_S)
         unaudit()
         unkeep()
-        state.journal.close()
+        state.close()
 
 
 def serve(runner: Runner, *, idle_s: float | None = None) -> None:

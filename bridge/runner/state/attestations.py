@@ -76,7 +76,7 @@ class Attesting:
 def _next(journal: Journal) -> ChainPosition:
     last = journal.attested
     return ChainPosition(
-        chain=journal.first,
+        chain=last.chain,
         sequence=last.sequence + 1,
         previous=last.digest,
         previous_run=last.run,

@@ -1,15 +1,16 @@
-"""Where a runner of one name keeps its state, and that state with its durable files open."""
+"""Where a runner of one name keeps its state, and that state with its durable file open."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
+from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.attestations import Attesting
+from bridge.runner.state.database import DamagedStateError, StateDatabase, set_aside
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.ledger import Ledger
 from bridge.system.clock import Clock
@@ -40,19 +41,9 @@ class StateFolder:
         return self.root / "lock"
 
     @property
-    def journal(self) -> Path:
-        """What happened."""
-        return self.root / "journal.jsonl"
-
-    @property
-    def ledger(self) -> Path:
-        """Which requests were let in."""
-        return self.root / "ledger.jsonl"
-
-    @property
-    def attempts(self) -> Path:
-        """What ran how often."""
-        return self.root / "attempts.jsonl"
+    def database(self) -> Path:
+        """What happened, which requests were let in, and what ran how often."""
+        return self.root / "state.sqlite"
 
     @property
     def reports(self) -> Path:
@@ -134,30 +125,51 @@ class StateFolder:
 
 @dataclass(frozen=True)
 class OpenState:
-    """A state folder with its durable files open; the process that opened it holds the folder's lock.
+    """A state folder with its durable file open; the process that opened it holds the folder's lock.
 
     Attributes:
+        database: the file.
+        journal: what happened.
+        ledger: the requests that were let in.
         attempts: how often each configuration ran here.
         attesting: the runner's key and its chain of attestations.
+        lost: why nothing is known of what was before, None where the file was there and whole.
     """
 
     folder: StateFolder
+    database: StateDatabase
     journal: Journal
+    ledger: Ledger
     attempts: Attempts
     attesting: Attesting
     clock: Clock
+    lost: str | None = None
 
     @classmethod
     def open(cls, folder: StateFolder, name: str, clock: Clock) -> Self:
-        """Open the state of the runner of this name.
+        """Open the state of the runner of this name; a damaged file is moved aside and another is begun.
 
         Raises:
-            JournalError: the journal or the count of attempts does not hold.
+            JournalError: the file cannot be read or written.
         """
-        journal = Journal(folder.journal, clock)
-        return cls(folder, journal, Attempts(folder.attempts), Attesting(folder.root, name), clock)
+        path = folder.database
+        lost = None if path.exists() else f"there was no {path}"
+        try:
+            return cls._of(folder, name, clock, lost)
+        except DamagedStateError as error:
+            aside = set_aside(path, clock.now().timestamp())
+            return cls._of(folder, name, clock, f"{error.message}: moved to {aside}")
 
-    @cached_property
-    def ledger(self) -> Ledger:
-        """The requests that were let in."""
-        return Ledger(self.folder.ledger, self.clock)
+    @classmethod
+    def _of(cls, folder: StateFolder, name: str, clock: Clock, lost: str | None) -> Self:
+        database = StateDatabase(folder.database)
+        try:
+            journal, ledger = Journal(database, clock), Ledger(database, clock)
+        except JournalError:
+            database.close()
+            raise
+        return cls(folder, database, journal, ledger, Attempts(database), Attesting(folder.root, name), clock, lost)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()

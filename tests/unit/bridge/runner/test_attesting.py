@@ -9,7 +9,6 @@ import pytest
 from bridge.client.evidence.succession import chain_problems
 from bridge.errors import UsageError
 from bridge.runner.state.attestations import enrolled, newest
-from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
 from bridge.trust.verifier import verify_tree
@@ -44,7 +43,7 @@ def test_results_carry_attestations_that_follow_each_other(signing) -> None:
     ]
     assert [attestation.link.previous_run for attestation in attestations] == [None, refs[0].id, refs[1].id]
     assert len({attestation.link.journal for attestation in attestations}) == 3
-    assert {attestation.link.chain for attestation in attestations} == {w.process.journal.first}
+    assert {attestation.link.chain for attestation in attestations} == {w.process.journal.attested.chain}
     assert chain_problems(attestations) == []
     assert attestations[0].predicate["ref"] == refs[0].ref
     assert all(verify_tree(w.result(ref.id).files, run_id=ref.id) == [] for ref in refs)
@@ -68,7 +67,8 @@ def test_the_chain_goes_on_after_a_restart(signing) -> None:
     w = signing
     first = w.ask()
     w.serve_once()
-    again = w.process.with_journal(Journal(w.process.folder.journal, w.clock))
+    w.process.state.close()
+    again = w.new_process()
     second = w.ask()
     w.serve_once(w.runner(again))
     assert chain_problems([attested(w, first), attested(w, second)]) == []
