@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.host.control import HANDLERS as CONTROL_HANDLERS
 from bridge.cli.host.keys import keygen, own_name
-from bridge.cli.host.places import bus_of, open_route, policy_of, policy_path, route_of, state_named, state_of
+from bridge.cli.host.places import (
+    bus_of,
+    open_route,
+    policy_of,
+    policy_path,
+    route_of,
+    state_for,
+    state_named,
+    state_of,
+)
 from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
 from bridge.cli.talk import CLOCK, say
@@ -21,10 +30,7 @@ from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.rights import file_problems
-from bridge.runner.service.serve import (
-    default_policy_path,
-    default_state,
-)
+from bridge.runner.service.serve import default_policy_path
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.log import LEVELS, read_log, shown
 
@@ -40,7 +46,7 @@ def _setup(arguments: argparse.Namespace) -> int:
 
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
     name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
-    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+    state = state_for(arguments, name)
     return set_up(arguments, (path, state), name, say, lambda: bus_of(arguments, None, state))
 
 
@@ -92,7 +98,7 @@ def _gc(arguments: argparse.Namespace) -> int:
 
 def _signing(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus:
     """Return the bus as this runner uses it, with its keys."""
-    keys = known_keys(state.root, policy)
+    keys = known_keys(state.identity, policy)
     bus.use_root(keys.judge_root)
     mine = keys.seals()
     if mine is not None:
@@ -175,7 +181,7 @@ def _keygen(arguments: argparse.Namespace) -> int:
 def _trust(arguments: argparse.Namespace) -> int:
     policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
     name = own_name() if policy is None else policy.name
-    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+    state = state_for(arguments, name)
 
     def open_bus() -> RunnerBus | None:
         route = route_of(arguments, policy)
@@ -184,7 +190,7 @@ def _trust(arguments: argparse.Namespace) -> int:
         state.create()
         return open_route(route, state, keys=False)
 
-    return trust(arguments, open_bus, CLOCK, state.root, name)
+    return trust(arguments, open_bus, CLOCK, state.identity, name)
 
 
 def _job_hook(arguments: argparse.Namespace) -> int:

@@ -9,6 +9,7 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
@@ -27,6 +28,11 @@ from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.runner.state.waiting import Waiting
 from bridge.system.clock import Clock, rfc3339
+
+_KEY_GONE: Final = (
+    "the key of this runner is gone from {folder}: kakeya-runner keygen makes another, and the bus's owner adds what "
+    "that prints: kakeya-runner trust add {name}=KEY --bus ROUTE"
+)
 
 
 class Queue:
@@ -136,6 +142,8 @@ class Queue:
         """Return why this runner takes nothing at all now, or None."""
         if self._is_ending() or self._state.folder.drain.exists():
             return NotTaken("this runner is about to end")
+        if self._link.signs and not self._state.attesting.has_key:
+            return NotTaken(_KEY_GONE.format(folder=self._state.folder.identity, name=self._rules.now.name))
         if len(self._running_ids()) >= self._slots.count:
             return NotTaken("all slots are busy")
         return self._admission.host_wait()

@@ -283,7 +283,7 @@ class ClaimedRunSession:
     @property
     def attestation(self) -> Literal["none", "dsse"]:
         """Whether the result is signed: by every runner that can, whatever the bus record, which others push, says."""
-        return "dsse" if self._state.attesting.has_key else "none"
+        return "dsse" if self._link.signs or self._state.attesting.has_key else "none"
 
     def claims(self) -> tuple[tuple[bytes, bytes], ...]:
         """Return the claim chain so far, as raw commits with their claims."""

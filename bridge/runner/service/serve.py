@@ -75,17 +75,17 @@ def runner_on(
         JournalError: the journal does not hold.
         UsageError: an installed preset is broken, or the policy lets runs read the state folder.
     """
-    refuse_exposed_lists(policy, (str(folder.root),))
+    refuse_exposed_lists(policy, (str(folder.root), str(folder.identity)))
 
     def say(line: str) -> None:
         log.info(line)
         audit(log, "root", None, text=line)
 
-    keys = None if embedded else known_keys(folder.root, policy, say)
+    keys = None if embedded else known_keys(folder.identity, policy, say)
     rules = OwnerRules(
         policy, LivePresets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
     )
-    machine = this_machine(policy, folder.root, clock, lasts=folder.lasts)
+    machine = this_machine(policy, folder.root, clock, lasts=folder.lasts, identity=folder.identity)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
     state = OpenState.open(folder, policy.name, clock)
     unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
@@ -244,11 +244,18 @@ def stopping_on_signals(stopping: threading.Event) -> Iterator[Signals]:
             signal.signal(number, handler)
 
 
-def default_state(name: str) -> StateFolder:
-    """Return where a runner of this name keeps its state unless an option names another."""
+def runner_place(name: str, policy: Path, state: Path | None = None) -> StateFolder:
+    """Return where a runner keeps its state, and beside its policy its key.
+
+    Args:
+        name: the runner's name.
+        policy: its policy file, whether or not it is there.
+        state: the state folder that an option names; None for the user's own.
+    """
     import platformdirs
 
-    return StateFolder(Path(platformdirs.user_state_path("kakeya")) / "runner" / name)
+    root = Path(platformdirs.user_state_path("kakeya")) / "runner" / name if state is None else state.resolve()
+    return StateFolder(root, identity_at=policy.absolute().parent / "identity" / name)
 
 
 def default_policy_path() -> Path:

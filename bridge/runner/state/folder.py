@@ -29,11 +29,18 @@ class StateFolder:
         root: the folder.
         owner: the state folder whose pause file counts, where it is another runner's; None for its own.
         lasts: whether it outlives its runner; what only a memory can tell is not told without one.
+        identity_at: where the runner's key and the roots it remembers are; None: in this folder, with which they go.
     """
 
     root: Path
     owner: Path | None = None
     lasts: bool = True
+    identity_at: Path | None = None
+
+    @property
+    def identity(self) -> Path:
+        """Where the runner's key and the roots it remembers are: the one thing nobody can read back from the bus."""
+        return self.identity_at or self.root
 
     @property
     def lock(self) -> Path:
@@ -115,6 +122,9 @@ class StateFolder:
         for folder in (self.root, self.reports, self.late, self.runs, self.spool, self.bus):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
+        if self.identity_at is not None:  # each on its own: what `parents` makes is open to others
+            for folder in (self.identity_at.parent.parent, self.identity_at.parent, self.identity_at):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def old_files(self, before_unix_s: float) -> Iterator[Path]:
         """Yield reports of earlier attempts and what came too late, older than a moment; never the journal."""
@@ -168,7 +178,7 @@ class OpenState:
         except JournalError:
             database.close()
             raise
-        return cls(folder, database, journal, ledger, Attempts(database), Attesting(folder.root, name), clock, lost)
+        return cls(folder, database, journal, ledger, Attempts(database), Attesting(folder.identity, name), clock, lost)
 
     def close(self) -> None:
         """Close the file."""

@@ -47,7 +47,7 @@ def tree_of(place, ref) -> dict[str, bytes]:
 
 
 def trusted(place) -> Pins:
-    return going_by(*decode((place.folder / "state-mini" / PUBLIC_FILE).read_bytes()))
+    return going_by(*decode((place.folder / "identity" / "mini" / PUBLIC_FILE).read_bytes()))
 
 
 def going_by(*records: KeyRecord) -> Pins:

@@ -8,6 +8,8 @@ import pytest
 
 from bridge.client.evidence.succession import chain_problems
 from bridge.errors import UsageError
+from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.link import link_to
 from bridge.runner.state.attestations import enrolled, newest
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
@@ -118,3 +120,15 @@ def test_a_crash_in_the_middle_of_a_rotation_leaves_the_old_key_in_use(tmp_path)
     assert keys.load(tmp_path, "mini")[1] == old
     assert keys.rotate(tmp_path, "mini").public != old.public
     assert len(keys.published(tmp_path)) == 3
+
+
+def test_a_runner_whose_key_is_gone_takes_nothing_and_says_how_to_go_on(world) -> None:
+    w = world()
+    keys.generate(w.process.folder.identity, "mini")
+    known = KnownKeys(w.process.folder.identity, "mini")
+    runner = w.process.on(link_to(MemoryBus(w.remote, clock=w.clock), w.clock, known))
+    keys.key_path(w.process.folder.identity).unlink()
+    ref = w.ask()
+    assert runner.step() == 1
+    assert ref.id not in w.requester.snapshot().claims
+    assert any(f"the key of this runner is gone from {w.process.folder.identity}" in line for line in w.log_lines)
