@@ -147,14 +147,14 @@ class World:
     def policy(self) -> Policy:
         return read_policy(self.policy_text.encode())
 
-    def new_process(self, name: str = "one") -> RunnerProcess:
+    def new_process(self, name: str = "one", identity: Path | None = None) -> RunnerProcess:
         """Return a runner as a fresh process would find it."""
-        folder = StateFolder(self.state / name)
+        folder = StateFolder(self.state / name, identity_at=identity)
         folder.create()
         rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
         machine = Machine(self.executor, FixedCode(self.site), "0", self.cards)
         return RunnerProcess(
-            rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.log_lines))
+            rules, machine, OpenState.open(folder, rules.name, self.clock), self.clock, new_log(Lines(self.log_lines))
         )
 
     def runner(self, process: RunnerProcess | None = None) -> Runner:

@@ -32,6 +32,7 @@ from bridge.runner.policy.live_presets import LivePresets
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.loop import Runner
+from bridge.runner.service.read_back import ReadBack
 from bridge.runner.state.audit import audit, keep_audit
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import keep_log
@@ -94,6 +95,7 @@ def runner_on(
     try:
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, keys)
+        ReadBack(policy.name, state, link, clock=clock, log=log).compare()
         site = announcer(
             policy.hosting, os.environ, log.info, summary, (lambda: NOBODY) if keys is None else keys.authority
         )

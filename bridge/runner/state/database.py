@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,20 @@ _BESIDE: Final = ("", "-wal", "-shm", "-journal")
 _BUSY_S: Final = 10.0
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_SCHEMA})
 _REMEDY: Final = "free space, restart"
+
+
+class Fact(StrEnum):
+    """A single value that is on the disk under its name.
+
+    Attributes:
+        HISTORY_SINCE: since when attempts are counted in full.
+        TAKES_SINCE: requests that are older are not taken: bus and state had both lost what had run by then.
+        BEACON: the number of the beacon that was made last.
+    """
+
+    HISTORY_SINCE = "history since"
+    TAKES_SINCE = "takes since"
+    BEACON = "beacon"
 
 
 class DamagedStateError(JournalError):
@@ -120,19 +135,24 @@ class StateDatabase:
             except sqlite3.Error as error:
                 raise _error(self.path, error) from error
 
-    def fact(self, name: str) -> str | None:
+    def fact(self, name: Fact) -> str | None:
         """Return a single fact by its name, None where it was never noted."""
         with self.read() as rows:
             row = rows.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
 
-    def note(self, name: str, value: str) -> None:
+    def note(self, name: Fact, value: str, *, durable: bool = True) -> None:
         """Write a single fact down under a name.
+
+        Args:
+            name: of the fact.
+            value: what it is now.
+            durable: whether to wait for the disk.
 
         Raises:
             JournalError: it could not be written.
         """
-        with self.write() as rows:
+        with self.write(durable=durable) as rows:
             rows.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def close(self) -> None:

@@ -135,6 +135,11 @@ class Journal:
         with self._database.read():
             return tuple(self._histories.values())
 
+    def runs(self) -> set[str]:
+        """Return the ids of the runs that it has events of."""
+        with self._database.read() as rows:
+            return {run for (run,) in rows.execute("SELECT DISTINCT run FROM journal")}
+
     def claims_since(self, moment: dt.datetime, principal: str = "unsigned") -> int:
         """Return how many requests of a principal were claimed after a moment within the last day."""
         with self._database.read():

@@ -18,6 +18,7 @@ from bridge.runner.state.database import StateDatabase
 from bridge.system.clock import Clock, rfc3339
 
 KEPT: Final = dt.timedelta(days=30)
+PERHAPS_BEGUN: Final = ""  # in the place of a claim: nobody knows under which it was begun, if it was
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,12 @@ class Ledger:
             if earlier is None:
                 values = (request.bus_id, request.id, digest, claim, principal, now)
                 rows.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+        if earlier is not None and earlier[1] == PERHAPS_BEGUN:
+            raise RequestRejectedError(
+                f"this runner may have begun request {request.id} before its state and the bus's claim were lost: a "
+                "request runs once",
+                remedy="kakeya-mac retry ID sends it again under a new id",
+            )
         if earlier is not None and (earlier[0] not in {digest, ""} or earlier[1] != claim):
             raise RequestRejectedError(
                 f"this runner has let a request with id {request.id} in before, at {earlier[2]}: a request runs once",
@@ -87,6 +94,11 @@ class Ledger:
         ]
         with self._database.write() as rows:
             rows.executemany("INSERT OR IGNORE INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def runs(self, bus_id: str) -> set[str]:
+        """Return the ids of the requests of a bus that it holds."""
+        with self._database.read() as rows:
+            return {run for (run,) in rows.execute("SELECT run FROM ledger WHERE bus = ?", (bus_id,))}
 
     def count(self) -> int:
         """Return how many requests it holds."""

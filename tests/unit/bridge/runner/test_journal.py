@@ -12,7 +12,7 @@ import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
-from bridge.runner.state.database import DamagedStateError, StateDatabase
+from bridge.runner.state.database import DamagedStateError, Fact, StateDatabase
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.history import Event, JournalStage
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
@@ -65,11 +65,11 @@ def test_every_event_that_recovery_goes_by_is_waited_for_and_no_other(path, cloc
 @pytest.mark.parametrize("local", [True, False])
 def test_the_file_and_what_belongs_to_it_are_the_owners_alone(path, local):
     database = StateDatabase(path, local=local)
-    database.note("a fact", "its value")
+    database.note(Fact.BEACON, "7")
     modes = {file.name: file.stat().st_mode & 0o077 for file in path.parent.iterdir()}
     beside = ["-shm", "-wal"] if local else ["-journal"]
     assert modes == dict.fromkeys(["state.sqlite", *(f"state.sqlite{suffix}" for suffix in beside)], 0)
-    assert database.fact("a fact") == "its value"
+    assert database.fact(Fact.BEACON) == "7"
 
 
 @pytest.mark.parametrize(
