@@ -33,6 +33,7 @@ from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.listings import Listings
 from bridge.runner.connection.pacing import PollPace
+from bridge.runner.connection.rests import Rests
 from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import Machine
 from bridge.runner.policy.policy_file import PolicyFile
@@ -42,7 +43,6 @@ from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
-from bridge.runner.run.rests import Rests
 from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.run.slots import RunSlots
 from bridge.runner.service.archiving import Archiving
