@@ -62,8 +62,7 @@ LFS_DEFAULT_BYTES: Final = 512 * MIB  # large files of one tree
 LFS_WALL_S: Final = 600.0  # fetching them
 
 # The runner's journal and its own log.
-JOURNAL_FILE_MAX_BYTES: Final = 4 * MIB  # what is added to one file
-JOURNAL_FILES_COUNT: Final = 5
+JOURNAL_EVENTS_COUNT: Final = 20_000  # kept of runs that have ended
 RUNNER_LOG_MAX_BYTES: Final = 4 * MIB  # one file
 RUNNER_LOG_FILES_COUNT: Final = 5
 RUNNER_LOG_TEXT_MAX_CHARS: Final = 32 * KIB  # a message, or a traceback

@@ -435,8 +435,10 @@ close_file() {
   as_user "$2" chmod 600 "$1"
 }
 
-ensure_key() { # runner policy state user: the key that signs results
-  local key=$3/runner.key
+ensure_key() { # runner policy state user: the key that signs results, beside the policy
+  local name key
+  name=$(sed -n 's/^name = "\(.*\)"$/\1/p' "$2" 2>/dev/null || true)
+  key=$(dirname "$2")/identity/${name:-$NAME}/runner.key
   remember mode "signing key" "$key" 600 "$4"
   refuse_link "$key"
   if [ -f "$key" ]; then

@@ -311,6 +311,8 @@ class Attempt(Record):
         looks: of how many questions that this host measured within 30 days this is one, presets, parameters and commits
             alike; 1 where it confirms an earlier run.
         confirms: the run whose result it was begun to confirm, or None; such runs are attempts of their own.
+        history_since: since when the host counted in full: its state was lost then, and of what ran before only what
+            the bus still had is counted. Written only where that was within the thirty days.
     """
 
     key: Sha256
@@ -319,6 +321,11 @@ class Attempt(Record):
     unseen: tuple[RunId, ...] = ()
     looks: Annotated[int, Field(ge=1)] = 1
     confirms: RunId | None = None
+    history_since: Moment | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value is not None or name != "history_since"}
 
 
 class RunRecord(Record):

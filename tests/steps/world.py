@@ -82,7 +82,7 @@ class SteppedWorld:
 
     def again(self, before: SteppedRunner) -> SteppedRunner:
         """Add the next process of a runner that was killed."""
-        before.runner.state.journal.close()
+        before.runner.state.close()
         self.runners.remove(before)
         made = self._begun(before.name, before.policy, before.executor)
         made.store.objects.update(before.store.objects)
@@ -140,7 +140,7 @@ class SteppedWorld:
         """End all runners."""
         self.clock.close()
         for runner in self.runners:
-            runner.runner.state.journal.close()
+            runner.runner.state.close()
 
     def _program(self, spec: JobSpec, directory: RunDirectory) -> Iterator[bytes]:
         self.clock.sleep(self.run_s)

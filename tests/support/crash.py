@@ -64,11 +64,10 @@ def make_runner(state: StateFolder, policy_file: Path, bus: RunnerBus, journal: 
     """Return a runner with the counting preset; the caller holds the lock."""
     clock, policy = SystemClock(), load_policy(policy_file)
     opened = OpenState.open(state, policy.name, clock)
-    opened.journal.close()
     log = new_log(sys.stderr)
     return Runner(
         OwnerRules(policy, {"count": load("count", PRESET.encode())}), this_machine(policy, state.root, clock),
-        replace(opened, journal=journal(state.journal, clock)), link_to(bus, clock),
+        replace(opened, journal=journal(opened.database, clock)), link_to(bus, clock),
         clock=clock, stopping=threading.Event(), log=log,
         announce=announcer(policy.hosting, os.environ, log.info),
     )  # fmt: skip
@@ -84,7 +83,7 @@ def run(scenario: dict[str, str], journal: type[Journal] = Journal) -> int:
         try:
             return once(runner)
         finally:
-            runner.state.journal.close()
+            runner.state.close()
 
 
 def crash(scenario: dict[str, str]) -> int:

@@ -114,9 +114,9 @@ class RunnerProcess:
     def folder(self) -> StateFolder:
         return self.state.folder
 
-    def with_journal(self, journal: Journal) -> RunnerProcess:
-        """Return this process with another journal; a state's ledger is opened by who uses it first."""
-        return replace(self, state=replace(self.state, journal=journal))
+    def with_journal(self, journal: type[Journal]) -> RunnerProcess:
+        """Return this process with a journal of another class."""
+        return replace(self, state=replace(self.state, journal=journal(self.state.database, self.clock)))
 
     def on(self, link: BusLink) -> Runner:
         """Return the runner of this process on a bus."""
@@ -152,14 +152,14 @@ class World:
     def policy(self) -> Policy:
         return read_policy(self.policy_text.encode())
 
-    def new_process(self, name: str = "one") -> RunnerProcess:
+    def new_process(self, name: str = "one", identity: Path | None = None) -> RunnerProcess:
         """Return a runner as a fresh process would find it."""
-        folder = StateFolder(self.state / name)
+        folder = StateFolder(self.state / name, identity_at=identity)
         folder.create()
         rules = OwnerRules(self.policy, self.presets, embedded=self.embedded)
         machine = Machine(self.executor, FixedCode(self.site), "0", self.cards)
         return RunnerProcess(
-            rules, machine, OpenState.open(folder, name, self.clock), self.clock, new_log(Lines(self.log_lines))
+            rules, machine, OpenState.open(folder, rules.name, self.clock), self.clock, new_log(Lines(self.log_lines))
         )
 
     def runner(self, process: RunnerProcess | None = None) -> Runner:

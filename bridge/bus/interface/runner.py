@@ -61,6 +61,14 @@ class RunnerBus(SharedBus, Protocol):
         """Return which of these runs have a cancel branch, listing no more than that."""
         ...
 
+    def begun(self) -> frozenset[str]:
+        """Return the runs whose log is on the bus, listing no more than that.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
+        ...
+
     def is_archived(self, run_id: str) -> bool:
         """Return whether an archive holds a run; its id is not claimed again, whoever pushes a branch with it.
 

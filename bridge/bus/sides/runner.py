@@ -67,6 +67,12 @@ class RunnerRefBus(SharedRefBus):
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         return self._claims.bad(oid)
 
+    def begun(self) -> frozenset[str]:
+        """Return the runs whose log is on the bus, listing no more than that."""
+        prefix = self.identity().prefix
+        found = (names.runner_id_of(prefix, "log", ref) for ref in self._store.list([names.log_ref(prefix, "")]).refs)
+        return frozenset(run_id for run_id in found if run_id is not None)
+
     def is_archived(self, run_id: str) -> bool:
         """Return whether a run ended and was archived; see the interface."""
         found = self._archives.find(run_id) if self._may_be_archived(run_id) else None

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.host.control import HANDLERS as CONTROL_HANDLERS
 from bridge.cli.host.keys import keygen, own_name
-from bridge.cli.host.places import bus_of, open_route, policy_of, policy_path, route_of, state_named, state_of
+from bridge.cli.host.places import (
+    bus_of,
+    open_route,
+    policy_of,
+    policy_path,
+    route_of,
+    state_for,
+    state_named,
+    state_of,
+)
 from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
 from bridge.cli.talk import CLOCK, say
@@ -22,10 +31,7 @@ from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.rights import file_problems
-from bridge.runner.service.serve import (
-    default_policy_path,
-    default_state,
-)
+from bridge.runner.service.serve import default_policy_path
 from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.log import LEVELS, read_log, shown
 
@@ -41,7 +47,7 @@ def _setup(arguments: argparse.Namespace) -> int:
 
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
     name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
-    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+    state = state_for(arguments, name)
     return set_up(arguments, (path, state), name, say, lambda: bus_of(arguments, None, state))
 
 
@@ -93,7 +99,7 @@ def _gc(arguments: argparse.Namespace) -> int:
 
 def _signing(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus:
     """Return the bus as this runner uses it, with its keys."""
-    keys = known_keys(state.root, policy)
+    keys = known_keys(state.identity, policy)
     bus.use_root(keys.judge_root)
     mine = keys.seals()
     if mine is not None:
@@ -132,24 +138,19 @@ def _workload(arguments: argparse.Namespace) -> int:
     return workload(arguments, policy_path(arguments), say)
 
 
-def _journal(arguments: argparse.Namespace) -> int:
-    from bridge.runner.state.journal import read_lines, verify_journal
+def _state(arguments: argparse.Namespace) -> int:
+    from bridge.runner.maintenance.state_view import event_lines, state_lines
 
-    state = state_of(arguments)
-    if arguments.action == "verify":
-        try:
-            print(f"{verify_journal(state.journal)} lines, the chain holds")
-        except KakeyaError as error:
-            print(f"kakeya-runner: {error}", file=sys.stderr)
-            return 1
+    path = state_of(arguments).database
+    if not path.exists():
+        print(f"kakeya-runner: nothing has happened yet: there is no {path}", file=sys.stderr)
         return 0
-    if not state.journal.exists():
-        print(f"kakeya-runner: nothing has happened yet: there is no {state.journal}", file=sys.stderr)
-        return 0
-    for line in read_lines(state.journal):
-        if arguments.run is None or line.id.endswith(arguments.run.lower()):
-            detail = " ".join(f"{name}={value}" for name, value in line.detail.items())
-            print(f"{line.time} {line.id} {line.event:<12} {line.oid or '':<12.12} {detail}".rstrip())
+    try:
+        for line in state_lines(path) if arguments.run is None else event_lines(path, arguments.run):
+            print(line)
+    except KakeyaError as error:
+        print(f"kakeya-runner: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -181,7 +182,7 @@ def _keygen(arguments: argparse.Namespace) -> int:
 def _trust(arguments: argparse.Namespace) -> int:
     policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
     name = own_name() if policy is None else policy.name
-    state = default_state(name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+    state = state_for(arguments, name)
 
     def open_bus() -> RunnerBus | None:
         route = route_of(arguments, policy)
@@ -190,7 +191,7 @@ def _trust(arguments: argparse.Namespace) -> int:
         state.create()
         return open_route(route, state, keys=False)
 
-    return trust(arguments, open_bus, CLOCK, state.root, name)
+    return trust(arguments, open_bus, CLOCK, state.identity, name)
 
 
 def _bus(arguments: argparse.Namespace) -> int:
@@ -228,7 +229,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "gc": _gc,
     "policy": _policy_command,
     "workload": _workload,
-    "journal": _journal,
+    "state": _state,
     "logs": _logs,
     "job-hook": _job_hook,
     "keygen": _keygen,

@@ -54,9 +54,9 @@ def _state(arguments: argparse.Namespace) -> Path:
     """Return the folder of this transport's own runner, below the runner's state."""
     if arguments.state is not None:
         return Path(arguments.state).resolve() / "ssh"
-    from bridge.runner.service.serve import default_state
+    from bridge.runner.service.serve import runner_place
 
-    return default_state(_policy(arguments).name).root / "ssh"
+    return runner_place(_policy(arguments).name, _policy_path(arguments)).root / "ssh"
 
 
 def _policy(arguments: argparse.Namespace) -> Policy:

@@ -28,16 +28,16 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Ru
         UsageError: there is a key already and nobody asked to rotate it.
     """
     if arguments.agent is not None:
-        record = keys.use_agent(state.root, name, Path(arguments.agent))
+        record = keys.use_agent(state.identity, name, Path(arguments.agent))
     elif arguments.rotate:
-        record = keys.rotate(state.root, name)
-    elif bus is not None and keys.has_key(state.root):
-        keys.publish_as(state.root, name)
-        record = newest(state.root)  # there is one already, and it is only to be named on a bus
+        record = keys.rotate(state.identity, name)
+    elif bus is not None and keys.has_key(state.identity):
+        keys.publish_as(state.identity, name)
+        record = newest(state.identity)  # there is one already, and it is only to be named on a bus
     else:
-        record = keys.generate(state.root, name)
+        record = keys.generate(state.identity, name)
     print(pin(record))
-    where = "the ssh-agent" if arguments.agent else f"{keys.key_path(state.root)} (mode 600)"
+    where = "the ssh-agent" if arguments.agent else f"{keys.key_path(state.identity)} (mode 600)"
     say(f"key {key_id(record.public)[:16]} of {name}, private half in {where}")
     if bus is not None:
         enrol(bus, state, name, say, sign=True)
@@ -54,14 +54,14 @@ def own(bus: RunnerBus, state: StateFolder, name: str, say: Say, clock: Clock) -
         say("nobody owns this bus yet: in your own account, not the service's: kakeya-runner trust init --bus ROUTE")
         return
     owner = BusOwner(bus, owner_folder(os.environ), clock)
-    root = owner.make((newest(state.root).evolve(name=name),))
+    root = owner.make((newest(state.identity).evolve(name=name),))
     say(f"requesters pin its key with: kakeya-mac init --bus ROUTE --root-key {root.owner}")
     say(owner.backup_line(root.bus_id))
 
 
 def signed(record: BusRecord, state: StateFolder, say: Say) -> BusRecord:
     """Return the record of a new bus: it signs its results when this runner has a key."""
-    changed = enrolled(record, state.root, sign=True)
+    changed = enrolled(record, state.identity, sign=True)
     if changed.attestation == "none":
         say(f"{UNSIGNED}; to sign them: kakeya-runner keygen")
     return changed
@@ -73,15 +73,15 @@ def enrol(bus: RunnerBus, state: StateFolder, name: str, say: Say, *, sign: bool
     Raises:
         UsageError: the bus signs its results and this runner cannot.
     """
-    keys.publish_as(state.root, name)
+    keys.publish_as(state.identity, name)
     record = bus.identity()
-    changed = enrolled(record, state.root, sign=sign)
+    changed = enrolled(record, state.identity, sign=sign)
     if bus.root_tip is not None:
         return  # the bus's owner says whose key is whose
     if changed != record:
         bus.update(changed)
-        say(f"{bus.route} names key {key_id(newest(state.root).public)[:16]} now")
-    elif record.attestation == "none" and keys.has_key(state.root):
+        say(f"{bus.route} names key {key_id(newest(state.identity).public)[:16]} now")
+    elif record.attestation == "none" and keys.has_key(state.identity):
         say(f"results are signed, and the bus does not say so: kakeya-runner keygen --bus {bus.route}")
     elif record.attestation == "none":
         say(UNSIGNED)
@@ -90,7 +90,7 @@ def enrol(bus: RunnerBus, state: StateFolder, name: str, say: Say, *, sign: bool
 def enrol_own(bus: RunnerBus, state: StateFolder, name: str, say: Say) -> None:
     """Make a key for a bus of this machine's own on first use, and sign from then on."""
     if bus.identity().attestation == "none":
-        ensure_key(state.root, name)
+        ensure_key(state.identity, name)
     enrol(bus, state, name, say, sign=True)
 
 

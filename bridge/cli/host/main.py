@@ -22,7 +22,7 @@ Start here:
 ROUTE is a remote name, a path, or a file, ssh or https URL; ROUTE#ID insists on the bus id.
 Only policy.toml decides what runs; a request can ask for less, never for more. stdout is data, stderr is talk.
 
-Exit codes: 0 fine or idle · 1 a finding (doctor, policy check, journal verify), or the gate refused · 2 usage or
+Exit codes: 0 fine or idle · 1 a finding (doctor, policy check, state show), or the gate refused · 2 usage or
 request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 cancelled · 7 policy refused · 70 bug ·
 130/143 stopped by a signal. `once` ends in the code of the request it took.
 """
@@ -143,9 +143,9 @@ def _files(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     policy.add_argument("action", choices=("check", "example", "explain"))
     policy.add_argument("preset", nargs="?", help="with explain: what a request of this preset would get")
     policy.add_argument("--as", dest="asker", metavar="NAME", help="with explain: as a request that this name signed")
-    journal = _verb(verbs, "journal", "verify the chain of the journal, or show a run's events")
-    journal.add_argument("action", choices=("verify", "show"))
-    journal.add_argument("run", nargs="?", help="with show: a run id, or the end of one")
+    state = _verb(verbs, "state", "show what this runner's state file holds, or a run's events; checks its chain")
+    state.add_argument("action", choices=("show",))
+    state.add_argument("run", nargs="?", help="a run id, or the end of one: its events")
     logs = _verb(verbs, "logs", "print the runner's own log: what it did, and where it failed")
     logs.add_argument("-f", "--follow", action="store_true", help="go on with what is written from now on")
     logs.add_argument("--run", metavar="ID", help="only this run: its id, or the end of one")

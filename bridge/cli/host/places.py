@@ -15,7 +15,7 @@ from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.maintenance.bus_checks import check_requests
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
-from bridge.runner.service.serve import default_policy_path, default_state
+from bridge.runner.service.serve import default_policy_path, runner_place
 from bridge.runner.state.folder import NO_STATE_REMEDY, StateFolder
 
 if TYPE_CHECKING:
@@ -38,13 +38,16 @@ def policy_of(arguments: argparse.Namespace) -> Policy:
 
 def state_named(arguments: argparse.Namespace) -> StateFolder:
     """Return the state folder, whether or not it is there: the one an option names, else that of the runner's name."""
-    if arguments.state is not None:
-        return StateFolder(Path(arguments.state).resolve())
     try:
         name = policy_of(arguments).name
     except UsageError:
         name = own_name()
-    return default_state(name)
+    return state_for(arguments, name)
+
+
+def state_for(arguments: argparse.Namespace, name: str) -> StateFolder:
+    """Return the state folder of a runner of this name, whether or not it is there."""
+    return runner_place(name, policy_path(arguments), None if arguments.state is None else Path(arguments.state))
 
 
 def state_of(arguments: argparse.Namespace) -> StateFolder:
@@ -119,7 +122,7 @@ def open_route(route: str, state: StateFolder, *, keys: bool = True) -> RunnerBu
         budget=None if state.lasts else state.root / "pushes.json",
     )  # fmt: skip
     if keys:
-        bus.use_root(KnownKeys(state.root, "").remember_root)
+        bus.use_root(KnownKeys(state.identity, "").remember_root)
     return bus
 
 

@@ -67,6 +67,8 @@ def set_up(
         return 0
     left = _take(state_steps(options), dry_run=arguments.dry_run)
     options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
+    if options.bus is not None and not arguments.dry_run and not policy.exists():
+        options = replace(options, root_key=_owner_of_bus(open_bus, state, name, say))
     left = _take(policy_steps(options), dry_run=arguments.dry_run) or left
     now, service = service_commands(options)
     doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
@@ -78,13 +80,30 @@ def set_up(
     return 1 if left else 0
 
 
+def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: str, say: Say) -> str | None:
+    """Return the fingerprint of the key that owns the bus, None where nobody does or the bus does not answer."""
+    from bridge.errors import KakeyaError
+    from bridge.runner.connection.known_keys import KnownKeys
+
+    keys = KnownKeys(state.identity, name)
+    try:
+        bus = open_bus()
+        bus.use_root(keys.judge_root)
+        bus.identity()
+    except KakeyaError as error:
+        say(f"who owns the bus is not known yet, and root_key is left out of the policy: {error.message}")
+        return None
+    root = keys.root()
+    return None if root is None else root.owner
+
+
 def _key_words(state: StateFolder) -> list[str]:
     """Return the option with which requesters pin this runner's key; nothing while it has none."""
     from bridge.runner.state.attestations import newest
     from bridge.trust import runner_key as keys
     from bridge.trust.keyring import pin
 
-    return ["--runner-key", pin(newest(state.root))] if keys.has_key(state.root) else []
+    return ["--runner-key", pin(newest(state.identity))] if keys.has_key(state.identity) else []
 
 
 def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:
@@ -132,7 +151,7 @@ def examine_host(
     except KakeyaError:
         executor = local_executor(clock)  # examine says what is wrong with the policy
     else:
-        executor = policy_executor(policy, state.root, clock)
+        executor = policy_executor(policy, state.root, clock, identity=state.identity)
     checks = examine(DoctorContext(path, state, executor, clock, open_bus))
     return 1 if print_checks(checks if as_json else grouped(checks), as_json=as_json) else 0
 

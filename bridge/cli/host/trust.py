@@ -38,7 +38,7 @@ def trust(arguments: argparse.Namespace, open_bus: OpenBus, clock: Clock, state:
         arguments: of the command line.
         open_bus: opens the bus that the command line or the policy names; None where neither does.
         clock: the machine's clocks.
-        state: the runner's state folder, whose key a new root lists.
+        state: where the runner's key is, which a new root lists.
         name: the runner's name.
     """
     if arguments.action in OF_BUS:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bridge.client.connection.run_bus import pinned_bus, require_same_bus
 from bridge.client.document.untrusted import clean_line, markdown_text
+from bridge.client.evidence.succession import succession_note
 from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
@@ -48,16 +49,20 @@ def quote_run(run: Run, *, markdown: bool = False) -> Quote:
     if run.session is None:
         require_same_bus(run.settings, run.id, pinned_bus(run.settings), "quote")
     result, answer = run.result(), run.status().answer
-    return quote(result, answer or UNCHECKED, markdown=markdown)
+    note = None
+    if run.session is not None and answer is not None and answer.signed:
+        note = succession_note(run.session.bus, run.id, result.tree.files, run.session.pins())
+    return quote(result, answer or UNCHECKED, markdown=markdown, note=note)
 
 
-def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quote:
+def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: str | None = None) -> Quote:
     """Return the quote of an intact result; one that is untrusted or altered gives none.
 
     Args:
         result: the run's result.
         answer: whether its runner may say what it says.
         markdown: as a quotation for a page.
+        note: what is to be said of the runner's other results, None for nothing.
 
     Raises:
         UsageError: the run made no claim at all.
@@ -79,6 +84,8 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quo
     tries = f"attempt {attempt.number} of {attempt.number} on this host" if attempt else "attempts not counted"
     if attempt is not None and attempt.confirms is not None:  # which is counted apart from what it confirms
         tries += f" to confirm run {attempt.confirms}"
+    if attempt is not None and attempt.history_since is not None:
+        tries += f", counted in full since {attempt.history_since}"
     asked = record.preset if result.request is None else asked_text(result.request)
     code = record.code.identity if record.code is not None else "unknown"
     lines = [
@@ -88,6 +95,7 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False) -> Quo
         f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
         f"run {result.id}, {record.ended}",
         clean_line(answer.text),
+        *(() if note is None else (clean_line(note),)),
         f"check: kakeya-mac verify {result.id}",
     ]
     if markdown:

@@ -1,13 +1,15 @@
-"""Find runs that were left out: compare a signed result with the others that its runner published.
+"""Say which results of a runner are not shown beside one: a note, never a verdict about the result itself.
 
-Each attestation carries its number and the digest of the one before, so a run that was left out shows as a gap. Knows
-what is still on the bus; what was collected long ago leaves no gap, because the oldest go first.
+Each attestation carries its number and the digest of the one before, so a run that was left out shows as a gap. A gap
+has harmless causes too: refs that were deleted, a state that was restored from a copy. Knows what is still on the bus;
+what was collected long ago leaves no gap, because the oldest go first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import Final
 
 from bridge.bus.interface import SharedBus
 from bridge.client.connection.pins import Pins
@@ -17,6 +19,7 @@ from bridge.trust.attestation import Attested
 from bridge.trust.verifier import judge_result
 
 RESULTS_MAX_COUNT = 64
+_SET_BACK: Final = "each result is whole by itself, and the state of {runner} was set back"
 
 
 def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: Pins) -> tuple[bool, str]:
@@ -47,8 +50,8 @@ def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: P
 
 def compare_results(found: Sequence[Attested], pending: set[str] | None = None) -> tuple[bool, str]:
     """Return whether these results leave out none of their runners', and what was seen."""
-    if problems := chain_problems(found, pending=pending or ()):
-        return False, "; ".join(problems)
+    if notes := chain_notes(found, pending=pending or ()):
+        return False, "; ".join(notes)
     numbers = sorted({one.link.sequence for one in found})
     if len(numbers) == 1:
         return True, f"number {numbers[0]} alone; nothing to compare it with"
@@ -67,31 +70,44 @@ def _attested(bus: SharedBus, result_oid: str, trusted: Pins) -> Attested | None
     return judged.attested if judged.answer.signed else None  # any other shows as the gap it leaves
 
 
-def chain_problems(attested: Sequence[Attested], *, pending: Collection[str] = ()) -> list[str]:
-    """Return what is wrong with these attestations, each runner's chain on its own.
+def succession_note(bus: SharedBus, run_id: str, files: Mapping[str, bytes], trusted: Pins) -> str | None:
+    """Return what is to be said beside a signed result of the others of its runner, None where nothing is.
+
+    Raises:
+        InfrastructureError: the bus does not answer.
+    """
+    judged = judge_result(files, trusted.authority)
+    if judged.attested is None or not judged.answer.signed:
+        return None
+    whole, text = compare_with_bus(bus, run_id, judged.attested, trusted)
+    return None if whole else text
+
+
+def chain_notes(attested: Sequence[Attested], *, pending: Collection[str] = ()) -> list[str]:
+    """Return what these attestations show of others, each runner's chain on its own.
 
     Args:
         attested: in any order; the same one twice is one.
         pending: runs that are known to be unfinished: each has a number that is given out, its result has yet to come.
     """
     found = {one.digest: one for one in attested}.values()
-    problems: list[str] = []
+    notes: list[str] = []
     for chain in sorted({(one.predicate["runner"], one.link.chain) for one in found}):
         members = [one for one in found if (one.predicate["runner"], one.link.chain) == chain]
         ordered = sorted(members, key=lambda one: (one.link.sequence, one.digest))
         void = frozenset(number for one in members for number in one.link.void)
         for before, after in pairwise(ordered):
-            problems += _between(before, after, void, pending)
-    return problems
+            notes += _between(before, after, void, pending)
+    return notes
 
 
 def _between(before: Attested, after: Attested, void: frozenset[int], pending: Collection[str]) -> Iterator[str]:
     runner, expected = after.predicate["runner"], before.link.sequence + 1
     if after.link.sequence < expected:
-        yield f"two attestations of {runner} carry the number {after.link.sequence}"
+        yield f"{_SET_BACK.format(runner=runner)}: it gave out number {after.link.sequence} twice"
     elif after.link.sequence == expected:
         if after.link.previous != before.digest:
-            yield f"attestation {expected} of {runner} does not follow the shown attestation {before.link.sequence}"
+            yield f"{_SET_BACK.format(runner=runner)} before it gave out number {expected}"
     else:
         missing = [number for number in range(expected, after.link.sequence) if number not in void]
         # An unfinished run excuses its own number and no other.
@@ -99,4 +115,4 @@ def _between(before: Attested, after: Attested, void: frozenset[int], pending: C
         if len(missing) > excused:
             which = ", ".join(map(str, missing[:8])) + (" …" if len(missing) > 8 else "")
             last = short(after.link.previous_run) if after.link.previous_run else "unknown"
-            yield f"attestation {which} of {runner} is missing (before {after.link.sequence} came run {last})"
+            yield f"not shown: {which} of {runner} (before {after.link.sequence} came run {last})"

@@ -28,12 +28,11 @@ from bridge.executor.supervisor.regular_files import read_regular, reading
 from bridge.records.claim import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
+from bridge.system.disk import is_local
 from bridge.system.tasks import called
 
 SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, acdirmax of nfs(5))
 _SETTLE_LOCAL_S: Final = 2.0
-_LOCAL: Final = frozenset({"ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay"})
-_MOUNTS: Final = Path("/proc/self/mountinfo")
 TICK_S: Final = 0.1
 _LOOK_S: Final = 1.0
 _INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
@@ -60,15 +59,7 @@ class ClusterQueue:
 
 def settle_of(folder: Path) -> float:
     """Return how long a folder may take to show what a node wrote: a moment where this machine has its disk itself."""
-    place, kind = "", ""
-    with suppress(OSError):
-        for line in _MOUNTS.read_text("utf-8", "replace").splitlines():  # see proc(5)
-            words, _, after = line.partition(" - ")
-            point = words.split()[4].encode().decode("unicode_escape")
-            inside = folder.resolve().is_relative_to(point)
-            if inside and len(point) >= len(place):
-                place, kind = point, after.split()[0]
-    return _SETTLE_LOCAL_S if kind in _LOCAL else SETTLE_S
+    return _SETTLE_LOCAL_S if is_local(folder) else SETTLE_S
 
 
 class PlacedRun:

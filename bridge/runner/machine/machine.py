@@ -58,7 +58,13 @@ class Machine:
 
 
 def policy_executor(
-    policy: Policy, state: Path, clock: Clock, trials: Path | None = None, *, lasts: bool = True
+    policy: Policy,
+    state: Path,
+    clock: Clock,
+    trials: Path | None = None,
+    *,
+    lasts: bool = True,
+    identity: Path | None = None,
 ) -> LocalExecutor | EngineExecutor:
     """Return this machine's executor as a policy has it.
 
@@ -68,13 +74,14 @@ def policy_executor(
         clock: the machine's clocks.
         trials: where outcomes of sandbox trials are kept; None tries anew.
         lasts: whether the runner leaves things for the next one; a run of one that does not ends with its runner.
+        identity: where the runner's key is, which no run may see either; None: in the state folder.
     """
     if policy.executor.engine != "local":
         queue = ClusterQueue(engine_of(policy, clock), policy.executor.longest_wait_s, settle_of(state))
-        return EngineExecutor(clock, queue, host_paths(policy, state), state / "trials")
+        return EngineExecutor(clock, queue, host_paths(policy, state, identity), state / "trials")
     kept = platformdirs.user_state_path("kakeya") if lasts else state
     own_users = kept / "users" if policy.sandbox.own_users else None
-    paths = host_paths(policy, state)
+    paths = host_paths(policy, state, identity)
     return local_executor(clock, paths, trials, policy.sandbox.socket, own_users, tied=not lasts)
 
 
@@ -92,7 +99,9 @@ def engine_of(policy: Policy, clock: Clock) -> ClusterEngine:
     return SlurmEngine(options, clock)
 
 
-def this_machine(policy: Policy, state: Path, clock: Clock, *, lasts: bool = True) -> Machine:
+def this_machine(
+    policy: Policy, state: Path, clock: Clock, *, lasts: bool = True, identity: Path | None = None
+) -> Machine:
     """Return this machine, with its sandbox being tried in the background.
 
     It is tried while the bus is being listed: the first run need not wait for it, and the first beacon names it. What
@@ -103,9 +112,10 @@ def this_machine(policy: Policy, state: Path, clock: Clock, *, lasts: bool = Tru
         state: the runner's state folder, which no run may see.
         clock: the machine's clocks.
         lasts: as for `policy_executor`.
+        identity: as for `policy_executor`.
     """
     trials = platformdirs.user_state_path("kakeya") / "trials" if lasts else None
-    executor = policy_executor(policy, state, clock, trials, lasts=lasts)
+    executor = policy_executor(policy, state, clock, trials, lasts=lasts, identity=identity)
     executor.warm()
     if policy.sandbox.mode != "off":
         threading.Thread(target=executor.sandbox, args=(policy.sandbox.uid,), name="sandbox-trial").start()

@@ -78,7 +78,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
         policy = found or policy
         yield finding
     yield from _state(context, policy)
-    yield _key(context.state.root, None if policy is None else policy.name)
+    yield _key(context.state.identity, None if policy is None else policy.name)
     yield from _sandbox(context, policy)
     if policy is not None and policy.executor.engine != "local":
         yield from check_engine(
@@ -167,9 +167,9 @@ def _state(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     floor = 0 if policy is None else policy.limits.disk_floor_bytes
     text = f"{free / 2**30:.1f} GiB free, {floor / 2**30:.1f} GiB are kept"
     yield Check("disk", "ok" if free >= floor else "fail", text, None if free >= floor else "kakeya-runner gc")
-    if state.journal.exists():
+    if state.database.exists():
         try:
-            yield Check("journal", "ok", f"{verify_journal(state.journal)} lines, the chain holds")
+            yield Check("journal", "ok", f"{verify_journal(state.database)} events, the chain holds")
         except KakeyaError as error:
             yield Check("journal", "fail", error.message, error.remedy)
     for name, file, undo in (("paused", state.pause, "resume"), ("draining", state.drain, "serve")):
@@ -319,7 +319,7 @@ def _root(context: DoctorContext, keys: KnownKeys, policy: Policy | None) -> Ite
         yield Check(
             "root", "warn", "the owner should have signed it anew", "the bus's owner: kakeya-runner trust rotate"
         )
-    mine = published(context.state.root)[-1:]
+    mine = published(context.state.identity)[-1:]
     listed = any(one.key == key.public and one.until is None for key in mine for one in root.content.runners)
     if mine and not listed and policy is not None:
         line = pin(mine[0].evolve(name=policy.name))
@@ -336,7 +336,7 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         bus = context.open_bus()
         record = bus.identity()
         if policy is not None and record.wake != "embedded":
-            keys = known_keys(context.state.root, policy)
+            keys = known_keys(context.state.identity, policy)
             bus.use_root(keys.judge_root)
             record, mine = bus.identity(), keys.seals()
             if mine is not None:

@@ -78,7 +78,7 @@ def owner_status(state: StateFolder, host: HostRecord, clock: Clock, *, alive: b
     Raises:
         JournalError: the journal does not hold.
     """
-    lines = list(read_lines(state.journal)) if state.journal.exists() else []
+    lines = list(read_lines(state.database)) if state.database.exists() else []
     requesters = {line.id: str(line.detail.get("principal") or UNSIGNED) for line in lines if line.event == "claimed"}
     return OwnerStatus(
         state=_word(state, alive=alive),

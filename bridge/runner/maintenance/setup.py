@@ -28,6 +28,7 @@ class SetupOptions:
     Attributes:
         bus: route of the bus, with its id after ``#``.
         engine: the cluster's queue that runs go to; None keeps them on this machine.
+        root_key: the fingerprint of the bus owner's key, where the bus has an owner: no start takes another's root.
         keygen: makes the key that signs results, in a folder and under a name; None leaves it out.
     """
 
@@ -40,6 +41,7 @@ class SetupOptions:
     interpreter: str | None = None
     keygen: Callable[[Path, str], object] | None = None
     engine: str | None = None
+    root_key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def policy_text(options: SetupOptions) -> str:
         "interpreter": options.interpreter,
         "model_roots": list(options.model_roots) or None,
         "engine": options.engine,
+        "root_key": options.root_key,
     }
     lines = []
     for line in template(options.name).splitlines(keepends=True):
@@ -128,16 +131,17 @@ def _policy(options: SetupOptions) -> Iterator[SetupStep]:
 
 
 def _complete(state: StateFolder) -> bool:
-    return all(folder.is_dir() for folder in (state.reports, state.late, state.runs, state.spool, state.bus))
+    parts = (state.reports, state.late, state.runs, state.spool, state.bus, state.identity)
+    return all(folder.is_dir() for folder in parts)
 
 
 def _key(options: SetupOptions) -> SetupStep:
     from bridge.trust.runner_key import KEY_FILE
 
-    path, keygen = options.state.root / KEY_FILE, options.keygen
+    path, keygen = options.state.identity / KEY_FILE, options.keygen
     if path.exists() or keygen is None:
         return SetupStep(f"the key that signs results: {path}" if path.exists() else "no key: results are not signed")
-    return SetupStep(f"the key that signs results: {path}", lambda: keygen(options.state.root, options.name))
+    return SetupStep(f"the key that signs results: {path}", lambda: keygen(options.state.identity, options.name))
 
 
 def serve_argv(options: SetupOptions) -> list[str]:

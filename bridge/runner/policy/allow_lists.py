@@ -42,8 +42,15 @@ def refuse_exposed_lists(policy: Policy, private: Iterable[str]) -> None:
         raise UsageError(f"policy, {key}: {text}", remedy=REMEDY)
 
 
-def host_paths(policy: Policy, state: Path) -> HostPaths:
-    """Return what the sandbox hides and shows under this policy, for the executor to try."""
+def host_paths(policy: Policy, state: Path, identity: Path | None = None) -> HostPaths:
+    """Return what the sandbox hides and shows under this policy, for the executor to try.
+
+    Args:
+        policy: the owner's.
+        state: the runner's state folder.
+        identity: where the runner's key is; None: in the state folder.
+    """
+    keys = state if identity is None else identity
     own = (
         policy.allowed_signers,
         policy.code_signers,
@@ -54,7 +61,7 @@ def host_paths(policy: Policy, state: Path) -> HostPaths:
         policy.actions.token_file,
     )
     return HostPaths(
-        private=(str(state / KEY_FILE), str(state), *(path for path in own if isinstance(path, str))),
+        private=(str(keys / KEY_FILE), *{str(keys), str(state)}, *(path for path in own if isinstance(path, str))),
         read_only=(*policy.model_roots, *policy.sandbox.read_only),
         devices=policy.sandbox.devices,
         interpreter=policy.interpreter,

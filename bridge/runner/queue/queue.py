@@ -9,10 +9,12 @@ import logging
 import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, InfrastructureError
+from bridge.ids import unix_ms
 from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
 from bridge.records.claim import Claim
 from bridge.run.outcomes import one_line
@@ -23,10 +25,20 @@ from bridge.runner.queue.elsewhere import runs_elsewhere
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.run.slots import RunSlots
+from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
 from bridge.runner.state.waiting import Waiting
-from bridge.system.clock import Clock, rfc3339
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
+
+_BEFORE: Final = (
+    "it was sent before this runner's state was lost, and the bus does not say what had run by then: kakeya-mac retry "
+    "ID sends it again"
+)
+_KEY_GONE: Final = (
+    "the key of this runner is gone from {folder}: kakeya-runner keygen makes another, and the bus's owner adds what "
+    "that prints: kakeya-runner trust add {name}=KEY --bus ROUTE"
+)
 
 
 class Queue:
@@ -136,6 +148,8 @@ class Queue:
         """Return why this runner takes nothing at all now, or None."""
         if self._is_ending() or self._state.folder.drain.exists():
             return NotTaken("this runner is about to end")
+        if self._link.signs and not self._state.attesting.has_key:
+            return NotTaken(_KEY_GONE.format(folder=self._state.folder.identity, name=self._rules.now.name))
         if len(self._running_ids()) >= self._slots.count:
             return NotTaken("all slots are busy")
         return self._admission.host_wait()
@@ -161,6 +175,8 @@ class Queue:
         blocked = self._admission.request_wait(request, preset, one.principal)
         if blocked is not None:
             return blocked
+        if self._is_before_takes_since(ref.id):
+            return NotTaken(_BEFORE, permanent=True)
         with link.lock:
             archived = link.bus.is_archived(ref.id)
         if archived:
@@ -194,6 +210,11 @@ class Queue:
         journal.append("claimed", ref.id, held.oid, principal=one.principal, preset=asked)
         self._start(ClaimedRun(ref, held, one.received, claim.time, asked_s))
         return None
+
+    def _is_before_takes_since(self, run_id: str) -> bool:
+        """Return whether a request is older than the start at which state and bus had both lost what had run."""
+        since = self._state.database.fact(Fact.TAKES_SINCE)
+        return since is not None and unix_ms(run_id) < parse_rfc3339(since).timestamp() * 1000
 
     def _tell(self, ref: RequestRef, reason: str) -> None:
         if self._told.get(ref.oid) != reason:

@@ -19,8 +19,8 @@ from bridge.records.request import Request
 from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
+from bridge.runner.connection.rests import Rests
 from bridge.runner.run.claim_renewal import following
-from bridge.runner.run.rests import Rests
 from bridge.runner.state.history import PENDING_NOTIFICATION, JournalStage
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.log import for_run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from pathlib import Path
 
 from bridge.bus.interface import RunnerBus
@@ -9,6 +10,7 @@ from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.executor.interface import RunDirectory
 from bridge.executor.removal import remove_tree
+from bridge.launches.attempts import LOOK_DAYS
 from bridge.records.jobspec import JobSpec
 from bridge.records.request import Request
 from bridge.records.run import Attempt, CodeRecord
@@ -20,9 +22,10 @@ from bridge.runner.machine.models import ModelDigests
 from bridge.runner.machine.packages import altered_files
 from bridge.runner.run.large_files import large_files
 from bridge.runner.state.attempts import attempt_key, unreported
+from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.prepared import PreparedRun
-from bridge.system.clock import Clock, rfc3339
+from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
 
 def directory_of(handle: Path) -> RunDirectory:
@@ -107,7 +110,11 @@ def _count(  # noqa: PLR0917 - one caller
     if not state.folder.lasts:
         return None
     look = spec.profile == "claim" and spec.primary_claim is not None
-    return state.attempts.count(key, ref.id, clock.now(), look=look, confirms=confirms)
+    attempt = state.attempts.count(key, ref.id, clock.now(), look=look, confirms=confirms)
+    since = state.database.fact(Fact.HISTORY_SINCE)
+    if since is None or parse_rfc3339(since) <= clock.now() - dt.timedelta(days=LOOK_DAYS):
+        return attempt
+    return attempt.evolve(history_since=since)
 
 
 def _check_out(  # noqa: PLR0917 - one caller

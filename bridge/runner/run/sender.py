@@ -6,7 +6,6 @@ Lets a request in once, judges its code, honours a cancel only from those who ma
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from bridge.bus.views import ReceivedRequest, RequestRef
@@ -36,14 +35,14 @@ class Sender:
 
     Args:
         rules: what the owner allows, and whose keys count.
-        ledger: returns the requests that were let in.
+        ledger: the requests that were let in.
         ref: the request.
     """
 
     def __init__(
         self,
         rules: OwnerRules,
-        ledger: Callable[[], Ledger],
+        ledger: Ledger,
         link: BusLink,
         ref: RequestRef,
         *,
@@ -99,7 +98,7 @@ class Sender:
             if self._listed is None:
                 self._unlisted = self._rules.signers.unlisted(request, data, signature)
         principal = UNSIGNED if self._signer is None else self._signer.principal
-        self._ledger().admit(request, data, claim, principal)
+        self._ledger.admit(request, data, claim, principal)
 
     def limited(self, request: Request, preset: Preset) -> PolicyFacts:
         """Return what a job spec of this sender depends on, after its rights were checked.

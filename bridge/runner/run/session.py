@@ -99,7 +99,7 @@ class ClaimedRunSession:
         self._started: dt.datetime | None = None
         self._attempt: Attempt | None = None
         self._models: tuple[ModelDigest, ...] = ()
-        self._sender = Sender(rules, lambda: state.ledger, link, work.ref, clock=clock, log=log)
+        self._sender = Sender(rules, state.ledger, link, work.ref, clock=clock, log=log)
         self._follower = RunFollower(
             work.ref.id, self._handle, machine, state.journal, renewal=renewal, sender=self._sender,
             cancelled=cancelled, stopping=stopping, leaving=leaving, log=self._log,
@@ -286,7 +286,7 @@ class ClaimedRunSession:
     @property
     def attestation(self) -> Literal["none", "dsse"]:
         """Whether the result is signed: by every runner that can, whatever the bus record, which others push, says."""
-        return "dsse" if self._state.attesting.has_key else "none"
+        return "dsse" if self._link.signs or self._state.attesting.has_key else "none"
 
     def claims(self) -> tuple[tuple[bytes, bytes], ...]:
         """Return the claim chain so far, as raw commits with their claims."""

@@ -39,6 +39,7 @@ class BeaconSender:
         running: returns the ids of runs that are going on.
         spooled: returns the ids of runs whose results have not landed.
         quotas: returns what is left of the hour's shares.
+        note: writes down the number of a beacon before it is sent.
         stopping: set when the runner was asked to end now.
     """
 
@@ -52,6 +53,7 @@ class BeaconSender:
         running: Callable[[], tuple[str, ...]],
         spooled: Callable[[], tuple[str, ...]],
         quotas: Callable[[], tuple[QuotaUse, ...]],
+        note: Callable[[int], None],
         clock: Clock,
         stopping: threading.Event,
         log: logging.Logger,
@@ -67,6 +69,7 @@ class BeaconSender:
         self._running = running
         self._spooled = spooled
         self._quotas = quotas
+        self._note = note
         self._last_s = float("-inf")
         self._told: tuple[object, ...] | None = None
         self._queue = 0
@@ -103,10 +106,10 @@ class BeaconSender:
         if ((self._running() and not late) or self._link.push_wait_s() > 0) and not last:
             return
         self._ending = self._ending or last
-        beacon = self.due()  # to end is news, so the last one is always due
-        if beacon is None:
-            return
         try:
+            beacon = self.due()  # to end is news, so the last one is always due
+            if beacon is None:
+                return
             with self._link.lock:
                 self._link.bus.beacon(beacon)
             self._link.budget.spent(ok=True)
@@ -142,6 +145,7 @@ class BeaconSender:
         self._interval_s = max(self._interval_s, self._shortest_s)
         self._told, self._last_s = news, self._clock.steady_s()
         self._sequence += 1
+        self._note(self._sequence)
         rules, running = self._rules.now, self._running()
         described, offers = self._machine.executor.host(), offered(rules, self._machine)
         return Beacon(

@@ -111,12 +111,12 @@ def join(bus: RunnerBus, policy: Policy, state: StateFolder, ticket: Ticket | No
     if ticket is None:
         if bus.identity().attestation == "dsse" or bus.root_tip is not None:
             raise UsageError("this bus signs its results, and a runner without a ticket cannot", remedy=_TICKET)
-        record = runner_key.generate(state.root, policy.name)
+        record = runner_key.generate(state.identity, policy.name)
         return f"signs with a key that is made for this run; it counts for who pins {pin(record)}"
-    record = runner_key.adopt(state.root, ticket.name, ticket.private)
+    record = runner_key.adopt(state.identity, ticket.name, ticket.private)
     if parse_rfc3339(ticket.until) <= clock.now():
         raise UsageError(f"the ticket of {ticket.name} ended at {ticket.until}", remedy=_TICKET)
-    keys = known_keys(state.root, policy)
+    keys = known_keys(state.identity, policy)
     bus.use_root(keys.judge_root)
     bus.identity()
     root, now_s = keys.root(), clock.now().timestamp()

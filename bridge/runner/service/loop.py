@@ -33,6 +33,7 @@ from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.listings import Listings
 from bridge.runner.connection.pacing import PollPace
+from bridge.runner.connection.rests import Rests
 from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import Machine
 from bridge.runner.policy.policy_file import PolicyFile
@@ -42,7 +43,6 @@ from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
 from bridge.runner.run.delivery import ResultDelivery, Spool
-from bridge.runner.run.rests import Rests
 from bridge.runner.run.session import ClaimedRunSession
 from bridge.runner.run.slots import RunSlots
 from bridge.runner.service.archiving import Archiving
@@ -50,6 +50,7 @@ from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.owner_view import OwnerView
 from bridge.runner.service.recovery import Recovery
 from bridge.runner.service.upkeep import Upkeep
+from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import RUNS_TOO, OpenState
 from bridge.runner.state.log import for_run, mask_also
 from bridge.system.clock import Clock
@@ -107,7 +108,7 @@ class Runner:
         self._rests = Rests(clock, *_REST_S)
         self._beacons = BeaconSender(
             self._rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
-            quotas=self._admission.quotas, clock=clock, stopping=stopping, log=log,
+            quotas=self._admission.quotas, note=self._note_beacon, clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._upkeep = Upkeep(link, clock=clock, tasks=tasks, is_ending=self.asked_to_end, log=log)
         self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)
@@ -398,6 +399,9 @@ class Runner:
             delivery=self._delivery.over(link), clock=self.clock, cancelled=lambda: work.ref.id in self._cancels,
             stopping=self.stopping, leaving=self.leaving, slots=self._slots, log=self.log,
         )  # fmt: skip
+
+    def _note_beacon(self, number: int) -> None:
+        self.state.database.note(Fact.BEACON, str(number), durable=False)
 
     def _running_ids(self) -> tuple[str, ...]:
         with self._lock:

@@ -21,9 +21,9 @@ from bridge.errors import BusError, FencedError, InfrastructureError, LeftRunnin
 from bridge.executor.interface import Execution, Executor, Hooks, LiveRun
 from bridge.executor.removal import remove_tree
 from bridge.runner.connection.link import BusLink
+from bridge.runner.connection.rests import Rests
 from bridge.runner.connection.root_keeper import PAUSE_MAX_S, PAUSE_S
 from bridge.runner.run.delivery import ResultDelivery
-from bridge.runner.run.rests import Rests
 from bridge.runner.state import prepared
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.history import JournalStage, RunHistory

@@ -32,6 +32,7 @@ from bridge.runner.policy.live_presets import LivePresets
 from bridge.runner.policy.model import Policy
 from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.loop import Runner
+from bridge.runner.service.read_back import ReadBack
 from bridge.runner.state.audit import audit, keep_audit
 from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import keep_log
@@ -75,17 +76,17 @@ def runner_on(
         JournalError: the journal does not hold.
         UsageError: an installed preset is broken, or the policy lets runs read the state folder.
     """
-    refuse_exposed_lists(policy, (str(folder.root),))
+    refuse_exposed_lists(policy, (str(folder.root), str(folder.identity)))
 
     def say(line: str) -> None:
         log.info(line)
         audit(log, "root", None, text=line)
 
-    keys = None if embedded else known_keys(folder.root, policy, say)
+    keys = None if embedded else known_keys(folder.identity, policy, say)
     rules = OwnerRules(
         policy, LivePresets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
     )
-    machine = this_machine(policy, folder.root, clock, lasts=folder.lasts)
+    machine = this_machine(policy, folder.root, clock, lasts=folder.lasts, identity=folder.identity)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
     state = OpenState.open(folder, policy.name, clock)
     unkeep = keep_log(log, folder.log, versions, policy.secrets.values())
@@ -94,6 +95,7 @@ def runner_on(
     try:
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, keys)
+        ReadBack(policy.name, state, link, clock=clock, log=log).compare()
         site = announcer(
             policy.hosting, os.environ, log.info, summary, (lambda: NOBODY) if keys is None else keys.authority
         )
@@ -121,7 +123,7 @@ def runner_on(
             owner.finish(_LAST_NOTIFY_S if asked else NOTIFY_WALL_S)
         unaudit()
         unkeep()
-        state.journal.close()
+        state.close()
 
 
 def serve(runner: Runner, *, idle_s: float | None = None) -> None:
@@ -244,11 +246,18 @@ def stopping_on_signals(stopping: threading.Event) -> Iterator[Signals]:
             signal.signal(number, handler)
 
 
-def default_state(name: str) -> StateFolder:
-    """Return where a runner of this name keeps its state unless an option names another."""
+def runner_place(name: str, policy: Path, state: Path | None = None) -> StateFolder:
+    """Return where a runner keeps its state, and beside its policy its key.
+
+    Args:
+        name: the runner's name.
+        policy: its policy file, whether or not it is there.
+        state: the state folder that an option names; None for the user's own.
+    """
     import platformdirs
 
-    return StateFolder(Path(platformdirs.user_state_path("kakeya")) / "runner" / name)
+    root = Path(platformdirs.user_state_path("kakeya")) / "runner" / name if state is None else state.resolve()
+    return StateFolder(root, identity_at=policy.absolute().parent / "identity" / name)
 
 
 def default_policy_path() -> Path:

@@ -10,19 +10,16 @@ import datetime as dt
 import gzip
 import hashlib
 import json
-import os
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bridge import strictjson
-from bridge.errors import JournalError
 from bridge.launches.attempts import LOOK_DAYS, count_looks
 from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
-from bridge.records.base import Moment, Record, RunId, Sha256
 from bridge.records.jobspec import ATTACHMENTS, JobSpec
 from bridge.records.run import Attempt, ModelDigest, RunRecord
-from bridge.runner.state.journal import append_line
+from bridge.runner.state.database import StateDatabase
 from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
@@ -34,14 +31,23 @@ RECORD_NAME, SPEC_NAME, VERDICT_NAME = (
 )  # as the gate looks for them; no report has an absolute path
 
 
-class _Line(Record):
-    """A run that was counted; `look` says that a ratio of it might be quoted."""
+@dataclass(frozen=True)
+class CountedRun:
+    """A run that was counted for a question.
 
-    key: Sha256
-    id: RunId
-    time: Moment
+    Attributes:
+        key: the question.
+        run: the run.
+        time: when it was counted.
+        look: whether a ratio of it might be quoted.
+        confirms: the run that it was begun to confirm, or None.
+    """
+
+    key: str
+    run: str
+    time: str
     look: bool
-    confirms: RunId | None
+    confirms: str | None
 
 
 def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> str:
@@ -55,28 +61,10 @@ def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[M
 
 
 class Attempts:
-    """A durable counter; an id counts once however often it is asked."""
+    """A durable counter; a run counts once for a question however often it is asked."""
 
-    def __init__(self, path: Path) -> None:
-        """Read what was counted; a torn last line is ignored.
-
-        Raises:
-            JournalError: a line is not this file's.
-        """
-        self._path = path
-        self._lock = threading.Lock()
-        self._lines: list[_Line] = []
-        if not path.exists():
-            return
-        data = path.read_bytes()
-        whole = data.rfind(b"\n") + 1
-        if whole != len(data):
-            os.truncate(path, whole)
-        for number, raw in enumerate(data[:whole].splitlines()):
-            try:
-                self._lines.append(_Line.parse(raw))
-            except ValueError as error:
-                raise JournalError(f"{path}, line {number + 1}: {str(error).splitlines()[0]}") from error
+    def __init__(self, database: StateDatabase) -> None:
+        self._database = database
 
     def count(
         self, key: str, run_id: str, now: dt.datetime, *, look: bool = False, confirms: str | None = None
@@ -95,27 +83,44 @@ class Attempts:
         Raises:
             JournalError: it could not be written.
         """
-        with self._lock:
-            known = (place for place, line in enumerate(self._lines) if (line.key, line.id) == (key, run_id))
-            place = next(known, len(self._lines))
-            if place == len(self._lines):
-                line = _Line(key=key, id=run_id, time=rfc3339(now), look=look, confirms=confirms)
-                append_line(self._path, line.canonical())
-                self._lines.append(line)
-            line = self._lines[place]
-            since = parse_rfc3339(line.time) - dt.timedelta(days=LOOK_DAYS)
-            recent = [one for one in self._lines[:place] if parse_rfc3339(one.time) > since]
-        confirming = line.confirms is not None
-        same = [one.id for one in recent if one.key == key and (one.confirms is not None) == confirming]
-        looked = (one.key for one in recent if one.look)
-        looks = count_looks(looked, key, confirms=confirming) if line.look else 1
+        with self._database.write() as rows:
+            rows.execute(
+                "INSERT OR IGNORE INTO attempts (key, run, time, look, confirms) VALUES (?, ?, ?, ?, ?)",
+                (key, run_id, rfc3339(now), look, confirms),
+            )
+            place, counted, look, confirms = rows.execute(
+                "SELECT place, time, look, confirms FROM attempts WHERE key = ? AND run = ?", (key, run_id)
+            ).fetchone()
+            since = rfc3339(parse_rfc3339(counted) - dt.timedelta(days=LOOK_DAYS))
+            recent = rows.execute(
+                "SELECT key, run, look, confirms FROM attempts WHERE place < ? AND time > ? ORDER BY place",
+                (place, since),
+            ).fetchall()
+        confirming = confirms is not None
+        same = [run for other, run, _, purpose in recent if other == key and (purpose is not None) == confirming]
+        looks = (
+            count_looks((other for other, _, looked, _ in recent if looked), key, confirms=confirming) if look else 1
+        )
         listed = tuple(same[-ATTEMPTS_LISTED_COUNT:])
-        return Attempt(key=key, number=len(same) + 1, earlier=listed, looks=looks, confirms=line.confirms)
+        return Attempt(key=key, number=len(same) + 1, earlier=listed, looks=looks, confirms=confirms)
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""
-        with self._lock:
-            return any(line.key == key and line.id == run_id for line in self._lines)
+        with self._database.read() as rows:
+            row = rows.execute("SELECT 1 FROM attempts WHERE key = ? AND run = ?", (key, run_id)).fetchone()
+        return row is not None
+
+    def read_back(self, runs: Iterable[CountedRun]) -> None:
+        """Count runs again that this runner counted before its state was lost, oldest first; known ones stay.
+
+        Raises:
+            JournalError: it could not be written.
+        """
+        values = [(run.key, run.run, run.time, run.look, run.confirms) for run in runs]
+        with self._database.write() as rows:
+            rows.executemany(
+                "INSERT OR IGNORE INTO attempts (key, run, time, look, confirms) VALUES (?, ?, ?, ?, ?)", values
+            )
 
 
 def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:

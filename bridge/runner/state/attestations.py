@@ -37,7 +37,7 @@ class Attesting:
     """The runner's key and its chain.
 
     Args:
-        folder: where the key is; the runner's state folder.
+        folder: where the key is.
         name: the runner's name.
     """
 
@@ -79,7 +79,7 @@ class Attesting:
 def _next(journal: Journal) -> ChainPosition:
     last = journal.attested
     return ChainPosition(
-        chain=journal.first,
+        chain=last.chain,
         sequence=last.sequence + 1,
         previous=last.digest,
         previous_run=last.run,
@@ -108,8 +108,8 @@ def enrolled(record: BusRecord, folder: Path, *, sign: bool) -> BusRecord:
     mine = keys.published(folder) if keys.has_key(folder) else ()
     if not mine and record.attestation == "dsse":
         raise UsageError(
-            "this bus signs its results and this runner has no key",
-            remedy="kakeya-runner keygen",
+            f"this bus signs its results and this runner has no key in {folder}",
+            remedy="kakeya-runner keygen; the bus's owner adds what that prints: kakeya-runner trust add NAME=KEY",
         )
     if not mine or (record.attestation == "none" and not sign):
         return record

@@ -1,15 +1,16 @@
-"""Where a runner of one name keeps its state, and that state with its durable files open."""
+"""Where a runner of one name keeps its state, and that state with its durable file open."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Final, Self
 
+from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
 from bridge.runner.state.attestations import Attesting
+from bridge.runner.state.database import DamagedStateError, StateDatabase, set_aside
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.ledger import Ledger
 from bridge.system.clock import Clock
@@ -28,11 +29,18 @@ class StateFolder:
         root: the folder.
         owner: the state folder whose pause file counts, where it is another runner's; None for its own.
         lasts: whether it outlives its runner; what only a memory can tell is not told without one.
+        identity_at: where the runner's key and the roots it remembers are; None: in this folder, with which they go.
     """
 
     root: Path
     owner: Path | None = None
     lasts: bool = True
+    identity_at: Path | None = None
+
+    @property
+    def identity(self) -> Path:
+        """Where the runner's key and the roots it remembers are: the one thing nobody can read back from the bus."""
+        return self.identity_at or self.root
 
     @property
     def lock(self) -> Path:
@@ -40,19 +48,9 @@ class StateFolder:
         return self.root / "lock"
 
     @property
-    def journal(self) -> Path:
-        """What happened."""
-        return self.root / "journal.jsonl"
-
-    @property
-    def ledger(self) -> Path:
-        """Which requests were let in."""
-        return self.root / "ledger.jsonl"
-
-    @property
-    def attempts(self) -> Path:
-        """What ran how often."""
-        return self.root / "attempts.jsonl"
+    def database(self) -> Path:
+        """What happened, which requests were let in, and what ran how often."""
+        return self.root / "state.sqlite"
 
     @property
     def reports(self) -> Path:
@@ -124,6 +122,9 @@ class StateFolder:
         for folder in (self.root, self.reports, self.late, self.runs, self.spool, self.bus):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.root.chmod(0o700)
+        if self.identity_at is not None:  # each on its own: what `parents` makes is open to others
+            for folder in (self.identity_at.parent.parent, self.identity_at.parent, self.identity_at):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def old_files(self, before_unix_s: float) -> Iterator[Path]:
         """Yield reports of earlier attempts and what came too late, older than a moment; never the journal."""
@@ -134,30 +135,51 @@ class StateFolder:
 
 @dataclass(frozen=True)
 class OpenState:
-    """A state folder with its durable files open; the process that opened it holds the folder's lock.
+    """A state folder with its durable file open; the process that opened it holds the folder's lock.
 
     Attributes:
+        database: the file.
+        journal: what happened.
+        ledger: the requests that were let in.
         attempts: how often each configuration ran here.
         attesting: the runner's key and its chain of attestations.
+        lost: why nothing is known of what was before, None where the file was there and whole.
     """
 
     folder: StateFolder
+    database: StateDatabase
     journal: Journal
+    ledger: Ledger
     attempts: Attempts
     attesting: Attesting
     clock: Clock
+    lost: str | None = None
 
     @classmethod
     def open(cls, folder: StateFolder, name: str, clock: Clock) -> Self:
-        """Open the state of the runner of this name.
+        """Open the state of the runner of this name; a damaged file is moved aside and another is begun.
 
         Raises:
-            JournalError: the journal or the count of attempts does not hold.
+            JournalError: the file cannot be read or written.
         """
-        journal = Journal(folder.journal, clock)
-        return cls(folder, journal, Attempts(folder.attempts), Attesting(folder.root, name), clock)
+        path = folder.database
+        lost = None if path.exists() else f"there was no {path}"
+        try:
+            return cls._of(folder, name, clock, lost)
+        except DamagedStateError as error:
+            aside = set_aside(path, clock.now().timestamp())
+            return cls._of(folder, name, clock, f"{error.message}: moved to {aside}")
 
-    @cached_property
-    def ledger(self) -> Ledger:
-        """The requests that were let in."""
-        return Ledger(self.folder.ledger, self.clock)
+    @classmethod
+    def _of(cls, folder: StateFolder, name: str, clock: Clock, lost: str | None) -> Self:
+        database = StateDatabase(folder.database)
+        try:
+            journal, ledger = Journal(database, clock), Ledger(database, clock)
+        except JournalError:
+            database.close()
+            raise
+        return cls(folder, database, journal, ledger, Attempts(database), Attesting(folder.identity, name), clock, lost)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()

@@ -1,67 +1,59 @@
 """Which requests this runner has let in: a request runs under the claim it was first let in under, and no other.
 
-JSON lines, each fsync'd before the run it is about goes on, kept far longer than any request is valid: refs can be
-deleted and pushed again, a clock can be set back, this file stays. Knows no bus and no signature.
+Each is on the disk before the run it is about goes on, and stays far longer than any request is valid: refs can be
+deleted and pushed again, a clock can be set back. Knows no bus and no signature.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import threading
-from pathlib import Path
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
-import pydantic
-
-from bridge.errors import JournalError, RequestRejectedError
-from bridge.records.base import Moment, Oid, Record, RunId, Sha256, Text
+from bridge.errors import RequestRejectedError
 from bridge.records.request import Request
-from bridge.runner.state.journal import append_line
-from bridge.strictjson import StrictJsonError
-from bridge.system.clock import Clock, parse_rfc3339, rfc3339
-from bridge.system.durable import write_atomically
+from bridge.runner.state.database import StateDatabase
+from bridge.system.clock import Clock, rfc3339
 
 KEPT: Final = dt.timedelta(days=30)
+PERHAPS_BEGUN: Final = ""  # in the place of a claim: nobody knows under which it was begun, if it was
 
 
-class LedgerLine(Record):
+@dataclass(frozen=True)
+class LetIn:
     """One request that was let in.
 
     Attributes:
-        id: the run id, random: the nonce.
-        digest: sha256 of the request's bytes.
+        bus_id: the bus it came from.
+        run: the run id, random: the nonce.
+        digest: sha256 of the request's bytes; empty where only its claim is known.
         claim: the first commit of the claim chain; random, so another chain is another try.
         principal: who signed it, or ``unsigned``.
+        time: when it was let in.
     """
 
-    id: RunId
-    bus_id: Text
-    digest: Sha256
-    claim: Oid
-    principal: Text
-    time: Moment
+    bus_id: str
+    run: str
+    digest: str
+    claim: str
+    principal: str
+    time: str
 
 
 class Ledger:
-    """An append-only file; one process writes it, under the runner's name lock."""
+    """The requests of the last thirty days; one process writes them, under the runner's name lock."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        """Open or create the ledger; a torn last line (a crash while writing) is cut off, old lines are left out.
+    def __init__(self, database: StateDatabase, clock: Clock) -> None:
+        """Forget what is older than any request can be.
 
         Raises:
-            JournalError: a line is unreadable: what it would have refused is not known.
+            JournalError: it cannot be written.
         """
-        self._path, self._clock = path, clock
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], LedgerLine] = {}
-        data = path.read_bytes() if path.exists() else b""
-        whole = data[: data.rfind(b"\n") + 1]
-        lines = [self._parsed(raw, number) for number, raw in enumerate(whole.splitlines(), 1)]
-        kept = [line for line in lines if parse_rfc3339(line.time) + KEPT > clock.now()]
-        if len(kept) != len(lines) or whole != data:
-            write_atomically(path, b"".join(line.canonical() + b"\n" for line in kept))
-        self._known = {(line.bus_id, line.id): line for line in kept}
+        self._database, self._clock = database, clock
+        with database.write() as rows:
+            rows.execute("DELETE FROM ledger WHERE time <= ?", (rfc3339(clock.now() - KEPT),))
 
     def admit(self, request: Request, data: bytes, claim: str, principal: str) -> None:
         """Let a request in, once; the same bytes under the same claim chain are the same run going on.
@@ -70,30 +62,46 @@ class Ledger:
             RequestRejectedError: it was let in before.
             JournalError: it could not be written down; the run must not go on.
         """
-        line = LedgerLine(
-            id=request.id,
-            bus_id=request.bus_id,
-            digest=hashlib.sha256(data).hexdigest(),
-            claim=claim,
-            principal=principal,
-            time=rfc3339(self._clock.now()),
-        )
-        with self._lock:
-            known = self._known.get((line.bus_id, line.id))
-            if known is None:
-                append_line(self._path, line.canonical())
-                self._known[(line.bus_id, line.id)] = line
-            elif (known.digest, known.claim) != (line.digest, line.claim):
-                raise RequestRejectedError(
-                    f"this runner has let a request with id {line.id} in before, at {known.time}: a request runs once",
-                    remedy="kakeya-mac retry ID sends it again under a new id",
-                )
+        digest, now = hashlib.sha256(data).hexdigest(), rfc3339(self._clock.now())
+        with self._database.write() as rows:
+            earlier = rows.execute(
+                "SELECT digest, claim, time FROM ledger WHERE bus = ? AND run = ?", (request.bus_id, request.id)
+            ).fetchone()
+            if earlier is None:
+                values = (request.bus_id, request.id, digest, claim, principal, now)
+                rows.execute("INSERT INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+        if earlier is not None and earlier[1] == PERHAPS_BEGUN:
+            raise RequestRejectedError(
+                f"this runner may have begun request {request.id} before its state and the bus's claim were lost: a "
+                "request runs once",
+                remedy="kakeya-mac retry ID sends it again under a new id",
+            )
+        if earlier is not None and (earlier[0] not in {digest, ""} or earlier[1] != claim):
+            raise RequestRejectedError(
+                f"this runner has let a request with id {request.id} in before, at {earlier[2]}: a request runs once",
+                remedy="kakeya-mac retry ID sends it again under a new id",
+            )
 
-    def _parsed(self, raw: bytes, number: int) -> LedgerLine:
-        try:
-            return LedgerLine.parse(raw)
-        except (StrictJsonError, pydantic.ValidationError) as error:
-            raise JournalError(
-                f"{self._path}, line {number}: {str(error).splitlines()[0]}",
-                remedy="keep the file for inspection and move it away; requests of the last day could run again",
-            ) from error
+    def read_back(self, requests: Iterable[LetIn]) -> None:
+        """Note requests that this runner let in before its state was lost; what is known already stays.
+
+        Raises:
+            JournalError: it could not be written.
+        """
+        values = [
+            (let_in.bus_id, let_in.run, let_in.digest, let_in.claim, let_in.principal, let_in.time)
+            for let_in in requests
+        ]
+        with self._database.write() as rows:
+            rows.executemany("INSERT OR IGNORE INTO ledger VALUES (?, ?, ?, ?, ?, ?)", values)
+
+    def runs(self, bus_id: str) -> set[str]:
+        """Return the ids of the requests of a bus that it holds."""
+        with self._database.read() as rows:
+            return {run for (run,) in rows.execute("SELECT run FROM ledger WHERE bus = ?", (bus_id,))}
+
+    def count(self) -> int:
+        """Return how many requests it holds."""
+        with self._database.read() as rows:
+            (number,) = rows.execute("SELECT count(*) FROM ledger").fetchone()
+        return int(number)

@@ -295,16 +295,15 @@ def test_a_policy_with_a_mistake_is_refused_before_anything_is_sent(tmp_path):
 @pytest.mark.ci
 def test_a_runner_that_cannot_start_is_named_and_the_request_waits(tmp_path):
     clone = Clone(tmp_path)
-    journal = embedded_folder(tmp_path / "home" / ".local" / "share" / "kakeya") / "runner" / "journal.jsonl"
-    journal.parent.mkdir(parents=True, mode=0o700)
-    journal.write_text("not a line of a journal\n" * 2)
+    state = embedded_folder(tmp_path / "home" / ".local" / "share" / "kakeya") / "runner" / "state.sqlite"
+    state.mkdir(parents=True, mode=0o700)
     clone.commit({"checks/test_quick.py": QUICK_TEST})
     ran = clone.mac("run", *QUICK, "--wait", "--json")
     document = json.loads(ran.stdout)
     assert (ran.returncode, document["outcome"]["reason"]) == (3, "infrastructure")
-    assert "journal.jsonl" in document["outcome"]["message"]
+    assert "state.sqlite" in document["outcome"]["message"]
     assert document["id"] in clone.mac("ls", "--ids").stdout.split()
-    journal.unlink()
+    state.rmdir()
     again = clone.document("run", *QUICK, "--wait")
     assert (again["outcome"]["reason"], again["request"]["reattached"]) == ("passed", True)
     clone.stop_runners()

@@ -36,7 +36,7 @@ def runner(tmp_path) -> StateFolder:
     for step in steps(SetupOptions(tmp_path / "config" / "policy.toml", state, "desk", keygen=keys.generate)):
         if step.act is not None:
             step.act()
-    state.journal.write_text('{"seq": 0}\n')
+    state.database.write_bytes(b"SQLite format 3")
     return state
 
 
@@ -47,7 +47,7 @@ def found(execution) -> dict[str, object]:
 
 @pytest.mark.parametrize("code", ["host", "request"])
 def test_keys_policy_and_journal_can_be_neither_read_nor_written(caged, token, runner, tmp_path, code):
-    secret = [tmp_path / "config" / "policy.toml", runner.root / keys.KEY_FILE, runner.journal, runner.root]
+    secret = [tmp_path / "config" / "policy.toml", runner.root / keys.KEY_FILE, runner.database, runner.root]
     assert all(path.exists() for path in secret)
     before = {path: path.read_bytes() for path in secret if path.is_file()}
     execution = caged.run(

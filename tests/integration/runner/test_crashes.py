@@ -124,7 +124,7 @@ def test_after_a_kill_the_next_runner_settles_the_run(scenario, tmp_path, monkey
     assert [list((Path(host["state"]) / name).iterdir()) for name in ("late", "runs")] == [[], []]
     tree = requester(host, tmp_path).read_result(claim.result_oid)
     assert verify_tree(tree.files, run_id=host["id"]) == []
-    assert verify_journal(Path(host["state"]) / "journal.jsonl") > 0
+    assert verify_journal(Path(host["state"]) / "state.sqlite") > 0
     assert summary.read_text().count(f"Request `{host['id']}`") == 1
 
 

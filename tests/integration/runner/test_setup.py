@@ -59,6 +59,8 @@ def test_a_machine_is_a_runner_after_one_command(machine):
     assert policy.bus is not None
     assert policy.bus.partition("#")[0] == str(machine.folder / "bus.git")
     assert len(policy.bus.partition("#")[2]) == 32
+    assert policy.root_key is not None
+    assert policy.root_key in out + err  # what requesters pin too
     modes = {name: mode for name, (mode, _) in everything(machine.folder).items()}
     assert modes["config/policy.toml"] == 0o600
     assert modes["state"] == modes["config"] == 0o700
@@ -204,7 +206,7 @@ def test_doctor_of_a_fresh_runner_fails_nothing(machine, missing):
 @pytest.mark.ci
 def test_doctor_looks_at_the_key_and_at_who_may_read_it(machine):
     machine("setup", "--name", "desk")
-    key = machine.folder / "state" / "runner.key"
+    key = machine.folder / "config" / "identity" / "desk" / "runner.key"
 
     def level() -> str:
         return next(

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
-from bridge.client.evidence.succession import chain_problems
+from bridge.client.evidence.succession import chain_notes
 from bridge.runner.state.attestations import enrolled
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
@@ -73,4 +73,4 @@ def test_no_number_is_missing_and_none_is_doubled_after_a_kill(paths, tmp_path, 
     assert [(attestation.link.sequence, attestation.key) for attestation in attested] == [
         (number, trusted[-1]) for number in (1, 2, 3)
     ]
-    assert chain_problems(attested) == []
+    assert chain_notes(attested) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ def place(tmp_path) -> Site:
 
 def pins(place: Site) -> tuple[str, ...]:
     """Return both runners' keys as options."""
-    public_keys = (keys.published(place.folder / f"state-{name}")[0] for name in ("hosta", "hostb"))
+    public_keys = (keys.published(place.folder / "identity" / name)[0] for name in ("hosta", "hostb"))
     return tuple(word for key in public_keys for word in ("--runner-key", f"{key.name}={key.public}"))
 
 
@@ -51,7 +52,7 @@ def actor(place: Site, name: str | None) -> Actor:
     """Return who writes claims with a runner's key, or with none, as whoever can push can."""
     bus = open_bus(place.route, repository=None, state=place.folder / f"actor-{name}", clock=CLOCK)
     if name is not None:
-        bus.use_seals(KnownKeys(place.folder / f"state-{name}", name).seals())
+        bus.use_seals(KnownKeys(place.folder / "identity" / name, name).seals())
     return Actor(bus, CLOCK, name or "mallory")
 
 
@@ -82,11 +83,14 @@ def test_a_key_that_signs_in_another_runner_s_name_counts_nowhere(place, tmp_pat
     folder = home(place, *options)
     policy = place.folder / "hostb.toml"
     policy.write_text(policy.read_text().replace('name = "hostb"', 'name = "hosta"'))
+    own = place.folder / "identity" / "hosta"
+    own.rename(tmp_path / "of-the-real-hosta")
+    shutil.copytree(place.folder / "identity" / "hostb", own)
     ref = place.ask()
     place.run("once", "--bus", place.route, name="hostb")
     assert place.claim(ref).runner == "hosta"
     named = [(key.name, key.public) for key in place.requester().identity().keys]
-    assert ("hosta", keys.published(place.folder / "state-hostb")[0].public) in named  # the bus says so too
+    assert ("hosta", keys.published(place.folder / "identity" / "hostb")[0].public) in named  # the bus says so too
 
     clone = clone_of(place, ref, tmp_path / "clone")
     branch = f"origin/{ref.ref.removeprefix('refs/heads/')}"
@@ -141,7 +145,7 @@ def test_an_unsigned_end_does_not_borrow_the_signature_of_a_result(place) -> Non
 def test_a_key_without_a_name_is_pinned_nowhere(place) -> None:
     folder = place.folder / "home"
     folder.mkdir()
-    bare = keys.published(place.folder / "state-hosta")[0].public
+    bare = keys.published(place.folder / "identity" / "hosta")[0].public
     for words in (("init",), ("verify", "x")):
         code, document = told(folder, *words, "--bus", place.route, "--runner-key", bare)
         assert code == 2

@@ -125,7 +125,7 @@ def read_root_of(place: Site) -> TrustRoot:
 def test_what_the_owner_adds_retires_and_revokes_counts_at_once(place: Site) -> None:
     folder = reader(place, "pinned", "--root-key", owner(place))
     assert place.run("keygen", name="hostb").code == 0
-    new = runner_key.published(place.folder / "state-hostb")[-1]
+    new = runner_key.published(place.folder / "identity" / "hostb")[-1]
     early = ran(place, "hostb")
     assert answer(folder, "verify", early)[0] in {2, UNTRUSTED}  # its claim counts for nobody yet
     assert trust(place, "add", f"hostb={new.public}").code == 0
@@ -176,7 +176,7 @@ def test_a_stolen_runner_account_cannot_sign_a_root(place: Site) -> None:
     if os.geteuid() == 0:
         code = f"import os; os.setgid(65533); os.setuid(65533); open({str(key)!r}).read()"
         assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode != 0
-    stolen = runner_key.signing_key(place.folder / "state-mini")
+    stolen = runner_key.signing_key(place.folder / "identity" / "mini")
     before = read_root_of(place)
     files = {**dict(before.files), **write_root(before.content, stolen, CLOCK.now())}
     run_id, folder = ran(place), reader(place, "pinned", "--root-key", owner(place))
@@ -222,7 +222,7 @@ def test_an_older_bus_is_refused_by_name_with_the_command_that_makes_a_new_one(t
 def test_a_run_counts_on_where_another_runner_archived_it_before_its_key_was_revoked(place: Site, days: int) -> None:
     """The other runner archives it in 40 days, and the owner revokes the key after or before that."""
     assert place.run("keygen", name="hostb").code == 0
-    hostb = runner_key.published(place.folder / "state-hostb")[-1].public
+    hostb = runner_key.published(place.folder / "identity" / "hostb")[-1].public
     assert trust(place, "add", f"hostb={hostb}").code == 0
     folder, other = (reader(place, name, "--root-key", owner(place)) for name in ("pinned", "other"))
     run_id = ran(place, "hostb")
@@ -246,7 +246,7 @@ def archive_as_mini(place: Site, run_id: str) -> None:
     remote = place.folder / "bus.git"
     later = FakeClock(CLOCK.now() + dt.timedelta(days=40))
     bus = open_bus(place.route, repository=None, state=place.folder / "archivist", clock=later)
-    bus.use_seals(KnownKeys(place.folder / "state-mini", "mini").seals())
+    bus.use_seals(KnownKeys(place.folder / "identity" / "mini", "mini").seals())
     git("update-ref", "-d", names.beacon_ref(names.DEFAULT_PREFIX, "hostb"), cwd=remote)
     done = list(bus.archive("mini", budget=WorkBudget(50), drop_after_s=86400.0))
     assert any("/archive/" in ref for ref in done)

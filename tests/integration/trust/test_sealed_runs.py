@@ -31,7 +31,7 @@ def signing(site, **changes) -> Site:  # noqa: F811
 
 
 def public(place: Site) -> str:
-    return keys.published(place.folder / "state-mini")[-1].public
+    return keys.published(place.folder / "identity" / "mini")[-1].public
 
 
 def forger(place: Site, name: str = "mini") -> Actor:

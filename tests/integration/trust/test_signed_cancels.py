@@ -62,8 +62,7 @@ def test_forged_cancels_do_not_crowd_out_the_one_that_counts(host, keys, clock, 
 
     def fresh_sender():
         process, link = w.process, w.runner()._link
-        ledger = lambda: process.state.ledger  # noqa: E731
-        return Sender(process.rules, ledger, link, ref, clock=Ahead(), log=process.log)
+        return Sender(process.rules, process.state.ledger, link, ref, clock=Ahead(), log=process.log)
 
     sender = fresh_sender()
     sender.let_in(request, request.canonical(), signature, "c" * 40)

@@ -82,7 +82,7 @@ def test_any_changed_field_runs_nothing(host, keys):
             continue
         assert ended(w, request.id) in REFUSED, (name, w.claim(request.id))
     assert w.executor.executed == []
-    assert "started" not in {line.event for line in read_lines(w.process.folder.journal)}
+    assert "started" not in {line.event for line in read_lines(w.process.folder.database)}
 
 
 def test_any_changed_byte_is_refused_by_shape_or_by_signature(host, keys):
@@ -182,7 +182,7 @@ def test_a_request_whose_refs_were_deleted_and_pushed_again_does_not_run_again(h
         for ref in [ref for ref in w.remote.refs if request.id in ref]:
             del w.remote.refs[ref]
     push_anything(w, request.ref, request.id, request.canonical(), signature)
-    w.process.journal.close()
+    w.process.state.close()
     w.serve_once(w.runner(w.new_process()))  # a fresh process of the same runner
     assert ended(w, request.id) == "request_rejected"
     assert "a request runs once" in (w.claim(request.id).message or "")

@@ -72,7 +72,7 @@ def written(folder: Path, files: dict[str, bytes]) -> str:
 
 
 def pinned(place: Site) -> tuple[str, str]:
-    return "--runner-key", pin(keys.published(place.folder / "state-mini")[-1])
+    return "--runner-key", pin(keys.published(place.folder / "identity" / "mini")[-1])
 
 
 def test_only_a_signature_by_a_pinned_key_ends_in_zero(ran, tmp_path) -> None:

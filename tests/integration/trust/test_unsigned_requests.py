@@ -15,7 +15,7 @@ def test_unsigned_requests_run_host_code_only_and_the_owner_may_refuse_them_alto
     w.serve_once()
     assert ended(w, plain.id) == RAN
     assert w.record(plain.id).signer is None
-    w.process.journal.close()
+    w.process.state.close()
     strict = world(policy_text=policy(lists, "require_signature = true"))
     plain = strict.ask("mlx-env-probe")
     strict.serve_once()
@@ -36,7 +36,7 @@ def test_quotas_are_per_principal_and_forged_names_use_up_the_unsigned_share(hos
     took = [who for who, ref in sent if ref.id in w.requester.snapshot().claims]
     assert sorted(took) == [WHO, OTHER, OTHER]
     assert any("requests of agent@example.org in the last hour" in line for line in w.log_lines)
-    w.process.journal.close()
+    w.process.state.close()
     again = w.runner(w.new_process())  # counted by the journal, hence also by the next process
     w.serve_once(again)
     assert len(w.executor.executed) == 3

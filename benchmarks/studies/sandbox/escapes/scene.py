@@ -32,7 +32,7 @@ CREDENTIALS = (
 HIDDEN = {
     "the runner's key": "state/runner.key",
     "the state folder": "state",
-    "the journal": "state/journal.jsonl",
+    "the journal": "state/state.sqlite",
     "the policy": "config/policy.toml",
     "the list of signers": "config/allowed_signers",
     "the folder of the policy": "config",

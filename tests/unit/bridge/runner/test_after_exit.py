@@ -44,10 +44,9 @@ def died(world):
     """Return a world whose runner has died with its run executed and its result not built."""
     w = world()
     ref = w.ask()
-    w.process.journal.close()
-    dying = w.process.with_journal(DyingJournal(w.process.folder.journal, w.clock))
+    dying = w.process.with_journal(DyingJournal)
     w.serve_once(w.runner(dying))
-    dying.journal.close()
+    dying.state.close()
     assert w.claim(ref.id).state == "started"
     assert len(w.executor.executed) == 1
     return w, ref
@@ -83,7 +82,7 @@ def test_another_runner_finalises_it_after_the_lease_and_the_first_says_that_it_
     assert any("stays in" in line for line in w.log_lines)
     assert [path.name for path in w.process.folder.late.iterdir()] == [ref.id]
     assert w.claim(ref.id).runner == "heir"
-    w.process.journal.close()
+    w.process.state.close()
     w.runner(w.new_process())
     assert list(w.process.folder.runs.iterdir()) == []
 

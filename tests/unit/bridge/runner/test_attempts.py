@@ -7,7 +7,9 @@ import datetime as dt
 import pytest
 
 from bridge.limits import ATTEMPTS_LISTED_COUNT
-from bridge.runner.state.attempts import Attempts, attempt_key, load_reports, save_reports, unreported
+from bridge.runner.state.attempts import Attempts, CountedRun, attempt_key, load_reports, save_reports, unreported
+from bridge.runner.state.database import StateDatabase
+from bridge.system.clock import rfc3339
 from tests.corpus.gate.breaks import honest
 from tests.corpus.gate.turned import in_turns
 from tests.corpus.gate.workloads import trained
@@ -103,7 +105,7 @@ def test_a_run_whose_pairs_were_stamped_is_pooled_whatever_became_of_its_report(
 
 @pytest.fixture
 def attempts(tmp_path):
-    return Attempts(tmp_path / "attempts.jsonl")
+    return Attempts(StateDatabase(tmp_path / "state.sqlite"))
 
 
 def test_what_ran_longer_ago_than_thirty_days_counts_no_more(attempts):
@@ -114,13 +116,10 @@ def test_what_ran_longer_ago_than_thirty_days_counts_no_more(attempts):
     assert attempts.count(A, IDS[1], NOW + dt.timedelta(days=400)).earlier == (IDS[0],)  # asked again after a crash
 
 
-def test_of_very_many_attempts_the_latest_are_listed_and_all_are_counted(tmp_path):
-    path, ids = tmp_path / "attempts.jsonl", [f"01jd7zk3v8q4w2m6x9c5b7{number:04d}" for number in range(300)]
-    whole = Attempts(path)
-    whole.count(A, ids[0], NOW)
-    line = path.read_text()
-    path.write_text("".join(line.replace(ids[0], run_id) for run_id in ids[:-1]))
-    last = Attempts(path).count(A, ids[-1], NOW + dt.timedelta(days=1))
+def test_of_very_many_attempts_the_latest_are_listed_and_all_are_counted(attempts):
+    ids = [f"01jd7zk3v8q4w2m6x9c5b7{number:04d}" for number in range(300)]
+    attempts.read_back(CountedRun(A, run_id, rfc3339(NOW), False, None) for run_id in ids[:-1])
+    last = attempts.count(A, ids[-1], NOW + dt.timedelta(days=1))
     assert last.number == 300
     assert last.earlier == tuple(ids[-1 - ATTEMPTS_LISTED_COUNT : -1])
 
@@ -133,7 +132,7 @@ def test_every_question_of_the_host_is_a_look_and_a_repeat_is_none(attempts, tmp
         )
     ]
     assert looks == [1, 1, 1, 2, 3]
-    again = Attempts(tmp_path / "attempts.jsonl")
+    again = Attempts(StateDatabase(tmp_path / "state.sqlite"))
     assert again.count(C, IDS[5], NOW + dt.timedelta(days=29), look=True).looks == 3
     assert again.count(C, IDS[6], NOW + dt.timedelta(days=45), look=True).looks == 1
 

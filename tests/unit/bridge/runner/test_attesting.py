@@ -6,10 +6,11 @@ import json
 
 import pytest
 
-from bridge.client.evidence.succession import chain_problems
+from bridge.client.evidence.succession import chain_notes
 from bridge.errors import UsageError
+from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.link import link_to
 from bridge.runner.state.attestations import enrolled, newest
-from bridge.runner.state.journal import Journal
 from bridge.trust import runner_key as keys
 from bridge.trust.attestation import ATTESTATION_FILE, FIRST, verify_attestation
 from bridge.trust.verifier import verify_tree
@@ -44,8 +45,8 @@ def test_results_carry_attestations_that_follow_each_other(signing) -> None:
     ]
     assert [attestation.link.previous_run for attestation in attestations] == [None, refs[0].id, refs[1].id]
     assert len({attestation.link.journal for attestation in attestations}) == 3
-    assert {attestation.link.chain for attestation in attestations} == {w.process.journal.first}
-    assert chain_problems(attestations) == []
+    assert {attestation.link.chain for attestation in attestations} == {w.process.journal.attested.chain}
+    assert chain_notes(attestations) == []
     assert attestations[0].predicate["ref"] == refs[0].ref
     assert all(verify_tree(w.result(ref.id).files, run_id=ref.id) == [] for ref in refs)
 
@@ -68,10 +69,11 @@ def test_the_chain_goes_on_after_a_restart(signing) -> None:
     w = signing
     first = w.ask()
     w.serve_once()
-    again = w.process.with_journal(Journal(w.process.folder.journal, w.clock))
+    w.process.state.close()
+    again = w.new_process()
     second = w.ask()
     w.serve_once(w.runner(again))
-    assert chain_problems([attested(w, first), attested(w, second)]) == []
+    assert chain_notes([attested(w, first), attested(w, second)]) == []
     assert attested(w, second).link.sequence == 2
 
 
@@ -86,7 +88,7 @@ def test_a_number_lost_to_another_runner_is_named_void_by_the_next(signing) -> N
     w.serve_once()
     attestation = attested(w, second)
     assert (attestation.link.sequence, attestation.link.void) == (3, (2,))
-    assert chain_problems([attested(w, first), attestation]) == []
+    assert chain_notes([attested(w, first), attestation]) == []
 
 
 def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> None:
@@ -98,7 +100,7 @@ def test_a_rotated_key_signs_the_next_result_and_the_chain_goes_on(signing) -> N
     second = w.ask()
     w.serve_once()
     assert (attested(w, first).key, attested(w, second).key) == (old.public, new.public)
-    assert chain_problems([attested(w, first), attested(w, second)]) == []
+    assert chain_notes([attested(w, first), attested(w, second)]) == []
 
 
 def test_a_bus_that_signs_takes_no_runner_without_a_key(signing, tmp_path) -> None:
@@ -118,3 +120,15 @@ def test_a_crash_in_the_middle_of_a_rotation_leaves_the_old_key_in_use(tmp_path)
     assert keys.load(tmp_path, "mini")[1] == old
     assert keys.rotate(tmp_path, "mini").public != old.public
     assert len(keys.published(tmp_path)) == 3
+
+
+def test_a_runner_whose_key_is_gone_takes_nothing_and_says_how_to_go_on(world) -> None:
+    w = world()
+    keys.generate(w.process.folder.identity, "mini")
+    by_key = KnownKeys(w.process.folder.identity, "mini")
+    runner = w.process.on(link_to(MemoryBus(w.remote, clock=w.clock), w.clock, by_key))
+    keys.key_path(w.process.folder.identity).unlink()
+    ref = w.ask()
+    assert runner.step() == 1
+    assert ref.id not in w.requester.snapshot().claims
+    assert any(f"the key of this runner is gone from {w.process.folder.identity}" in line for line in w.log_lines)

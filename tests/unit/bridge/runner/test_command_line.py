@@ -42,7 +42,7 @@ def test_every_command_of_the_help_has_a_handler():
         "resume",
         "gc",
         "policy",
-        "journal",
+        "state",
         "logs",
         "job-hook",
         "keygen",

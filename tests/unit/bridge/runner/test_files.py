@@ -6,11 +6,13 @@ import contextlib
 import os
 import resource
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.database import StateDatabase
 from bridge.runner.state.ledger import Ledger
 from bridge.system.durable import append_whole, write_atomically
 from tests.fakes.asking import make_request
@@ -28,6 +30,11 @@ def full_after(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def log_bytes(path: Path) -> int:
+    """Return how long the write-ahead log of a database is, which is what its next event grows."""
+    return path.with_name(f"{path.name}-wal").stat().st_size
 
 
 def test_a_list_is_never_replaced_by_a_part_of_it(tmp_path):
@@ -50,22 +57,21 @@ def test_a_line_that_was_cut_off_is_taken_away(tmp_path):
 
 
 def test_a_full_disk_costs_the_ledger_the_line_and_nothing_else(tmp_path):
-    clock, path = StepClock(), tmp_path / "ledger.jsonl"
-    ledger = Ledger(path, clock)
+    clock, path = StepClock(), tmp_path / "state.sqlite"
+    ledger = Ledger(StateDatabase(path), clock)
     first, second = (make_request(BUS, "mlx-env-probe", now=clock.now()) for _ in range(2))
     ledger.admit(first, first.canonical(), ONE, "agent")
-    with full_after(path.stat().st_size + 20), pytest.raises(JournalError):
+    with full_after(log_bytes(path) + 20), pytest.raises(JournalError):
         ledger.admit(second, second.canonical(), ONE, "agent")
     ledger.admit(second, second.canonical(), ONE, "agent")
-    assert len(path.read_bytes().splitlines()) == 2
-    Ledger(path, clock)
+    assert Ledger(StateDatabase(path), clock).count() == 2
 
 
 def test_a_full_disk_costs_no_attempt_that_was_counted(tmp_path, clock):
-    path, key = tmp_path / "attempts.jsonl", "a" * 64
-    attempts = Attempts(path)
+    path, key = tmp_path / "state.sqlite", "a" * 64
+    attempts = Attempts(StateDatabase(path))
     attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1ta", clock.now())
-    with full_after(path.stat().st_size + 20), pytest.raises(JournalError):
+    with full_after(log_bytes(path) + 20), pytest.raises(JournalError):
         attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tb", clock.now())
     attempts.count(key, "01jd7zk3v8q4w2m6x9c5b7n1tc", clock.now())
-    assert Attempts(path).count(key, "01jd7zk3v8q4w2m6x9c5b7n1td", clock.now()).number == 3
+    assert Attempts(StateDatabase(path)).count(key, "01jd7zk3v8q4w2m6x9c5b7n1td", clock.now()).number == 3

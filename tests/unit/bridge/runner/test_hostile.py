@@ -75,7 +75,7 @@ def test_a_tampered_manifest_publishes_a_result_and_starts_nothing(world, name):
     tree = w.result(ref.id)
     assert tree.files["request.json"] == data
     assert w.verdict(ref.id).decision == "rejected"
-    assert "started" not in {line.event for line in read_lines(w.process.folder.journal)}
+    assert "started" not in {line.event for line in read_lines(w.process.folder.database)}
 
 
 def test_a_request_larger_than_its_bound_is_rejected_unread(world):

@@ -1,15 +1,19 @@
-"""The journal is durable, chained, and survives a crash in the middle of a line."""
+"""The journal is durable, chained, and survives a crash in the middle of an event."""
 
 from __future__ import annotations
 
 import datetime as dt
-import os
+import shutil
+import sqlite3
+from contextlib import closing
 from typing import get_args
 
 import pytest
 
 from bridge.errors import JournalError
 from bridge.runner.state.attempts import Attempts
+from bridge.runner.state.database import DamagedStateError, Fact, StateDatabase
+from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.history import Event, JournalStage
 from bridge.runner.state.journal import Journal, read_lines, verify_journal
 
@@ -20,21 +24,22 @@ NOW = dt.datetime(2026, 11, 22, tzinfo=dt.UTC)
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "journal.jsonl"
+    return tmp_path / "state.sqlite"
 
 
 def write(path, clock):
-    journal = Journal(path, clock)
+    database = StateDatabase(path)
+    journal = Journal(database, clock)
     journal.append("fetched", ONE, OID, nonce="n")
     journal.append("claimed", ONE, OID)
     journal.append("prepared", ONE)
     journal.append("copied", TWO, OID)
-    journal.close()
+    database.close()
 
 
 def test_what_was_written_is_read_again_and_goes_on(path, clock):
     write(path, clock)
-    again = Journal(path, clock)
+    again = Journal(StateDatabase(path), clock)
     assert [line.event for line in read_lines(path)] == ["fetched", "claimed", "prepared", "copied"]
     (history,) = again.histories()
     assert (history.id, history.stage) == (ONE, JournalStage.CLAIMED)
@@ -43,120 +48,142 @@ def test_what_was_written_is_read_again_and_goes_on(path, clock):
     assert verify_journal(path) == 5
 
 
-def test_every_line_that_recovery_goes_by_is_waited_for_and_no_other(path, clock, monkeypatch):
-    synced, fsync = [], os.fsync
-    journal = Journal(path, clock)
-    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(path.read_bytes().count(b"\n")) or fsync(fd))
+def test_every_event_that_recovery_goes_by_is_waited_for_and_no_other(path, clock):
+    database = StateDatabase(path)
+    journal = Journal(database, clock)
+    waited = {}
     for event in get_args(Event):
         before = journal.histories()
-        synced.clear()
         journal.append(event, ONE, OID)
-        informative = event in {"prepared", "judged"}
-        assert synced == ([] if informative else [path.read_bytes().count(b"\n")]), event
-        assert not informative or journal.histories() == before
+        with database.read() as rows:
+            waited[event] = rows.execute("PRAGMA synchronous").fetchone() == (2,)
+        assert waited[event] or journal.histories() == before
+    assert {event for event, durable in waited.items() if not durable} == {"prepared", "judged"}
     assert [line.event for line in read_lines(path)] == [*get_args(Event)]
 
 
-def test_the_file_is_the_owners_alone(path, clock):
-    write(path, clock)
-    assert path.stat().st_mode & 0o077 == 0
+@pytest.mark.parametrize("local", [True, False])
+def test_the_file_and_what_belongs_to_it_are_the_owners_alone(path, local):
+    database = StateDatabase(path, local=local)
+    database.note(Fact.BEACON, "7")
+    modes = {file.name: file.stat().st_mode & 0o077 for file in path.parent.iterdir()}
+    beside = ["-shm", "-wal"] if local else ["-journal"]
+    assert modes == dict.fromkeys(["state.sqlite", *(f"state.sqlite{suffix}" for suffix in beside)], 0)
+    assert database.fact(Fact.BEACON) == "7"
 
 
-def test_a_torn_last_line_is_cut_off(path, clock):
-    write(path, clock)
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"seq":4,"prev')
-    assert [history.id for history in Journal(path, clock).histories()] == [ONE]
-    assert path.read_bytes() == whole
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE journal SET event = 'started' WHERE seq = 1",
+        "UPDATE journal SET object = NULL WHERE seq = 1",
+        "UPDATE journal SET detail = '{}' WHERE seq = 0",
+        "DELETE FROM journal WHERE seq = 1",
+        "UPDATE journal SET seq = 9 WHERE seq = 1",
+        "INSERT INTO journal SELECT 4, previous, run, event, object, time, detail, digest FROM journal WHERE seq = 3",
+    ],
+)
+def test_any_change_of_a_past_event_is_found_and_the_file_is_moved_aside(tmp_path, clock, damage):
+    folder = StateFolder(tmp_path)
+    write(folder.database, clock)
+    with closing(sqlite3.connect(folder.database)) as rows, rows:
+        rows.execute(damage)
+    with pytest.raises(JournalError, match="the chain does not hold"):
+        verify_journal(folder.database)
+    state = OpenState.open(folder, "mini", clock)
+    assert "the chain does not hold" in state.lost
+    assert "moved to" in state.lost
+    assert state.journal.histories() == ()
+    assert len(list(tmp_path.glob("state.sqlite.unreadable-*"))) >= 1
 
 
-@pytest.mark.parametrize("damage", ["alter", "remove", "repeat", "swap", "insert"])
-def test_any_change_of_a_past_line_is_found(path, clock, damage):
-    write(path, clock)
-    lines = path.read_bytes().splitlines(keepends=True)
-    if damage == "alter":
-        lines[1] = lines[1].replace(b"claimed", b"started")
-    elif damage == "remove":
-        del lines[1]
-    elif damage == "repeat":
-        lines.insert(1, lines[1])
-    elif damage == "swap":
-        lines[1], lines[2] = lines[2], lines[1]
+@pytest.mark.parametrize("damage", ["truncated", "other bytes", "half a page", "its log is lost"])
+def test_a_file_that_a_power_cut_left_is_moved_aside_or_is_sound_and_older(tmp_path, clock, damage):
+    folder = StateFolder(tmp_path / "state")
+    folder.create()
+    write(folder.database, clock)
+    database = StateDatabase(folder.database)
+    Journal(database, clock).append("started", ONE, OID)
+    copied = StateFolder(tmp_path / "copied")
+    shutil.copytree(folder.root, copied.root)  # as a machine that lost its power finds it
+    file, log = copied.database, copied.root / "state.sqlite-wal"
+    whole = file.read_bytes()
+    if damage == "its log is lost":
+        log.unlink()
     else:
-        lines.insert(2, b"{}\n")
-    path.write_bytes(b"".join(lines))
-    with pytest.raises(JournalError, match="line"):
-        verify_journal(path)
-    with pytest.raises(JournalError):
-        Journal(path, clock)
+        log.unlink()
+        file.write_bytes(
+            {"truncated": b"", "other bytes": b"x" * 5000, "half a page": whole[: len(whole) // 2]}[damage]
+        )
+    state = OpenState.open(copied, "mini", clock)
+    stages = [history.stage for history in state.journal.histories()]
+    if damage == "its log is lost":
+        assert (state.lost, stages) == (None, [JournalStage.CLAIMED])
+    else:
+        assert stages == []
+        assert state.lost is not None or damage == "truncated"
 
 
 def test_an_absent_journal_is_an_error_of_its_own(path):
-    with pytest.raises(JournalError, match="no journal"):
+    with pytest.raises(JournalError, match="there is no state"):
         verify_journal(path)
 
 
-def small(path, clock):
-    return Journal(path, clock, file_max_bytes=4000)
+def test_a_file_of_another_version_is_not_taken_for_a_damaged_one_of_this(path):
+    with closing(sqlite3.connect(path)) as rows:
+        rows.execute("PRAGMA user_version = 7")
+    with pytest.raises(DamagedStateError, match="schema 7, this program writes 1"):
+        StateDatabase(path)
 
 
-def test_a_journal_goes_on_in_small_files_and_forgets_nothing_that_goes_on(path, clock):
-    journal = small(path, clock)
-    journal.append("fetched", ONE, OID, nonce="n")
-    journal.append("claimed", ONE, OID, principal="ada")
-    first = journal.first
+def test_a_copy_nobody_may_write_beside_is_read(tmp_path, path, clock):
+    write(path, clock)
+    copied = tmp_path / "copy"
+    copied.mkdir()
+    shutil.copy(path, copied / "state.sqlite")
+    copied.chmod(0o500)
+    try:
+        assert verify_journal(copied / "state.sqlite") == 4
+    finally:
+        copied.chmod(0o700)
+
+
+def test_a_journal_keeps_a_bounded_number_of_events_and_forgets_nothing_that_goes_on(path, clock):
+    database = StateDatabase(path)
+    journal = Journal(database, clock, events_max=100)
+    chains = []
     for number in range(200):
         run_id = f"{number:026}"[:-1] + "9"
         journal.append("claimed", run_id, OID, principal="bo")
         journal.append("result_built", run_id, OID, sequence=number + 1, attestation="d" * 64)
         journal.append("copied", run_id, OID)
+        if number == 150:
+            journal.append("fetched", ONE, OID, nonce="n")
+            journal.append("claimed", ONE, OID, principal="ada")
+        chains.append(journal.attested.chain)
     journal.append("started", ONE, OID)
-    journal.close()
-    assert sum(file.stat().st_size for file in path.parent.iterdir()) < 200_000
-    assert len(list(path.parent.iterdir())) == 5
+    database.close()
+    assert verify_journal(path) <= 3 * 49 + 3 + 10
 
-    again = small(path, clock)
+    again = Journal(StateDatabase(path), clock, events_max=100)
     (history,) = again.histories()
     assert (history.id, history.stage, history.nonces) == (ONE, JournalStage.RUNNING, frozenset({"n"}))
-    assert (again.first, again.attested.sequence) == (first, 200)
+    assert (again.attested.chain, again.attested.sequence) == (chains[0], 200)
     since = clock.now() - dt.timedelta(hours=1)
-    assert (again.claims_since(since, "ada"), again.claims_since(since, "bo")) == (1, 200)
-    assert verify_journal(path) > 12
+    assert again.claims_since(since, "ada") == 1
     again.append("fenced", ONE)
-    again.close()
-    assert small(path, clock).histories() == ()
+    again.append("copied", TWO, OID)
+    assert Journal(StateDatabase(path), clock).histories() == ()
+    for number in range(120):
+        again.append("copied", f"{number:026}", OID)
+    assert verify_journal(path) <= 110
 
 
-def test_a_crash_between_two_files_leaves_one_journal(path, clock):
-    write(path, clock)
-    os.link(path, path.with_name("journal-000000000000.jsonl"))  # set aside, and the next not begun
-    journal = Journal(path, clock, file_max_bytes=1)
-    journal.append("started", ONE, OID)
-    journal.close()
-    assert len(list(path.parent.iterdir())) == 2
-    assert verify_journal(path) == 6
-    assert [history.id for history in Journal(path, clock).histories()] == [ONE]
-
-
-def test_a_file_that_is_not_the_one_before_is_found(path, clock):
-    journal = Journal(path, clock, file_max_bytes=1)
-    for _ in range(3):
-        journal.append("fetched", ONE, OID, nonce="n")
-    journal.close()
-    oldest = sorted(path.parent.glob("journal-*"))[1]
-    oldest.unlink()
-    with pytest.raises(JournalError, match="go on"):
-        verify_journal(path)
-
-
-def test_an_attempt_counts_once_and_for_good(tmp_path):
-    file = tmp_path / "attempts.jsonl"
+def test_an_attempt_counts_once_and_for_good(path):
     key, other = "a" * 64, "b" * 64
-    assert Attempts(file).count(key, ONE, NOW).number == 1
-    attempts = Attempts(file)
+    assert Attempts(StateDatabase(path)).count(key, ONE, NOW).number == 1
+    attempts = Attempts(StateDatabase(path))
     assert attempts.count(key, ONE, NOW).number == 1
     assert attempts.count(other, TWO, NOW).number == 1
     second = attempts.count(key, TWO, NOW)
     assert (second.number, second.earlier) == (2, (ONE,))
-    file.write_bytes(file.read_bytes() + b'{"id":')
-    assert Attempts(file).count(key, TWO, NOW).number == 2

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.errors import JournalError, RequestRejectedError
+from bridge.errors import RequestRejectedError
+from bridge.runner.state.database import StateDatabase
 from bridge.runner.state.ledger import KEPT, Ledger
 from tests.fakes.asking import make_request
 from tests.fakes.requester import StepClock
@@ -28,23 +29,23 @@ def clock():
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "ledger.jsonl"
+    return tmp_path / "state.sqlite"
 
 
 def test_the_same_claim_goes_on_and_another_claim_is_a_replay(path, clock):
-    ledger = Ledger(path, clock)
+    ledger = Ledger(StateDatabase(path), clock)
     request = make_request(BUS, "mlx-env-probe", now=clock.now())
     data = request.canonical()
     ledger.admit(request, data, ONE, "agent")
     ledger.admit(request, data, ONE, "agent")
-    assert len(path.read_text().splitlines()) == 1
-    for again in (ledger, Ledger(path, clock)):
+    assert ledger.count() == 1
+    for again in (ledger, Ledger(StateDatabase(path), clock)):
         with pytest.raises(RequestRejectedError, match="a request runs once"):
             again.admit(request, data, TWO, "agent")
 
 
 def test_another_request_under_the_same_id_is_refused(path, clock):
-    ledger = Ledger(path, clock)
+    ledger = Ledger(StateDatabase(path), clock)
     request = make_request(BUS, "mlx-env-probe", now=clock.now())
     ledger.admit(request, request.canonical(), ONE, "agent")
     other = request.evolve(profile="claim")
@@ -54,35 +55,23 @@ def test_another_request_under_the_same_id_is_refused(path, clock):
 
 def test_it_outlives_every_validity_and_a_clock_set_back(path, clock):
     request = make_request(BUS, "mlx-env-probe", now=clock.now())
-    Ledger(path, clock).admit(request, request.canonical(), ONE, "agent")
+    Ledger(StateDatabase(path), clock).admit(request, request.canonical(), ONE, "agent")
     for days in (2, KEPT.days - 1, -20):
         clock.at = clock.begun + dt.timedelta(days=days)
         with pytest.raises(RequestRejectedError):
-            Ledger(path, clock).admit(request, request.canonical(), TWO, "agent")
+            Ledger(StateDatabase(path), clock).admit(request, request.canonical(), TWO, "agent")
     clock.at = clock.begun + KEPT + dt.timedelta(days=1)
-    Ledger(path, clock)
-    assert path.read_bytes() == b""
-
-
-def test_a_torn_last_line_is_cut_and_a_broken_one_stops_the_runner(path, clock):
-    request = make_request(BUS, "mlx-env-probe", now=clock.now())
-    Ledger(path, clock).admit(request, request.canonical(), ONE, "agent")
-    whole = path.read_bytes()
-    path.write_bytes(whole + b'{"bus_id":"torn')
-    Ledger(path, clock)
-    assert path.read_bytes() == whole
-    path.write_bytes(whole.replace(b'"digest"', b'"digset"'))
-    with pytest.raises(JournalError, match="line 1"):
-        Ledger(path, clock)
+    assert Ledger(StateDatabase(path), clock).count() == 0
 
 
 def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):
     code = (
         "import sys, time\nfrom pathlib import Path\n"
         "from bridge.runner.state.ledger import Ledger\nfrom bridge.records import Request\n"
+        "from bridge.runner.state.database import StateDatabase\n"
         "from bridge.system.clock import SystemClock\n"
         "data = Path(sys.argv[2]).read_bytes()\n"
-        f"Ledger(Path(sys.argv[1]), SystemClock()).admit(Request.parse(data), data, {ONE!r}, 'agent')\n"
+        f"Ledger(StateDatabase(Path(sys.argv[1])), SystemClock()).admit(Request.parse(data), data, {ONE!r}, 'agent')\n"
         "print('in', flush=True)\ntime.sleep(60)\n"
     )
     request = make_request(BUS, "mlx-env-probe")
@@ -98,4 +87,4 @@ def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):
     process.stdout.close()
     clock.at = dt.datetime.now(dt.UTC)
     with pytest.raises(RequestRejectedError):
-        Ledger(path, clock).admit(request, request.canonical(), TWO, "agent")
+        Ledger(StateDatabase(path), clock).admit(request, request.canonical(), TWO, "agent")

@@ -36,9 +36,8 @@ def test_the_last_twenty_runs_have_requester_preset_minutes_and_end(world):
 
 def test_a_long_journal_is_shown_newest_first_with_the_minutes_each_ran(tmp_path, world):
     clock = HandClock()
-    folder = world(policy_text=POLICY).process.folder
-    folder.journal.unlink()
-    journal = Journal(folder.journal, clock)
+    process = world(policy_text=POLICY).process
+    folder, journal = process.folder, Journal(process.state.database, clock)
     for number in range(25):
         run_id = f"01kakeya0000000000000000{number:02d}"
         journal.append("claimed", run_id, "1" * 40, principal=f"dev{number}", preset="k3-x")
@@ -47,7 +46,6 @@ def test_a_long_journal_is_shown_newest_first_with_the_minutes_each_ran(tmp_path
             advance(clock, 90.0)
             journal.append("exited", run_id)
         journal.append("result_built", run_id, "1" * 40, ref="refs/x", reason="passed" if number < 24 else "expired")
-    journal.close()
     last = owner_status(folder, host(), clock, alive=True).last
     assert len(last) == LAST_COUNT
     assert [(run.requester, run.minutes, run.reason) for run in last[:2]] == [

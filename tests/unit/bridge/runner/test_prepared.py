@@ -12,7 +12,6 @@ from bridge.runner.state.journal import Journal
 def prepared_run(world, tmp_path):
     """Return a world, its one request and a copy of what was written down of it before it started."""
     w = world()
-    w.process.journal.close()
     copied = tmp_path / "copied"
     copied.mkdir()
 
@@ -22,7 +21,7 @@ def prepared_run(world, tmp_path):
             if event == "started":
                 (copied / prepared.FILE).write_bytes((w.process.folder.runs / run_id / prepared.FILE).read_bytes())
 
-    w.process = w.process.with_journal(Copying(w.process.folder.journal, w.clock))
+    w.process = w.process.with_journal(Copying)
     ref = w.ask()
     w.serve_once()
     return w, ref, copied

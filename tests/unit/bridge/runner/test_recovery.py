@@ -116,9 +116,9 @@ class Meeting:
     def recovered(self):
         """Recover, and return what was seen to happen, as the words of the table have it."""
         snapshot = self.bus.snapshot()
-        before = len(list(read_lines(self.w.process.folder.journal)))
+        before = len(list(read_lines(self.w.process.folder.database)))
         left = self.recovery.recover({ref.id: ref for ref in snapshot.requests}, snapshot.claims)
-        events = [entry.event for entry in read_lines(self.w.process.folder.journal)][before:]
+        events = [entry.event for entry in read_lines(self.w.process.folder.database)][before:]
         moved = self.bus.snapshot().claims != snapshot.claims
         if left:
             assert events == []

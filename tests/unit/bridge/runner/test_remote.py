@@ -103,7 +103,7 @@ def test_a_result_that_cannot_be_published_stays_in_the_spool_until_it_can(world
     ref, runner, down = spooled(w)
     assert runner.outcomes[0].delivery == "spooled"
     assert runner.outcomes[0].exit_code == 3
-    built = [line.oid for line in read_lines(w.process.folder.journal) if line.event == "result_built"]
+    built = [line.oid for line in read_lines(w.process.folder.database) if line.event == "result_built"]
     down.clear()
     settle(w, runner, ref)
     assert w.claim(ref.id).reason == "program_failed"
@@ -116,7 +116,7 @@ def test_a_result_in_the_spool_is_not_replaced_by_its_own_runner_when_its_lease_
     w = world()
     ref, runner, down = spooled(w, lost=["push"])
     assert runner.outcomes[0].delivery == "spooled"
-    (built,) = [line.oid for line in read_lines(w.process.folder.journal) if line.event == "result_built"]
+    (built,) = [line.oid for line in read_lines(w.process.folder.database) if line.event == "result_built"]
     for clock.ahead_s in (5.0, 10.0, 15.0, 20.0, 25.0, 30.0):  # the runner's own beacon is refused as well
         runner.step()
         runner.join()

@@ -43,9 +43,8 @@ def clock():
 def test_what_cannot_be_judged_rests_longer_each_time_says_so_and_is_judged_in_the_end(world, clock):
     w = world()
     ref = w.ask()
-    w.process.journal.close()
-    journal = BrokenJournal(w.process.folder.journal, w.clock)
-    runner = w.runner(w.process.with_journal(journal))
+    broken = w.process.with_journal(BrokenJournal)
+    journal, runner = broken.journal, w.runner(broken)
     tries = []
     for moved_s in (0.0, 0.9, 0.2, 1.8, 0.4, 3.8, 0.4):
         clock.at_s += moved_s

@@ -23,6 +23,7 @@ from bridge.records.claim import Claim
 from bridge.request import parse
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.file import read_policy
+from bridge.runner.state.database import StateDatabase
 from bridge.runner.state.ledger import Ledger
 from bridge.strictjson import StrictJsonError
 from bridge.trust.attestation import ATTESTATION_FILE
@@ -174,7 +175,7 @@ def asked(stage: Stage, actor: str, act: str, reader: str) -> str:
     if act == "delete":
         return "absent" if not MemoryBus(clock=FakeClock(NOW)).snapshot().requests else "accepted"
     if act == "set_back":
-        ledger = Ledger(stage.folder / f"ledger-{reader}-{actor}", FakeClock(NOW))
+        ledger = Ledger(StateDatabase(stage.folder / f"state-{reader}-{actor}"), FakeClock(NOW))
         ledger.admit(request, data, "a" * 40, "alice")
         with pytest.raises(RequestRejectedError):
             ledger.admit(request, data, "b" * 40, "alice")
