@@ -108,12 +108,14 @@ def _failures(cells: Sequence[Row]) -> Iterable[str]:
 
 def _standing(cells: Sequence[Row]) -> Iterable[str]:
     runs = min((row["runs"] for row in cells), default=0)
-    required, sd = " and ".join(standing.REQUIRED), f"{standing.LAUNCH_SD * 100:.0f} %"
+    sd = f"{standing.LAUNCH_SD * 100:.0f} %"
     yield f"From [standing-claims.jsonl](studies/standing-claims.jsonl): {runs:,} runs a cell, {standing.LAUNCHES}"
     yield f"launches a sitting that differ by {sd}; each column has {'/'.join(map(str, standing.SITTINGS))} sittings."
     yield "*cover*: the interval of the ratio holds the truth; *next*: the prediction holds the sitting that follows;"
-    yield f"*another day*: it holds one that shares nothing with them. Of {required} {standing.COVERAGE} is required;"
-    yield f"what covers less than {standing.FAILURE:.2f} is a known failure, in bold."
+    yield "*another day*: it holds one that shares nothing with them. In bold, as known failures: what covers less than"
+    yield f"{standing.FAILURE:.2f}."
+    yield ""
+    yield from (f"- {line}" for line in _required(cells))
     yield ""
     yield "| sittings differ by | sd | cover | half-width | next | half-width | another day |"
     yield "|---|---:|---:|---:|---:|---:|---:|"
@@ -124,9 +126,14 @@ def _standing(cells: Sequence[Row]) -> Iterable[str]:
         shown = [f"{spread * 100:.0f} %", _shares(group, "covered"), _widths(group, "half_width")]
         shown += [_shares(group, "next_inside"), _widths(group, "next_half_width")]
         yield f"| {noise} | {' | '.join(shown)} | {_shares(group, 'another_day_inside')} |"
+
+
+def _required(cells: Sequence[Row]) -> Iterable[str]:
+    names = " and ".join(standing.REQUIRED)
+    yield f"{names}, claim: {standing.required(cells, 'covered')}"
+    yield f"{names}, next sitting: {standing.required(cells, 'next_inside')}"
     failing = [f"{noise} (down to {least:.2f})" for noise, least in standing.known_failures(cells).items()]
-    yield ""
-    yield f"Known failures: {', '.join(failing) or 'none'}."
+    yield f"known failures: {', '.join(failing) or 'none'}"
 
 
 def _shares(group: Sequence[Row], name: str) -> str:

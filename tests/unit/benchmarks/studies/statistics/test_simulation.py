@@ -106,6 +106,17 @@ def test_every_choice_is_measured(case):
     assert (row["name"], row["runs"]) == (case, 60)
 
 
+def test_the_committed_standing_claims_are_whole_and_cover_and_what_falls_short_is_named():
+    cells = page.rows(standing.STUDY.name)
+    assert {row["noise"] for row in cells} == set(standing.NOISES)
+    assert len(page.rows(choices.STUDY.name)) == len(choices.CASES)
+    assert standing.required(cells, "covered").endswith(": met")
+    assert not {*standing.REQUIRED} & standing.known_failures(cells).keys()
+    short = [{**row, "covered": 0} if row["noise"] == "t3" else row for row in cells]
+    assert "NOT met in 12 of 24 cells" in standing.required(short, "covered")
+    assert standing.known_failures(short)["t3"] == 0.0
+
+
 def cell(**changed):
     row = {"noise": "bursts", "order": "turns", "blocks": "no", "effect": "Gaussian", "sd": 0.02, "runs": 10_000}
     row |= {"launches": 8.0, "half_width": 0.02, "covered": 9500, "false_faster": 40, "false_slower": 50}
