@@ -97,6 +97,7 @@ class VerifyData(Part):
     ok: bool
     signed: bool
     answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
+    quotation: Literal["quotable", "measured", "refused"] | None
     checks: list[CheckRow]
 
 
@@ -110,7 +111,7 @@ class RefusedRow(Part):
 class QuoteData(Part):
     """What `quote` prints."""
 
-    citable: bool
+    quotation: Literal["quotable", "measured", "refused"]
     lines: list[str]
     refused: list[RefusedRow]
 
