@@ -13,7 +13,7 @@ from benchmarks.studies.requester import command_costs
 from benchmarks.studies.runner import kills
 from benchmarks.studies.sandbox import hogs
 from benchmarks.studies.sandbox.escapes import study as escapes
-from benchmarks.studies.statistics import campaign, failures
+from benchmarks.studies.statistics import campaign, choices, failures, standing
 from benchmarks.studies.study import Study
 
 _ALL = (
@@ -28,6 +28,8 @@ _ALL = (
     ray_runs.STUDY,
     campaign.STUDY,
     failures.STUDY,
+    standing.STUDY,
+    choices.STUDY,
     claim_runs.STUDY,
     equal_arms.STUDY,
     forgeries.STUDY,

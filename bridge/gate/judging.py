@@ -20,6 +20,7 @@ from bridge.gate.reports.workload import load as load_workload
 from bridge.gate.rule import RegisteredRule
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.records.jobspec import ATTACHMENTS, JobSpec
+from bridge.records.quotation import Quotation, reason_text, word_of
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult, Decision, Finding, Verdict
 
@@ -31,7 +32,6 @@ BARE_ID: Final = "0" * 26
 RECORD_NAME: Final = "/run.json"  # no report has an absolute path
 SPEC_NAME: Final = "/spec.json"
 VERDICT_NAME: Final = "/verdict.json"
-_SAID: Final = {"rejected": "Rejected", "recorded": "Recorded", "valid": "Valid"}
 
 
 def judge(
@@ -224,7 +224,7 @@ def _verdict(evidence: Evidence) -> Verdict:
     record = evidence.record
     if record is None or not evidence.nothing_ran or verdict.decision != "rejected":
         return verdict
-    return verdict.evolve(headline=f"{_SAID['rejected']}, nothing may be quoted: {_unmeasured(record)}")
+    return verdict.evolve(headline=Quotation("refused", (_unmeasured(record),)).sentence)
 
 
 def _unmeasured(record: RunRecord) -> str:
@@ -308,8 +308,6 @@ def _headline(decision: Decision, why: tuple[str, ...], results: tuple[ClaimResu
     """Return the first sentence of a verdict: what may be quoted, or what stopped it."""
     quotable = [claim for claim in results if claim.citable and (decision != "evidence" or claim.role == "primary")]
     if quotable:
-        also = "" if decision == "evidence" else f" Not the primary claim: {why[0]}" if why else ""
+        also = "" if decision == "evidence" else f" Not the primary claim: {reason_text(why[0])}." if why else ""
         return f"May be quoted: {'; '.join(claim.wording for claim in quotable)}.{also}"
-    more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
-    reason = f"{why[0]}{more}" if why else "no reason was recorded."
-    return f"{_SAID[decision]}, nothing may be quoted: {reason}"
+    return Quotation(word_of(decision), tuple(map(reason_text, why))).sentence

@@ -14,6 +14,8 @@ from bridge.launches.estimate import Estimate
 
 LOOK_DAYS: Final = 30
 UNSEEN_MAX: Final = 2  # from the third launch that left nothing on, who knows what was thrown away
+DOUBTFUL_MAX: Final = 2
+"""From the third attempt on that lost a premise by its own code within `LOOK_DAYS` its question carries no claim."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,11 @@ def weaker(every: ShownInterval, whole: ShownInterval | None) -> ShownInterval:
 def too_many_unseen(unseen: int) -> bool:
     """Return whether so many launches without one finished pair, within `LOOK_DAYS`, bar a claim."""
     return unseen > UNSEEN_MAX
+
+
+def too_many_doubtful(doubtful: int) -> bool:
+    """Return whether so many attempts of the same code that lost a premise, within `LOOK_DAYS`, bar a claim."""
+    return doubtful > DOUBTFUL_MAX
 
 
 def count_looks(questions: Iterable[str], question: str, *, confirms: bool) -> int:

@@ -25,6 +25,8 @@ PREFILL_MOST: Final = 1.5
 DECODING_MOST: Final = 0.1
 """How much of its decoding a candidate's first turns may take beyond that."""
 EQUAL_TIMES_MOST: Final = 0.05
+BUDGET_MOST: Final = math.log(1.05)
+"""How much of a ratio all that is tolerated beside it may come to together."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,25 @@ def _handicap(baseline_token_s: Sequence[float], reference_token_s: Sequence[flo
     mean = math.fsum(logs) / len(logs)
     half = math.inf if len(logs) < 2 else t_quantile(0.95, len(logs) - 1) * _error(logs, mean)
     return mean + side * half
+
+
+def favour(handicaps: Sequence[float], gains: Sequence[float], hidden: Sequence[float]) -> float:
+    """Return the one-sided 95 % lower bound of what a ratio owes to all that is tolerated beside it, on the log scale.
+
+    A baseline a little slow, turns a little kind and a little decoding before its turn would each pass by itself; above
+    `BUDGET_MOST` they do not together.
+
+    Args:
+        handicaps: log of the baseline's seconds a token, alone, over those of the host's own loop; one a launch.
+        gains: log ratio of the turns less that of the stretches alone, of the same launches.
+        hidden: what share of its decoding a candidate's first turns hold beyond what a prompt takes; less than none is
+            none, since a quick first turn excuses nothing.
+
+    Raises:
+        ValueError: the lists are not of the same launches.
+    """
+    parts = zip(handicaps, gains, hidden, strict=True)
+    return at_least([slow + gain + math.log1p(max(0.0, share)) for slow, gain, share in parts])
 
 
 def at_least(values: Sequence[float]) -> float:

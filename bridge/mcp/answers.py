@@ -73,7 +73,7 @@ def _sweep_of(document: Mapping[str, Any]) -> str | None:
 
 def _claim(claim: Mapping[str, Any]) -> Document:
     missing = [one["premise"] for one in claim["premises"] if not one["held"]]
-    kept = {key: claim[key] for key in ("id", "role", "decision", "wording", "value", "interval", "unit")}
+    kept = {key: claim[key] for key in ("id", "role", "quotation", "wording", "value", "interval", "unit")}
     return kept | ({"missing_premises": missing} if missing else {})
 
 

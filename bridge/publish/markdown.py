@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.durations import measured_text
 from bridge.publish.plot import plot_lines
 from bridge.records.network import describe_use
+from bridge.records.quotation import of_claim
 from bridge.run.asked import asked_text
 
 if TYPE_CHECKING:
@@ -58,8 +59,7 @@ def summary(record: RunRecord, verdict: Verdict, request: Request | None = None)
         ("ending", record.reason),
         ("executor", "worked" if record.executor_ok else "did not work"),
         ("program", program),
-        ("gate", verdict.decision),
-        ("headline", verdict.headline),
+        ("quote", verdict.headline),
         ("message", record.message or ""),
         ("where", f"{record.runner}, {record.host.os} {record.host.machine}, {record.host.cpu}"),
         ("sandbox", _confinement(record.sandbox)),
@@ -77,8 +77,7 @@ def summary(record: RunRecord, verdict: Verdict, request: Request | None = None)
     if verdict.claims:
         lines += ["", "## Claims", ""]
     for claim in verdict.claims:
-        status = "may be quoted" if claim.citable else f"{claim.decision}: {escape('; '.join(claim.why))}"
-        lines.append(f"- {escape(claim.wording)} ({status})")
+        lines.append(f"- {escape(claim.wording)} ({escape(str(of_claim(claim, verdict)))})")
     if drawn := list(plot_lines(verdict.claims)):
         lines += ["", "```text", *drawn, "```"]
     lines += ["", "## Facts", "", "| fact | value |", "|---|---|"]

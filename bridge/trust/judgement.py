@@ -117,11 +117,13 @@ class TrustAnswer:
         word: ``verified``; ``first use``: by a root that nobody vouched for; ``unsigned``: this reader knows no key;
             ``untrusted``: nobody who may say this did; ``altered``: it is not what was signed.
         revoked: whether it is untrusted only because the owner revoked the runner or the key.
+        key_unknown: whether it is ``unsigned`` only for this reader: it is signed, by a key that he has not pinned.
     """
 
     word: Word
     why: str = ""
     revoked: bool = False
+    key_unknown: bool = False
 
     @property
     def signed(self) -> bool:
@@ -131,9 +133,16 @@ class TrustAnswer:
     @property
     def text(self) -> str:
         """The answer in one line, the same in every command."""
-        if self.word == "unsigned":
+        if self.word == "unsigned" and not self.key_unknown:
             return f"unsigned bus: {self.why}"
+        if self.word == "unsigned":
+            return self.why
         return self.why if self.word == "verified" else f"{self.word}: {self.why}"
+
+    @property
+    def shown(self) -> str:
+        """The answer in a word or three, for people."""
+        return "key not pinned" if self.key_unknown else self.word
 
     @property
     def refused(self) -> bool:
@@ -167,9 +176,9 @@ def _unknown_name(signed: Signed) -> TrustAnswer:
     if signed.follows_signed:
         which = "a claim by no known key" if signed.present else "an unsigned claim"
         return TrustAnswer("untrusted", f"{which} follows a signed one")
-    return TrustAnswer(
-        "unsigned", "signed, and no key is known to check it by" if signed.present else "carries no signature"
-    )
+    if not signed.present:
+        return TrustAnswer("unsigned", "carries no signature")
+    return TrustAnswer("unsigned", f"signed by {signed.name}, with a key that you have not pinned", key_unknown=True)
 
 
 def _of_key(authority: KeyAuthority, signed: Signed, role: Role) -> TrustAnswer:

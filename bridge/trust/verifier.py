@@ -35,6 +35,8 @@ _PATH = re.compile(
 )
 _REQUIRED = ("log.txt", "run.json", "verdict.json", "summary.md", "claims.jsonl")
 R = TypeVar("R", bound="Record")
+PIN_REMEDY = "ask its owner for the NAME=KEY that `kakeya-runner doctor` prints, then pass --runner-key NAME=KEY"
+_KEY_ID_CHARS = 12
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,20 @@ def judge_result(
     answer = may_say(authority, signed)
     if answer.signed:
         answer = replace(answer, why=f"{answer.why}, its number {attested.link.sequence}")
+    elif answer.key_unknown:
+        whose = f"signed by {attested.runner}, key id {_key_ids(files)}, which you have not pinned"
+        answer = replace(answer, why=f"{whose}: {PIN_REMEDY}")
     return ResultAnswer(answer, attested)
+
+
+def _key_ids(files: Mapping[str, bytes]) -> str:
+    """Return the ids of the keys that an attestation names, by their beginnings; nothing has checked them."""
+    try:
+        envelope = strictjson.decode(files[ATTESTATION_FILE], max_bytes=RESULT_MAX_BYTES)
+        key_ids = [str(signature["keyid"])[:_KEY_ID_CHARS] for signature in envelope["signatures"]]
+    except (ValueError, KeyError, TypeError):
+        key_ids = []
+    return " and ".join(key_ids) or "unnamed"
 
 
 def _said_signed(files: Mapping[str, bytes]) -> str | None:

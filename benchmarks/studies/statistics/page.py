@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.studies.report import FOLDER, report_of
-from benchmarks.studies.statistics import campaign, failures
+from benchmarks.studies.statistics import campaign, choices, failures, standing
 from benchmarks.studies.statistics.bars import bars, share
 from benchmarks.studies.study import Row
 
@@ -56,6 +56,14 @@ def page(folder: Path = FOLDER) -> str:
         "## Known failures, and what was not taken",
         "",
         *_failures(rows(failures.STUDY.name, folder)),
+        "",
+        "## Standing claims",
+        "",
+        *_standing(rows(standing.STUDY.name, folder)),
+        "",
+        "## What a claim is over: what was chosen by, and what was not taken",
+        "",
+        *_choices(rows(choices.STUDY.name, folder)),
     ]
     return "\n".join(lines) + "\n"
 
@@ -96,6 +104,61 @@ def _failures(cells: Sequence[Row]) -> Iterable[str]:
             f"{share(row, name) * 100:.2f} %" if name in row else "" for name in ("false_faster", "false_slower")
         )
         yield f"| {row['name']} | {row['runs']:,} | {' | '.join(shares)} | {_rest(row)} |"
+
+
+def _standing(cells: Sequence[Row]) -> Iterable[str]:
+    runs = min((row["runs"] for row in cells), default=0)
+    sd = f"{standing.LAUNCH_SD * 100:.0f} %"
+    yield f"From [standing-claims.jsonl](studies/standing-claims.jsonl): {runs:,} runs a cell, {standing.LAUNCHES}"
+    yield f"launches a sitting that differ by {sd}; each column has {'/'.join(map(str, standing.SITTINGS))} sittings."
+    yield "*cover*: the interval of the ratio holds the truth; *next*: the prediction holds the sitting that follows;"
+    yield "*another day*: it holds one that shares nothing with them. In bold, as known failures: what covers less than"
+    yield f"{standing.FAILURE:.2f}."
+    yield ""
+    yield from (f"- {line}" for line in _required(cells))
+    yield ""
+    yield "| sittings differ by | sd | cover | half-width | next | half-width | another day |"
+    yield "|---|---:|---:|---:|---:|---:|---:|"
+    groups: dict[tuple[str, float], list[Row]] = {}
+    for row in cells:
+        groups.setdefault((row["noise"], row["sd"]), []).append(row)
+    for (noise, spread), group in groups.items():
+        shown = [f"{spread * 100:.0f} %", _shares(group, "covered"), _widths(group, "half_width")]
+        shown += [_shares(group, "next_inside"), _widths(group, "next_half_width")]
+        yield f"| {noise} | {' | '.join(shown)} | {_shares(group, 'another_day_inside')} |"
+
+
+def _required(cells: Sequence[Row]) -> Iterable[str]:
+    names = " and ".join(standing.REQUIRED)
+    yield f"{names}, claim: {standing.required(cells, 'covered')}"
+    yield f"{names}, next sitting: {standing.required(cells, 'next_inside')}"
+    failing = [f"{noise} (down to {least:.2f})" for noise, least in standing.known_failures(cells).items()]
+    yield f"known failures: {', '.join(failing) or 'none'}"
+
+
+def _shares(group: Sequence[Row], name: str) -> str:
+    shares = [share(row, name) for row in group]
+    return " / ".join(f"{part:.3f}" if part >= standing.FAILURE else f"**{part:.3f}**" for part in shares)
+
+
+def _widths(group: Sequence[Row], name: str) -> str:
+    return " / ".join(f"{row[name] * 100:.1f}" for row in group) + " %"
+
+
+def _choices(cells: Sequence[Row]) -> Iterable[str]:
+    yield "From [claim-choices.jsonl](studies/claim-choices.jsonl): shares of the runs, and median half-widths."
+    yield ""
+    yield "| case | runs | |"
+    yield "|---|---:|---|"
+    for row in cells:
+        parts = [
+            f"{name.replace('_', ' ')} {value * 100:.1f} %"
+            if isinstance(value, float)
+            else f"{name.replace('_', ' ')} {share(row, name):.3f}"
+            for name, value in row.items()
+            if name not in {"name", "runs"}
+        ]
+        yield f"| {row['name']} | {row['runs']:,} | {', '.join(parts)} |"
 
 
 def _rest(row: Row) -> str:

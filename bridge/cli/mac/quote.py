@@ -23,7 +23,7 @@ def quote(call: Invocation) -> int:
     for line in quoted.lines:
         call.output.data(line)
     for claim, why in quoted.refused:
-        call.output.say("warn", f"{clean_line(claim)} may NOT be quoted: {why}")
+        call.output.say("warn", f"{clean_line(claim)}: {why}")
     code = 0 if quoted.lines else 1
     if code:
         call.output.row("signature", clean_line(answer.text))

@@ -13,6 +13,7 @@ from bridge.client.connection.pins import Pins, pins
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import verify as checking
+from bridge.client.run.quotation import quotation
 from bridge.client.run.run import find_stored
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 
@@ -30,20 +31,22 @@ def verify(call: Invocation) -> int:
     for check in verification.checks:
         output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
     name = verification.run_id or verification.source
-    code, reason = verification.exit_code, verification.reason
+    code, reason, verdict = verification.exit_code, verification.reason, verification.verdict
     text = verification.answer.text
     if code == 0:
         output.row("verified", f"{name}   {clean_line(text)}")
     else:
         broken = sum(check.level == "fail" for check in verification.checks)
         counted = f"   {broken} of {len(verification.checks)} checks failed" if broken else ""
-        output.row(reason.upper(), f" {name}   {clean_line(text)}{counted}")
+        label = verification.answer.shown if reason == verification.answer.word else reason
+        output.row(label.upper(), f" {name}   {clean_line(text)}{counted}")
     data = {
         "source": verification.source,
         "id": verification.run_id,
         "ok": verification.ok,
         "signed": verification.answer.word == "verified",
         "answer": verification.answer.word,
+        "quotation": None if verdict is None else quotation(verdict, verification.answer).word,
         "checks": [
             {"name": one.name, "ok": one.level != "fail", "level": one.level, "text": one.text}
             for one in verification.checks

@@ -57,8 +57,8 @@ def without_unwanted(output: Output, status: RunStatus, word: str | None) -> Run
 
 
 def headline(run: Run, status: RunStatus) -> str:
-    """Return ``valid (smoke)   01k9x3…   13s   mlx-cpu Linux x86_64``."""
-    parts = [f"{status.verdict.decision} ({status.profile})"] if status.verdict is not None else []
+    """Return ``measured (smoke)   01k9x3…   13s   mlx-cpu Linux x86_64``."""
+    parts = [f"{_word(status)} ({status.profile})"] if status.verdict is not None else []
     parts.append(short(status.id))
     seconds = times_of(status).total
     if seconds is not None:
@@ -73,6 +73,13 @@ def headline(run: Run, status: RunStatus) -> str:
     if place.sandbox == "none":
         parts.append("NO SANDBOX")
     return "   ".join(parts)
+
+
+def _word(status: RunStatus) -> str:
+    """Return whether a judged run may be quoted, in its word."""
+    from bridge.client.run.quotation import quotation
+
+    return "" if status.verdict is None else quotation(status.verdict, status.answer).word
 
 
 def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, str]]:

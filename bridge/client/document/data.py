@@ -98,6 +98,7 @@ class VerifyData(Part):
     ok: bool
     signed: bool
     answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
+    quotation: Literal["quotable", "measured", "refused"] | None
     checks: list[CheckRow]
 
 
@@ -111,7 +112,7 @@ class RefusedRow(Part):
 class QuoteData(Part):
     """What `quote` prints."""
 
-    citable: bool
+    quotation: Literal["quotable", "measured", "refused"]
     lines: list[str]
     refused: list[RefusedRow]
 

@@ -30,6 +30,7 @@ class Outcome(Part):
     Attributes:
         exit_code: the exit code of this command.
         reason: why; ``pending`` while a run goes on, ``ok`` for commands that are not about one run.
+        quotation: whether its primary claim may be quoted by this reader: ``measured`` is not yet.
         required: what was asked of the verdict for 0, None where nothing was.
         retryable: whether the same request may end differently with no change by the requester.
     """
@@ -40,6 +41,7 @@ class Outcome(Part):
     program_exit: int | None = None
     gate_passed: bool | None = None
     verdict: Literal["evidence", "valid", "recorded", "rejected"] | None = None
+    quotation: Literal["quotable", "measured", "refused"] | None = None
     required: str | None = None
     message: str | None = None
     remedy: str | None = None
@@ -165,10 +167,11 @@ class PremisePart(Part):
 
 
 class ClaimPart(Part):
-    """A number as the gate recomputed it; quote only `wording`, and only where `decision` is ``evidence``.
+    """A number as the gate recomputed it; quote only `wording`, and only where `quotation` is ``quotable``.
 
     Attributes:
         decision: ``evidence``, ``valid`` (a premise is missing) or ``nothing``.
+        quotation: whether this reader may quote it: ``measured`` is not yet.
         premises: what it rests on.
         detail: what the wording rests on, by kind of claim; e.g. whether a commit was found ``slower``.
     """
@@ -185,6 +188,7 @@ class ClaimPart(Part):
     n: int
     wording: str
     decision: Literal["evidence", "valid", "nothing"]
+    quotation: Literal["quotable", "measured", "refused"]
     premises: list[PremisePart]
     detail: dict[str, Any] = {}
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from bridge.client.evidence.judged import JudgedResult
+from bridge.client.run.quotation import quotation
 from bridge.gate.comparability import MeasuredRun
 from bridge.gate.comparison import Comparison
 from bridge.gate.comparison import compare as gate_compare
@@ -61,13 +62,16 @@ def _facts(side: JudgedResult) -> dict[str, str]:
         facts |= {f"param {name}": str(value) for name, value in sorted(spec.params.items())}
         facts |= {"profile": spec.profile}
     if verdict is not None:
-        facts |= {"verdict": verdict.decision, "gate": f"{verdict.gate.version} {verdict.gate.digest[:12]}"}
+        facts |= {
+            "quote": quotation(verdict, side.answer).word,
+            "gate": f"{verdict.gate.version} {verdict.gate.digest[:12]}",
+        }
         facts |= {"findings": ", ".join(sorted({finding.code for finding in verdict.findings})) or "none"}
     return facts
 
 
 def _claims(side: JudgedResult) -> dict[str, str]:
-    return {claim.id: claim_text(claim) for claim in side.verdict.claims} if side.verdict is not None else {}
+    return {claim.id: claim_text(claim, side) for claim in side.verdict.claims} if side.verdict is not None else {}
 
 
 def host_class(host: HostRecord) -> str:
@@ -117,12 +121,13 @@ def _run(side: JudgedResult) -> MeasuredRun:
     return MeasuredRun(declared, result.record, result.spec, None if side.verdict is None else side.verdict.decision)
 
 
-def claim_text(claim: ClaimResult) -> str:
-    """Return a claim's value, interval and whether it may be quoted."""
+def claim_text(claim: ClaimResult, side: JudgedResult | None) -> str:
+    """Return a claim's value and interval, and where it may not be quoted its word for that."""
+    answer = None if side is None else side.quotation_of(claim)
     value = "-" if claim.value is None else str(shown(claim.value, claim.unit, claim.interval))
     better = claim.detail.get("better")
     value += f", {better} is better" if better and claim.detail.get("aggregate") != "ratio" else ""
-    return f"{value}{'' if claim.citable else f' NOT CITABLE ({claim.decision})'}"
+    return f"{value}{'' if answer is None or answer.word == 'quotable' else f' ({answer.word})'}"
 
 
 def _line(name: str, a: str, b: str) -> Line:

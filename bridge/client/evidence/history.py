@@ -13,6 +13,7 @@ from bridge.client.evidence.compare import claim_text
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.run.result import Result, read_result
 from bridge.errors import IntegrityError
+from bridge.records.quotation import QuotationWord
 from bridge.records.run import RunRecord
 from bridge.run.asked import parameters_text
 from bridge.trust.verifier import verify_tree
@@ -41,6 +42,7 @@ class HistoryRow:
     better: str | None
     decision: str
     text: str
+    quotation: QuotationWord
 
 
 def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow]:
@@ -59,7 +61,9 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
             judged = JudgedResult.of(result, trusted)
         except (IntegrityError, RefusedResultError):
             continue
-        for claim in () if judged.verdict is None else judged.verdict.claims:
+        verdict = judged.verdict
+        for claim in () if verdict is None else verdict.claims:
+            answer = judged.quotation_of(claim)
             yield HistoryRow(
                 id=run_id,
                 ended=record.ended,
@@ -72,7 +76,8 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
                 unit=claim.unit,
                 better=claim.detail.get("better"),
                 decision=claim.decision,
-                text=claim_text(claim),
+                text=claim_text(claim, judged),
+                quotation="measured" if answer is None else answer.word,
             )
 
 

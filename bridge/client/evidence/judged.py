@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge.client.connection.pins import Pins, answer_about
+from bridge.client.run.quotation import quotation
 from bridge.client.run.result import Result, read_folder_result
 from bridge.client.run.run import Run
-from bridge.records.verdict import Verdict
+from bridge.records.quotation import Quotation, of_verdict, word_of
+from bridge.records.verdict import ClaimResult, StoredVerdict, Verdict
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.verifier import verify_tree
 
@@ -25,6 +27,15 @@ class JudgedResult:
     result: Result
     verdict: Verdict | None
     answer: TrustAnswer | None = None
+
+    @property
+    def quotation(self) -> Quotation | None:
+        """Whether its primary claim may be quoted; None where nothing was judged."""
+        return None if self.verdict is None else quotation(self.verdict, self.answer)
+
+    def quotation_of(self, claim: ClaimResult) -> Quotation | None:
+        """Return whether a claim of it may be quoted; None where nothing was judged."""
+        return None if self.verdict is None else quotation(self.verdict, self.answer, claim)
 
     @classmethod
     def of(cls, result: Result, trusted: Pins) -> JudgedResult:
@@ -57,8 +68,8 @@ class JudgedResult:
 
 def first_line(run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> str:
     """Return what every command says first of a result: whose it is, the verdict of the gate here, the signature."""
-    said = "not judged" if verdict is None else f"{verdict.decision} ({verdict.profile})"
-    return f"{run_id}   {said}   {'no signature was looked for' if answer is None else answer.word}"
+    judged = "not judged" if verdict is None else f"{quotation(verdict, answer).word} ({verdict.profile})"
+    return f"{run_id}   {judged}   {'no signature was looked for' if answer is None else answer.shown}"
 
 
 def said_otherwise(result: Result, verdict: Verdict) -> str | None:
@@ -67,6 +78,15 @@ def said_otherwise(result: Result, verdict: Verdict) -> str | None:
     if stored is None or stored.decision == verdict.decision:
         return None
     which = "another gate" if stored.gate.digest != verdict.gate.digest else "the same gate, on its host"
-    then = f"judged differently: the result says {stored.decision}, by {which} ({stored.gate.digest[:12]})"
-    why = f", because {verdict.why[0]}" if verdict.why else ""
-    return f"{then}; the gate here ({verdict.gate.digest[:12]}) says {verdict.decision}{why}"
+    answer = of_verdict(verdict)
+    same = word_of_stored(stored) == answer.word  # two classes of one answer: a reader is told the classes
+    then = f"the result says {stored.decision if same else word_of_stored(stored)}, by {which}"
+    now = f"{verdict.decision}, {answer}" if same else str(answer)
+    return (
+        f"judged differently: {then} ({stored.gate.digest[:12]}); the gate here ({verdict.gate.digest[:12]}) says {now}"
+    )
+
+
+def word_of_stored(stored: StoredVerdict) -> str:
+    """Return the word of the verdict in a result, whichever gate wrote it."""
+    return "measured" if stored.decision == "valid_not_citable" else word_of(stored.decision)

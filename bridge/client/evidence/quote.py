@@ -1,4 +1,4 @@
-"""The pasteable block of a run: the only wording allowed, and the command that checks it."""
+"""The pasteable sentence of a claim: the only wording allowed, and the command that checks it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 from bridge.client.connection.run_bus import pinned_bus, require_same_bus
 from bridge.client.document.untrusted import clean_line, markdown_text
 from bridge.client.evidence.succession import succession_note
+from bridge.client.run.quotation import quotation
 from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
-from bridge.launches.figures import shown
+from bridge.records.quotation import Quotation, QuotationWord
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult
 from bridge.run.asked import asked_text
@@ -20,20 +21,22 @@ from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 @dataclass(frozen=True)
 class Quote:
-    """The lines that may be said, and the claims that may not, each with its reason.
+    """The sentences that may be said, and the claims that may not, each with its reason.
 
     Attributes:
-        lines: the block; empty when nothing may be quoted.
-        refused: (claim id, why) of every claim that may not.
+        word: whether anything of the run may be quoted.
+        lines: a sentence a claim and the command that checks them; empty when nothing may be quoted.
+        refused: (claim id, answer) of every claim that may not.
     """
 
+    word: QuotationWord
     lines: tuple[str, ...]
     refused: tuple[tuple[str, str], ...]
 
     def data(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
         return {
-            "citable": bool(self.lines),
+            "quotation": self.word,
             "lines": list(self.lines),
             "refused": [{"claim": claim, "why": why} for claim, why in self.refused],
         }
@@ -72,66 +75,45 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
         raise UsageError(
             f"run {result.id} claims nothing, so there is nothing to quote", remedy=f"kakeya-mac report {result.id}"
         )
-    refused = tuple((claim.id, why_not(claim, verdict.why)) for claim in verdict.claims if not claim.citable)
-    citable = [claim for claim in verdict.claims if claim.citable]
-    if not citable:
-        return Quote((), refused)
-    if answer.refused:
-        return Quote((), (*refused, *((claim.id, clean_line(answer.text)) for claim in citable)))
-    backend = backend_of(result)
-    device = " ".join(part for part in (*(backend or ()), record.host.cpu, record.host.os, record.host.machine) if part)
-    attempt = record.attempt
-    tries = f"attempt {attempt.number} of {attempt.number} on this host" if attempt else "attempts not counted"
-    if attempt is not None and attempt.confirms is not None:  # which is counted apart from what it confirms
-        tries += f" to confirm run {attempt.confirms}"
-    if attempt is not None and attempt.history_since is not None:
-        tries += f", counted in full since {attempt.history_since}"
-    asked = record.preset if result.request is None else asked_text(result.request)
-    code = record.code.identity if record.code is not None else "unknown"
-    lines = [
-        *(line for claim in citable for line in (claim_line(claim), premise_line(claim))),
-        f"{clean_line(asked)} ({verdict.profile}), {tries}, {clean_line(device)}",
-        f"asked by {asked_by(record)}",
-        f"code {clean_line(code)}, gate {verdict.gate.version} {verdict.gate.digest[:12]}",
-        f"run {result.id}, {record.ended}",
-        clean_line(answer.text),
-        *(() if note is None else (clean_line(note),)),
-        f"check: kakeya-mac verify {result.id}",
-    ]
+    answers = [(claim, quotation(verdict, answer, claim)) for claim in verdict.claims]
+    refused = tuple((claim.id, clean_line(text_of(one))) for claim, one in answers if one.word != "quotable")
+    quotable = [claim for claim, one in answers if one.word == "quotable"]
+    if not quotable:
+        return Quote(quotation(verdict, answer).word, (), refused)
+    lines = [sentence(claim, result, record, answer) for claim in quotable]
+    lines += [] if note is None else [clean_line(note)]
+    command = f"kakeya-mac verify {result.id}"
     if markdown:
-        command = lines.pop().removeprefix("check: ")
         lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
-    return Quote(tuple(lines), refused)
+    else:
+        lines.append(f"check: {command}")
+    return Quote("quotable", tuple(lines), refused)
 
 
-def asked_by(record: RunRecord) -> str:
-    """Return who asked, whose code it was, and every label of the host's policy."""
-    who = f"{record.principal}, signed" if record.signer is not None else "an unsigned request"
-    trust_class = "unknown" if record.code is None else record.code.trust_class
-    labels = f", {', '.join(record.labels)}" if record.labels else ""
-    return clean_line(f"{who}; {trust_class} code{labels}")
+def sentence(claim: ClaimResult, result: Result, record: RunRecord, answer: TrustAnswer) -> str:
+    """Return a claim with all that a reader needs to look it up: what was asked, on what, and whose word it is."""
+    asked = record.preset if result.request is None else asked_text(result.request)
+    device = " ".join(part for part in (*(backend_of(result) or ()), record.host.cpu, record.host.os) if part)
+    parts = [f"{asked}: {claim.wording}", f"on {device}", *_whose(record), answer.text, f"run {result.id}"]
+    return clean_line("; ".join(parts))
 
 
-def claim_line(claim: ClaimResult) -> str:
-    """Return wording and interval of a claim."""
-    text = clean_line(claim.wording)
-    if claim.interval is None or claim.value is None:
-        return text
-    confidence = "" if claim.confidence is None else f"{claim.confidence * 100:.3g} % "
-    number = shown(claim.value, clean_line(claim.unit), claim.interval)
-    return f"{text} ({number.value}{number.unit}, {confidence}interval{number.interval}, n = {claim.n})"
+def _whose(record: RunRecord) -> list[str]:
+    """Return whose code it was where it was not the host's, the host's labels, and what it was begun to confirm."""
+    code, parts = record.code, []
+    if code is not None and code.origin == "request":
+        signer = "signed" if record.signer is not None else "unsigned"
+        parts.append(f"{code.trust_class} code of {record.principal}, {signer}")
+    parts += record.labels
+    if record.attempt is not None and record.attempt.confirms is not None:
+        parts.append(f"to confirm run {record.attempt.confirms}")
+    if record.attempt is not None and record.attempt.history_since is not None:
+        parts.append(f"attempts counted in full since {record.attempt.history_since}")
+    return parts
 
 
-def premise_line(claim: ClaimResult) -> str:
-    """Return what a claim rests on, and who saw it."""
-    seen: dict[str, list[str]] = {}
-    for one in claim.premises:
-        seen.setdefault(one.seen_by, []).append(one.premise)
-    parts = [f"{', '.join(names)} ({clean_line(who)})" for who, names in seen.items()]
-    return f"  rests on {'; '.join(parts)}"
-
-
-def why_not(claim: ClaimResult, verdict_why: tuple[str, ...]) -> str:
-    """Return the reasons that keep a claim from being quoted."""
-    reasons = claim.why or verdict_why or ("the run is rejected",)
-    return clean_line("; ".join(reasons))
+def text_of(answer: Quotation) -> str:
+    """Return the answer on a claim that may not be quoted, with every reason."""
+    if not answer.because:
+        return str(answer)
+    return f"{'not yet' if answer.word == 'measured' else 'refused'}, because {'; '.join(answer.because)}"

@@ -154,8 +154,9 @@ def table(rows: Sequence[SweepRow]) -> Iterator[str]:
     places = hosts(rows)
     cells = [(*names, "repeat", "run", *places, "ended", metric)]
     for row in rows:
-        verdict = "" if row.judged is None or row.judged.verdict is None else f" ({row.judged.verdict.decision})"
-        shown = claim_text(row.claims[0]) if row.claims else "-"
+        answer = None if row.judged is None else row.judged.quotation
+        verdict = "" if answer is None else f" ({answer.word})"
+        shown = claim_text(row.claims[0], row.judged) if row.claims else "-"
         set_to = (str(row.params[name]) for name in names)
         where = (places[name](row) for name in places)
         cells.append((*set_to, str(row.repeat + 1), short(row.id), *where, f"{row.reason}{verdict}", shown))

@@ -15,13 +15,14 @@ from bridge.bus.tree import Tree
 from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins
 from bridge.client.connection.session import BusSession
-from bridge.client.evidence.judged import said_otherwise
+from bridge.client.evidence.judged import said_otherwise, word_of_stored
 from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.diagnostics import Check, checked, has_failed
 from bridge.errors import IntegrityError, RunNotFoundError
 from bridge.gate.identity import identity
 from bridge.gate.judging import judge
+from bridge.records.quotation import of_verdict
 from bridge.records.verdict import StoredVerdict, Verdict
 from bridge.run.outcomes import ANSWER_CODES, JUDGED_DIFFERENTLY
 from bridge.trust.attestation import Attested
@@ -183,10 +184,9 @@ def _judged_again(result: Result, verdict: Verdict | None, *, signed: bool) -> t
         return [Check("verdict", "warn", "there is none: nothing was judged")], False
     pooled = "it pools earlier attempts, which are not in this tree"
     if result.takes_verdict(signed=signed):
-        said = f"{verdict.decision}, by its host with this very gate, not judged again: {pooled}. {verdict.headline}"
-        return [Check("verdict", "warn", said)], False
-    said = f"{verdict.decision}, judged again with gate {identity().version}: {verdict.headline}"
-    checks = [Check("verdict", "ok", said)]
+        text = f"by its host with this very gate, not judged again: {pooled}. {verdict.headline}"
+        return [Check("verdict", "warn", text)], False
+    checks = [Check("verdict", "ok", f"judged again with gate {identity().version}: {verdict.headline}")]
     differs = _differs(result, stored)
     if differs is not None and result.pools:
         return [*checks, Check("stored verdict", "warn", f"not repeated: {pooled}")], False
@@ -207,7 +207,7 @@ def _differs(result: Result, stored: StoredVerdict) -> str | None:
     host = result.verdict
     # By their bytes: a pair in the detail of a claim is a tuple where it was judged, and a list where it was read.
     if stored.gate.digest == gate.digest and (host is None or again.canonical() != host.canonical()):
-        return f"says {stored.decision}, but the same gate gives {again.decision}, or other findings"
+        return f"says {word_of_stored(stored)}, but the same gate says {of_verdict(again)}, or finds other things"
     return said_otherwise(result, again)
 
 

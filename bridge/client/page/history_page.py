@@ -31,12 +31,12 @@ def _metric(name: str, rows: Sequence[HistoryRow]) -> str:
             series.setdefault(row.params or name, []).append((float(at), row.value))
     cells = (
         (text(row.ended), text(short(row.id)), text(row.params), text(row.code), text(row.host), text(row.text),
-         marked(row.decision, row.decision))
+         marked(row.decision, row.quotation))
         for row in found[-LISTED:]
     )  # fmt: skip
     return section(
         f"{name} ({found[0].unit})",
         plots.dots(series, "run, oldest first", found[0].unit),
-        table(("ended", "run", "parameters", "code", "host", "value", "it is"), cells),
+        table(("ended", "run", "parameters", "code", "host", "value", "quote"), cells),
         left_out(found, "earlier runs are not listed"),
     )

@@ -17,6 +17,7 @@ from bridge.diagnostics import Check
 from bridge.durations import duration_text
 from bridge.ids import short
 from bridge.records.network import describe_use
+from bridge.records.quotation import of_claim, of_verdict
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.asked import asked_text
@@ -74,7 +75,7 @@ def _head(result: Result, verdict: Verdict | None) -> str:
     """Return the title, how it ended, and why: of a failure the cause comes first, then what the gate says."""
     record = result.record
     reason = ending(None, result, verdict)
-    decision = "not judged" if verdict is None else f"{verdict.decision} ({verdict.profile})"
+    decision = "not judged" if verdict is None else f"{of_verdict(verdict).word} ({verdict.profile})"
     kind = "recorded" if verdict is None else verdict.decision
     ended = decision if reason in _ENDED_BY_ITSELF else f"{reason}, {decision}"
     cause = telling_line(reason, result.log)
@@ -90,9 +91,9 @@ def _claims(verdict: Verdict) -> Iterator[str]:
     for unit, group in _by_unit(verdict.claims).items():
         yield plots.intervals(group, unit, 1.0 if unit in {"x", "ratio"} else None)
     yield table(
-        ("claim", "wording", "decision", "premises"),
+        ("claim", "wording", "quote", "premises"),
         (
-            (text(one.id), text(one.wording), marked(one.decision, one.decision), _premises(one))
+            (text(one.id), text(one.wording), marked(one.decision, str(of_claim(one, verdict))), _premises(one))
             for one in verdict.claims
         ),
     )

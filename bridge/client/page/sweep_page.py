@@ -57,13 +57,13 @@ def _runs(rows: Sequence[SweepRow]) -> str:
 def _cells(
     row: SweepRow, names: Sequence[str], metrics: Sequence[str], places: Iterable[Callable[[SweepRow], str]]
 ) -> list[str]:
-    verdict = None if row.judged is None else row.judged.verdict
-    decision = "" if verdict is None else f" {marked(verdict.decision, verdict.decision)}"
+    verdict, answer = (None, None) if row.judged is None else (row.judged.verdict, row.judged.quotation)
+    decision = "" if verdict is None or answer is None else f" {marked(verdict.decision, answer.word)}"
     cells = [text(row.params[name]) for name in names]
     cells += [text(row.repeat + 1), text(short(row.id)), *(text(one(row)) for one in places)]
     cells.append(f"{text(row.reason)}{decision}")
     claims = (_claim(row, metric) for metric in metrics)
-    return cells + ["-" if claim is None else text(claim_text(claim)) for claim in claims]
+    return cells + ["-" if claim is None else text(claim_text(claim, row.judged)) for claim in claims]
 
 
 def _differing(rows: Sequence[SweepRow]) -> str:

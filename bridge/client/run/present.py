@@ -24,6 +24,7 @@ from bridge.client.document.envelope import (
 from bridge.client.document.untrusted import new_fence, tail
 from bridge.client.run.facts import PROGRAM, next_steps, place_of, times_of
 from bridge.client.run.progress import progress_part
+from bridge.client.run.quotation import quotation
 from bridge.client.run.result import request_digest
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
@@ -31,6 +32,7 @@ from bridge.ids import short
 from bridge.records.request import Request
 from bridge.records.verdict import Verdict
 from bridge.run.outcomes import OUTCOMES
+from bridge.trust.judgement import TrustAnswer
 
 LOG_TAIL_LINES = 40
 
@@ -63,9 +65,7 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         quotas=run.quotas(),
         progress=progress_part(status.progress),
         headline=verdict.headline if verdict is not None else None,
-        claims=[]
-        if verdict is None
-        else [ClaimPart(**_claim(claim.model_dump(mode="json"))) for claim in verdict.claims],
+        claims=[] if verdict is None else [ClaimPart(**part) for part in claim_parts(verdict, status.answer)],
         findings=[FindingPart(**finding.model_dump(mode="json")) for finding in verdict.findings] if verdict else [],
         files=_files(status),
         log_tail=_log_tail(status),
@@ -83,6 +83,7 @@ def outcome(status: RunStatus, exit_code: int | None = None) -> Outcome:
         program_exit=record.program_exit if record is not None else None,
         gate_passed=verdict.decision != "rejected" if verdict is not None else None,
         verdict=verdict.decision if verdict is not None else None,
+        quotation=None if verdict is None else quotation(verdict, status.answer).word,
         required=None if status.required is None else str(status.required),
         message=status.message,
         remedy=status.remedy,
@@ -137,13 +138,18 @@ def _actions(status: RunStatus) -> ActionsPart | None:
     return ActionsPart(url=view.url, status=view.status, conclusion=view.conclusion, ahead=view.ahead, runners=runners)
 
 
-def claim_parts(verdict: Verdict) -> list[dict[str, Any]]:
-    """Return the claims of a verdict as `--json` shows them."""
-    return [_claim(claim.model_dump(mode="json")) for claim in verdict.claims]
+def claim_parts(verdict: Verdict, answer: TrustAnswer | None) -> list[dict[str, Any]]:
+    """Return the claims of a verdict as `--json` shows them to a reader.
 
-
-def _claim(claim: dict[str, Any]) -> dict[str, Any]:
-    return {name: claim[name] for name in ClaimPart.model_fields}
+    Args:
+        verdict: of the gate here.
+        answer: whether its runner may say what it says; None where that was not asked.
+    """
+    parts = []
+    for claim in verdict.claims:
+        fields = claim.model_dump(mode="json") | {"quotation": quotation(verdict, answer, claim).word}
+        parts.append({name: fields[name] for name in ClaimPart.model_fields})
+    return parts
 
 
 def _files(status: RunStatus) -> FilesPart | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from bridge.records.quotation import of_claim
 from bridge.records.verdict import Verdict
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+!|<>~&$-])")
 _AUTOLINK = re.compile(r"(www)\.", re.IGNORECASE)  # GitHub links these without a scheme
-_TITLES = {"evidence": "Evidence", "valid": "Valid", "recorded": "Recorded", "rejected": "Rejected"}
 
 
 def markdown(verdict: Verdict) -> str:
@@ -25,14 +25,14 @@ def escape(text: str) -> str:
 
 
 def _lines(verdict: Verdict) -> Iterator[str]:
-    yield f"**{_TITLES[verdict.decision]}.** {escape(verdict.headline)}"
+    yield escape(verdict.headline)
     yield ""
     if verdict.claims:
-        yield "| claim | what the raw rows give | n | it is | missing |"
-        yield "|---|---|---|---|---|"
+        yield "| claim | what the raw rows give | n | quote |"
+        yield "|---|---|---|---|"
         for claim in verdict.claims:
-            missing = ", ".join(claim.missing) or "-"
-            yield f"| {escape(claim.id)} | {escape(claim.wording)} | {claim.n} | {claim.decision} | {missing} |"
+            answer = escape(str(of_claim(claim, verdict)))
+            yield f"| {escape(claim.id)} | {escape(claim.wording)} | {claim.n} | {answer} |"
         yield ""
     if verdict.findings:
         yield "| rule | premise | consequence | where | what was found | what to do |"

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Final
 
 from bridge.durations import measured_text
 from bridge.ids import short
+from bridge.records.quotation import of_claim, of_verdict
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult, Finding, Verdict
 
 NAME_COLUMNS: Final = 12
-CLAIM_COLUMNS: Final = 66
 MOST_FINDINGS: Final = 8
 NAMES: Final = {
     "decode_speedup": "speed",
@@ -31,13 +32,26 @@ def table(verdict: Verdict, record: RunRecord | None) -> str:
     return "\n".join(_row(name, text) for name, text in rows(verdict, record))
 
 
-def claim_line(claim: ClaimResult) -> str:
-    """Return one claim as it stands in the table, without its name."""
+def claim_line(claim: ClaimResult, verdict: Verdict, shared: tuple[str, ...] = ()) -> str:
+    """Return one claim as it stands in the table, without its name.
+
+    Args:
+        claim: of the verdict.
+        verdict: its answer stands in the table already.
+        shared: reasons that stand with that answer, and are every claim's.
+    """
     text = str(claim.detail.get("summary") or claim.wording)
-    if claim.citable:
-        return text
-    said = "NOTHING" if claim.decision == "nothing" else "VALID"
-    return f"{text.ljust(CLAIM_COLUMNS)} {said}: no {', '.join(claim.missing)}" if claim.missing else f"{text}   {said}"
+    answer = of_claim(claim, verdict)
+    if answer.word != "measured":
+        return text if answer.word == "refused" else f"{text}   {answer}"
+    own = tuple(reason for reason in answer.because if reason not in shared)
+    return f"{text}   {replace(answer, because=own) if own else 'not yet'}"
+
+
+def shared_reasons(verdict: Verdict) -> tuple[str, ...]:
+    """Return the reasons that every claim has that may not be quoted, in order."""
+    reasons = [of_claim(claim, verdict).because for claim in verdict.claims if not claim.citable]
+    return tuple(reason for reason in (reasons[0] if reasons else ()) if all(reason in other for other in reasons))
 
 
 def slowdown(claims: tuple[ClaimResult, ...]) -> str | None:
@@ -55,15 +69,36 @@ def slowdown(claims: tuple[ClaimResult, ...]) -> str | None:
 def rows(verdict: Verdict, record: RunRecord | None) -> Iterator[tuple[str, str]]:
     """Yield name and text of each line, for whoever aligns them differently; the text is not cleaned yet."""
     yield "rejected" if verdict.decision == "rejected" else "passed", "   ".join(_first(verdict, record))
+    shared = shared_reasons(verdict)
+    if (first := _first_answer(verdict)) is not None:
+        yield "quote", first
     for claim in verdict.claims:
-        yield NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim)
+        yield NAMES.get(claim.id, claim.id.replace("_", " ")), claim_line(claim, verdict, shared)
     reason = slowdown(verdict.claims)
     if reason is not None:
         yield "reason", reason
     shown = [finding for finding in verdict.findings if finding.severity != "note"]
-    yield from _findings(shown)
+    yield from _findings([finding for finding in shown if f"{finding.message} ({finding.code})" not in _told(verdict)])
     if verdict.decision == "rejected" and shown and (record is None or record.program_exit == 0):
         yield "remedy", shown[0].remedy
+
+
+def _first_answer(verdict: Verdict) -> str | None:
+    """Return whether a run may be quoted, with every reason that all of its claims share; None where it may."""
+    answer, shared = of_verdict(verdict), shared_reasons(verdict)
+    if answer.word == "quotable" or not (answer.because or shared):
+        return None
+    return f"not yet, because {'; '.join(shared)}" if answer.word == "measured" and shared else str(answer)
+
+
+def _told(verdict: Verdict) -> frozenset[str]:
+    """Return the reasons that stand in the lines of a verdict already, whole."""
+    shared = shared_reasons(verdict)
+    reasons = [*shared, *of_verdict(verdict).because[:1]]
+    for claim in verdict.claims:
+        if (answer := of_claim(claim, verdict)).word == "measured":
+            reasons += [reason for reason in answer.because if reason not in shared][:1]
+    return frozenset(reasons)
 
 
 def _findings(shown: list[Finding]) -> Iterator[tuple[str, str]]:
@@ -81,7 +116,7 @@ def _findings(shown: list[Finding]) -> Iterator[tuple[str, str]]:
 
 
 def _first(verdict: Verdict, record: RunRecord | None) -> Iterator[str]:
-    yield f"{verdict.decision} ({verdict.profile})"
+    yield f"{of_verdict(verdict).word} ({verdict.profile})"
     if record is not None:
         yield short(verdict.id)
         yield measured_text(record.wall_s)

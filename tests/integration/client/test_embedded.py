@@ -18,6 +18,7 @@ from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.bus.open.embedded import embedded_folder
 from bridge.bus.refs import names
+from bridge.records.quotation import word_of
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from bridge.trust.keyring import pin
@@ -64,7 +65,7 @@ def test_the_first_command_works_and_looks_as_designed(probed):
     words = [re.match(r"[a-z]*", state).group() for state in states if not state.startswith("| ")]
     assert [word for word, _ in groupby(words) if word != "queued"] == ["claimed", "running", "judging", "done"], states
     assert "running (limit 5m)" in states
-    assert re.match(r"passed      (evidence|valid|recorded) \(smoke\)   [0-9a-z]{8}   \d+", ran.stdout)
+    assert re.match(r"passed      (quotable|measured) \(smoke\)   [0-9a-z]{8}   \d+", ran.stdout)
     assert re.search(r"^files       \.git/kakeya/runs/[0-9a-z]{8}/$", ran.stdout, re.MULTILINE)
 
 
@@ -113,11 +114,13 @@ def test_every_command_gives_one_answer_about_a_run(clone):
     folder = clone.top / clone.mac("open", "@last").stdout.strip()
     stored = json.loads((folder / "verdict.json").read_bytes())
     decision, claims = stored["decision"], {claim["id"]: claim["decision"] for claim in stored["claims"]}
-    assert f"verdict: {decision}, judged again" in clone.mac("verify", "@last").stdout
-    for words in (("gate", "check", str(folder)), ("report", "@last")):
-        assert f" {decision} (smoke) " in clone.mac(*words).stdout, words
-    assert re.search(rf"^= +verdict +{decision}\b", clone.mac("compare", "@last", "@last").stdout, re.MULTILINE)
-    assert re.search(rf"\bgate\b.*\b{decision}\b", (folder / "summary.md").read_text())
+    word, headline = word_of(decision), stored["headline"]
+    assert headline in clone.mac("verify", "@last").stdout
+    for words in (("gate", "check", str(folder)), ("report", "@last"), ("verify", "@last")):
+        assert f" {word} (smoke) " in clone.mac(*words).stdout, words
+    assert re.search(rf"^= +quote +{word}\b", clone.mac("compare", "@last", "@last").stdout, re.MULTILINE)
+    assert re.search(rf"^\| quote \| {headline[:20]}", (folder / "summary.md").read_text(), re.MULTILINE)
+    assert clone.document("verify", "@last")["data"]["quotation"] == word
     reported = clone.document("report", "@last")["claims"]
     assert {claim["id"]: claim["decision"] for claim in reported} == claims
     assert claims, ran.stdout + ran.stderr

@@ -73,12 +73,14 @@ def test_it_takes_eight_commands_at_most_and_all_end_in_0(commands_run):
 
 def test_the_first_screen_has_the_number_with_unit_interval_and_whose_word_it_is(commands_run):
     first = next(ran.stdout for line, ran in commands_run if line.startswith("kakeya-mac run"))
-    assert first.startswith("passed      evidence (smoke)")
+    assert first.startswith("passed      quotable (smoke)")
     number = r"^final loss  0\.\d+ squared error \[0\.\d+, 0\.\d+\] 96\.9 %, lower is better, "
-    assert re.search(rf"{number}reported by train\.py@[0-9a-f]{{12}} over 6 seeds$", first, re.MULTILINE)
+    assert re.search(
+        rf"{number}reported by train\.py@[0-9a-f]{{12}} over 6 seeds   may be quoted$", first, re.MULTILINE
+    )
 
 
 def test_with_a_recompute_command_it_is_recomputed_and_may_be_quoted(commands_run):
     second = [ran.stdout for line, ran in commands_run if line.startswith("kakeya-mac run")][-1]
     assert "recomputed from what train.py@" in second
-    assert "rests on bound, code, inputs, outputs, attempts" in commands_run[-1][1].stdout
+    assert "recomputed from what train.py@" in commands_run[-1][1].stdout

@@ -166,7 +166,7 @@ def test_a_run_over_ssh_is_the_same_run_with_the_same_result(own, real) -> None:
     wordings = [claim.wording for claim in verdict.claims if claim.citable]
     code, document = own.told("quote", run_id)
     assert code == (0 if wordings else 1 if verdict.claims else 2)  # a stand-in's empty report claims nothing
-    assert all(any(line.startswith(words) for line in document["data"]["lines"]) for words in wordings)
+    assert all(any(f": {words}; on " in line for line in document["data"]["lines"]) for words in wordings)
 
 
 def test_nothing_but_git_on_this_one_bus_can_be_asked_for(reached) -> None:

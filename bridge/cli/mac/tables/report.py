@@ -57,7 +57,7 @@ def _reports(call: Invocation) -> int:
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
         _print_verdict(call, judged)
-        claims = [] if judged.verdict is None else claim_parts(judged.verdict)
+        claims = [] if judged.verdict is None else claim_parts(judged.verdict, judged.answer)
     for name, value in found.items():
         call.output.row("report", clean_line(name))
         for label, text in rows(value):

@@ -29,7 +29,7 @@ def test_compare_says_what_differs_and_warns(requester, host, sent):
     second = requester.run("run", "mlx-env-probe").out.strip()
     take(host, second, claims=(claim(value=1.2, decision="valid"),))
     ran = requester.run("compare", sent, second)
-    assert "= verdict     rejected" in ran.out
+    assert "= quote       refused" in ran.out
     assert "impossible" in ran.out
     assert "not an interleaved comparison" in ran.err
 

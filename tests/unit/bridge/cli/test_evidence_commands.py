@@ -62,8 +62,8 @@ def test_verify_judges_again_where_the_gate_is_the_same(requester, host, sent):
     take(host, sent, decision="evidence", claims=(claim(),), gate=identity())
     ran = requester.run("verify", "@last")
     assert ran.code == JUDGED_DIFFERENTLY
-    assert "stored verdict: says evidence, but the same gate gives rejected" in ran.out
-    assert "verdict: rejected, judged again" in ran.out
+    assert "stored verdict: says quotable, but the same gate says refused, because" in ran.out
+    assert "verdict: judged again with gate" in ran.out
 
 
 def test_verify_says_both_verdicts_where_another_gate_judged(requester, host, sent):
@@ -71,8 +71,8 @@ def test_verify_says_both_verdicts_where_another_gate_judged(requester, host, se
     ran = requester.run("verify", "@last")
     shown = ran.out
     assert ran.code == JUDGED_DIFFERENTLY
-    assert "verdict: rejected, judged again" in shown
-    assert "stored verdict: judged differently: the result says valid, by another gate" in shown
+    assert "Refused, because" in shown
+    assert "stored verdict: judged differently: the result says measured, by another gate" in shown
 
 
 def test_verify_sees_that_the_bus_carries_another_history(requester, host, sent, tmp_path):
@@ -138,19 +138,22 @@ def test_every_command_about_a_result_says_the_same_first_also_of_a_folder(reque
     take(host, sent, decision="evidence", claims=(claim(),))
     requester.run("fetch", "@last")
     folder = requester.run("open", "@last").out.strip()
-    assert first_lines(requester, folder) == {f"result      {sent}   rejected (smoke)   unsigned"}
+    assert first_lines(requester, folder) == {f"result      {sent}   refused (smoke)   unsigned"}
     by_id = [requester.run(*words).out.splitlines()[0] for words in (["verify", sent], ["report", sent])]
     assert set(by_id) == first_lines(requester, folder)
     log = requester.folder / folder / "log.txt"
     log.write_bytes(log.read_bytes() + b"more\n")
-    assert first_lines(requester, folder) == {f"result      {sent}   rejected (smoke)   altered"}
+    assert first_lines(requester, folder) == {f"result      {sent}   refused (smoke)   altered"}
 
 
 def test_what_a_claim_rests_on_is_said_below_whose_result_it_is(requester, altered):
     explanations = [
         requester.run("gate", "explain", "identical_prompts", str(folder)).out for folder in (EVIDENCE, altered)
     ]
-    assert [explanation.splitlines()[0].rpartition("   ")[2] for explanation in explanations] == ["unsigned", "altered"]
+    assert [explanation.splitlines()[0].rpartition("   ")[2] for explanation in explanations] == [
+        "key not pinned",
+        "altered",
+    ]
 
 
 def test_what_stands_against_a_result_beside_its_verdict_is_in_every_format(requester, altered):

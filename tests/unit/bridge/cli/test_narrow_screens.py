@@ -63,7 +63,7 @@ def test_a_history_leaves_out_columns_before_a_value_goes_on_below(requester):
     fitted = {columns: shown(requester, words, columns) for columns in (200, 110, 60)}
     heads = {columns: lines[0].split() for columns, lines in fitted.items()}
     assert heads[200] == ["ended", "run", "parameters", "code", "host", "metric", "value"]
-    assert heads[110] == ["ended", "run", "host", "metric", "value"]
+    assert heads[110] == ["ended", "run", "code", "host", "metric", "value"]
     assert heads[60] == ["run", "metric", "value"]
     narrow, whole = fitted[60], shown(requester, words)
     assert max(map(len, narrow)) <= 60 < max(map(len, whole))

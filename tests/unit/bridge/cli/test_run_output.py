@@ -27,7 +27,7 @@ def test_a_passing_run_looks_as_designed(requester, host, tmp_path):
         "00:01 claimed · 00:02 running (limit 5m) · 00:12 judging · 00:13 done\n"
     ).replace("SHORT0", requester_short(requester))
     assert normal(ran.out, tmp_path) == normal(
-        f"passed      valid (smoke)   {requester_short(requester)}   13s   mlx-cpu Linux x86_64\n"
+        f"passed      measured (smoke)   {requester_short(requester)}   13s   mlx-cpu Linux x86_64\n"
         "asked       mlx-env-probe\n"
         f"signature   {SIGNED.format('FOLDER')}\n"
         f"files       data/runs/{requester_short(requester)}/\n"
@@ -42,7 +42,7 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     ran = requester.run("run", "mlx-env-probe", "--wait")
     short = requester_short(requester)
     assert ran.out.splitlines()[:3] == [
-        f"passed      valid (smoke)   {short}   13s   mlx-cpu Linux x86_64   NO SANDBOX",
+        f"passed      measured (smoke)   {short}   13s   mlx-cpu Linux x86_64   NO SANDBOX",
         "asked       mlx-env-probe",
         "sandbox     none: a test; it ran as user 0",
     ]
@@ -123,7 +123,7 @@ def test_a_failed_program_shows_the_end_of_its_log_inside_fields(requester, host
     short = requester_short(requester)
     assert ran.code == 4
     assert ran.out.splitlines() == [
-        f"program_failed rejected (smoke)   {short}   13s   mlx-cpu Linux x86_64",
+        f"program_failed refused (smoke)   {short}   13s   mlx-cpu Linux x86_64",
         "asked          mlx-env-probe",
         "cause          | ::error::boom",
         "message        exit code 3",
@@ -175,7 +175,7 @@ def test_a_verdict_that_nobody_known_signed_counts_only_as_far_as_the_gate_here_
     outcome = ran.document["outcome"]
     assert (ran.code, outcome["reason"], outcome["verdict"]) == (1, "gate_rejected", "rejected")
     assert (ran.document["claims"], ran.document["answer"]["word"]) == ([], "unsigned")
-    assert ran.document["headline"].startswith("Rejected, nothing may be quoted")
+    assert ran.document["headline"].startswith("Refused, because")
     again = requester.run("status", "@last", "--json").document
     assert (again["outcome"]["verdict"], again["claims"]) == ("rejected", [])
 
@@ -189,7 +189,7 @@ def test_what_is_required_and_not_met_is_said_with_what_explains_it(requester, h
         1,
         f"required       memory: not met. {explain} says what it rests on, and what is missing",
     )
-    assert ran.out.startswith("below_required valid (smoke)")
+    assert ran.out.startswith("below_required measured (smoke)")
 
 
 @pytest.mark.parametrize(("effect", "code", "reason"), [("slower", 1, "unwanted"), ("not slower", 0, "passed")])
@@ -242,7 +242,7 @@ def test_a_terminal_gets_a_live_view_and_no_colour_is_obeyed(tmp_path):
     ran = requester.run("run", "mlx-env-probe", "--wait")
     assert "00:02 running (limit 5m)" in ran.err
     assert "\x1b[3" not in ran.err
-    assert ran.out.startswith("passed      valid")
+    assert ran.out.startswith("passed      measured")
 
 
 def test_a_result_of_another_run_is_never_shown(requester, host):

@@ -50,7 +50,7 @@ class Day:
             text = text.replace(run_id, f"01{number:024d}").replace(run_id[-8:], f"{number:08d}")
         text = re.sub(r"(?<=findings  )G\d.*(\n {12}.*)*", "(codes of rules)", text)
         text = re.sub(r"\bsigned by mini, key .*(\n {12}.*)*", "(whose key, and its file)", text)
-        return re.sub(r"\bG0-SCHEMA: .*(\n {12}.*)*", "(words of a rule)", normal(text, self.folder))
+        return re.sub(r"(?<=efused, because ).*(\n {12}.*)*", "(why)", normal(text, self.folder))
 
     def sent(self, *words: str) -> str:
         self.requester.clock.sleep(61)
@@ -70,7 +70,7 @@ class Day:
 
 
 def lacking() -> ClaimResult:
-    why = ("G5-DESIGN  a smoke run is a first look: few prompts and launches carry no claim",)
+    why = ("G5-DESIGN: a smoke run is a first look: few prompts and launches carry no claim",)
     premise = PremiseResult(premise="inputs", held=False, seen_by="gate", rules=("G5-DESIGN",), why=why)
     return claim(decision="valid", premises=(premise,))
 

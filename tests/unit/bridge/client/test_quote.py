@@ -8,14 +8,13 @@ import pytest
 
 from bridge.bus.tree import Tree
 from bridge.client.evidence.judged import said_otherwise
-from bridge.client.evidence.quote import claim_line, quote
+from bridge.client.evidence.quote import quote
 from bridge.client.run.result import Result
 from bridge.gate.judging import judge
 from bridge.records.manifest import Manifest
 from bridge.records.verdict import StoredVerdict
 from bridge.trust.judgement import TrustAnswer
 from tests.corpus.gate.breaks import honest
-from tests.unit.bridge.cli.looking import claim
 
 VERIFIED = TrustAnswer("verified", "signed by desk")
 
@@ -35,33 +34,31 @@ def result(name: str, change=lambda case: None) -> Result:
     return Result(case.run_id, Tree(files), manifest, None, case.record_value(), stored, case.spec_value(), reports)
 
 
-def test_a_quote_has_a_line_a_claim_with_what_it_rests_on_and_who_saw_it():
-    quoted = quote(result("acceptance"), VERIFIED)
-    first, rests = quoted.lines[:2]
-    assert first.startswith("1.88 committed tokens per target forward")
-    assert rests.strip() == "rests on bound, code, inputs, outputs (runner)"
-    assert "signed by desk" in quoted.lines
-    assert quote(result("acceptance"), VERIFIED, markdown=True).lines[0].startswith("> 1.88 committed")
-
-
-def test_a_quote_rounds_no_confidence_up():
-    shown = claim_line(claim(confidence=0.96875))
-    assert shown.endswith("(1.090 x, 96.9 % interval [1.030, 1.150], n = 60)")
+def test_a_quote_is_a_sentence_a_claim_and_the_command_that_checks_them():
+    acceptance = result("acceptance")
+    quoted = quote(acceptance, VERIFIED)
+    assert quoted.lines[-1] == f"check: kakeya-mac verify {acceptance.id}"
+    start = f"{acceptance.record.preset}: 1.88 committed tokens per target forward"
+    assert quoted.lines[0].startswith(start)
+    assert quoted.lines[0].endswith(f"; signed by desk; run {acceptance.id}")
+    assert quoted.data()["quotation"] == "quotable"
+    lines = quote(acceptance, VERIFIED, markdown=True).lines
+    assert lines[0].startswith("> ")
+    assert lines[-1] == f"> `kakeya-mac verify {acceptance.id}`"
 
 
 def test_a_run_that_was_begun_to_confirm_another_names_it():
     earlier = "01jd7zk3v8q4w2m6x9c5b7n1t0"
     acceptance = result("acceptance", lambda case: case.record["attempt"].update(confirms=earlier))
-    assert any(
-        f"attempt 1 of 1 on this host to confirm run {earlier}, " in line for line in quote(acceptance, VERIFIED).lines
-    )
+    assert f"; to confirm run {earlier}; " in quote(acceptance, VERIFIED).lines[0]
 
 
 def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_quoted():
     quoted = quote(result("claim"), VERIFIED)
-    assert any(line.startswith("identical on these 60 prompts") for line in quoted.lines)
+    assert any(": identical on these 60 prompts" in line for line in quoted.lines)
     refused = dict(quoted.refused)
-    assert refused["decode_speedup"].startswith("times: G4-TURNS")
+    assert refused["decode_speedup"].startswith("not yet, because the runner handed out no turns")
+    assert "(G4-TURNS)" in refused["decode_speedup"]
     assert not any("faster" in line for line in quoted.lines)
 
 
@@ -69,7 +66,9 @@ def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_
 def test_what_nobody_known_signed_is_not_quoted(word):
     quoted = quote(result("acceptance"), TrustAnswer(word, "nobody known"))
     assert quoted.lines == ()
-    assert any("G2-AUTHORITY" in why for _, why in quoted.refused)
+    why = "judged away from the host" if word == "unsigned" else f"refused, because {word}: nobody known"
+    assert all(why in reason for _, reason in quoted.refused)
+    assert quoted.word == ("measured" if word == "unsigned" else "refused")
 
 
 def test_a_stored_verdict_is_not_believed():
@@ -92,6 +91,6 @@ def test_a_verdict_that_this_gate_would_not_give_is_said():
     )
     judged = acceptance.judged(signed=True)
     assert said_otherwise(acceptance, judged) is None
-    assert "says valid_not_citable, by another gate (abababababab)" in said_otherwise(
+    assert "says measured, by another gate (abababababab)" in said_otherwise(
         Result(**{**acceptance.__dict__, "stored": older}), judged
     )

@@ -30,27 +30,31 @@ def honest_claim():
 def test_the_table_aligns_its_facts_and_names_what_a_claim_lacks():
     verdict, record = honest_claim()
     lines = render.table(verdict, record).splitlines()
-    assert lines[0].startswith("passed      valid (claim)   ")
-    assert lines[1].startswith("speed       ")
-    assert lines[1].endswith("VALID: no times")
-    assert next(line for line in lines if line.startswith("identity")).endswith("fp32")
+    assert lines[0].startswith("passed      measured (claim)   ")
+    assert lines[1].startswith("quote       not yet, because the runner handed out no turns for it")
+    assert next(line for line in lines if line.startswith("speed")).endswith("its arms took (G4-TURNS)")
+    assert next(line for line in lines if line.startswith("identity")).endswith("fp32   may be quoted")
 
 
 def test_a_smoke_table_names_what_its_claims_lack():
     case = honest("smoke")
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
-    speed = next(line for line in render.table(verdict, None).splitlines() if line.startswith("speed"))
-    assert speed.endswith("VALID: no inputs, times")
+    lines = render.table(verdict, None).splitlines()
+    assert lines[1].startswith("quote       not yet, because a smoke run is a first look")
+    assert next(line for line in lines if line.startswith("identity")).endswith("fp32   not yet")
+    assert next(line for line in lines if line.startswith("speed")).endswith("(G4-TURNS)")
+    assert not any(line.startswith("inputs") for line in lines), "what stands with the answer is not said again"
 
 
 def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
     verdict, _ = honest_claim()
     assert verdict.headline.startswith("May be quoted: 1.87 committed tokens per target forward")
-    assert "Not the primary claim: times: G4-TURNS" in verdict.headline
-    assert render.markdown(verdict).startswith("**Valid.** May be quoted")
+    assert "Not the primary claim: the runner handed out no turns" in verdict.headline
+    assert render.markdown(verdict).startswith("May be quoted")
     case = BREAKS["G4-MARKS"]()
     stopped = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
-    assert stopped.headline.startswith("Rejected, nothing may be quoted: times: G4-MARKS")
+    assert stopped.headline.startswith("Refused, because")
+    assert "(G4-MARKS)" in stopped.headline
 
 
 @pytest.mark.parametrize(
@@ -64,7 +68,7 @@ def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
 def test_the_first_sentence_of_a_run_that_never_ran_is_how_it_ended(reason, message, sentence):
     case = never_ran(reason, message)
     verdict = judge(case.run_id, case.files(), case.record_value(), None)
-    assert verdict.headline == f"Rejected, nothing may be quoted: {sentence}"
+    assert verdict.headline == f"Refused, because {sentence}."
     assert "G0-RECORD" not in {finding.code for finding in verdict.findings}
 
 
@@ -73,7 +77,7 @@ def test_a_run_of_which_anything_is_on_record_needs_its_job_spec(left):
     case = never_ran("cancelled", None)
     case.record[left] = honest("suite").record[left]
     verdict = judge(case.run_id, case.files(), case.record_value(), None)
-    assert verdict.headline.startswith("Rejected, nothing may be quoted: bound: G0-RECORD")
+    assert "(G0-RECORD)" in verdict.headline
 
 
 def never_ran(reason, message):

@@ -206,8 +206,8 @@ def test_a_run_that_started_something_must_show_its_job_spec(build):
 def test_markdown_shows_strangers_text_as_text(build, text):
     verdict = Verdict.parse(build()["verdict.json"]).evolve(headline=text)
     page = build(verdict=verdict)["summary.md"].decode()
-    line = next(line for line in page.splitlines() if line.startswith("| headline"))
-    shown = line.removeprefix("| headline | ").removesuffix(" |")
+    line = next(line for line in page.splitlines() if line.startswith("| quote"))
+    shown = line.removeprefix("| quote | ").removesuffix(" |")
     assert re.search(r"(?<!\\)[\[\]<>|`]|@\w|#\w|https?:|www\.", shown) is None
 
 

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from benchmarks.studies.report import report_of
-from benchmarks.studies.statistics import campaign, failures, page
+from benchmarks.studies.statistics import campaign, choices, failures, page, standing
 from benchmarks.studies.statistics.bars import bars
 from benchmarks.studies.statistics.noises import NOISES, errors
 from benchmarks.studies.statistics.rule import stopped
 from bridge.launches.estimate import Launch
+from bridge.launches.standing import over_sittings
 from bridge.launches.stopping import BLOCKS, MODELS, LaunchRule, decide, stopping_point
 
 
@@ -78,6 +79,42 @@ def test_a_correction_for_looks_widens_the_interval_and_moves_no_stop():
     assert (best.half > plain.half).all()
     launches = [Launch(float(value)) for value in logs[0][: plain.launches[0]]]
     assert decide(MODELS, launches).ratio.half_width(5) == pytest.approx(best.half[0])
+
+
+def test_the_vectorised_standing_claim_is_the_products():
+    means = np.random.default_rng(7).normal(0.1, 0.05, (20, 7))
+    for row, mean, half, ahead in zip(means, *standing.intervals(means), strict=True):
+        ratio = over_sittings(list(row))
+        assert (ratio.log_ratio, ratio.half_width()) == (pytest.approx(mean), pytest.approx(half))
+        assert ratio.next_half_width() == pytest.approx(ahead)
+
+
+@pytest.mark.parametrize("noise", standing.NOISES)
+def test_sittings_scatter_by_what_they_say_and_those_of_a_day_share_it(noise):
+    effects, apart = standing.sittings_of(noise, 0.08, (40_000, 4), np.random.default_rng(8))
+    own = standing.LAUNCH_SD**2 / standing.LAUNCHES
+    assert math.sqrt(effects.var() - own) == pytest.approx(0.08, rel=0.15)
+    assert abs(apart.mean()) < 0.003
+    shared = np.corrcoef(effects[:, 0], effects[:, 1])[0, 1]
+    rho = {"AR .5": 0.5, "AR .8": 0.8, "one effect a day": 1.0}.get(noise, 0.0)
+    assert shared == pytest.approx(rho * 0.08**2 / (0.08**2 + own), abs=0.03)
+
+
+@pytest.mark.parametrize("case", choices.CASES)
+def test_every_choice_is_measured(case):
+    (row,) = choices.run(case, runs=60)
+    assert (row["name"], row["runs"]) == (case, 60)
+
+
+def test_the_committed_standing_claims_are_whole_and_cover_and_what_falls_short_is_named():
+    cells = page.rows(standing.STUDY.name)
+    assert {row["noise"] for row in cells} == set(standing.NOISES)
+    assert len(page.rows(choices.STUDY.name)) == len(choices.CASES)
+    assert standing.required(cells, "covered").endswith(": met")
+    assert not {*standing.REQUIRED} & standing.known_failures(cells).keys()
+    short = [{**row, "covered": 0} if row["noise"] == "t3" else row for row in cells]
+    assert "NOT met in 12 of 24 cells" in standing.required(short, "covered")
+    assert standing.known_failures(short)["t3"] == 0.0
 
 
 def cell(**changed):

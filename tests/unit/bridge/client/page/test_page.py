@@ -87,7 +87,7 @@ def shown(tmp_path_factory):
 def test_the_page_of_a_run_shows_verdict_premises_arms_plots_and_log_and_is_the_same_again(shown):
     requester, folder, page, text = shown
     verdict = json.loads((folder / "verdict.json").read_text())
-    assert "recorded (smoke)" in text
+    assert "measured (smoke)" in text
     assert all(claim_result["id"] in text for claim_result in verdict["claims"])
     report = json.loads((folder / "reports" / "report.json").read_text())
     assert all(arm["name"] in text for arm in report["arms"])
@@ -113,7 +113,7 @@ def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
     monkeypatch.setattr(plots, "is_available", lambda: False)
     page, text = page_of(requester, SMOKE)
     assert "svg" not in page.tags
-    assert "recorded (smoke)" in text
+    assert "measured (smoke)" in text
 
 
 def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(requester, tmp_path):
