@@ -204,7 +204,7 @@ def profile_of(spec: JobSpec, directory: RunDirectory) -> str:
     Raises:
         SandboxUnavailableError: a declared path does not exist.
     """
-    programs = [command.argv[0] for command in spec.commands]
+    programs = spec.programs
     allow = allow_list(
         programs,
         spec.sandbox.read_only,
