@@ -9,7 +9,7 @@ from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Sec
 from bridge.records.network import Network
 from bridge.records.request import Profile
 from bridge.records.turns import LaunchSeries
-from bridge.records.workload import WorkloadDefinition
+from bridge.records.workload import WorkloadDefinition, started_by
 
 CodeOrigin = Literal["host", "request"]
 
@@ -174,6 +174,18 @@ class JobSpec(Record):
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(serialise(self), "workload", "seed_basis", "placement")
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Every absolute program that its commands start, those that the runner's own programs are given included."""
+        given = (words[0] for command in self.commands for words in started_by(command.argv) if words)
+        given = (word for word in given if word.startswith("/"))
+        return tuple(dict.fromkeys((*(command.argv[0] for command in self.commands), *given)))
+
+    @property
+    def takes_programs_as_they_are(self) -> bool:
+        """Whether it runs what its owner has as it is, which may start the system's programs."""
+        return self.workload is not None and any(program.role == "reader" for program in self.workload.programs)
 
 
 def _without(fields: dict[str, Any], *optional: str) -> dict[str, Any]:

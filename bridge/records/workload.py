@@ -1,6 +1,8 @@
 """What an owner's own program promises to report, and what it is made of: part of a job spec and of an offer."""
 
 import hashlib
+import itertools
+from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field
@@ -9,7 +11,7 @@ from bridge.records.base import Count, Name, Record, Sha256, Text
 from bridge.records.verdict import Premise
 
 Aggregate = Literal["median", "mean", "share", "count", "ratio", "none"]
-ProgramRole = Literal["folder", "program", "interpreter", "environment", "timer", "input"]
+ProgramRole = Literal["folder", "program", "interpreter", "environment", "timer", "reader", "input"]
 REPORT_FILE: Final = "report.json"
 KIND: Final = "workload"
 """The kind of report of every workload; what it holds is in its definition."""
@@ -72,7 +74,7 @@ class WorkloadDefinition(Record):
         name: of the workload's folder.
         digest: sha256 over everything the owner wrote there and what it runs with.
         program: what people call the program, e.g. ``train.py``.
-        metrics: the first one decides the class of a report.
+        metrics: the first one decides the class of a report; none where only files are kept.
         confirms: what the recompute command confirms.
         report_schema: JSON Schema of a report; None for ``{"metrics": {NAME: number}}``.
         keep: files of a repeat that are kept beside its report.
@@ -82,7 +84,7 @@ class WorkloadDefinition(Record):
     name: Name
     digest: Sha256
     program: Text
-    metrics: Annotated[tuple[MetricDefinition, ...], Field(min_length=1)]
+    metrics: tuple[MetricDefinition, ...]
     confirms: tuple[ConfirmedMetric, ...] = ()
     report_schema: dict[str, Any] | None = None
     keep: tuple[Text, ...] = ()
@@ -93,6 +95,17 @@ class WorkloadDefinition(Record):
         """The program with the digest of its folder, as wordings name it."""
         folder = next((program.sha256 for program in self.programs if program.role == "folder"), self.digest)
         return f"{self.program}@{folder[:12]}"
+
+
+def started_by(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the command lines that a program of the runner's own was given: each follows a word ``--@NAME``.
+
+    ``--@commit``, ``--@build`` and ``--@of`` are followed by something else; ``--@in FOLDER`` stays with its program.
+    """
+    marks = [place for place, word in enumerate(argv) if word.startswith("--@") and word != "--@in"]
+    for place, end in itertools.pairwise([*marks, len(argv)]):
+        if argv[place] not in {"--@commit", "--@build", "--@of"}:
+            yield argv[place + 1 : end]
 
 
 def seed_of(basis: str, repeat: int) -> int:

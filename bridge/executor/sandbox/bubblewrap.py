@@ -75,11 +75,11 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
                 f"the run may use {device!r}, which is no device of this host", remedy="check devices in policy.toml"
             )
     allow = allow_list(
-        [command.argv[0] for command in spec.commands],
+        spec.programs,
         spec.sandbox.read_only,
         network=spec.sandbox.network,
         devices=bool(spec.sandbox.devices),
-        tools=spec.code == "request",
+        tools=spec.code == "request" or spec.takes_programs_as_they_are,
     )
     give_to(directory, uid)
     return Bubble(spec, directory, able, allow, drop, uid)

@@ -108,7 +108,7 @@ def plain(spec: JobSpec, directory: RunDirectory, reason: str) -> Unconfined:
         return Unconfined(nothing(reason, uid), directory.work)
     check_readable(uid, spec)
     models = [path for path in spec.sandbox.read_only if Path(path).exists()]
-    needed = allow_list([command.argv[0] for command in spec.commands], models).declared
+    needed = allow_list(spec.programs, models).declared
     named = [*needed, *map(str, (directory.work, directory.out, directory.home, directory.tmp))]
     closed = closed_to(uid, dict.fromkeys((*named, *map(os.path.realpath, named))))
     if closed and not may_mount():

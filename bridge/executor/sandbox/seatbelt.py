@@ -288,7 +288,7 @@ def profile_of(spec: JobSpec, directory: RunDirectory, port: int | None = None) 
     Raises:
         SandboxUnavailableError: a declared path does not exist.
     """
-    programs = [command.argv[0] for command in spec.commands]
+    programs = spec.programs
     allow = allow_list(
         programs,
         spec.sandbox.read_only,

@@ -21,7 +21,7 @@ from bridge.launches.stopping import decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import RunRecord
-from bridge.records.workload import KIND, ConfirmedMetric, MetricDefinition, WorkloadDefinition, seed_of
+from bridge.records.workload import KIND, ConfirmedMetric, MetricDefinition, WorkloadDefinition, seed_of, started_by
 
 _OWN: Final = (KIND,)
 WITHOUT_PACKAGES: Final = "-S"
@@ -100,13 +100,13 @@ def identify_programs(_report: Report, evidence: Evidence) -> Iterator[Violation
 
 def _unknown_programs(spec: JobSpec, definition: WorkloadDefinition) -> Iterator[Violation]:
     """Yield commands whose program is in none of the folders that were digested."""
-    timers = {one.path for one in definition.programs if one.role == "timer"}
+    own = {one.path for one in definition.programs if one.role in {"timer", "reader"}}
     for command in spec.commands:
         argv = command.argv
-        paired = command.launches is not None and len(argv) > 3 and argv[3] in timers
+        starts = len(argv) > 3 and argv[3] in own
         # Who times its own processes has to be the runner's program; who takes turns itself is also seen alone.
         own_word = command.launches is not None and command.launches.solo_s <= 0.0
-        arms = list(_arms(argv)) if paired else [()] if own_word else [argv]
+        arms = list(started_by(argv)) if starts else [()] if own_word else [argv]
         for words in arms:
             if words[:1] == ("--@in",) and spec.base is not None and spec.tree is not None:
                 continue  # the trees of two commits, which the job spec names
@@ -115,18 +115,12 @@ def _unknown_programs(spec: JobSpec, definition: WorkloadDefinition) -> Iterator
                 yield Violation(said, command.name)
 
 
-def _arms(argv: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the command lines that the program which starts pairs was given."""
-    marks = [place for place, word in enumerate(argv) if word.startswith("--@") and word != "--@in"]
-    for place, end in zip(marks, [*marks[1:], len(argv)], strict=True):
-        if argv[place] not in {"--@commit", "--@build"}:
-            yield argv[place + 1 : end]
-
-
 def _identified(words: tuple[str, ...], definition: WorkloadDefinition) -> bool:
-    """Whether a command line is a program of a digested folder, or one that the digested interpreter runs."""
+    """Whether a command line is a digested program, or one of a digested folder, by itself or by an interpreter."""
     folders = [f"{one.path}/" for one in definition.programs if one.role == "folder"]
-    words = words[:1] + words[2:] if words[1:2] == (WITHOUT_PACKAGES,) else words
+    words = words[:1] + words[2:] if words[1:2] and words[1].startswith("-") else words
+    if words[:1] and words[0] in {one.path for one in definition.programs if one.role == "program"}:
+        return True
     own = [any(word.startswith(folder) for folder in folders) for word in words[:2]]
     by_interpreter = any(one.role == "interpreter" for one in definition.programs)
     return own[:1] == [True] or (by_interpreter and own[1:2] == [True])

@@ -5,6 +5,7 @@ Knows the shape of the file and nothing about the folder around it.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
@@ -16,7 +17,9 @@ from bridge.records.request import Profile
 from bridge.records.verdict import Premise
 from bridge.records.workload import Aggregate
 
-_RelativeFile = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", max_length=120)]
+_RelativeFile = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,3}$", max_length=120)
+]
 _Times = Annotated[int, Field(ge=1, le=32)]
 
 
@@ -88,12 +91,54 @@ class TwoPrograms(Record):
         return self
 
 
+class NumberTable(Record):
+    """Where a program that knows nothing of Kakeya leaves a number: what it prints, or a file that it writes.
+
+    Attributes:
+        stdout: pattern of what it prints, whose first group is the number; exactly one place matches.
+        file: what it writes, from the folder that it runs in; then one of `pattern`, `pointer` and `column`.
+        pattern: as `stdout`, of that file.
+        pointer: JSON pointer; without `file`, of what it prints.
+        column: name of a column of a CSV file with a head, and `row` which of its rows counts.
+    """
+
+    stdout: Text | None = None
+    file: _RelativeFile | None = None
+    pattern: Text | None = None
+    pointer: Text | None = None
+    column: Text | None = None
+    row: Literal["first", "last"] = "last"
+
+    @model_validator(mode="after")
+    def _is_in_one_place(self) -> Self:
+        ways = [way for way in (self.stdout, self.pattern, self.pointer, self.column) if way is not None]
+        if len(ways) != 1 or (self.file is None and (self.pattern or self.column)) or (self.file and self.stdout):
+            raise ValueError(
+                'a number is { stdout = "PATTERN" }, { pointer = "/KEY" }, or { file = "NAME" } with one of pattern, '
+                "pointer and column"
+            )
+        pattern = self.stdout or self.pattern
+        if pattern is not None:
+            try:
+                groups = re.compile(pattern).groups
+            except re.error as error:
+                raise ValueError(f"pattern {pattern!r} is none: {error}") from error
+            if groups != 1:
+                raise ValueError(f"pattern {pattern!r} has {groups} groups; write one, ( ), around the number")
+        return self
+
+
 class MetricTable(Record):
-    """One number: where it stands in a report, and what is made of its repeats."""
+    """One number: where it stands in a report, and what is made of its repeats.
+
+    Attributes:
+        number: where the program leaves it that writes no report of its own.
+    """
 
     unit: Text | None = None
     better: Literal["higher", "lower"] | None = None
     pointer: Text | None = None
+    number: NumberTable | None = None
     bounds: tuple[float, float] | None = None
     repeats: Times | _Times = Times()
     claim: Aggregate | None = None
@@ -123,12 +168,16 @@ class MetricTable(Record):
             raise ValueError(f"one metric is one of {', '.join((*tables, *([self.claim] if self.claim else [])))}")
         if not tables and self.claim in {"share", "count", "ratio"}:
             raise ValueError(f"claim = {self.claim!r} needs a table of that name")
-        if not tables and self.pointer is None:
-            raise ValueError("pointer is missing: the JSON pointer of the number in the report")
+        if not tables and (self.pointer is None) == (self.number is None):
+            raise ValueError(
+                "pointer is missing: the JSON pointer of the number in the report; or number: where it is read"
+                if self.pointer is None
+                else "pointer and number are two places of one number: write one of them"
+            )
         if not tables and self.unit is None:
             raise ValueError('unit is missing; a number without one is "1"')
-        if tables and self.pointer is not None:
-            raise ValueError(f"pointer does not go with {tables[0]}")
+        if tables and (self.pointer is not None or self.number is not None):
+            raise ValueError(f"{'pointer' if self.number is None else 'number'} does not go with {tables[0]}")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise ValueError(f"bounds are [smallest, largest], got {list(self.bounds)}")
         return self
@@ -179,6 +228,18 @@ class WorkloadFile(Record):
     environment: RunsOn = RunsOn()
     inputs: dict[Name, PinnedInput] = Field(default_factory=dict)
     presets: Annotated[dict[Name, PresetTable], Field(min_length=1)]
-    metrics: Annotated[dict[Name, MetricTable], Field(min_length=1)]
+    metrics: dict[Name, MetricTable] = Field(default_factory=dict)
     recompute: RecomputeTable | None = None
     outputs: OutputsTable = OutputsTable()
+
+    @model_validator(mode="after")
+    def _leaves_something(self) -> Self:
+        if not self.metrics and not self.outputs.keep:
+            raise ValueError('it leaves nothing: add [metrics.NAME], or [outputs] keep = ["plot.png"]')
+        return self
+
+    def is_read(self, preset: PresetTable) -> bool:
+        """Return whether a preset's program is run as it is, its numbers read by the runner's own program."""
+        metrics = [self.metrics[name] for name in (preset.metrics or tuple(self.metrics)) if name in self.metrics]
+        reports = [metric for metric in metrics if metric.ratio is None]
+        return preset.argv is not None and bool(reports or not metrics) and all(one.number for one in reports)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -32,6 +34,13 @@ ARMS: Final = ("baseline", "candidate")
 AGAINST: Final = "against"
 SEPARATOR: Final = "--@"
 BARE: Final = "-S"
+OF: Final = f"{SEPARATOR}of"
+RUN: Final = f"{SEPARATOR}run"
+SEED: Final = "KAKEYA_SEED"
+SEED_WORD: Final = "{seed}"
+SYSTEM: Final = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")
+SEARCHED: Final = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"  # where the programs of scripts are looked for
+_SHOWN: Final = frozenset({"folder", "timer", "reader", "input"})
 SHARE_OF_WALL: Final = 0.7  # what a series may take of a run's time: the launch that runs then still ends
 SOLO_S: Final = 0.5  # each side of a program that takes turns itself, alone: its processor time is read around it
 _FILE_MAX_BYTES: Final = 1 << 20
@@ -102,17 +111,52 @@ def read_schema(folder: Path) -> dict[str, Any] | None:
 
 
 def program_argv(folder: Path, file: WorkloadFile, interpreter: str, argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return a command line whose program is absolute: what runs a script, then the script.
-
-    A file that ends in ``.py`` is run by the environment's interpreter, anything else by itself. Where the file names
-    no interpreter the host's own does, without the packages that are installed there (``-S``).
-    """
+    """Return a command line whose program is absolute: what runs a script, then the script."""
     if file.environment.binary is not None:
         return (_within(folder, file.environment.binary), *argv)
     path = _within(folder, argv[0])
-    runs = interpreter_of(folder, file, interpreter)
-    bare = (BARE,) if _is_bare(file) else ()
-    return (runs, *bare, path, *argv[1:]) if path.endswith(".py") else (path, *argv[1:])
+    return (*runner_of(folder, file, interpreter, path), path, *argv[1:])
+
+
+def runner_of(folder: Path, file: WorkloadFile, interpreter: str, path: str) -> tuple[str, ...]:
+    """Return what runs a program of a folder: nothing where it runs by itself.
+
+    A file that ends in ``.py`` is run by the environment's interpreter; where the file names none, by the host's own,
+    without the packages that are installed there (``-S``). Any other script is run by what its first line names, and a
+    text without such a line by the environment's interpreter.
+
+    Args:
+        folder: of the workload.
+        file: its workload.toml.
+        interpreter: the host's own.
+        path: of the program, absolute.
+    """
+    python = interpreter_of(folder, file, interpreter)
+    if path.endswith(".py"):
+        return (python, BARE) if _is_bare(file) else (python,)
+    if not (Path(path).is_relative_to(folder) and Path(path).is_file()):
+        return ()
+    words = shebang(Path(path))
+    if words and words[0] == "env":
+        words = words[1:]
+    if words and re.fullmatch(r"python3?(\.\d+)?", words[0]):  # not an absolute one: that is what the file means
+        return (python, BARE) if _is_bare(file) else (python, *words[1:])
+    if words:
+        return (shutil.which(words[0], path=SEARCHED) or words[0], *words[1:])
+    if file.environment.interpreter is None or os.access(path, os.X_OK):
+        return ()
+    with Path(path).open("rb") as stream:
+        return () if b"\0" in stream.read(4096) else (python,)
+
+
+def shebang(path: Path) -> list[str]:
+    """Return the words of a script's first line, ``env`` and its options by name alone; none where it is no script."""
+    with path.open("rb") as stream:
+        first = stream.readline(512)
+    words = first[2:].decode("utf-8", "replace").split() if first.startswith(b"#!") else []
+    if words and Path(words[0]).name == "env":
+        return ["env", *(word for word in words[1:] if word != "-S")]
+    return words
 
 
 def _is_bare(file: WorkloadFile) -> bool:
@@ -144,6 +188,12 @@ def commands_in(file: WorkloadFile) -> Iterator[tuple[tuple[str, ...], tuple[str
         yield ("recompute", "argv"), file.recompute.argv
 
 
+def _own_argv(file: WorkloadFile) -> Iterator[str]:
+    """Yield the program of each command line of the file, unless all are arguments of one binary."""
+    if file.environment.binary is None:
+        yield from (argv[0] for _, argv in commands_in(file))
+
+
 def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[ProgramDigest]:
     """Yield everything that runs, by digest: the programs' folders first, then what runs them and what they read.
 
@@ -154,9 +204,15 @@ def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[
     programs = [program_argv(folder, file, interpreter, argv) for _, argv in commands_in(file)]
     own = [Path(word) for argv in programs for word in argv[:3] if Path(word).is_absolute() and Path(word).is_file()]
     runs = interpreter_of(folder, file, interpreter)
-    elsewhere = dict.fromkeys(path.parent for path in own if str(path) != runs and not path.is_relative_to(folder))
+    scripted = {words[0] for name in _own_argv(file)
+                if (words := runner_of(folder, file, interpreter, _within(folder, name)))} - {runs}  # fmt: skip
+    outside = [path for path in own if str(path) not in {runs, *scripted} and not path.is_relative_to(folder)]
+    tools = dict.fromkeys(path for path in outside if str(path.parent) in SYSTEM)
+    elsewhere = dict.fromkeys(path.parent for path in outside if path not in tools)
     for place in (*elsewhere, folder):
         yield digests.of_folder("folder", place)
+    yield from (digests.of_file("program", path) for path in tools)
+    yield from (digests.of_file("interpreter", Path(os.path.realpath(path))) for path in sorted(scripted))
     scripts = any(
         one.ratio is not None and one.ratio.commits is not None and one.ratio.commits[0].endswith(".py")
         for one in file.metrics.values()
@@ -167,6 +223,8 @@ def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[
             yield from (digests.of_folder("environment", path) for path in packages_of(runs))
     if any(metric.ratio is not None and metric.ratio.turns is None for metric in file.metrics.values()):
         yield digests.of_file("timer", pair_program())
+    if any(file.is_read(preset) for preset in file.presets.values()):
+        yield digests.of_file("reader", reading_program())
     for pinned in file.inputs.values():
         yield digests.of_file("input", Path(_within(folder, pinned.path)))
 
@@ -181,6 +239,11 @@ def packages_of(interpreter: str) -> list[Path]:
 def pair_program() -> Path:
     """Return the program that starts two programs by turns; it needs the standard library only."""
     return Path(str(files("bridge.launches") / "pair_program.py"))
+
+
+def reading_program() -> Path:
+    """Return the program that runs another one as it is and reads its numbers; it needs the standard library only."""
+    return Path(str(files("bridge.presets.workloads") / "reading_program.py"))
 
 
 def _within(folder: Path, path: str) -> str:
@@ -214,7 +277,7 @@ def _preset(  # noqa: PLR0917 - one caller
         keep=file.outputs.keep,
         programs=programs,
     )
-    commands = tuple(_commands(table, folder, file, interpreter, metrics, confirmed=bool(confirms)))
+    commands = tuple(_commands(name, folder, file, interpreter, metrics, confirmed=bool(confirms)))
     of_commits = any(metric.ratio is not None and metric.ratio.commits is not None for metric in metrics.values())
     against = {AGAINST: CommitParameter(type="commit", help="what to compare with, e.g. main")} if of_commits else {}
     return Preset(
@@ -229,9 +292,9 @@ def _preset(  # noqa: PLR0917 - one caller
         limits=table.limits,
         sandbox=table.sandbox,
         environment=file.environment.variables,
-        primary_claim=next(iter(metrics)),
+        primary_claim=next(iter(metrics), None),
         workload=definition,
-        read_only=tuple(dict.fromkeys(one.path for one in programs if one.role in {"folder", "timer", "input"})),
+        read_only=tuple(dict.fromkeys(one.path for one in programs if one.role in _SHOWN)),
     )
 
 
@@ -257,7 +320,7 @@ def _metric(name: str, table: MetricTable) -> MetricDefinition:
         aggregate=table.aggregate,
         unit=table.unit or units.get(table.aggregate, "1"),
         better=table.better or ("higher" if table.ratio is not None else None),
-        pointer=table.pointer,
+        pointer=table.pointer if table.number is None else f"/metrics/{name}",
         bounds=table.bounds,
         items=None if listed is None else listed.items,
         correct=None if listed is None else listed.correct,
@@ -274,7 +337,7 @@ def _confirmed(metrics: Mapping[str, MetricTable], file: WorkloadFile) -> Iterat
 
 
 def _commands(
-    table: PresetTable,
+    preset: str,
     folder: Path,
     file: WorkloadFile,
     interpreter: str,
@@ -282,6 +345,7 @@ def _commands(
     *,
     confirmed: bool,
 ) -> Iterator[CommandTemplate]:
+    table = file.presets[preset]
     reported = [metric for metric in metrics.values() if metric.ratio is None]
     repeat = Repeat(
         smoke=max((metric.times("smoke") for metric in reported), default=1),
@@ -289,6 +353,9 @@ def _commands(
     )
     if table.argv is not None:
         argv = program_argv(folder, file, interpreter, table.argv)
+        if file.is_read(table):
+            words = [SEED if word == SEED_WORD and "seed" not in table.params else word for word in argv]
+            argv = ("${interpreter}", "-I", "-S", str(reading_program()), OF, str(folder), preset, RUN, *words)
         yield CommandTemplate(name="repeat", argv=argv, repeat=repeat, seeded=True)
     for name, metric in metrics.items():
         if metric.ratio is not None:

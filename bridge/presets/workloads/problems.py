@@ -20,9 +20,18 @@ from bridge.diagnostics import Check
 from bridge.errors import UsageError
 from bridge.presets.installed import registry
 from bridge.presets.workloads import digests
-from bridge.presets.workloads.file import MetricTable, Numeric, WorkloadFile
+from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, WorkloadFile
 from bridge.presets.workloads.file_text import Said, line_of, parsed
-from bridge.presets.workloads.folder import BARE, FILE, SCHEMA, commands_in, interpreter_of, program_argv, read_folder
+from bridge.presets.workloads.folder import (
+    FILE,
+    SCHEMA,
+    SEED_WORD,
+    commands_in,
+    interpreter_of,
+    read_folder,
+    runner_of,
+)
+from bridge.records.workload import REPORT_FILE
 
 INTERVAL_LEAST: Final = 6
 FOLDER_MAX_BYTES: Final = 1 << 30
@@ -131,14 +140,35 @@ def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterato
             yield (*where, "metrics"), said, f"add [metrics.{unknown[0]}], or take it out"
             continue
         metrics = [file.metrics[one] for one in (preset.metrics or tuple(file.metrics))]
-        if preset.argv is None and any(metric.ratio is None for metric in metrics):
-            yield where, f"presets.{name} has no argv, and a metric that a report has to hold", 'add argv = ["..."]'
+        if preset.argv is None and (not metrics or any(metric.ratio is None for metric in metrics)):
+            yield where, f"presets.{name} has no argv: nothing would run", 'add argv = ["..."]'
+        yield from _read_or_reported(name, preset, metrics, file)
+    if REPORT_FILE in file.outputs.keep:
+        said = f"outputs.keep names {REPORT_FILE}, which is the report itself"
+        yield ("outputs", "keep"), said, "let the program give the file another name"
     for name in file.environment.variables:
         if name.startswith(("KAKEYA_", "PYTHON")):
             yield ("environment", "variables", name), f"the runner sets {name}", "use another name"
     for name, metric in file.metrics.items():
         yield from _metric(name, metric, standard=not (folder / SCHEMA).exists())
     yield from _recompute(file)
+
+
+def _read_or_reported(name: str, preset: PresetTable, metrics: list[MetricTable], file: WorkloadFile) -> Iterator[Said]:
+    """Yield what is wrong with a program that is to be read, and to report itself."""
+    ways = {metric.number is not None for metric in metrics if metric.ratio is None}
+    if len(ways) > 1:
+        said = (
+            f"presets.{name} has metrics with number, which is read off the program, and with pointer, which it reports"
+        )
+        yield ("presets", name), said, "write number for all of them, or pointer for all of them"
+    elif SEED_WORD in (preset.argv or ()) and "seed" not in preset.params and not file.is_read(preset):
+        said = f"presets.{name} hands out {SEED_WORD}, and its program reports by itself"
+        yield (
+            ("presets", name, "argv"),
+            said,
+            'read os.environ["KAKEYA_SEED"] there, or write number in place of pointer',
+        )
 
 
 def _recompute(file: WorkloadFile) -> Iterator[Said]:
@@ -155,6 +185,16 @@ def _recompute(file: WorkloadFile) -> Iterator[Said]:
 
 def _metric(name: str, metric: MetricTable, *, standard: bool) -> Iterator[Said]:
     listed = metric.share or metric.count
+    if metric.number is not None and not standard:
+        said = f"metrics.{name}: number is read by the runner's program, which writes the standard report, not {SCHEMA}"
+        yield ("metrics", name, "number"), said, f"delete {SCHEMA}, or write pointer"
+    inner = None if metric.number is None else metric.number.pointer
+    if inner is not None and _POINTER.fullmatch(inner) is None:
+        yield (
+            ("metrics", name, "number"),
+            f"metrics.{name}: {inner!r} is no JSON pointer",
+            'write e.g. "/test/accuracy"',
+        )
     pointers = [("pointer", metric.pointer), ("items", None if listed is None else listed.items)]
     for key, pointer in pointers:
         if pointer is not None and _POINTER.fullmatch(pointer) is None:
@@ -169,10 +209,9 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Sa
     """Yield programs, environments and inputs that are not there."""
     yield from _environment(folder, file, interpreter)
     for where, argv in commands_in(file):
-        full = program_argv(folder, file, interpreter, argv)
         word = file.environment.binary or argv[0]
-        by_interpreter = full[0] == interpreter_of(folder, file, interpreter) and len(full) > 1
-        path = Path(next(one for one in full[1:] if one != BARE) if by_interpreter else full[0])
+        path = Path(os.path.normpath(folder / word))
+        runs = () if file.environment.binary is not None else runner_of(folder, file, interpreter, str(path))
         if word.startswith(("{", "$")):
             yield where, f"the program is {word!r}, which a request would choose", "write the program's name"
         elif not path.is_absolute() or (not Path(word).is_absolute() and not path.is_relative_to(folder)):
@@ -180,11 +219,11 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Sa
         elif not path.is_file():
             near = difflib.get_close_matches(word, [one.name for one in folder.iterdir()], n=1)
             yield where, f"program {word!r} is not there", f"did you mean {near[0]}?" if near else f"put it in {folder}"
-        elif full[0] == str(path) and not os.access(path, os.X_OK):
+        elif not runs and not os.access(path, os.X_OK):
             yield where, f"program {word!r} may not be executed", f"chmod +x {path}"
-        elif full[0] == str(path) and _is_script(path):
-            said = f"program {word!r} is a script of {_shebang(path)}, which no run sees and no digest names"
-            yield where, said, "write it in Python (NAME.py), or compile it"
+        elif runs and not word.endswith(".py") and not os.access(runs[0], os.X_OK):
+            said = f"program {word!r} is a script of {runs[0]}, which is not installed"
+            yield where, said, f"install it, or correct the first line of {word}"
         for token in argv[1:]:
             if re.fullmatch(r"[^{}$]*", token) is None and re.fullmatch(r"\{[a-z0-9][a-z0-9._-]*\}", token) is None:
                 said = f"{token!r} mixes text and a placeholder"
@@ -214,12 +253,6 @@ def _environment(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator
         yield ("environment", key), said, f"write what `{runs} -c 'import sys; print(sys.executable)'` prints"
     if on.binary is not None and not (folder / on.binary).is_file():
         yield ("environment", "binary"), f"program {on.binary!r} is not there", f"build it in {folder}"
-
-
-def _shebang(path: Path) -> str:
-    """Return the program that a script names in its first line."""
-    with path.open("rb") as stream:
-        return stream.readline(200)[2:].decode("utf-8", "replace").strip()[:80] or "nothing"
 
 
 def _is_script(path: Path) -> bool:
@@ -279,14 +312,19 @@ def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
     """Yield what can be run, and whose number will not be quotable; equal repeats stop it."""
     several = [name for name, one in file.metrics.items() if one.aggregate in {"median", "mean"}
                and one.times("claim") > 1]  # fmt: skip
-    if several and not any(_SEED in path.read_bytes() for path in digests.files_of(folder) if path.name != FILE):
+    given = any(SEED_WORD in (preset.argv or ()) for preset in file.presets.values())
+    if several and not given and not any(_SEED in path.read_bytes() for path in _programs_in(folder)):
         said = f"metrics.{several[0]} is repeated, and nothing in the folder reads KAKEYA_SEED: all repeats are equal"
-        remedy = 'seed with os.environ["KAKEYA_SEED"], or write repeats = 1'
+        remedy = 'seed with os.environ["KAKEYA_SEED"], or hand it over: "--seed", "{seed}"; or write repeats = 1'
         yield Check(f"{FILE}:{line_of(text, ('metrics', several[0]))}", "fail", said, remedy)
     for name, metric in file.metrics.items():
         if metric.aggregate in {"median", "mean"} and metric.times("claim") < INTERVAL_LEAST:
             said = f"metrics.{name}: {metric.times('claim')} repeats have no 95 % interval, {INTERVAL_LEAST} have one"
             yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", said, f"repeats = {INTERVAL_LEAST}")
+
+
+def _programs_in(folder: Path) -> Iterator[Path]:
+    return (path for path in digests.files_of(folder) if path.name != FILE)
 
 
 def _whole(folder: Path, interpreter: str, text: str) -> Iterator[Check]:

@@ -11,6 +11,7 @@ from bridge.presets.workloads import problems, read_folder
 from bridge.runner.policy.workloads import offered, write_list
 from tests.support.workload_folder import INTERPRETER, edit, write, write_workload
 
+POINTER = 'pointer = "/metrics/final_loss"'
 KEEP = '[outputs]\nkeep = ["weights.json"]\n'
 
 
@@ -53,12 +54,36 @@ MISTAKES = {
     "argv not identified": (toml(('["train.py"', '["../train.py"')), "outside of the folder"),
     "a program that a request chooses": (toml(('["train.py"', '["{lr}"')), "which a request would choose"),
     "a program that may not run": (
-        lambda folder: (file("run.sh", "#!/bin/sh\n")(folder), edit(folder, ('["train.py"', '["run.sh"'))),
+        lambda folder: (file("run", "\x7fELF\0")(folder), edit(folder, ('["train.py"', '["run"'))),
         "chmod +x",
     ),
-    "a script of a shell": (
-        lambda folder: (file("run", "#!/bin/sh\n", 0o755)(folder), edit(folder, ('["train.py"', '["run"'))),
-        "is a script of /bin/sh",
+    "a script of what is not installed": (
+        lambda folder: (file("run", "#!/usr/bin/env nosuchplot\n")(folder), edit(folder, ('["train.py"', '["run"'))),
+        "is a script of nosuchplot, which is not installed",
+    ),
+    "two places of one number": (
+        toml(('pointer = "/metrics/final_loss"', 'pointer = "/metrics/final_loss"\nnumber = { pointer = "/x" }')),
+        "two places of one number",
+    ),
+    "a number in no place": (toml((POINTER, 'number = { file = "log.csv" }')), "with one of pattern, pointer"),
+    "a pattern that is none": (toml((POINTER, 'number = { stdout = "loss: ([0-9" }')), "pattern 'loss: ([0-9' is none"),
+    "a pattern without a group": (toml((POINTER, 'number = { stdout = "loss: [0-9.]+" }')), "has 0 groups"),
+    "a pointer that is none": (toml((POINTER, 'number = { pointer = "a.b" }')), "is no JSON pointer"),
+    "a number and a schema": (
+        lambda folder: (
+            file("report.schema.json", '{"type": "object"}')(folder),
+            edit(folder, (POINTER, 'number = { pointer = "/x" }')),
+        ),
+        "delete report.schema.json",
+    ),
+    "a seed for a program that reports": (toml(('"{lr}"', '"{lr}", "--seed", "{seed}"')), "hands out {seed}"),
+    "the report among the kept files": (toml(("weights.json", "report.json")), "which is the report itself"),
+    "nothing is left": (
+        lambda folder: write(
+            folder / "workload.toml",
+            'schema = 1\nname = "my-train"\n[presets.my-train]\ndescription = "x"\nargv = ["train.py"]\n',
+        ),
+        "it leaves nothing",
     ),
     "no interpreter": (toml((INTERPRETER, "/nowhere/python3")), "cannot be run"),
     "a relative interpreter": (toml((INTERPRETER, "python3")), "no absolute path"),

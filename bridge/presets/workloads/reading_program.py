@@ -1,0 +1,224 @@
+"""Run a program as it is, read its numbers out of what it prints and writes, and write the report that the gate reads.
+
+Standard library only, and nothing of this package: it runs in the sandbox beside the program. argv: ``--@of FOLDER
+PRESET --@run PROGRAM ...``; which numbers stand where is in FOLDER's workload.toml, whose digest every run has. The
+word ``KAKEYA_SEED`` of the program's command line is replaced by the seed of the repeat.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import tomllib
+from pathlib import Path
+
+OF = "--@of"
+RUN = "--@run"
+SEED = "KAKEYA_SEED"
+FILE_MAX_BYTES = 16 << 20  # of a file that is kept, or that a number is read from
+OUTPUT_MAX_BYTES = 8 << 20  # of stdout that numbers are looked for in: the last ones
+_FAILED = 1
+_LEFT_OUT = ("__pycache__", "workload.toml")
+_MISSING = object()
+
+
+class NumberError(Exception):
+    """A declared number is not where it is declared; the message says what is there."""
+
+
+def main(words: list[str]) -> int:
+    """Run the program once; end as it does, or in 1 where a number is not there."""
+    of, run = words.index(OF), words.index(RUN)
+    folder, preset = Path(words[of + 1]), words[of + 2]
+    file = tomllib.loads((folder / "workload.toml").read_text("utf-8"))
+    work = Path(os.environ["TMPDIR"], f"as-it-is-{os.getpid()}")
+    link_files(folder, work)
+    argv = [os.environ.get(SEED, word) if word == SEED else word for word in words[run + 1 :]]
+    code, printed = run_program(argv, work)
+    if code != 0:
+        sys.stderr.write(f"error: {Path(argv[0]).name} ended with {code}\n")
+        return code if code > 0 else _FAILED
+    report, wrong = read_numbers(file, preset, printed, work)
+    out = Path(os.environ["KAKEYA_OUT"])
+    for line in keep_files(work, out, file.get("outputs", {}).get("keep", [])):
+        sys.stderr.write(f"{line}\n")
+    for line in wrong:
+        sys.stderr.write(f"error: {line}\n")
+    if wrong:
+        return _FAILED
+    Path(os.environ["KAKEYA_REPORT"]).write_text(json.dumps({"metrics": report}), "utf-8")
+    return 0
+
+
+def link_files(folder: Path, work: Path) -> None:
+    """Make a folder to work in that has every file of the workload, each a link: what is read is what was digested."""
+    work.mkdir()
+    for path in sorted(folder.iterdir()):
+        if path.name in _LEFT_OUT or path.name.startswith("."):
+            continue
+        if path.is_dir() and not (path / "pyvenv.cfg").exists():
+            link_files(path, work / path.name)
+        else:
+            (work / path.name).symlink_to(path)
+
+
+def run_program(argv: list[str], work: Path) -> tuple[int, bytes]:
+    """Run a program in a folder, its output shown as it comes; return its exit code and the end of its stdout."""
+    environment = {name: value for name, value in os.environ.items() if name != "KAKEYA_REPORT"}
+    environment |= {"PWD": str(work), "PYTHONUNBUFFERED": "1", "MPLBACKEND": "Agg"}
+    try:
+        # A shell's word for a program is looked for where shells look.
+        program = subprocess.Popen(argv, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    except OSError as error:
+        sys.stderr.write(f"error: {argv[0]}: {error.strerror}\n")
+        return 127, b""
+    printed = bytearray()
+    reading = threading.Thread(target=_pass_on, args=(program.stdout, printed))
+    reading.start()
+    code = program.wait()
+    reading.join()
+    return code, bytes(printed)
+
+
+def _pass_on(stream: io.BufferedReader, printed: bytearray) -> None:
+    """Show what comes, and keep the end of it."""
+    while block := stream.read1(1 << 16):
+        sys.stdout.buffer.write(block)
+        sys.stdout.buffer.flush()
+        printed += block
+        del printed[: max(0, len(printed) - OUTPUT_MAX_BYTES)]
+
+
+def read_numbers(file: dict, preset: str, printed: bytes, work: Path) -> tuple[dict[str, float], list[str]]:
+    """Return the numbers of a preset by name, and a line for each that is not there."""
+    names = file["presets"][preset].get("metrics") or list(file.get("metrics", {}))
+    numbers: dict[str, float] = {}
+    wrong: list[str] = []
+    for name in names:
+        source = file["metrics"][name].get("number")
+        if source is None:
+            continue
+        try:
+            numbers[name] = read_number(source, printed, work)
+        except NumberError as error:
+            wrong.append(f"{name}: {error}")
+    return numbers, wrong
+
+
+def read_number(source: dict, printed: bytes, work: Path) -> float:
+    """Return one number.
+
+    Args:
+        source: where it stands: ``stdout`` (a pattern), or ``file`` with ``pattern``, ``pointer`` or ``column``.
+        printed: the program's stdout.
+        work: the folder that it ran in.
+
+    Raises:
+        NumberError: it is not there, or more than one is.
+    """
+    place = source.get("file", "stdout")
+    text = (printed if "file" not in source else _file(work, place)).decode("utf-8", "replace")
+    if "pointer" in source:
+        return _number(_at_pointer(text, source["pointer"], place), f"{source['pointer']} of {place}")
+    if "column" in source:
+        return _number(
+            _in_column(text, source["column"], source.get("row", "last"), place), f"{source['column']!r} of {place}"
+        )
+    return _by_pattern(text, source.get("pattern") or source["stdout"], place)
+
+
+def _file(work: Path, name: str) -> bytes:
+    path = work / name
+    if not path.is_file() or path.is_symlink():
+        written = sorted(str(p.relative_to(work)) for p in work.rglob("*") if p.is_file() and not p.is_symlink())
+        raise NumberError(f"the program wrote no {name}; it wrote {', '.join(written[:8]) or 'no file'}")
+    if path.stat().st_size > FILE_MAX_BYTES:
+        raise NumberError(f"{name} has {path.stat().st_size} bytes, at most {FILE_MAX_BYTES} are read")
+    return path.read_bytes()
+
+
+def _by_pattern(text: str, pattern: str, place: str) -> float:
+    matches = list(re.finditer(pattern, text, re.MULTILINE))
+    if len(matches) != 1:
+        lines = len(text.splitlines())
+        where = "nothing" if not matches else f"{len(matches)} places ({', '.join(m[0][:40] for m in matches[:3])})"
+        raise NumberError(
+            f"pattern {pattern!r} matches {where} in {lines} lines of {place}; write one that matches exactly one"
+        )
+    return _number(matches[0][1], f"pattern {pattern!r} in {place}")
+
+
+def _at_pointer(text: str, pointer: str, place: str) -> object:
+    try:
+        at = json.loads(text)
+    except ValueError as error:
+        raise NumberError(f"{place} is no JSON: {error}") from error
+    for part in pointer.split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        inner: object = _MISSING
+        if isinstance(at, dict):
+            inner = at.get(name, _MISSING)
+        elif isinstance(at, list) and name.isdigit() and int(name) < len(at):
+            inner = at[int(name)]
+        if inner is _MISSING:
+            keys = ", ".join(map(str, list(at)[:8])) if isinstance(at, dict) else f"a {type(at).__name__}"
+            raise NumberError(f"nothing is at {pointer} of {place}; where {name!r} is looked for there is {keys}")
+        at = inner
+    return at
+
+
+def _in_column(text: str, column: str, row: str, place: str) -> object:
+    sample = text[:4096]
+    separator = max(",;\t", key=sample.splitlines()[0].count) if sample.strip() else ","
+    rows = list(csv.DictReader(io.StringIO(text), delimiter=separator))
+    names = [name.strip() for name in (rows[0] if rows else {}) if name]
+    if not rows or column not in names:
+        raise NumberError(f"{place} has no column {column!r} with a row; it has {', '.join(names[:12]) or 'no rows'}")
+    values = {(name or "").strip(): value for name, value in rows[0 if row == "first" else -1].items()}
+    return values[column]
+
+
+def _number(value: object, where: str) -> float:
+    """Return a value as a number.
+
+    Raises:
+        NumberError: it is none, or not finite.
+    """
+    number = None
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        with contextlib.suppress(ValueError, OverflowError):
+            number = float(value)
+    if number is None:
+        raise NumberError(f"{json.dumps(value, default=str)[:60]} at {where} is no number")
+    if not math.isfinite(number):
+        raise NumberError(f"{number} at {where} is not finite")
+    return number
+
+
+def keep_files(work: Path, out: Path, names: list[str]) -> list[str]:
+    """Put the declared files where the runner takes them; return a line for each that stays behind."""
+    left: list[str] = []
+    for name in names:
+        path = work / name
+        if path.is_symlink() or not path.is_file():
+            if not (out / name).is_file():  # the program may know KAKEYA_OUT by itself
+                left.append(f"{name}: the program did not write it, so it is not kept")
+        elif path.stat().st_size > FILE_MAX_BYTES:
+            left.append(f"{name}: {path.stat().st_size} bytes, at most {FILE_MAX_BYTES} are kept; make it smaller")
+        else:
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, out / name)
+    return left
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

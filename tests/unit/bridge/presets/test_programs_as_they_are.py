@@ -1,0 +1,148 @@
+"""A program as it is: what runs it, where its numbers are read, what is kept, and one line for what is not there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bridge.presets.workloads.folder import read_folder
+from bridge.presets.workloads.problems import problems
+from tests.support.workload_folder import INTERPRETER, write
+
+SHELL = """#!/bin/sh
+echo "accuracy: 0.$2"
+printf 'step,loss\\n1,0.9\\n2,0.25\\n' > log.csv
+printf '{"test": {"f1": 0.75, "name": "x"}}' > metrics.json
+printf picture > plot.png
+cat words.txt
+"""
+NUMBERS = {
+    "stdout": ('number = { stdout = "^accuracy: ([0-9.]+)$" }', 0.07),
+    "json": ('number = { file = "metrics.json", pointer = "/test/f1" }', 0.75),
+    "csv": ('number = { file = "log.csv", column = "loss" }', 0.25),
+    "first": ('number = { file = "log.csv", column = "loss", row = "first" }', 0.9),
+    "file": ('number = { file = "words.made", pattern = "([0-9]+) words" }', None),
+}
+
+
+def as_it_is(top, *numbers, keep=("plot.png",), program=SHELL, repeats=1):
+    """Write a workload whose program is a shell script that knows nothing of Kakeya; return its folder."""
+    folder = top / "bench"
+    folder.mkdir()
+    folder.chmod(0o755)
+    metrics = "".join(
+        f'[metrics.m{at}]\n{number}\nunit = "1"\nrepeats = {repeats}\n' for at, number in enumerate(numbers)
+    )
+    kept = ", ".join(f'"{name}"' for name in keep)
+    toml = (
+        'schema = 1\nname = "bench"\n[presets.bench]\ndescription = "x"\nargv = ["run.sh", "--seed", "{seed}"]\n'
+        f"{metrics}[outputs]\nkeep = [{kept}]\n"
+    )
+    for name, text in {"workload.toml": toml, "run.sh": program, "words.txt": "read beside the program\n"}.items():
+        write(folder / name, text)
+    return folder
+
+
+def run_once(folder, top):
+    """Start the command of the preset as a runner does; return how it ended and the folder of its repeat."""
+    (command,) = read_folder(folder, INTERPRETER).presets["bench"].commands
+    out, tmp = top / "out", top / "tmp"
+    out.mkdir()
+    tmp.mkdir()
+    environment = {
+        "KAKEYA_OUT": str(out), "KAKEYA_REPORT": str(out / "report.json"), "KAKEYA_SEED": "07", "TMPDIR": str(tmp),
+        "PATH": os.environ["PATH"],
+    }  # fmt: skip
+    argv = [sys.executable if word == "${interpreter}" else word for word in command.argv]
+    ran = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False, cwd=tmp)
+    return ran, out
+
+
+def test_a_shell_script_gives_several_numbers_and_a_picture(tmp_path):
+    numbers = [NUMBERS[name] for name in ("stdout", "json", "csv", "first")]
+    folder = as_it_is(tmp_path, *(number for number, _ in numbers))
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+    ran, out = run_once(folder, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "accuracy: 0.07\nread beside the program\n"
+    report = json.loads((out / "report.json").read_text())
+    assert report == {"metrics": {f"m{at}": value for at, (_, value) in enumerate(numbers)}}
+    assert (out / "plot.png").read_text() == "picture"
+    roles = {program.role for program in read_folder(folder, INTERPRETER).presets["bench"].workload.programs}
+    assert roles == {"folder", "interpreter", "reader"}
+
+
+def test_files_alone_are_a_result(tmp_path):
+    folder = as_it_is(tmp_path, keep=("plot.png", "log.csv", "never.png"))
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+    ran, out = run_once(folder, tmp_path)
+    assert (ran.returncode, json.loads((out / "report.json").read_text())) == (0, {"metrics": {}})
+    assert {path.name for path in out.iterdir()} == {"report.json", "plot.png", "log.csv"}
+    assert ran.stderr == "never.png: the program did not write it, so it is not kept\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        ('{ stdout = "loss: ([0-9.]+)" }', "pattern 'loss: ([0-9.]+)' matches nothing in 2 lines of stdout"),
+        ('{ stdout = "([a-z]+)" }', "matches 5 places (accuracy, read, beside)"),
+        ('{ stdout = "(acc)uracy" }', "\"acc\" at pattern '(acc)uracy' in stdout is no number"),
+        ('{ pointer = "/a" }', "stdout is no JSON"),
+        ('{ file = "none.json", pointer = "/a" }', "wrote no none.json; it wrote log.csv, metrics.json, plot.png"),
+        ('{ file = "words.txt", pattern = "(1)" }', "wrote no words.txt"),
+        ('{ file = "metrics.json", pointer = "/test/loss" }', "where 'loss' is looked for there is f1, name"),
+        ('{ file = "metrics.json", pointer = "/test/name" }', '"x" at /test/name of metrics.json is no number'),
+        ('{ file = "log.csv", column = "acc" }', "has no column 'acc' with a row; it has step, loss"),
+    ],
+)  # fmt: skip
+def test_a_number_that_is_not_there_is_one_line(tmp_path, number, line):
+    ran, out = run_once(as_it_is(tmp_path, f"number = {number}".replace("\\", "\\\\")), tmp_path)
+    assert ran.returncode == 1
+    (message,) = ran.stderr.splitlines()
+    assert message.startswith("error: m0: ")
+    assert line in message
+    assert not (out / "report.json").exists()
+    assert (out / "plot.png").exists()
+
+
+def test_a_picture_that_is_too_large_stays_behind_and_the_number_comes(tmp_path):
+    large = SHELL.replace("printf picture > plot.png", "truncate -s 2G plot.png")
+    ran, out = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program=large), tmp_path)
+    assert ran.returncode == 0
+    assert "plot.png: 2147483648 bytes, at most 16777216 are kept" in ran.stderr
+    assert {path.name for path in out.iterdir()} == {"report.json"}
+
+
+def test_a_program_that_fails_ends_the_run_as_it_ended(tmp_path):
+    ran, _ = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program="#!/bin/sh\nexit 7\n"), tmp_path)
+    assert (ran.returncode, ran.stderr) == (7, "error: sh ended with 7\n")
+
+
+@pytest.mark.parametrize(
+    ("first", "runs"),
+    [
+        ("#!/bin/sh -e", ("/bin/sh", "-e")),
+        ("#!/usr/bin/env perl", ("/usr/bin/perl",)),
+        ("#!/usr/bin/awk -f", ("/usr/bin/awk", "-f")),
+        ("#!/usr/bin/env -S python3 -u", (INTERPRETER, "-S")),
+    ],
+)
+def test_what_a_script_names_in_its_first_line_runs_it(tmp_path, first, runs):
+    folder = as_it_is(tmp_path, NUMBERS["json"][0], program=f"{first}\n")
+    (command,) = read_folder(folder, INTERPRETER).presets["bench"].commands
+    words = command.argv[command.argv.index("--@run") + 1 :]
+    assert words[: len(runs)] == runs
+    assert words[len(runs) :] == (str(folder / "run.sh"), "--seed", "KAKEYA_SEED")
+
+
+def test_a_program_of_the_system_is_known_by_its_own_digest(tmp_path):
+    folder = as_it_is(tmp_path, NUMBERS["json"][0])
+    text = (folder / "workload.toml").read_text().replace('"run.sh", "--seed", "{seed}"', '"/usr/bin/make", "bench"')
+    write(folder / "workload.toml", text)
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+    programs = read_folder(folder, INTERPRETER).presets["bench"].workload.programs
+    assert [program.path for program in programs if program.role == "program"] == ["/usr/bin/make"]
