@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.studies.bus import calls, chaos, listings
-from benchmarks.studies.caches import evicted_bytes, page_recall, restored_recall
+from benchmarks.studies.caches import evicted_bytes, nats, page_recall, restored_recall
 from benchmarks.studies.claims import forgeries
 from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
@@ -32,6 +32,7 @@ _ALL = (
     equal_arms.STUDY,
     forgeries.STUDY,
     evicted_bytes.STUDY,
+    nats.STUDY,
     page_recall.STUDY,
     restored_recall.STUDY,
     remote_sweep.STUDY,

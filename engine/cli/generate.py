@@ -13,6 +13,7 @@ from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
 from engine.generation.answer import Answer, GenerationRequest, generate
+from engine.generation.score import score
 from engine.loading import Engine
 from engine.options import (
     AUTO,
@@ -70,6 +71,11 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--top-k", type=whole, default=0, help="sample from this many ids (default: all)")
     built.add_argument("--seed", type=int, default=0, help="seed of the draws (default: %(default)s)")
     built.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    built.add_argument(
+        "--logprobs",
+        action="store_true",
+        help="with --json: score the answer once more and add the logarithm of each token's probability",
+    )
     return built
 
 
@@ -80,9 +86,11 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    text, layout, settings = _prompt_text(options.prompt), cache_layout(options), _settings(options)
+    text, layout, settings = prompt_text(options.prompt), cache_layout(options), _settings(options)
     if "" in options.stop:
         raise UsageError("--stop is empty, which ends every answer before it begins; give the text to end at")
+    if options.logprobs and not options.json:
+        raise UsageError("--logprobs adds to what --json prints; add --json")
     if not options.chat and (options.chat_template or options.thinking):
         raise UsageError("--chat-template and --thinking are for a chat turn; add --chat")
     # What is drawn depends on how much was drafted, and the controller goes by the clock.
@@ -106,7 +114,11 @@ def _run(options: argparse.Namespace) -> int:
     think = _nothing if options.json else _think
     answer = generate(engine, tokenizer, asked, (rule, make_depth()), show, think=think)
     if options.json:
-        print(json.dumps({"target": engine.target.info.name, "drafter": engine.drafter.info.name, **asdict(answer)}))
+        record = {"target": engine.target.info.name, "drafter": engine.drafter.info.name, **asdict(answer)}
+        if options.logprobs:
+            worth = score(engine, (*prompt, *answer.tokens), layout, len(prompt), options.prefill_chunk)
+            record |= {"log_probabilities": worth.log_probabilities, "nats_per_token": worth.nats}
+        print(json.dumps(record))
     else:
         _write("" if answer.text.endswith("\n") else "\n")
         _report(engine, answer)
@@ -156,7 +168,7 @@ def _sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]
     return engine, engine.backend.sampling(engine.target, settings)
 
 
-def _prompt_text(argument: str | None) -> str:
+def prompt_text(argument: str | None) -> str:
     """Return the prompt from the argument, a file or stdin.
 
     Raises:
