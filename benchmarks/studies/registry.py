@@ -9,6 +9,7 @@ from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import remote_sweep
+from benchmarks.studies.models import check as models_check
 from benchmarks.studies.requester import command_costs
 from benchmarks.studies.runner import kills
 from benchmarks.studies.sandbox import hogs
@@ -33,6 +34,7 @@ _ALL = (
     forgeries.STUDY,
     evicted_bytes.STUDY,
     nats.STUDY,
+    models_check.STUDY,
     page_recall.STUDY,
     restored_recall.STUDY,
     remote_sweep.STUDY,
