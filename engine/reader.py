@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.chat import DEFAULT, chat_templates
+from engine.chat import CLOCK, DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
     lost_files,
@@ -32,7 +32,6 @@ from engine.structure.stored import beside_text, stored_tensors, unused_tensors
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that write text."""
 ADAPTER = "adapter_config.json"
-CLOCK = "strftime_now"
 ARGUMENTS = ("enable_thinking", "thinking", "reasoning_effort", "tools", "documents", "date_string")
 """What published templates read beside the messages, and a request may say."""
 UNAPPLIED = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "forced_bos_token_id": None}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -153,13 +154,21 @@ class Tokenizer:
         return str(decoder.decode(_repaired(texts) if self._falls_back else texts))
 
     def chat(
-        self, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        template: str | None = None,
+        thinking: bool | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        day: date | None = None,
     ) -> tuple[int, ...]:
         """Return ids of a conversation, ready for the model's answer; see ``engine.chat.render_chat``.
 
         Raises:
             ModelConfigError: If the folder has no chat template, or a broken one.
-            UsageError: If it has none of that name, or one that does not know thinking.
+            UsageError: If it has none of that name, or one that does not read what it is told.
         """
-        rendered = render_chat(self.folder, messages, template=template, thinking=thinking)
+        rendered = render_chat(
+            self.folder, messages, template=template, thinking=thinking, arguments=arguments, day=day
+        )
         return tuple(self._implementation.encode(rendered, add_special_tokens=False).ids)
