@@ -27,6 +27,7 @@ from engine.errors import ModelConfigError
 MORE_TOKENS = "added_tokens.json"
 UNNAMED = ("extra_special_tokens", "additional_special_tokens")
 REPLACEMENT = "\ufffd"
+LLAMA = frozenset({"LlamaTokenizer", "LlamaTokenizerFast"})
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
@@ -50,10 +51,27 @@ def read_tokenizer(folder: Path) -> Any:
         raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
     # Those that the file holds already stay as they are.
     found.add_tokens(added_tokens(folder))
+    _begin_as_llama(found, tokenizer_settings(folder))
     # A trainer may have left the length of its batches in the file; transformers does not heed it either.
     found.no_truncation()
     found.no_padding()
     return found
+
+
+def _begin_as_llama(built: Any, settings: Mapping[str, Any]) -> None:
+    """Put a space before a text where transformers' Llama tokenizer puts one, whatever tokenizer.json says.
+
+    It builds such a tokenizer anew from its words; ``legacy`` puts a space behind every special token too.
+    """
+    from tokenizers import pre_tokenizers
+
+    if settings.get("tokenizer_class") not in LLAMA or "ByteFallback" not in repr(built.decoder):
+        return
+    scheme = "always" if settings.get("legacy") is True else "first"
+    if settings.get("add_prefix_space") is False:
+        scheme = "never"
+    built.normalizer = None
+    built.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme=scheme, split=False)
 
 
 def added_tokens(folder: Path) -> list[Any]:
