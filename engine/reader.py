@@ -47,14 +47,14 @@ class Tensors:
     """What the files of a folder store.
 
     Attributes:
-        found: how many tensors there are.
+        count: how many tensors there are.
         missing: what the config describes and no file holds, as far as names alone can tell.
         unused: what a file holds and no model of this config computes with.
         beside: how many belong to towers for images and sound or to heads for several tokens.
         kinds: types of the values in safetensors' words, each with how many tensors have it.
     """
 
-    found: int
+    count: int
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     beside: int
@@ -148,8 +148,8 @@ class Checkpoint:
             (self.tensors.unused, "holds the tensors {}, which the model of its config does not compute with"),
         ):
             if names:
-                said = fault.format(f"{list(names[:4])} ({len(names)} in all)")
-                raise ModelWeightsError(f"{self.folder} {said}. Fetch weights and config of the same model.")
+                names_of = fault.format(f"{list(names[:4])} ({len(names)} in all)")
+                raise ModelWeightsError(f"{self.folder} {names_of}. Fetch weights and config of the same model.")
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -250,13 +250,13 @@ def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Ten
 
 
 def _template(folder: Path) -> Template | None:
-    found = chat_templates(folder)
-    if not found:
+    templates = chat_templates(folder)
+    if not templates:
         return None
-    usual = found.get(DEFAULT) or next(iter(found.values()))
+    usual = templates.get(DEFAULT) or next(iter(templates.values()))
     words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", usual))
     return Template(
-        names=tuple(sorted(found)),
+        names=tuple(sorted(templates)),
         arguments=tuple(name for name in ARGUMENTS if name in words),
         reads_clock=CLOCK in words,
         sha256=hashlib.sha256(usual.encode()).hexdigest(),
@@ -278,9 +278,9 @@ def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _unapplied(folder: Path) -> tuple[str, ...]:
     path = folder / GENERATION_CONFIG
-    asked = read_object(path) if path.is_file() else {}
+    settings = read_object(path) if path.is_file() else {}
     return tuple(
-        f"{name} {asked[name]!r} of {GENERATION_CONFIG} is not applied"
+        f"{name} {settings[name]!r} of {GENERATION_CONFIG} is not applied"
         for name, nothing in UNAPPLIED.items()
-        if asked.get(name) not in (None, nothing)
+        if settings.get(name) not in (None, nothing)
     )

@@ -134,8 +134,8 @@ def test_thinking_is_told_to_a_template_that_knows_it(folder: Path) -> None:
 def test_what_else_a_template_reads_is_told_and_pinned(folder: Path) -> None:
     words = "{{ reasoning_effort }} {{ thinking }} {{ tools }} {{ messages | length }}"
     config(folder, "{{ strftime_now('%Y-%m-%d') }} " + words)
-    told = {"reasoning_effort": "high", "tools": [{"name": "f"}]}
-    rendered = render_chat(folder, TALK, thinking=True, arguments=told, day=date(2026, 1, 31))
+    arguments = {"reasoning_effort": "high", "tools": [{"name": "f"}]}
+    rendered = render_chat(folder, TALK, thinking=True, arguments=arguments, day=date(2026, 1, 31))
     assert rendered == "2026-01-31 high True [{'name': 'f'}] 3"
     assert render_chat(folder, TALK, day=date(2026, 2, 1)).startswith("2026-02-01 ")
     for wrong in ({"effort": 1}, {"messages": []}):
