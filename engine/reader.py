@@ -201,10 +201,11 @@ def quantisation_of(config: Mapping[str, Any]) -> str | None:
             usual = "affine" if place == "quantization" else "packed"
             method = entry.get("mode") or entry.get("quant_method") or usual
             bits = entry.get("bits")
-            widths = {part.get("bits") for part in entry.values() if isinstance(part, Mapping)} - {None, bits}
+            widths = {bits, *(part.get("bits") for part in entry.values() if isinstance(part, Mapping))}
+            listed = "/".join(str(width) for width in sorted(width for width in widths if isinstance(width, int)))
             if str(method).startswith(("mx", "nv")):
                 return str(method)
-            return f"{method}{'/'.join(str(width) for width in sorted({bits, *widths} - {None}))}"
+            return f"{method}{listed}"
     return None
 
 

@@ -69,7 +69,6 @@ def score(engine: Engine, ids: tuple[int, ...], layout: CacheLayout, first: int 
             forward = sequence.forward_block(rows[0], Draft(tokens=rows[1:], count=len(rows) - 1))
             found += engine.backend.log_probabilities(forward, ids[start + 1 : start + 1 + len(rows)])
             sequence.crop(start + len(rows))
-    sequence.close()
     if not all(map(math.isfinite, found)):
         at = next(index for index, value in enumerate(found) if not math.isfinite(value))
         raise PromptError(
