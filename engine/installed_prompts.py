@@ -22,6 +22,7 @@ MOST_BYTES: Final = 1 << 24
 """Far more than the problems take; bounds what a package can make this process read."""
 KEYS: Final = ("task_id", "prompt", "canonical_solution", "entry_point")
 FENCE: Final = "```"
+ONLY_THAT: Final = "Write the whole code again and change nothing else."
 
 Problem = Mapping[str, Any]
 
@@ -74,7 +75,7 @@ def _edit(problem: Problem) -> Iterator[tuple[str, str]]:
     first = arguments[1] if arguments else "the first argument"
     number = int(str(problem["task_id"]).rpartition("/")[2])
     change = CHANGES[number % len(CHANGES)].format(name=name, first=first)
-    task = f"{change} Write the whole code again and change nothing else."
+    task = f"{change} {ONLY_THAT}"
     yield "edit", f"{FENCE}python\n{code.strip()}\n{FENCE}\n\n{task}\n\n{FENCE}python\n"
 
 

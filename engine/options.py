@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
@@ -102,11 +105,69 @@ def add_chat_options(parser: argparse.ArgumentParser) -> None:
         choices=("on", "off"),
         help="tell a template that knows it (default: what it does by itself)",
     )
+    parser.add_argument(
+        "--template-argument",
+        action="append",
+        type=template_argument,
+        default=[],
+        metavar="NAME=VALUE",
+        help="what else the template reads, such as reasoning_effort=high: JSON, a word, or @FILE of JSON (as in "
+        "tools=@FILE); repeatable",
+    )
+    parser.add_argument(
+        "--date",
+        type=day,
+        metavar="YYYY-MM-DD",
+        help="the day that a template writes into the prompt: with it, another day gives the same (default: today)",
+    )
+    parser.add_argument("--system", type=utf8, help="what the model is told before the first turn")
 
 
 def thinking(options: argparse.Namespace) -> bool | None:
     """Return whether the model is to think first, None to leave that to its template."""
     return None if options.thinking is None else str(options.thinking) == "on"
+
+
+def template_argument(text: str) -> tuple[str, Any]:
+    """Return name and value of an argument of a template, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If there is no name, or the value's file holds no JSON.
+    """
+    name, equals, value = utf8(text).partition("=")
+    if not name.isidentifier() or not equals:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected NAME=VALUE")
+    if value.startswith("@"):
+        try:
+            return name, json.loads(Path(value[1:]).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise argparse.ArgumentTypeError(f"{text!r}: {error}; expected a file of JSON") from error
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+def day(text: str) -> date:
+    """Return a date, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If it is none.
+    """
+    try:
+        return date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}; expected a date such as 2026-01-31") from error
+
+
+def conversation_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how a conversation is rendered, as `Tokenizer.chat` takes it."""
+    return {
+        "template": options.chat_template,
+        "thinking": thinking(options),
+        "arguments": dict(options.template_argument),
+        "day": options.date,
+    }
 
 
 def out_folder(text: str) -> Path:

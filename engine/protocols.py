@@ -358,6 +358,9 @@ class Backend(Protocol):
     def gaps(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
         """Return by row how far the best logit is above that of ``tokens[row]``, in fp32; 0 where it is the best."""
 
+    def log_probabilities(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Return by row the natural logarithm of the probability of ``tokens[row]`` in it, in fp32."""
+
     def apart(self, one: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards of as many rows, in fp32."""
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.chat import DEFAULT, chat_templates
+from engine.chat import CLOCK, DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
     lost_files,
@@ -32,7 +32,6 @@ from engine.structure.stored import beside_text, stored_tensors, unused_tensors
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that write text."""
 ADAPTER = "adapter_config.json"
-CLOCK = "strftime_now"
 ARGUMENTS = ("enable_thinking", "thinking", "reasoning_effort", "tools", "documents", "date_string")
 """What published templates read beside the messages, and a request may say."""
 UNAPPLIED = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "forced_bos_token_id": None}
@@ -48,14 +47,14 @@ class Tensors:
     """What the files of a folder store.
 
     Attributes:
-        found: how many tensors there are.
+        count: how many tensors there are.
         missing: what the config describes and no file holds, as far as names alone can tell.
         unused: what a file holds and no model of this config computes with.
         beside: how many belong to towers for images and sound or to heads for several tokens.
         kinds: types of the values in safetensors' words, each with how many tensors have it.
     """
 
-    found: int
+    count: int
     missing: tuple[str, ...]
     unused: tuple[str, ...]
     beside: int
@@ -149,8 +148,8 @@ class Checkpoint:
             (self.tensors.unused, "holds the tensors {}, which the model of its config does not compute with"),
         ):
             if names:
-                said = fault.format(f"{list(names[:4])} ({len(names)} in all)")
-                raise ModelWeightsError(f"{self.folder} {said}. Fetch weights and config of the same model.")
+                names_of = fault.format(f"{list(names[:4])} ({len(names)} in all)")
+                raise ModelWeightsError(f"{self.folder} {names_of}. Fetch weights and config of the same model.")
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -202,10 +201,11 @@ def quantisation_of(config: Mapping[str, Any]) -> str | None:
             usual = "affine" if place == "quantization" else "packed"
             method = entry.get("mode") or entry.get("quant_method") or usual
             bits = entry.get("bits")
-            widths = {part.get("bits") for part in entry.values() if isinstance(part, Mapping)} - {None, bits}
+            widths = {bits, *(part.get("bits") for part in entry.values() if isinstance(part, Mapping))}
+            listed = "/".join(str(width) for width in sorted(width for width in widths if isinstance(width, int)))
             if str(method).startswith(("mx", "nv")):
                 return str(method)
-            return f"{method}{'/'.join(str(width) for width in sorted({bits, *widths} - {None}))}"
+            return f"{method}{listed}"
     return None
 
 
@@ -251,13 +251,13 @@ def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Ten
 
 
 def _template(folder: Path) -> Template | None:
-    found = chat_templates(folder)
-    if not found:
+    templates = chat_templates(folder)
+    if not templates:
         return None
-    usual = found.get(DEFAULT) or next(iter(found.values()))
+    usual = templates.get(DEFAULT) or next(iter(templates.values()))
     words = set(re.findall(r"[A-Za-z_][A-Za-z_0-9]*", usual))
     return Template(
-        names=tuple(sorted(found)),
+        names=tuple(sorted(templates)),
         arguments=tuple(name for name in ARGUMENTS if name in words),
         reads_clock=CLOCK in words,
         sha256=hashlib.sha256(usual.encode()).hexdigest(),
@@ -279,9 +279,9 @@ def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _unapplied(folder: Path) -> tuple[str, ...]:
     path = folder / GENERATION_CONFIG
-    asked = read_object(path) if path.is_file() else {}
+    settings = read_object(path) if path.is_file() else {}
     return tuple(
-        f"{name} {asked[name]!r} of {GENERATION_CONFIG} is not applied"
+        f"{name} {settings[name]!r} of {GENERATION_CONFIG} is not applied"
         for name, nothing in UNAPPLIED.items()
-        if asked.get(name) not in (None, nothing)
+        if settings.get(name) not in (None, nothing)
     )

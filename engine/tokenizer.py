@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import date
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from engine.errors import ModelConfigError
 MORE_TOKENS = "added_tokens.json"
 UNNAMED = ("extra_special_tokens", "additional_special_tokens")
 REPLACEMENT = "\ufffd"
+LLAMA = frozenset({"LlamaTokenizer", "LlamaTokenizerFast"})
 BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 FLAGS = ("lstrip", "rstrip", "normalized", "single_word", "special")
 
@@ -49,10 +51,27 @@ def read_tokenizer(folder: Path) -> Any:
         raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
     # Those that the file holds already stay as they are.
     found.add_tokens(added_tokens(folder))
+    _begin_as_llama(found, tokenizer_settings(folder))
     # A trainer may have left the length of its batches in the file; transformers does not heed it either.
     found.no_truncation()
     found.no_padding()
     return found
+
+
+def _begin_as_llama(built: Any, settings: Mapping[str, Any]) -> None:
+    """Put a space before a text where transformers' Llama tokenizer puts one, whatever tokenizer.json says.
+
+    It builds such a tokenizer anew from its words; ``legacy`` puts a space behind every special token too.
+    """
+    from tokenizers import pre_tokenizers
+
+    if settings.get("tokenizer_class") not in LLAMA or "ByteFallback" not in repr(built.decoder):
+        return
+    scheme = "always" if settings.get("legacy") is True else "first"
+    if settings.get("add_prefix_space") is False:
+        scheme = "never"
+    built.normalizer = None
+    built.pre_tokenizer = pre_tokenizers.Metaspace(replacement="\u2581", prepend_scheme=scheme, split=False)
 
 
 def added_tokens(folder: Path) -> list[Any]:
@@ -153,13 +172,21 @@ class Tokenizer:
         return str(decoder.decode(_repaired(texts) if self._falls_back else texts))
 
     def chat(
-        self, messages: Sequence[Message], *, template: str | None = None, thinking: bool | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        template: str | None = None,
+        thinking: bool | None = None,
+        arguments: Mapping[str, Any] | None = None,
+        day: date | None = None,
     ) -> tuple[int, ...]:
         """Return ids of a conversation, ready for the model's answer; see ``engine.chat.render_chat``.
 
         Raises:
             ModelConfigError: If the folder has no chat template, or a broken one.
-            UsageError: If it has none of that name, or one that does not know thinking.
+            UsageError: If it has none of that name, or one that does not read what it is told.
         """
-        rendered = render_chat(self.folder, messages, template=template, thinking=thinking)
+        rendered = render_chat(
+            self.folder, messages, template=template, thinking=thinking, arguments=arguments, day=day
+        )
         return tuple(self._implementation.encode(rendered, add_special_tokens=False).ids)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from benchmarks.studies.bus import calls, chaos, listings
-from benchmarks.studies.caches import evicted_bytes, page_recall, restored_recall
+from benchmarks.studies.caches import evicted_bytes, nats, page_recall, restored_recall
 from benchmarks.studies.claims import forgeries
 from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import remote_sweep
+from benchmarks.studies.models import check as models_check
 from benchmarks.studies.requester import command_costs
 from benchmarks.studies.runner import kills
 from benchmarks.studies.sandbox import hogs
@@ -34,6 +35,8 @@ _ALL = (
     equal_arms.STUDY,
     forgeries.STUDY,
     evicted_bytes.STUDY,
+    nats.STUDY,
+    models_check.STUDY,
     page_recall.STUDY,
     restored_recall.STUDY,
     remote_sweep.STUDY,

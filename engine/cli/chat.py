@@ -21,10 +21,10 @@ from engine.options import (
     add_model_options,
     cache_layout,
     check_drafting,
+    conversation_settings,
     depth_factory,
     open_selected,
     positive,
-    thinking,
     utf8,
 )
 from engine.tokenizer import Tokenizer
@@ -44,7 +44,6 @@ def parser() -> argparse.ArgumentParser:
     add_model_options(built)
     add_decoding_options(built, depth="auto")
     add_chat_options(built)
-    built.add_argument("--system", type=utf8, help="what the model is told before the first turn")
     built.add_argument(
         "--max-new", type=positive, default=DEFAULT_BUDGET, help="tokens of an answer at most (default: %(default)s)"
     )
@@ -71,7 +70,7 @@ def _run(options: argparse.Namespace) -> int:
         messages.append({"role": "system", "content": options.system})
     for text in _turns():
         messages.append({"role": "user", "content": text})
-        prompt = tokenizer.chat(messages, template=options.chat_template, thinking=thinking(options))
+        prompt = tokenizer.chat(messages, **conversation_settings(options))
         asked = GenerationRequest(
             prompt=prompt,
             max_new_tokens=_budget(prompt, engine, options.max_new),

@@ -13,6 +13,7 @@ from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
 from engine.generation.answer import Answer, GenerationRequest, generate
+from engine.generation.score import score
 from engine.loading import Engine
 from engine.options import (
     AUTO,
@@ -22,14 +23,15 @@ from engine.options import (
     add_model_options,
     cache_layout,
     check_drafting,
+    conversation_settings,
     depth_factory,
     open_selected,
     positive,
-    thinking,
     utf8,
     whole,
 )
 from engine.protocols import Accept, SamplingDrafterModel
+from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
 from engine.verification.rejection import Sampling
 
@@ -70,6 +72,11 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--top-k", type=whole, default=0, help="sample from this many ids (default: all)")
     built.add_argument("--seed", type=int, default=0, help="seed of the draws (default: %(default)s)")
     built.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    built.add_argument(
+        "--logprobs",
+        action="store_true",
+        help="with --json: score the answer once more and add the logarithm of each token's probability",
+    )
     return built
 
 
@@ -80,11 +87,16 @@ def main(argv: list[str]) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    text, layout, settings = _prompt_text(options.prompt), cache_layout(options), _settings(options)
+    text, layout, settings = prompt_text(options.prompt), cache_layout(options), _settings(options)
     if "" in options.stop:
         raise UsageError("--stop is empty, which ends every answer before it begins; give the text to end at")
-    if not options.chat and (options.chat_template or options.thinking):
-        raise UsageError("--chat-template and --thinking are for a chat turn; add --chat")
+    if options.logprobs and not options.json:
+        raise UsageError("--logprobs adds to what --json prints; add --json")
+    of_chat = (options.chat_template, options.thinking, options.template_argument, options.date, options.system)
+    if not options.chat and any(of_chat):
+        raise UsageError(
+            "--chat-template, --thinking, --template-argument, --date and --system are for a chat turn; add --chat"
+        )
     # What is drawn depends on how much was drafted, and the controller goes by the clock.
     options.depth = options.depth or (AUTO if settings is None else str(DEFAULT_DEPTH))
     engine = open_selected(options)
@@ -92,11 +104,16 @@ def _run(options: argparse.Namespace) -> int:
     make_depth, told = depth_factory(options.depth, engine)
     check_drafting(layout, engine, told)
     prompt = _chat_turn(tokenizer, text, options) if options.chat else tokenizer.encode(text)
+    if not options.chat:
+        _say_double_beginning(prompt, tokenizer)
+    # A special token writes no text, so no text can be waited for: it ends an answer by its id.
+    stop_ids = [tokenizer.special[text] for text in options.stop if text in tokenizer.special]
+    stop_ids += [] if options.ignore_stop_tokens else engine.target.info.stop_ids
     asked = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
-        stop_ids=frozenset(() if options.ignore_stop_tokens else engine.target.info.stop_ids),
-        stop_strings=tuple(options.stop),
+        stop_ids=frozenset(stop_ids),
+        stop_strings=tuple(text for text in options.stop if text not in tokenizer.special),
         layout=layout,
         chunk_tokens=options.prefill_chunk,
         chat=options.chat,
@@ -106,7 +123,17 @@ def _run(options: argparse.Namespace) -> int:
     think = _nothing if options.json else _think
     answer = generate(engine, tokenizer, asked, (rule, make_depth()), show, think=think)
     if options.json:
-        print(json.dumps({"target": engine.target.info.name, "drafter": engine.drafter.info.name, **asdict(answer)}))
+        # Which ids went in, whatever template, date and arguments made them.
+        record = {
+            "prompt_digest": token_digest(prompt),
+            "target": engine.target.info.name,
+            "drafter": engine.drafter.info.name,
+            **asdict(answer),
+        }
+        if options.logprobs:
+            worth = score(engine, (*prompt, *answer.tokens), layout, len(prompt), options.prefill_chunk)
+            record |= {"log_probabilities": worth.log_probabilities, "nats_per_token": worth.nats}
+        print(json.dumps(record))
     else:
         _write("" if answer.text.endswith("\n") else "\n")
         _report(engine, answer)
@@ -115,8 +142,17 @@ def _run(options: argparse.Namespace) -> int:
 
 def _chat_turn(tokenizer: Tokenizer, text: str, options: argparse.Namespace) -> tuple[int, ...]:
     """Return the ids of ``text`` as the user's turn."""
-    turn = {"role": "user", "content": text}
-    return tokenizer.chat([turn], template=options.chat_template, thinking=thinking(options))
+    messages = [{"role": "system", "content": options.system}] if options.system else []
+    return tokenizer.chat([*messages, {"role": "user", "content": text}], **conversation_settings(options))
+
+
+def _say_double_beginning(prompt: tuple[int, ...], tokenizer: Tokenizer) -> None:
+    """Say where a raw prompt begins with what the tokenizer puts before it too."""
+    if len(prompt) > 1 and prompt[0] == prompt[1] and prompt[0] in tokenizer.special.values():
+        print(
+            "note: the prompt begins with the token that the tokenizer puts before every text; leave it out",
+            file=sys.stderr,
+        )
 
 
 def _settings(options: argparse.Namespace) -> Sampling | None:
@@ -156,7 +192,7 @@ def _sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]
     return engine, engine.backend.sampling(engine.target, settings)
 
 
-def _prompt_text(argument: str | None) -> str:
+def prompt_text(argument: str | None) -> str:
     """Return the prompt from the argument, a file or stdin.
 
     Raises:

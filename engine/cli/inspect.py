@@ -85,7 +85,7 @@ def _lines(record: dict[str, Any]) -> list[str]:
     lines += [f"ends at {index}: {', '.join(files)}" for index, files in record["stops"].items()]
     lines += [] if record["stops"] else ["ends nowhere: no file names a token that ends an answer"]
     lines.append(
-        f"tensors: {tensors['found']} ({', '.join(f'{count} {kind}' for kind, count in tensors['kinds'].items())})"
+        f"tensors: {tensors['count']} ({', '.join(f'{count} {kind}' for kind, count in tensors['kinds'].items())})"
         + (f", {tensors['beside']} of them beside the text" if tensors["beside"] else "")
     )
     lines += [

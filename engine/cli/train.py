@@ -6,16 +6,23 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.cli.boundary import guarded
 from engine.errors import UsageError
 from engine.loading import load_backend
-from engine.options import out_folder, positive, whole
+from engine.options import amount, out_folder, positive, whole
 from engine.restoration.settings import KL, LOSSES
 from engine.training.recipe import FAMILIES, SIZES
 
+if TYPE_CHECKING:
+    from engine.training.responses import ResponseRequest
+
+DRAFTER_SIZES = (*SIZES, "smollm2")
+"""Names of `engine.training.network.drafter_model.SHAPES`, which needs torch."""
 MOST_LAG = 64
 """Each is a row more in every block that is trained on."""
 
@@ -46,7 +53,7 @@ def build_parser() -> argparse.ArgumentParser:
     target.add_argument("--export-at", type=positive, default=None, help="stop at this step and export what there is")
     dflash = verbs.add_parser("dflash", parents=[common], help="train a DFlash drafter for a target")
     dflash.add_argument("--target", type=Path, required=True, help="folder of the trained target")
-    dflash.add_argument("--preset-size", choices=SIZES, default="small")
+    dflash.add_argument("--preset-size", choices=DRAFTER_SIZES, default="small")
     dflash.add_argument("--steps", type=positive, required=True)
     dflash.add_argument("--rows", type=positive, default=4096, help="regenerated rows to train on")
     dflash.add_argument("--evaluate-every", type=positive, default=300)
@@ -58,6 +65,18 @@ def build_parser() -> argparse.ArgumentParser:
         "last block was verified (default: none)",
     )
     dflash.add_argument("--start", type=Path, help="folder of a drafter whose weights to begin with (default: none)")
+    dflash.add_argument("--mask-token", help="a special token of the target's that it never writes (default: <mask>)")
+    dflash.add_argument("--layers", type=layers, default=(), help="target layers that a drafter reads (default: usual)")
+    dflash.add_argument(
+        "--prompts",
+        choices=("shipped", "packages"),
+        default="shipped",
+        help="what the target answers: generated documents in the shipped words, or functions and manual pages of "
+        "installed packages in its own (default: %(default)s)",
+    )
+    dflash.add_argument("--head-rows", type=whole, default=0, help="most frequent ids in the loss (default: all)")
+    dflash.add_argument("--features-on-disk", action="store_true", help="keep the target's features in the work folder")
+    dflash.add_argument("--least-gain", type=amount, help="end where 1,000 steps bring less held-back acceptance")
     ftheta = verbs.add_parser("ftheta", parents=[common], help="fit what makes evicted rows of a target again")
     ftheta.add_argument("--target", type=Path, required=True, help="folder of the trained target")
     ftheta.add_argument("--drafter", type=Path, required=True, help="folder of the DFlash drafter that it reads")
@@ -78,6 +97,18 @@ def build_parser() -> argparse.ArgumentParser:
     ftheta.add_argument("--episodes", type=positive, default=64, help="contexts to fit on (default: %(default)s)")
     ftheta.add_argument("--length", type=positive, default=1024, help="tokens of a context (default: %(default)s)")
     return parser
+
+
+def layers(text: str) -> tuple[int, ...]:
+    """Return numbers of layers, an ``argparse`` type.
+
+    Raises:
+        argparse.ArgumentTypeError: If they are none, or not ascending.
+    """
+    numbers = tuple(whole(part) for part in text.split(","))
+    if list(numbers) != sorted(set(numbers)):
+        raise argparse.ArgumentTypeError(f"{text!r}; expected ascending numbers of layers, separated by commas")
+    return numbers
 
 
 def lag(text: str) -> int:
@@ -167,27 +198,60 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
     load_backend("torch", arguments.device)
     import torch
 
+    from engine.checkpoint import resolve_model
+    from engine.options import from_here
     from engine.training.corpus import read_corpus
     from engine.training.dflash import DrafterRun, train_drafter
     from engine.training.record import write_training
+    from engine.training.tokenizer import MASK_ID, PAD_ID
 
     torch.set_num_threads(arguments.threads)
-    work = work_folder(arguments)
+    folder = resolve_model(from_here(str(arguments.target)) or "")
+    mask, pad, requests = MASK_ID, PAD_ID, None
+    if arguments.prompts == "packages":
+        mask, pad, requests = _of_packages(arguments, folder)
     run = DrafterRun(
         seed=arguments.seed,
         steps=arguments.steps,
         rows=arguments.rows,
-        work=work,
+        work=work_folder(arguments),
         size=arguments.preset_size,
         evaluate_every=arguments.evaluate_every,
         lag=arguments.lag,
         start=arguments.start,
+        mask=mask,
+        pad=pad,
+        target_layers=arguments.layers,
+        head_rows=arguments.head_rows,
+        features_on_disk=arguments.features_on_disk,
+        least_gain=arguments.least_gain,
     )
     progress = TrainingProgress(arguments.out.name, arguments.quiet)
-    trainer = train_drafter(arguments.target, arguments.out, run, progress, arguments.device)
-    write_training(
-        arguments.out, "dflash", vars(arguments), trainer=trainer, model=trainer.drafter, files=read_corpus()
-    )
+    trainer = train_drafter(folder, arguments.out, run, progress, arguments.device, requests=requests)
+    files = read_corpus() if requests is None else ()
+    write_training(arguments.out, "dflash", vars(arguments), trainer=trainer, model=trainer.drafter, files=files)
+
+
+def _of_packages(arguments: argparse.Namespace, folder: Path) -> tuple[int, int, Callable[[], list[ResponseRequest]]]:
+    """Return mask id, padding id and prompts in the words of a target of other people.
+
+    Raises:
+        UsageError: If it has no such mask token.
+    """
+    from engine.checkpoint import read_config, stop_ids
+    from engine.tokenizer import Tokenizer
+    from engine.training.package_prompts import package_requests
+
+    words = Tokenizer(folder)
+    mask = words.special.get(arguments.mask_token or "")
+    if mask is None:
+        known = ", ".join(sorted(words.special)[:20])
+        raise UsageError(
+            f"--mask-token {arguments.mask_token!r} is no special token of {folder.name}; name one that it never "
+            f"writes: {known}"
+        )
+    ends = stop_ids(folder, read_config(folder))
+    return mask, ends[0] if ends else 0, partial(package_requests, words, arguments.rows, arguments.seed)
 
 
 def train_ftheta_command(arguments: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ values that they stand for, so that both backends compute with the same numbers;
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import shutil
@@ -161,7 +162,7 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
         raise ModelWeightsError(f"{source.origin} holds no GGUF file")
     check_room(making, header.parameters * VALUE_BYTES[dtype] + MARGIN_BYTES)
     with needs_extra("models", "what reads GGUF files"):
-        import accelerate  # noqa: F401 - transformers asks for it
+        importlib.import_module("accelerate")  # transformers asks for it
         import torch
         from safetensors.torch import save_file
         from transformers import AutoModelForCausalLM, AutoTokenizer

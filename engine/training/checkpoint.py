@@ -107,8 +107,18 @@ class Resumable(ABC):
         counts = {"step": self.step, "tokens": self.tokens, "trained_s": self.trained_s}
         save(self.path, state | counts | {"made_by": self._made_by})
 
-    def advance(self, total: int, evaluate_every: int, report: Progress | None, stop_after: int | None) -> None:
-        """Train to `total` steps (or `stop_after`), evaluating and saving on the way; `report` hears of each step."""
+    def advance(
+        self,
+        total: int,
+        evaluate_every: int,
+        report: Progress | None,
+        stop_after: int | None,
+        enough: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Train to `total` steps (or `stop_after`), evaluating and saving on the way; `report` hears of each step.
+
+        `enough` is asked after each evaluation whether to end before.
+        """
         last = min(total, total if stop_after is None else stop_after)
         saved_at, smooth = time.perf_counter(), None
         while self.step < last:
@@ -120,6 +130,7 @@ class Resumable(ABC):
             if self.step % evaluate_every == 0 or self.step == total:
                 values |= self.evaluate()
                 self.curve.append({"step": self.step} | values)
+                last = self.step if enough() else last
             if report is not None:
                 report(self.step, total, values)
             if time.perf_counter() - saved_at > EVERY_S:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,30 +15,38 @@ import torch
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
 from engine.backends.torch.dflash.stored import read_drafter_tensors
-from engine.checkpoint import read_config
+from engine.checkpoint import read_config, stop_ids
 from engine.drafters.dflash import parse
 from engine.errors import ModelMismatchError, UsageError
 from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
 from engine.training.checkpoint import Progress, Resumable
 from engine.training.corpus import read_corpus, word_pool
+from engine.training.features import FeatureFile
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config
 from engine.training.network.models import attention_masks, emulates_bfloat16, mixed_precision
 from engine.training.network.optimiser import Optimisers, Schedule
-from engine.training.responses import Response, make_requests, regenerate_in_order
+from engine.training.responses import SHIPPED, Ends, Response, ResponseRequest, make_requests, regenerate_in_order
 from engine.training.rows import RowSource
-from engine.training.tokenizer import MASK_ID, PAD_ID
+from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID
 
 BLOCK_SIZE = 8
 GAMMA = {16: 7.0, 10: 5.0, 8: 4.0}
 ANCHORS = 24
 ROWS_A_STEP = 10
 HELD_BACK = 96
+LEVEL_STEPS = 1000
+"""Steps after which training that brought too little ends, where a run says how little."""
 
 
 @dataclass(frozen=True)
 class DrafterRun:
     """One drafter training: seed, steps, regenerated rows, size, and where its state lives.
+
+    ``mask`` and ``pad`` are ids of the target's tokenizer; ``target_layers`` those that the drafter reads, none for the
+    usual ones. ``head_rows`` bounds the loss to so many of the most frequent ids and the labels of a step, 0 for all: a
+    large head is most of a step. ``features_on_disk`` keeps what the target computed in the work folder instead of in
+    memory. ``least_gain`` ends training where 1,000 steps brought less held-back acceptance.
 
     ``lag`` is how many of the newest positions may lack their features: for each block as many are drawn, and their
     tokens stand before the bonus instead. ``start`` is the folder of a drafter whose weights training begins with.
@@ -53,6 +63,12 @@ class DrafterRun:
     warmup_steps: int = 40
     lag: int = 0
     start: Path | None = None
+    mask: int = MASK_ID
+    pad: int = PAD_ID
+    target_layers: tuple[int, ...] = ()
+    head_rows: int = 0
+    features_on_disk: bool = False
+    least_gain: float | None = None
 
 
 class DrafterTrainer(Resumable):
@@ -70,7 +86,7 @@ class DrafterTrainer(Resumable):
         self.run, self.target = run, target
         torch.manual_seed(run.seed)
         target_values = target.config.to_dict()
-        self.config = drafter_config(target_values, run.size, BLOCK_SIZE, MASK_ID)
+        self.config = drafter_config(target_values, run.size, BLOCK_SIZE, run.mask, run.target_layers)
         self.device = target.device
         self.drafter = DFlashNetwork(self.config).to(self.device)
         if run.start is not None:
@@ -84,10 +100,15 @@ class DrafterTrainer(Resumable):
                 f"{len(usable)} of {len(responses)} regenerated rows have two tokens or more; expected at least 2, one "
                 "to hold back and one to train on. Ask for more --rows."
             )
-        self.features_by_ids: dict[tuple[int, ...], torch.Tensor] = {}
+        width = len(self.config["dflash_config"]["target_layer_ids"]) * self.config["hidden_size"]
+        self.features_by_ids: MutableMapping[tuple[int, ...], torch.Tensor] = {}
+        if run.features_on_disk:
+            self.features_by_ids = FeatureFile(run.work, [item.ids for item in usable], width)
+        self.frequent = self._frequent_ids()
         self.order = sorted(range(len(self.responses)), key=lambda i: len(self.responses[i].ids))
         begun_with = "" if run.start is None else run.start.name
         made_by = {"seed": run.seed, "rows": run.rows, "size": run.size, "lag": run.lag, "start": begun_with}
+        made_by |= {"head_rows": run.head_rows} if run.head_rows else {}
         self.resume(run.work, self.drafter, self.optimisers, made_by)
 
     def features(self, rows: list[Response], ids: torch.Tensor) -> torch.Tensor:
@@ -113,14 +134,30 @@ class DrafterTrainer(Resumable):
         layers = self.config["dflash_config"]["target_layer_ids"]
         return torch.cat([output.hidden_states[layer + 1].float() for layer in layers], dim=-1)
 
-    def loss(self, rows: list[Response], rng: np.random.Generator) -> tuple[torch.Tensor, float]:
-        """Return the weighted loss and the mean count of leading right drafts (bonus included) over random anchors."""
+    def _frequent_ids(self) -> torch.Tensor | None:
+        """Return the ids that the loss is taken over, ascending; None for all."""
+        if not self.run.head_rows:
+            return None
+        counts = torch.zeros(self.config["vocab_size"], dtype=torch.long)
+        for row in self.responses:
+            counts += torch.bincount(torch.tensor(row.ids[row.prompt_tokens :]), minlength=len(counts))
+        chosen = counts.argsort(descending=True, stable=True)[: self.run.head_rows]
+        return chosen.sort().values.to(self.device)
+
+    def loss(
+        self, rows: list[Response], rng: np.random.Generator, *, whole_head: bool = True
+    ) -> tuple[torch.Tensor, float]:
+        """Return the weighted loss and the mean count of leading right drafts (bonus included) over random anchors.
+
+        Without the whole head, rows compete with the frequent ids and each other's labels alone.
+        """
         length = max(len(row.ids) for row in rows)
-        ids = torch.full((len(rows), length), PAD_ID, device=self.device)
+        ids = torch.full((len(rows), length), self.run.pad, device=self.device)
         for index, row in enumerate(rows):
             ids[index, : len(row.ids)] = torch.tensor(row.ids, device=self.device)
         anchors = torch.stack([self._anchors(row, rng) for row in rows]).to(self.device)
-        logits, labels, valid = self._forward(rows, ids, anchors, self._lags(anchors, rng))
+        heads = None if whole_head or self.frequent is None else self.frequent
+        logits, labels, valid = self._forward(rows, ids, anchors, self._lags(anchors, rng), heads)
         weights = torch.exp(-torch.arange(BLOCK_SIZE - 1, device=self.device) / GAMMA[BLOCK_SIZE]) * valid
         losses = F.cross_entropy(logits.flatten(0, 2), labels.flatten(), reduction="none").view_as(labels)
         right = ((logits.argmax(-1) == labels) & valid).long().cumprod(-1).sum(-1)
@@ -141,15 +178,23 @@ class DrafterTrainer(Resumable):
         return drawn.minimum(anchors - 1)
 
     def _forward(
-        self, responses: list[Response], ids: torch.Tensor, anchors: torch.Tensor, lags: torch.Tensor
+        self,
+        responses: list[Response],
+        ids: torch.Tensor,
+        anchors: torch.Tensor,
+        lags: torch.Tensor,
+        frequent: torch.Tensor | None = None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return logits [rows, anchors, BLOCK_SIZE - 1, vocabulary], the labels of these rows, and which count."""
+        """Return logits [rows, anchors, BLOCK_SIZE - 1, vocabulary], the labels of these rows, and which count.
+
+        With ``frequent`` ids the vocabulary is these and the labels, and labels are places in it.
+        """
         rows, length = ids.shape
         count, known = anchors.shape[1], self.run.lag + 1
         size = self.run.lag + BLOCK_SIZE
         offsets = torch.arange(1 - known, BLOCK_SIZE, device=self.device)
         positions = (anchors[:, :, None] + offsets).clamp(min=0)
-        block_ids = torch.full((rows, count, size), MASK_ID, device=self.device)
+        block_ids = torch.full((rows, count, size), self.run.mask, device=self.device)
         block_ids[:, :, :known] = ids.gather(1, positions[:, :, :known].flatten(1)).view(rows, count, known)
         flat = positions.flatten(1)
         context = torch.arange(length, device=self.device).expand(rows, length)
@@ -163,6 +208,12 @@ class DrafterTrainer(Resumable):
         table = self.target.model.embed_tokens.weight.detach()
         scale = self.config["dflash_config"]["input_embedding_scale"]
         embedded = F.embedding(block_ids.flatten(1), table) * scale
+        label_places = positions[:, :, known:]
+        valid = label_places < torch.tensor([len(row.ids) for row in responses], device=self.device)[:, None, None]
+        labels = ids.gather(1, label_places.clamp(max=length - 1).flatten(1)).view_as(label_places)
+        if frequent is not None:
+            competing = torch.cat([frequent, labels.flatten()]).unique()
+            table, labels = table[competing], torch.searchsorted(competing, labels)
         with mixed_precision(self.device.type):
             hidden = self.drafter(embedded, features, context, flat, mask)
             hidden = hidden.view(rows, count, size, -1)[:, :, known:]
@@ -170,9 +221,6 @@ class DrafterTrainer(Resumable):
         cap = self.config["dflash_config"].get("final_logit_softcapping")
         if cap:
             logits = torch.tanh(logits / cap) * cap
-        wanted = positions[:, :, known:]
-        valid = wanted < torch.tensor([len(row.ids) for row in responses], device=self.device)[:, None, None]
-        labels = ids.gather(1, wanted.clamp(max=length - 1).flatten(1)).view_as(wanted)
         return logits, labels, valid
 
     def rows_of(self, step: int) -> list[Response]:
@@ -197,7 +245,7 @@ class DrafterTrainer(Resumable):
     def train_step(self) -> float:
         """Take one optimiser step and return its weighted loss."""
         rows = self.rows_of(self.step)
-        loss, _ = self.loss(rows, np.random.default_rng([self.run.seed, 32, self.step]))
+        loss, _ = self.loss(rows, np.random.default_rng([self.run.seed, 32, self.step]), whole_head=False)
         self.tokens += sum(len(row.ids) for row in rows)
         loss.backward()
         self.optimisers.step(self.schedule.share(self.step))
@@ -206,13 +254,27 @@ class DrafterTrainer(Resumable):
 
     def train(self, report: Progress | None = None, stop_after: int | None = None) -> DFlashNetwork:
         """Train to the end (or `stop_after` steps) and return the drafter."""
-        self.advance(self.run.steps, self.run.evaluate_every, report, stop_after)
+        self.advance(self.run.steps, self.run.evaluate_every, report, stop_after, self._has_levelled)
         self.save()
         return self.drafter
 
+    def _has_levelled(self) -> bool:
+        """Return whether the last steps brought less held-back acceptance than a run asks for."""
+        if self.run.least_gain is None:
+            return False
+        curve = [(row["step"], row["acceptance_teacher_forced"]) for row in self.curve.rows]
+        before = [value for step, value in curve if step <= self.step - LEVEL_STEPS]
+        return bool(before) and max(value for _, value in curve) - max(before) < self.run.least_gain
+
 
 def cached_responses(
-    target_folder: Path, target: Any, source: RowSource, run: DrafterRun, report: Any = None
+    target_folder: Path,
+    target: Any,
+    requests: Callable[[], list[ResponseRequest]],
+    run: DrafterRun,
+    report: Any = None,
+    *,
+    marks: Ends = SHIPPED,
 ) -> list[Response]:
     """Return the regenerated responses, from the work folder when this target, seed and count made them already."""
     path = run.work / "responses.json"
@@ -227,8 +289,7 @@ def cached_responses(
         if report is not None:
             report(done, total, {"train_loss": float("nan"), "regenerated": done})
 
-    requests = make_requests(source, source.words, run.rows, run.seed)
-    responses = regenerate_in_order(target, requests, progress)
+    responses = regenerate_in_order(target, requests(), progress, marks=marks, folder=run.work / "regenerated")
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]
     path.write_text(json.dumps({"made_by": made_by, "responses": rows}))
@@ -264,19 +325,32 @@ def export_drafter(drafter: DFlashNetwork, folder: Path) -> None:
 
 
 def train_drafter(
-    target_folder: Path, out: Path, run: DrafterRun, report: Any = None, device: str = "cpu"
+    target_folder: Path,
+    out: Path,
+    run: DrafterRun,
+    report: Any = None,
+    device: str = "cpu",
+    *,
+    requests: Callable[[], list[ResponseRequest]] | None = None,
 ) -> DrafterTrainer:
     """Regenerate data with the target of `target_folder`, train its drafter, write it to `out`, return the trainer.
+
+    ``requests`` makes the prompts of a target that speaks other words than the shipped ones'; None for theirs.
 
     Raises:
         ModelError: If the folder of the target, or of the drafter to begin with, is missing or unusable.
     """
     target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
     if run.start is not None:  # before minutes of regenerating
-        weights_of(run.start, drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, MASK_ID))
-    files = read_corpus()
-    source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
-    responses = cached_responses(target_folder, target, source, run, report)
+        weights_of(
+            run.start, drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, run.mask, run.target_layers)
+        )
+    if requests is None:
+        files = read_corpus()
+        source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
+        requests = partial(make_requests, source, source.words, run.rows, run.seed)
+    stops = stop_ids(target_folder, read_config(target_folder)) or (EOS_ID,)
+    responses = cached_responses(target_folder, target, requests, run, report, marks=Ends(run.pad, stops))
     trainer = DrafterTrainer(run, target, responses)
     export_drafter(trainer.train(report), out)
     return trainer

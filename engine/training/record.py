@@ -21,6 +21,11 @@ def recorded_command(verb: str, options: dict[str, Any]) -> str:
         if value is None or value is False or name in {"verb", "work", "quiet", "export_at"}:
             continue
         shown = value.name if isinstance(value, Path) else value
+        if isinstance(value, tuple):
+            shown = ",".join(map(str, value))
+        if shown in {"", True}:
+            parts += [f"--{name.replace('_', '-')}"] if shown is True else []
+            continue
         parts.append(f"--{name.replace('_', '-')} {shown}")
     return " ".join(parts)
 
@@ -28,8 +33,12 @@ def recorded_command(verb: str, options: dict[str, Any]) -> str:
 def write_training(
     folder: Path, verb: str, options: dict[str, Any], *, trainer: Resumable, model: Any, files: tuple[SourceFile, ...]
 ) -> None:
-    """Write training.json: the command, what it consumed, versions, corpus digest and the curve."""
-    corpus = corpus_record(files)
+    """Write training.json: the command, what it consumed, versions, corpus digest and the curve.
+
+    Without files it consumed what is installed, which the versions stand for.
+    """
+    corpus = corpus_record(files) if files else {}
+    listed = ("python", "files", "held_out_files", "characters", "listing_sha256")
     record = {
         "command": recorded_command(verb, options),
         "seed": options["seed"],
@@ -40,7 +49,7 @@ def write_training(
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "versions": {"python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in PACKAGES},
-        "corpus": {key: corpus[key] for key in ("python", "files", "held_out_files", "characters", "listing_sha256")},
+        "corpus": {key: corpus[key] for key in listed if key in corpus},
         "curve": trainer.curve.rows,
     }
     (folder / "training.json").write_text(json.dumps(record, indent=1) + "\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,12 +66,25 @@ def make_requests(source: RowSource, words: tuple[str, ...], count: int, seed: i
     return requests
 
 
-def generate(model: Any, requests: list[ResponseRequest]) -> list[Response]:
+@dataclass(frozen=True)
+class Ends:
+    """The ids of a tokenizer that rows are filled up with, and that end a response."""
+
+    pad: int = PAD_ID
+    stops: tuple[int, ...] = (EOS_ID,)
+
+
+SHIPPED = Ends()
+"""Those of the shipped tokenizer."""
+
+
+def generate(model: Any, requests: list[ResponseRequest], marks: Ends = SHIPPED) -> list[Response]:
     """Generate greedily for a batch; prompts of different length share a step, each row switching to its own argmax."""
     longest = max(len(item.prompt) + item.limit for item in requests)
     start = min(len(item.prompt) for item in requests)
     device = model.device
-    ids = torch.full((len(requests), longest), PAD_ID, device=device)
+    ids = torch.full((len(requests), longest), marks.pad, device=device)
+    stops = torch.tensor(marks.stops, device=device)
     for row, item in enumerate(requests):
         ids[row, : len(item.prompt)] = torch.tensor(item.prompt, device=device)
     lengths = torch.tensor([len(item.prompt) for item in requests], device=device)
@@ -83,7 +98,7 @@ def generate(model: Any, requests: list[ResponseRequest]) -> list[Response]:
             guess = output.logits[:, -1].argmax(-1)
             generated = position >= lengths[rows]
             ids[rows, position] = torch.where(generated, guess, ids[rows, position])
-            stopped = generated & (guess == EOS_ID)
+            stopped = generated & torch.isin(guess, stops)
             ends[rows] = torch.where(stopped, ends[rows].clamp(max=position + 1), ends[rows])
             alive = ends[rows] > position + 1
             if position % COMPACT_EVERY == 0 and 0 < int(alive.sum()) < len(rows):
@@ -98,17 +113,45 @@ def regenerate_in_order(
     model: Any,
     requests: list[ResponseRequest],
     report: Callable[[int, int], None] | None = None,
+    *,
     rows: int = GENERATION_ROWS,
+    marks: Ends = SHIPPED,
+    folder: Path | None = None,
 ) -> list[Response]:
-    """Generate for all `requests`, batching rows of like length together; responses come in the order of requests."""
+    """Generate for all `requests`, batching rows of like length together; responses come in the order of requests.
+
+    What is made is written to `folder`, batch by batch, and read from there when it is made again.
+    """
     order = sorted(
         range(len(requests)), key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected)
     )
     responses: dict[int, Response] = {}
     for first in range(0, len(order), rows):
         chosen = order[first : first + rows]
-        made = generate(model, [requests[index] for index in chosen])
+        batch, file = [requests[index] for index in chosen], None if folder is None else folder / f"{first}.json"
+        made = _remembered(batch, file)
+        if made is None:
+            made = generate(model, batch, marks)
+            _remember(made, file)
         responses.update(zip(chosen, made, strict=True))
         if report is not None:
             report(len(responses), len(order))
     return [responses[index] for index in range(len(requests))]
+
+
+def _remembered(batch: list[ResponseRequest], file: Path | None) -> list[Response] | None:
+    """Return the responses of a batch from its file; None where it holds none, or those of other prompts."""
+    if file is None or not file.exists():
+        return None
+    stored = json.loads(file.read_text())
+    if [ids[:length] for ids, length in stored] != [list(request.prompt) for request in batch]:
+        return None
+    return [Response(tuple(ids), length) for ids, length in stored]
+
+
+def _remember(made: list[Response], file: Path | None) -> None:
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        part = file.with_suffix(".part")
+        part.write_text(json.dumps([(item.ids, item.prompt_tokens) for item in made]))
+        part.replace(file)

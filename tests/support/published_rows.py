@@ -62,15 +62,17 @@ def rows() -> Iterator[tuple[str, dict[str, Any], str]]:
 
 def reduced(config: dict[str, Any]) -> dict[str, Any]:
     """Return what is read of a config."""
-    kept = {name: config[name] for name in FIELDS if name in config}
-    if isinstance(kept.get("layer_types"), list):
-        kept["layer_types"] = ", ".join(f"{len(list(run))} x {kind}" for kind, run in groupby(kept["layer_types"]))
+    fields = {name: config[name] for name in FIELDS if name in config}
+    if isinstance(fields.get("layer_types"), list):
+        fields["layer_types"] = ", ".join(f"{len(list(run))} x {kind}" for kind, run in groupby(fields["layer_types"]))
     quantised = config.get("quantization_config")
     if isinstance(quantised, dict):
-        kept["quantization_config"] = {name: quantised[name] for name in ("quant_method", "bits") if name in quantised}
+        fields["quantization_config"] = {
+            name: quantised[name] for name in ("quant_method", "bits") if name in quantised
+        }
     if isinstance(config.get("text_config"), dict):
-        kept["text_config"] = reduced(config["text_config"])
-    return kept
+        fields["text_config"] = reduced(config["text_config"])
+    return fields
 
 
 def main(folder: Path) -> None:

@@ -66,6 +66,14 @@ def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(float(gap) for gap in found)
 
 
+def log_probabilities(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+    """Return by row the natural logarithm of the probability of ``tokens[row]``, in float32."""
+    wide = forward.logits.astype(mx.float32)
+    taken = mx.take_along_axis(wide, mx.array(tokens, mx.int32)[:, None], axis=-1)[:, 0]
+    found: Any = (taken - mx.logsumexp(wide, axis=-1)).tolist()
+    return tuple(float(value) for value in found)
+
+
 def apart(one: Forward, other: Forward) -> float:
     """Return the largest difference between the logits of two forwards; those that are the same infinity are equal."""
     mine, theirs = one.logits.astype(mx.float32), other.logits.astype(mx.float32)

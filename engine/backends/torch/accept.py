@@ -30,6 +30,13 @@ def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(float(gap) for gap in found.tolist())
 
 
+def log_probabilities(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+    """Return by row the natural logarithm of the probability of ``tokens[row]``, in float32."""
+    wide = forward.logits.float()
+    taken = wide.gather(-1, torch.tensor(tokens, device=wide.device)[:, None])[:, 0]
+    return tuple(float(value) for value in (taken - wide.logsumexp(dim=-1)).tolist())
+
+
 def apart(one: Forward, other: Forward) -> float:
     """Return the largest difference between the logits of two forwards; those that are the same infinity are equal."""
     mine, theirs = one.logits.float(), other.logits.float()

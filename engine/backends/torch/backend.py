@@ -211,6 +211,10 @@ class TorchBackend:
         """Return by row how far the best logit is above that of ``tokens[row]``."""
         return accept.gaps(forward, tokens)
 
+    def log_probabilities(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
+        """Return by row the natural logarithm of the probability of ``tokens[row]``."""
+        return accept.log_probabilities(forward, tokens)
+
     def apart(self, one: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards."""
         return accept.apart(one, other)

@@ -3,28 +3,55 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812 - torch's customary name
 
 
-def drafter_config(target_config: dict[str, Any], size: str, block_size: int, mask_token_id: int) -> dict[str, Any]:
-    """Return config.json of a drafter for a target.
+@dataclass(frozen=True, slots=True)
+class DrafterShape:
+    """The sizes of a drafter that its target does not give it."""
+
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+
+
+SHAPES: Final = {
+    "small": DrafterShape(layers=2, heads=4, kv_heads=2, head_dim=32, intermediate=512),
+    "60m": DrafterShape(layers=4, heads=8, kv_heads=4, head_dim=64, intermediate=2048),
+    "smollm2": DrafterShape(layers=2, heads=9, kv_heads=3, head_dim=64, intermediate=1536),
+}
+"""By the name of their size."""
+
+
+def drafter_config(
+    target_config: dict[str, Any],
+    size: str,
+    block_size: int,
+    mask_token_id: int,
+    target_layers: Sequence[int] = (),
+) -> dict[str, Any]:
+    """Return config.json of a drafter for a target, which reads ``target_layers`` or such as are usual.
 
     `dflash_config.input_embedding_scale` is what every row of the target's RAW embedding table is multiplied with:
     sqrt(hidden_size) where the target scales its embedding (Gemma), else 1.
     """
     hidden = int(target_config["hidden_size"])
     layers = int(target_config["num_hidden_layers"])
-    small = size == "small"
+    shape = SHAPES[size]
     scaled = str(target_config["model_type"]).startswith("gemma")
     target_layer_ids = [1, 3, 4] if layers == 6 else sorted({round(1 + i * (layers - 4) / 4) for i in range(5)})
     dflash: dict[str, Any] = {
         "block_size": block_size,
         "mask_token_id": mask_token_id,
-        "target_layer_ids": target_layer_ids,
+        "target_layer_ids": list(target_layers) or target_layer_ids,
         "input_embedding_scale": math.sqrt(hidden) if scaled else 1.0,
         "causal": False,
     }
@@ -35,11 +62,11 @@ def drafter_config(target_config: dict[str, Any], size: str, block_size: int, ma
         "model_type": "qwen3",
         "dtype": "float32",
         "hidden_size": hidden,
-        "intermediate_size": 512 if small else 2048,
-        "num_hidden_layers": 2 if small else 4,
-        "num_attention_heads": 4 if small else 8,
-        "num_key_value_heads": 2 if small else 4,
-        "head_dim": 32 if small else 64,
+        "intermediate_size": shape.intermediate,
+        "num_hidden_layers": shape.layers,
+        "num_attention_heads": shape.heads,
+        "num_key_value_heads": shape.kv_heads,
+        "head_dim": shape.head_dim,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
         "attention_bias": False,
@@ -47,7 +74,7 @@ def drafter_config(target_config: dict[str, Any], size: str, block_size: int, ma
         "max_position_embeddings": int(target_config["max_position_embeddings"]),
         "rope_theta": 1_000_000.0,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1_000_000.0},
-        "layer_types": ["full_attention"] * (2 if small else 4),
+        "layer_types": ["full_attention"] * shape.layers,
         "use_sliding_window": False,
         "sliding_window": None,
         "is_causal": False,

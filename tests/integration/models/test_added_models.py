@@ -163,9 +163,9 @@ def test_a_bad_file_is_one_line_and_leaves_nothing(
     file.write_bytes(gguf_file.read_bytes())
     change(file)
     assert models(["add", str(file), "--root", str(root)]) in {2, 3}
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
     assert list(root.iterdir()) == []
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,21 @@ def test_thinking_is_told_to_a_template_that_knows_it(folder: Path) -> None:
     config(folder, PLAIN)
     with pytest.raises(UsageError, match="does not read enable_thinking"):
         render_chat(folder, turn, thinking=False)
+
+
+def test_what_else_a_template_reads_is_told_and_pinned(folder: Path) -> None:
+    words = "{{ reasoning_effort }} {{ thinking }} {{ tools }} {{ messages | length }}"
+    config(folder, "{{ strftime_now('%Y-%m-%d') }} " + words)
+    arguments = {"reasoning_effort": "high", "tools": [{"name": "f"}]}
+    rendered = render_chat(folder, TALK, thinking=True, arguments=arguments, day=date(2026, 1, 31))
+    assert rendered == "2026-01-31 high True [{'name': 'f'}] 3"
+    assert render_chat(folder, TALK, day=date(2026, 2, 1)).startswith("2026-02-01 ")
+    for wrong in ({"effort": 1}, {"messages": []}):
+        with pytest.raises(UsageError, match="does not read"):
+            render_chat(folder, TALK, arguments=wrong)
+    config(folder, PLAIN)
+    with pytest.raises(UsageError, match="writes no date"):
+        render_chat(folder, TALK, day=date(2026, 1, 31))
 
 
 def test_several_templates_without_a_default_one_have_to_be_named(folder: Path) -> None:

@@ -52,7 +52,7 @@ def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.
     assert record == read_checkpoint(folder).stated() | {"digest": read_checkpoint(folder).digest()}
     assert record["stops"] == {"1": ["generation_config.json", "config.json"], "2": ["generation_config.json"]}
     assert record["tensors"] | {"kinds": {}} == {
-        "found": 7, "missing": [], "unused": [], "beside": 2, "kinds": {},
+        "count": 7, "missing": [], "unused": [], "beside": 2, "kinds": {},
     }  # fmt: skip
     assert (record["template"]["arguments"], record["template"]["reads_clock"]) == (["reasoning_effort"], True)
     assert (record["tokenizer_class"], record["legacy"], record["dtype"]) == ("LlamaTokenizer", False, "bfloat16")

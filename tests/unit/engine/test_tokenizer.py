@@ -11,6 +11,7 @@ import pytest
 from engine.checkpoint import named_tokens, tokenizer_settings
 from engine.errors import ModelConfigError
 from engine.tokenizer import Tokenizer, added_tokens
+from tests.fakes.tokenizers_of_families import write_tokenizer
 
 TEMPLATE = "{{ bos_token }}{{ image_token }}{% for m in messages %}<|turn|>{{ m.content }}<|end|>{% endfor %}"
 TURN = [{"role": "user", "content": "hi"}]
@@ -99,3 +100,20 @@ def test_a_file_that_lists_no_tokens_is_one_line(folder: Path) -> None:
 def test_a_folder_with_a_tokenizer_alone_declares_nothing(folder: Path) -> None:
     assert named_tokens(tokenizer_settings(folder)) == {}
     assert added_tokens(folder) == []
+
+
+@pytest.mark.parametrize("legacy", [None, True, False])
+@pytest.mark.parametrize("kind", ["byte_fallback_legacy", "byte_fallback"])
+def test_a_llama_tokenizer_begins_texts_as_transformers_begins_them(
+    tmp_path: Path, kind: str, legacy: bool | None
+) -> None:
+    from transformers import AutoTokenizer
+
+    named = {"tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
+    write_tokenizer(tmp_path, kind)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(named | ({} if legacy is None else {"legacy": legacy})))
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    mine, stock = Tokenizer(tmp_path), AutoTokenizer.from_pretrained(tmp_path, local_files_only=True)
+    for text in (" leading space", "<s>[INST] hi [/INST]", "a </s> b", "  two", "", "\nnew", "a</s>b"):
+        assert list(mine.encode(text)) == stock.encode(text)
+        assert mine.decode(mine.encode(text)) == stock.decode(stock.encode(text), skip_special_tokens=True)

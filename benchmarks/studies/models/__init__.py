@@ -1,0 +1,1 @@
+"""Studies of real models that `kakeya-engine models add` made."""

@@ -1,0 +1,130 @@
+"""A drafter is trained for a target of other people: its words, its mask, its prompts, and goes on where it ended."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed")
+
+from engine.errors import UsageError  # noqa: E402
+from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer  # noqa: E402
+from engine.training.features import FeatureFile  # noqa: E402
+from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
+from engine.training.package_prompts import TASKS, functions, package_requests  # noqa: E402
+from engine.training.responses import Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
+from tests.fakes import tiny_families  # noqa: E402
+from tests.unit.engine.evaluation.test_installed_prompts import PROBLEMS, install  # noqa: E402
+
+VOCABULARY, MASK = 97, 96
+SMOLLM2 = {
+    "model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30, "vocab_size": 49152,
+    "max_position_embeddings": 8192,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory):
+    from engine.huggingface import open_causal
+
+    return open_causal(tiny_families.write_family(tmp_path_factory.mktemp("target"), "llama"))
+
+
+@pytest.fixture(scope="module")
+def responses():
+    rng = np.random.default_rng(3)
+    return [Response(tuple(int(token) for token in rng.integers(5, 60, 30)), 8) for _ in range(12)]
+
+
+def trainer_of(folder: Path, target, responses, **options) -> DrafterTrainer:
+    run = DrafterRun(4, 3, 12, folder, mask=MASK, pad=0, target_layers=(0, 2), **options)
+    return DrafterTrainer(run, target, responses)
+
+
+def test_the_recipe_s_drafter_has_eight_million_values() -> None:
+    config = drafter_config(SMOLLM2, "smollm2", BLOCK_SIZE, 7, (8, 16, 24))
+    with torch.device("meta"):
+        assert sum(each.numel() for each in DFlashNetwork(config).parameters()) == pytest.approx(8.1e6, rel=0.01)
+    assert config["dflash_config"]["target_layer_ids"] == [8, 16, 24]
+
+
+def test_a_loss_over_every_id_is_the_whole_head_s_and_over_few_it_is_less(tmp_path: Path, target, responses) -> None:
+    losses = {}
+    for rows in (0, 4, VOCABULARY):
+        trainer = trainer_of(tmp_path / str(rows), target, responses, head_rows=rows)
+        with torch.no_grad():
+            part, _ = trainer.loss(responses[:4], np.random.default_rng(1), whole_head=False)
+            whole, _ = trainer.loss(responses[:4], np.random.default_rng(1))
+        losses[rows] = float(part) - float(whole)
+    assert losses[0] == losses[VOCABULARY] == 0.0
+    assert losses[4] < 0.0
+
+
+def test_features_in_a_file_train_as_those_in_memory_and_are_found_again(tmp_path: Path, target, responses) -> None:
+    memory, disk = (
+        trainer_of(tmp_path / name, target, responses, features_on_disk=name == "disk") for name in ("memory", "disk")
+    )
+    assert memory.train_step() == disk.train_step()
+    count = len(disk.features_by_ids)
+    assert 0 < count <= len(responses)
+    again = trainer_of(tmp_path / "disk", target, responses, features_on_disk=True)
+    assert len(again.features_by_ids) == count
+    for ids, features in memory.features_by_ids.items():
+        assert torch.equal(again.features_by_ids[ids], features)
+    with pytest.raises(UsageError, match="features of other rows"):
+        FeatureFile(tmp_path / "disk", [responses[0].ids], 64)
+
+
+def test_training_ends_where_it_no_longer_gains(tmp_path: Path, target, responses) -> None:
+    trainer = trainer_of(tmp_path, target, responses, least_gain=0.02)
+    trainer.curve.rows = [
+        {"step": step, "acceptance_teacher_forced": 2.0 + step / 1e5} for step in range(250, 2001, 250)
+    ]
+    trainer.step = 2000
+    assert trainer._has_levelled()
+    trainer.curve.rows[-1]["acceptance_teacher_forced"] = 2.2
+    assert not trainer._has_levelled()
+
+
+def test_answers_that_were_made_are_not_made_again(tmp_path: Path, target) -> None:
+    requests = [ResponseRequest((5, 6, 7 + index), 6, 6) for index in range(5)]
+    marks = Ends(0, (1,))
+    first = regenerate_in_order(target, requests, rows=2, marks=marks, folder=tmp_path)
+    assert regenerate_in_order(None, requests, rows=2, marks=marks, folder=tmp_path) == first
+    assert all(
+        response.ids[: response.prompt_tokens] == request.prompt
+        for response, request in zip(first, requests, strict=True)
+    )
+
+
+def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import gzip
+
+    lines = "\n".join(json.dumps(problem) for problem in PROBLEMS)
+    install(tmp_path / "site", monkeypatch, gzip.compress(lines.encode()))
+    root = tmp_path / "package"
+    root.mkdir()
+    body = "    '''Say {0}.'''\n    total = 0\n    for item in items:\n        total += item\n    return total\n\n\n"
+    names = ("add_up", "work_1", "count_all")
+    (root / "sums.py").write_text("".join(f"def {name}(items):\n" + body.format(name) for name in names))
+    assert [each.name for each in functions(root, frozenset({"work_1"}))] == ["add_up", "count_all"]
+
+    class Letters:
+        def encode(self, text: str) -> tuple[int, ...]:
+            self.texts = [*getattr(self, "texts", []), text]
+            return tuple(range(9))
+
+        def chat(self, messages) -> tuple[int, ...]:
+            return self.encode(messages[0]["content"])
+
+    words = Letters()
+    requests = package_requests(words, 8, 1, [root])
+    assert len(requests) == 2 * len(TASKS)
+    assert not any("work_1" in text for text in words.texts)
+    assert any("Explain this function" in text for text in words.texts)
+    assert words.texts == (again := Letters(), package_requests(again, 8, 1, [root]))[0].texts
