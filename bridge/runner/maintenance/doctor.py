@@ -201,16 +201,18 @@ def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     applied = context.executor.sandbox(uid)
     if applied.kind != "none":
         text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
-        yield Check("sandbox", "ok", text)
+        why = applied.fallback_reason
+        remedy = None if why is None else why_no_sandbox(why, _place(policy))[1]
+        yield Check("sandbox", "ok" if why is None else "warn", text, remedy)
     else:
-        why, remedy = why_no_sandbox(applied, _place(policy))
+        why, remedy = why_no_sandbox(applied.reason or "unknown", _place(policy))
         yield Check("sandbox", bad, f"none: {why}", remedy)
     for escape in context.executor.escapes(uid):
         if escape.refused:
             yield Check("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
         else:
             yield Check("escape", bad, f"{sys.platform}: a run can {escape.what}", _NOT_CONFINED)
-    if applied.kind != "none" and policy is not None:
+    if applied.kind not in ("none", "landlock") and policy is not None:
         for name, user, kind in _further_kinds(policy):
             yield from _kind_of_run(context, name, user, kind)
 
