@@ -125,6 +125,7 @@ StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
 ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$(written_bus)
 $(common_protections)
+ProtectProc=invisible
 ProtectControlGroups=yes
 ProtectHostname=yes
 ProtectKernelLogs=yes
@@ -139,7 +140,8 @@ TXT
 }
 
 # No ProtectKernelTunables, ProtectKernelLogs or ProcSubset in a run's unit: they cover parts of /proc, and the kernel then
-# refuses every sandbox its own /proc. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of
+# refuses every sandbox its own /proc. No ProtectProc: who holds a run's processes cannot be traced, and would be invisible to
+# the supervisor that watches it. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of
 # those. KillMode=mixed asks the supervisor alone to end the run, and kills what is left of the control group.
 run_unit_text() {
   cat <<TXT
@@ -199,7 +201,6 @@ NoNewPrivileges=yes
 PrivateTmp=yes
 ProtectSystem=strict
 ProtectHome=read-only
-ProtectProc=invisible
 ProtectKernelModules=yes
 ProtectClock=yes
 DevicePolicy=closed
