@@ -28,7 +28,7 @@ from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.machine import cards_of, engine_of
 from bridge.runner.maintenance.bus_checks import check_listing
 from bridge.runner.maintenance.engine_checks import check_engine
-from bridge.runner.maintenance.mac_checks import check_folders, check_mac
+from bridge.runner.maintenance.mac_checks import check_folders, check_interpreter, check_mac
 from bridge.runner.maintenance.model_checks import check_models
 from bridge.runner.maintenance.place_checks import (
     Place,
@@ -87,6 +87,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy, context.executor.host().drivers)
+        yield from check_interpreter(Path(policy.interpreter))
         listed = policy.environment.get(VISIBLE_DEVICES)
         yield from check_slots(policy.slots, cards_of(policy), listed=listed)
     if sys.platform == "darwin":
