@@ -121,10 +121,17 @@ serve() {
   folder=$(cd "$(dirname "$SOCKET")" && pwd)
   printf 'policy    [sandbox] endpoints = ["unix:%s/%s"]\n' "$folder" "$(basename "$SOCKET")"
   printf 'try       %s distributed verify --address unix:%s/%s\n' "$ENGINE" "$folder" "$(basename "$SOCKET")"
-  # The server there ends with this connection: its standard input does.
-  tail -f /dev/null | "$SSH" -o BatchMode=yes -o ExitOnForwardFailure=yes -o StreamLocalBindUnlink=yes \
+  # The server there ends with its standard input: a pipe that nobody writes to, and whose only writing end is ours, so
+  # that it ends with this script however that does.
+  mkfifo "$WORK/alive"
+  "$SSH" -o BatchMode=yes -o ExitOnForwardFailure=yes -o StreamLocalBindUnlink=yes \
     -L "$folder/$(basename "$SOCKET"):127.0.0.1:$PORT" "$HOST" \
-    "$REMOTE_DIR/.venv/bin/kakeya-engine distributed serve --until-eof --address 127.0.0.1:$PORT$(quoted ${TARGET[@]+"${TARGET[@]}"})"
+    "$REMOTE_DIR/.venv/bin/kakeya-engine distributed serve --until-eof --address 127.0.0.1:$PORT$(quoted ${TARGET[@]+"${TARGET[@]}"})" \
+    <"$WORK/alive" &
+  exec 9>"$WORK/alive"
+  trap 'exec 9>&-; wait; exit 130' INT
+  trap 'exec 9>&-; wait; exit 143' TERM
+  wait $!
 }
 
 VERB=${1:-}

@@ -296,10 +296,28 @@ shut_to_service() { # path
   done
 }
 
-pin_python() { # an upgrade that moves `python3` must not change what runs: resolve to the real file
+# The name of an interpreter that upgrades within its minor version leave in place: package managers keep each patch
+# release in a folder of its own, which the next upgrade removes (uv issue 1640), behind a link for the minor version.
+lasting_python() { # real path
+  local real=$1 rest keg link
+  case "$real" in
+    */Cellar/*/*)
+      rest=${real#*/Cellar/} keg=${real%%/Cellar/*}
+      link=$keg/opt/${rest%%/*}/bin/$(basename "$real")
+      ;;
+    */uv/python/cpython-*)
+      rest=${real##*/uv/python/}
+      link=${real%"$rest"}$(printf '%s' "$rest" | sed -E 's/^(cpython-[0-9]+\.[0-9]+)\.[0-9]+/\1/')
+      ;;
+    *) link=$real ;;
+  esac
+  if [ -x "$link" ]; then printf '%s' "$link"; else printf '%s' "$real"; fi
+}
+
+pin_python() { # an upgrade that moves `python3` must not change what runs: resolve to the file, or to its minor version
   local shut
   local remedy="install a Python for every user, such as /usr/bin/python3, and set up again with --python and its path"
-  PYTHON=$(real_python "$PYTHON")
+  PYTHON=$(lasting_python "$(real_python "$PYTHON")")
   remember interpreter "interpreter" "$PYTHON" "$("$PYTHON" -c 'import platform; print(platform.python_version())')"
   if ! shut=$(shut_to_service "$PYTHON"); then
     right "interpreter pinned: $PYTHON"

@@ -43,12 +43,38 @@ host_shape() {
   if command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi -L 2>/dev/null | grep -q GPU; then
     right "GPU: $(nvidia-smi -L | head -1)"
     LABELS=${LABELS:-cuda}
+    check_gpus
     # a run sees nothing of /dev that the policy does not name
     DEVICES=$(find /dev -maxdepth 1 -type c -name 'nvidia*' 2>/dev/null | sort | sed 's/.*/"&"/' | paste -sd, -)
   else
     right "GPU: none found; presets that need one will be refused by their probe"
     LABELS=${LABELS:-cpu}
   fi
+}
+
+# What the locked torch needs, by the CUDA that it was built for: NVIDIA's table of drivers (CUDA Compatibility, "Minor
+# Version Compatibility") and the oldest cards that this CUDA still makes code for (CUDA Toolkit release notes).
+check_gpus() {
+  local cuda driver capability needed=525 oldest=5.0
+  case ",$EXTRAS," in *,torch,*) ;; *) return 0 ;; esac
+  [ -z "$CONSTRAINTS" ] || return 0 # another torch than the locked one; doctor compares what was installed
+  cuda=$(sed -n 's/^cuda-toolkit==\([0-9]*\)\..*/\1/p' "$LOCK")
+  if [ "${cuda:-0}" -ge 13 ]; then needed=580 oldest=7.5; fi
+  while IFS=', ' read -r driver capability; do
+    if ! [[ $driver =~ ^[0-9]+\. && $capability =~ ^[0-9]+\.[0-9]+$ ]]; then
+      unfit "nvidia-smi says neither driver nor compute capability: ${driver:-nothing} ${capability:-}" "look at nvidia-smi --query-gpu=driver_version,compute_cap --format=csv"
+    elif [ "${driver%%.*}" -lt "$needed" ]; then
+      unfit "the driver $driver is too old for the locked torch, which was built for CUDA $cuda: it needs $needed or newer" "upgrade the driver, or name another torch: --constraints FILE"
+    elif [ "${capability%.*}${capability#*.}" -lt "${oldest%.*}${oldest#*.}" ]; then
+      unfit "a card of compute capability $capability is too old for the locked torch, which was built for CUDA $cuda: it needs $oldest or newer" "name a torch for an older CUDA: --constraints FILE"
+    else
+      right "GPU: driver $driver and compute capability $capability fit the locked torch (CUDA $cuda)"
+    fi
+  done < <(nvidia-smi --query-gpu=driver_version,compute_cap --format=csv,noheader | sort -u)
+}
+
+unfit() { # what, remedy: before anything is installed
+  if [ "$MODE" = install ]; then die "$1" "$2"; else wrong "$1" "$2"; fi
 }
 
 apparmor_text() {
@@ -125,6 +151,7 @@ StandardOutput=append:${LOGS#"$ROOT"}/runner.log
 StandardError=append:${LOGS#"$ROOT"}/runner.log
 ReadWritePaths=${STATE#"$ROOT"} ${LOGS#"$ROOT"}$(written_bus)
 $(common_protections)
+ProtectProc=invisible
 ProtectControlGroups=yes
 ProtectHostname=yes
 ProtectKernelLogs=yes
@@ -139,7 +166,8 @@ TXT
 }
 
 # No ProtectKernelTunables, ProtectKernelLogs or ProcSubset in a run's unit: they cover parts of /proc, and the kernel then
-# refuses every sandbox its own /proc. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of
+# refuses every sandbox its own /proc. No ProtectProc: who holds a run's processes cannot be traced, and would be invisible to
+# the supervisor that watches it. No RestrictNamespaces, PrivateUsers, ProtectHostname or @mount: the sandbox is made of
 # those. KillMode=mixed asks the supervisor alone to end the run, and kills what is left of the control group.
 run_unit_text() {
   cat <<TXT
@@ -199,7 +227,6 @@ NoNewPrivileges=yes
 PrivateTmp=yes
 ProtectSystem=strict
 ProtectHome=read-only
-ProtectProc=invisible
 ProtectKernelModules=yes
 ProtectClock=yes
 DevicePolicy=closed

@@ -57,6 +57,21 @@ needs() { # command how
   fi
 }
 
+# /usr/bin/git is there on every Mac: without the command line tools it only offers to install them.
+needs_git() {
+  needs git "xcode-select --install"
+  [ "$MODE" != dry-run ] || return 0
+  [ "$(command -v git)" != /usr/bin/git ] || xcode-select -p >/dev/null 2>&1 || wrong "git is Apple's stub: the command line tools are missing" "xcode-select --install"
+}
+
+# A daemon starts with the Mac, but with FileVault the Mac starts only when somebody has given a password.
+say_filevault() {
+  [ "$MODE" != dry-run ] || return 0
+  case "$(fdesetup status 2>/dev/null)" in
+    *"FileVault is On"*) printf 'note   %s\n' "FileVault is on: after a restart nothing runs until somebody has given a password (sudo fdesetup authrestart for one you plan)" ;;
+  esac
+}
+
 ensure_user() { # name home [shell]: a hidden service user, no password
   remember user "user $1" "$1"
   if dscl . -read "/Users/$1" UniqueID >/dev/null 2>&1; then
@@ -130,6 +145,10 @@ plist_text() {
     <string>--state</string>
     <string>${STATE#"$ROOT"}</string>$(daemon_words)
   </array>
+  <key>EnvironmentVariables</key>
+  <dict>
+    <key>PATH</key><string>/opt/homebrew/bin:/usr/local/bin:/usr/bin:/bin</string>
+  </dict>
   <key>RunAtLoad</key><true/>
   <key>KeepAlive</key><true/>
   <key>ThrottleInterval</key><integer>10</integer>
@@ -172,7 +191,8 @@ install_all() {
   check_paths
   find_python
   pin_python
-  needs git "xcode-select --install"
+  needs_git
+  say_filevault
   needs git-lfs "brew install git-lfs"
   # sshd starts a forced command with the user's shell
   ensure_user "$RUN_USER" "${STATE#"$ROOT"}" "$([ -z "$SSH_KEY_FILE" ] || echo /bin/sh)"

@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,10 +22,10 @@ from bridge.executor.sandbox.choice import enclosed
 from bridge.executor.sandbox.confinement import Confinement, nothing
 from bridge.executor.sandbox.escapes import TrialTargets, Witness, make_targets
 from bridge.executor.sandbox.held_folders import held_folder, sweep
-from bridge.limits import MIB
+from bridge.limits import MIB, TEXT_MAX_CHARS
 from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
 from bridge.records.network import Network
-from bridge.records.run import SandboxApplied, TrialOutcome
+from bridge.records.run import INSTEAD_OF, SandboxApplied, TrialOutcome
 from bridge.system.clock import Clock, rfc3339
 
 PREFIX: Final = "kakeya-sandbox-"
@@ -43,6 +44,10 @@ _LIMITS: Final = Limits(
 
 # Of a run by names the trial may reach one that nobody has (RFC 6761); it tries what no name may lead to.
 _NETWORKS: Final[Mapping[str, Network]] = {"none": False, "proxy": ("trial.invalid",), "host": "host"}
+
+
+# The runs for which Landlock is enough where there are no namespaces: the host's own code, without a network.
+_WITHOUT_NAMESPACES: Final = (HOST_KIND, RunKind("host", devices=True))
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,32 @@ def try_sandbox(
         paths: the private paths to try to reach, and the allow-list that runs get.
         kind: the kind of run that is tried, with its tools, network and devices.
     """
+    trial = try_one(clock, uid, enclose, paths, kind)
+    if (
+        trial.applied.kind != "none"
+        or sys.platform != "linux"
+        or kind not in _WITHOUT_NAMESPACES
+        or enclose is not enclosed
+    ):
+        return trial
+    weaker = try_one(clock, uid, partial(enclosed, kind="landlock"), paths, kind, mounts=False)
+    if weaker.applied.kind == "none":
+        why = f"{trial.applied.reason}; Landlock alone: {weaker.applied.reason}"
+        return replace(trial, applied=nothing(why[:TEXT_MAX_CHARS]))
+    why = f"{INSTEAD_OF}{trial.applied.reason}"[:TEXT_MAX_CHARS]
+    return replace(weaker, applied=weaker.applied.evolve(filters=(*weaker.applied.filters, why)))
+
+
+def try_one(
+    clock: Clock,
+    uid: int | None,
+    enclose: Callable[[JobSpec, RunDirectory], Confinement],
+    paths: HostPaths,
+    kind: RunKind,
+    *,
+    mounts: bool = True,
+) -> SandboxTrial:
+    """Try one sandbox; `mounts` says whether it has mounts of its own, which are looked at then."""
     try:
         shared = Path(tempfile.gettempdir())
         sweep(PREFIX, shared)
@@ -97,7 +128,7 @@ def try_sandbox(
             (directory.work / "kakeya_planted.py").write_text("")
             given = paths.interpreter
             program = given if given is not None and os.access(given, os.X_OK) else sys.executable
-            spec = _spec(targets.argv(program, paths, kind.network), uid, paths, targets.models, kind)
+            spec = _spec(targets.argv(program, paths, kind.network, mounts=mounts), uid, paths, targets.models, kind)
             confinement = enclose(spec, directory)
             witness = Witness(directory.work)
             quiet = Hooks(on_log=lambda _: None, on_started=witness.started, should_stop=witness.record_users)

@@ -46,7 +46,7 @@ def unfinished(reason: str, verdict: Verdict) -> str:
 
 def _confinement(applied: SandboxApplied) -> str:
     if applied.reason is None:
-        return f"{applied.kind}, as user {applied.uid}"
+        return f"{applied.kind}, as user {applied.uid}{'' if applied.not_held is None else f'; {applied.not_held}'}"
     return f"none, as user {applied.uid}: {applied.reason}"
 
 

@@ -1,6 +1,6 @@
 """What happened: written by the runner, never by the workload."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
@@ -192,11 +192,14 @@ class TrialOutcome(Record):
     time: Moment
 
 
+INSTEAD_OF: Final = "instead of bubblewrap: "
+
+
 class SandboxApplied(Record):
     """What confined the run in fact.
 
     Attributes:
-        kind: ``none``, ``bwrap`` or ``seatbelt``.
+        kind: ``none``, ``bwrap``, ``seatbelt``, or ``landlock``, which says in `filters` what it never holds.
         reason: why none, or None.
         network: what the run could reach.
         namespaces, filters: as applied, for people and the gate.
@@ -206,7 +209,7 @@ class SandboxApplied(Record):
         use: what the run did with its network, where that goes through a proxy; left out where it does not.
     """
 
-    kind: Literal["none", "bwrap", "seatbelt"]
+    kind: Literal["none", "bwrap", "landlock", "seatbelt"]
     reason: Text | None
     network: Network
     namespaces: tuple[Text, ...]
@@ -214,6 +217,16 @@ class SandboxApplied(Record):
     uid: int
     trial: TrialOutcome | None = None
     use: NetworkUse | None = None
+
+    @property
+    def fallback_reason(self) -> str | None:
+        """Why the platform's first choice does not hold, where this is the second; None for the first."""
+        return next((text.removeprefix(INSTEAD_OF) for text in self.filters if text.startswith(INSTEAD_OF)), None)
+
+    @property
+    def not_held(self) -> str | None:
+        """What this kind of sandbox never holds, in words; None where it holds all that is promised of one."""
+        return next((text for text in self.filters if text.startswith("not held: ")), None)
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -120,6 +120,8 @@ def _sandbox_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
         return
     if record.sandbox.kind == "none":
         yield "sandbox", clean_line(f"none: {record.sandbox.reason}; it ran as user {record.sandbox.uid}")
+    elif record.sandbox.not_held is not None:
+        yield "sandbox", clean_line(f"{record.sandbox.kind}, as user {record.sandbox.uid}; {record.sandbox.not_held}")
     elif record.sandbox.network:
         from bridge.records.network import describe_use
 

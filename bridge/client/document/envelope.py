@@ -98,7 +98,7 @@ class WherePart(Part):
     """Where it ran; None until that is known. `local` means this machine.
 
     Attributes:
-        sandbox: what confined it: ``none``, ``bwrap`` or ``seatbelt``; None also where no command ran.
+        sandbox: what confined it: ``none``, ``bwrap``, ``landlock`` or ``seatbelt``; None also where no command ran.
         no_sandbox_because: why there was none.
         uid: numeric user it ran as.
     """
@@ -109,7 +109,7 @@ class WherePart(Part):
     os: str | None = None
     device: str | None = None
     backend: str | None = None
-    sandbox: Literal["none", "bwrap", "seatbelt"] | None = None
+    sandbox: Literal["none", "bwrap", "landlock", "seatbelt"] | None = None
     no_sandbox_because: str | None = None
     uid: int | None = None
 

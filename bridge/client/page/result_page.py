@@ -175,7 +175,8 @@ def _provenance(record: RunRecord) -> str:
     facts: list[tuple[str, object]] = [
         ("run", record.id), ("bus", record.bus_id), ("runner", f"{record.runner} {record.runner_version}"),
         ("host", f"{host.name}, {host.os} {host.os_version}, {host.cpu}, {host.cpu_count} processors"),
-        ("devices", ", ".join(host.devices) or "none"), ("sandbox", record.sandbox.kind),
+        ("devices", ", ".join(host.devices) or "none"),
+        ("sandbox", "; ".join(filter(None, (record.sandbox.kind, record.sandbox.not_held)))),
         ("network", describe_use(record.sandbox.network, record.sandbox.use)),
         ("preset", f"{record.preset} {record.preset_digest}"), ("policy", record.policy_digest),
         ("request", record.request_digest),

@@ -11,7 +11,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -97,9 +97,9 @@ def import_outputs(out: Path, *, stamp: Stamp, declared: Sequence[str], secrets:
 
 def _import(top: int, since_ns: int, declared: Sequence[str], secrets: tuple[str, ...], result: Imported) -> None:
     """Choose among the files there are and read them."""
-    paths = list(_walk(top, "", 0, result))
-    rank = {path: index for index, path in enumerate(declared)}
-    paths.sort(key=lambda path: (rank.get(path, len(rank)), path))
+    # By their names first: the list of a folder that holds more than is listed may end before it comes to them.
+    paths = [path for path in dict.fromkeys(declared) if _is_file(top, path)]
+    paths += sorted(set(_walk(top, "", 0, result)) - set(paths))
     if len(paths) > REPORTS_MAX_COUNT:
         result.hits.append(_hit("reports", REPORTS_MAX_COUNT, len(paths)))
         result.refused += [f"{path!r}: more than {REPORTS_MAX_COUNT} files" for path in paths[REPORTS_MAX_COUNT:]]
@@ -121,6 +121,22 @@ def _name_problem(name: str, prefix: str) -> str | None:
     if len(prefix) + len(name) > _PATH_MAX_CHARS:
         return "a path that is too long"
     return None
+
+
+def _is_file(top: int, path: str) -> bool:
+    """Whether a regular file stands at a relative path; what is wrong with another one, the walk says."""
+    *folders, name = path.split("/")
+    if len(folders) >= _DEPTH_MAX or any(
+        part in ("", ".", "..") or _name_problem(part, "") for part in (*folders, name)
+    ):
+        return False
+    with ExitStack() as stack:
+        try:
+            for folder in folders:
+                top = stack.enter_context(_opened(folder, _OPEN | os.O_DIRECTORY, at=top))
+            return stat.S_ISREG(os.stat(name, dir_fd=top, follow_symlinks=False).st_mode)
+        except OSError:
+            return False
 
 
 def _walk(directory: int, prefix: str, depth: int, result: Imported) -> Iterator[str]:

@@ -32,6 +32,7 @@ from bridge.records.jobspec import JobSpec
 from bridge.records.run import SandboxApplied, TrialOutcome
 from bridge.system.process import run
 
+INSTALL: Final = "sudo apt-get install bubblewrap, or the package bubblewrap of your system"
 _HELP_S: Final = 10.0
 _STAGES: Final = ("/mnt", "/media", "/srv", "/opt")  # covered in a mount namespace of the run's own only
 _SHM_SHARE: Final = 4  # /dev/shm may take this part of the memory bound
@@ -46,7 +47,7 @@ def abilities() -> bwrap.Abilities:
     """
     path = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin")
     if path is None:
-        raise SandboxUnavailableError("bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap")
+        raise SandboxUnavailableError("bubblewrap (bwrap) is not installed", remedy=INSTALL)
     done = run([path, "--help"], env={}, cwd="/", timeout_s=_HELP_S)
     if not done.ok:
         raise SandboxUnavailableError(f"bubblewrap does not answer: {done.describe()}")

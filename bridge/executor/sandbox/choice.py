@@ -14,6 +14,7 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.sandbox.confinement import Confinement, Sandbox, plain
 from bridge.executor.sandbox.user import job_uid
 from bridge.records.jobspec import JobSpec
+from bridge.records.network import describe_network
 from bridge.records.run import SandboxApplied
 
 _REMEDY_EMBEDDED = (
@@ -43,6 +44,12 @@ def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied, *, 
                 f"this run needs a sandbox and the host has none: {offered.reason}",
                 remedy=_REMEDY_EMBEDDED if "embedded" in spec.labels else "kakeya-runner doctor",
             )
+        if spec.sandbox.network not in (False, "host"):
+            raise SandboxUnavailableError(
+                f"this run reaches {describe_network(spec.sandbox.network)}, which only a sandbox holds it to, and the "
+                f"host has none: {offered.reason}",
+                remedy=_REMEDY_EMBEDDED if "embedded" in spec.labels else "kakeya-runner doctor",
+            )
         if not apart and "embedded" not in spec.labels and job_uid(spec.sandbox.uid) == os.getuid():
             raise SandboxUnavailableError(
                 f"the host has no sandbox ({offered.reason}) and no other user for its runs, so this one could read "
@@ -51,17 +58,28 @@ def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied, *, 
                 "another user",
             )
         return plain(spec, directory, offered.reason or "the host has none")
-    return enclosed(spec, directory).tried(offered.trial)
+    return enclosed(spec, directory, offered.kind).tried(offered.trial)
 
 
-def enclosed(spec: JobSpec, directory: RunDirectory) -> Sandbox:
+def enclosed(spec: JobSpec, directory: RunDirectory, kind: str = "") -> Sandbox:
     """Return this platform's sandbox around a run, whether or not it has been tried.
+
+    Args:
+        spec: what it may see.
+        directory: where it may write.
+        kind: ``landlock`` where that is what proved to hold; else the platform's first choice.
 
     Raises:
         SandboxUnavailableError: there is none, or it cannot give what the spec asks for.
     """
     if sys.platform == "darwin":
-        from bridge.executor.sandbox.seatbelt import enclose
-    else:
-        from bridge.executor.sandbox.bubblewrap import enclose
-    return enclose(spec, directory)
+        from bridge.executor.sandbox import seatbelt
+
+        return seatbelt.enclose(spec, directory)
+    if kind == "landlock":
+        from bridge.executor.sandbox import landlock
+
+        return landlock.enclose(spec, directory)
+    from bridge.executor.sandbox import bubblewrap
+
+    return bubblewrap.enclose(spec, directory)

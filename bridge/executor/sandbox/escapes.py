@@ -84,7 +84,7 @@ found = {
     "connect to a socket below an allowed folder": through(lambda: call("path", socket.AF_UNIX, targets["inner"])),
     "read a credential below an allowed folder": through(lambda: read(targets["credential"]) != ""),
     "connect to the host's loopback": through(lambda: call("loop", socket.AF_INET, ("127.0.0.1", targets["port"]))),
-    "see a network device": sorted(name for _, name in socket.if_nameindex()) != ["lo"],
+    "see a network device": through(lambda: sorted(name for _, name in socket.if_nameindex()) != ["lo"]),
     "see a process of the host": through(lambda: targets["token"] in read("/proc/%d/cmdline" % targets["pid"])),
     "signal a process of the host": through(lambda: os.kill(targets["pid"], 0)),
     "import what lies in its working directory": through(lambda: __import__("kakeya_planted")),
@@ -99,7 +99,9 @@ if sys.platform == "linux":
     found["trace a process of the host"] = through(lambda: kernel("ptrace", 0x4206, targets["pid"], None, None))
     tops = [top for top in targets["kernel"] if os.path.exists(top)]
     found["open a kernel setting for writing"] = any(through(lambda: opened(path)) for path in files(("/proc", "/sys")))
-    found["see kernel settings that are not read-only"] = not all(os.statvfs(top).f_flag & os.ST_RDONLY for top in tops)
+    if targets["mounts"]:
+        read_only = [os.statvfs(top).f_flag & os.ST_RDONLY for top in tops]
+        found["see kernel settings that are not read-only"] = not all(read_only)
 if sys.platform == "darwin":
     # Every file of the data volume has a second name there, and sysctl shows arguments whatever the process table does.
     def arguments(pid):
@@ -168,13 +170,16 @@ class TrialTargets:
         """A file in the shared temporary folder that is there only when a run wrote it."""
         return Path(_SHARED_TMP) / f"kakeya-{self.token}"
 
-    def argv(self, interpreter: str, paths: HostPaths, network: str = "none") -> tuple[str, ...]:
+    def argv(
+        self, interpreter: str, paths: HostPaths, network: str = "none", *, mounts: bool = True
+    ) -> tuple[str, ...]:
         """Return the command of the trial run; it also tries to reach private paths of the host.
 
         Args:
             interpreter: absolute path of a Python.
             paths: those of the host that no run reaches are tried.
             network: as of the kind of run: that of the host is not tried, and a proxy is asked for the host too.
+            mounts: whether the sandbox has mounts of its own.
         """
         told = {
             "key": str(self.root / "runner.key"),
@@ -188,6 +193,7 @@ class TrialTargets:
             "private": list({*_identities(paths.private), *paths.identities}),
             "kernel": _KERNEL,
             "network": network,
+            "mounts": mounts,
             "port": self.port,
             "pid": self.victim.pid,
             "token": self.token,

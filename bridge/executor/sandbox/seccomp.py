@@ -107,6 +107,33 @@ _REFUSED: Final[dict[str, tuple[int, int]]] = {
     "shmget": (29, 194),
 }
 _X86_64_ONLY: Final = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
+# Without namespaces a run also sees the files, queues and processes of its user: what Landlock does not judge there.
+_REFUSED_ALONE: Final[dict[str, tuple[int, int]]] = {
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "setxattrat": (463, 463),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+    "removexattrat": (466, 466),
+    "file_setattr": (469, 469),
+    "semget": (64, 190),
+    "msgget": (68, 186),
+    "mq_open": (240, 180),
+    "mq_unlink": (241, 181),
+    "inotify_add_watch": (254, 27),
+    "socket": (41, 198),
+}
+_X86_64_ALONE: Final = {"chmod": 90, "chown": 92, "lchown": 94, "utime": 132, "utimes": 235, "futimesat": 261}
+_TRUNCATE: Final = {"x86_64": 76, "aarch64": 45}
+_PRLIMIT: Final = {"x86_64": 302, "aarch64": 261}
 
 
 def _table(machine: str) -> Table | None:
@@ -124,6 +151,12 @@ def _table(machine: str) -> Table | None:
             clone=220, clone3=435, unshare=97, socket=198, socketpair=199, ioctl=29, fcntl=25,
         )  # fmt: skip
     return None
+
+
+def _refused_alone(machine: str) -> set[int]:
+    """Return the numbers of what is refused where nothing but Landlock stands beside the filter."""
+    column = 0 if machine == "x86_64" else 1
+    return {numbers[column] for numbers in _REFUSED_ALONE.values()} | (set() if column else {*_X86_64_ALONE.values()})
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -149,20 +182,24 @@ def _no_new_namespaces() -> bytes:
     return _argument(0) + _instruction(_JUMP_ANY_BIT, _NEW_NAMESPACES, 0, 1) + _refuse(errno.EPERM)
 
 
-def program(machine: str) -> bytes | None:
+def program(machine: str, *, alone: bool = False, truncate: bool = True) -> bytes | None:
     """Return the filter's instructions, or None for an architecture without a table.
 
     Args:
         machine: as `platform.machine()` names it.
+        alone: whether it stands without namespaces; every socket is refused then, and what changes files by name.
+        truncate: whether files may be cut by their names, where something else judges that.
     """
     table = _table(machine)
     if table is None:
         return None
+    refused = {*table.refused.values(), *(_refused_alone(machine) if alone else ())}
+    refused |= set() if truncate else {_TRUNCATE[machine]}
     code = _instruction(_LOAD, _OFFSET_ARCH) + _instruction(_JUMP_EQUAL, table.audit, 1, 0)
     code += _instruction(_RETURN, _KILL_PROCESS) + _instruction(_LOAD, _OFFSET_NUMBER)
     if table.foreign_from is not None:
         code += _instruction(_JUMP_GREATER_EQUAL, table.foreign_from, 0, 1) + _refuse(errno.ENOSYS)
-    for number in sorted(table.refused.values()):
+    for number in sorted(refused):
         code += _instruction(_JUMP_EQUAL, number, 0, 1) + _refuse(errno.EPERM)
     # Its flags are behind a pointer no filter can follow; the C library falls back to clone.
     code += _instruction(_JUMP_EQUAL, table.clone3, 0, 1) + _refuse(errno.ENOSYS)
@@ -174,6 +211,8 @@ def program(machine: str) -> bytes | None:
     )
     for number in (table.socket, table.socketpair):
         code += _when_call(number, _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
+    if alone:  # nobody else's limits
+        code += _when_call(_PRLIMIT[machine], _argument(0) + _instruction(_JUMP_EQUAL, 0, 1, 0) + _refuse(errno.EPERM))
     requests = b"".join(
         _instruction(_JUMP_EQUAL, request, 0, 1) + _refuse(errno.EPERM) for request in _TERMINAL_REQUESTS
     )

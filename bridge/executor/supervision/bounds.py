@@ -132,6 +132,7 @@ class Bounds:
         self._disk_at_s = self._start_s + _DISK_EVERY_S
         self._disk_before = disk_use(root, stop_at_files=4 * TREE_MAX_ENTRIES)
         self._disk_last, self._disk_last_s = self._disk_before, self._start_s
+        self._free_before = free(root)
 
     def elapsed_s(self) -> float:
         """Return the seconds since the run's start."""
@@ -216,7 +217,11 @@ class Bounds:
         free = self._free(self._root)
         if free < RUN_DISK_FLOOR_BYTES:
             hit = LimitHit(limit="disk_free_bytes", bound=RUN_DISK_FLOOR_BYTES, observed=free, action="killed")
-            return Stop("limit", f"only {free} bytes are free where the run writes", hit, graceful=False)
+            words = f"only {free} bytes are free where the run writes"
+            if 2 * grown < self._free_before - free:
+                words = f"{words}: others of this host took most of it, the run {max(0, grown)} bytes"
+                return Stop("killed", words, hit, graceful=False)
+            return Stop("limit", words, hit, graceful=False)
         return None
 
     def explain(self, number: int | None, peak_rss_bytes: int, kernel_hits: dict[str, int]) -> Stop | None:

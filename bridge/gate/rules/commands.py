@@ -9,7 +9,7 @@ from bridge.gate.interface import Evidence, Violation
 from bridge.gate.rule import record_rule, run_rule
 from bridge.records.jobspec import JobSpec
 from bridge.records.network import describe_network
-from bridge.records.run import RunRecord
+from bridge.records.run import RunRecord, SandboxApplied
 
 CLOCK_SLACK_S = 0.05
 BETWEEN_MAX_S = 10.0  # preparing the next command
@@ -102,6 +102,15 @@ def compare_sandbox(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> It
         yield Violation("the run could not reach the network the job spec grants", "network")
     if wanted.uid is not None and applied.uid != wanted.uid:
         yield Violation(f"ran as user {applied.uid}, expected {wanted.uid}", "uid")
+    yield from _walls(applied, spec)
+    if len(set(applied.namespaces)) != len(applied.namespaces) or len(set(applied.filters)) != len(applied.filters):
+        yield Violation("a namespace or filter is listed twice", "namespaces")
+    if applied.kind != "none" and not applied.namespaces and not applied.filters:
+        yield Violation(f"{applied.kind} without a namespace and without a filter confines nothing", "namespaces")
+
+
+def _walls(applied: SandboxApplied, spec: JobSpec) -> Iterator[Violation]:
+    """Yield what a kind of sandbox lacks that always belongs to it."""
     if applied.kind == "bwrap":
         needed = tuple(name for name in NAMESPACES if not (applied.network == "host" and name == "net"))
         if tuple(name for name in applied.namespaces if name in NAMESPACES) != needed:
@@ -111,7 +120,6 @@ def compare_sandbox(record: RunRecord, spec: JobSpec, _evidence: Evidence) -> It
             )
         if applied.filters[:2] != FILTERS:
             yield Violation(f"filters begin with {list(applied.filters[:2])}, expected {list(FILTERS)}", "filters")
-    if len(set(applied.namespaces)) != len(applied.namespaces) or len(set(applied.filters)) != len(applied.filters):
-        yield Violation("a namespace or filter is listed twice", "namespaces")
-    if applied.kind != "none" and not applied.namespaces and not applied.filters:
-        yield Violation(f"{applied.kind} without a namespace and without a filter confines nothing", "namespaces")
+    if applied.kind == "landlock" and (spec.code != "host" or spec.sandbox.network or applied.not_held is None):
+        words = "Landlock alone is for the host's own code without a network, and says what it never holds"
+        yield Violation(f"{words}; got code {spec.code}, network {describe_network(spec.sandbox.network)}", "kind")

@@ -29,7 +29,7 @@ from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.machine.machine import cards_of, engine_of
 from bridge.runner.maintenance.bus_checks import check_listing, check_requests
 from bridge.runner.maintenance.engine_checks import check_engine
-from bridge.runner.maintenance.mac_checks import check_folders, check_mac
+from bridge.runner.maintenance.mac_checks import check_folders, check_interpreter, check_mac
 from bridge.runner.maintenance.model_checks import check_models
 from bridge.runner.maintenance.place_checks import (
     Place,
@@ -88,6 +88,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy, context.executor.host().drivers)
+        yield from check_interpreter(Path(policy.interpreter))
         listed = policy.environment.get(VISIBLE_DEVICES)
         yield from check_slots(policy.slots, cards_of(policy), listed=listed)
     if sys.platform == "darwin":
@@ -202,16 +203,18 @@ def _sandbox(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
     applied = context.executor.sandbox(uid)
     if applied.kind != "none":
         text = f"{applied.kind} as uid {applied.uid}: {', '.join((*applied.namespaces, *applied.filters))}"
-        yield Check("sandbox", "ok", text)
+        why = applied.fallback_reason
+        remedy = None if why is None else why_no_sandbox(why, _place(policy))[1]
+        yield Check("sandbox", "ok" if why is None else "warn", text, remedy)
     else:
-        why, remedy = why_no_sandbox(applied, _place(policy))
+        why, remedy = why_no_sandbox(applied.reason or "unknown", _place(policy))
         yield Check("sandbox", bad, f"none: {why}", remedy)
     for escape in context.executor.escapes(uid):
         if escape.refused:
             yield Check("escape", "ok", f"{sys.platform}: a run is refused to {escape.what}")
         else:
             yield Check("escape", bad, f"{sys.platform}: a run can {escape.what}", _NOT_CONFINED)
-    if applied.kind != "none" and policy is not None:
+    if applied.kind not in ("none", "landlock") and policy is not None:
         for name, user, kind in _further_kinds(policy):
             yield from _kind_of_run(context, name, user, kind)
 

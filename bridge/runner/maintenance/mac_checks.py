@@ -33,6 +33,28 @@ def check_mac(tool: Tool) -> Iterator[Check]:
     yield _awake(settings, tool("/usr/bin/pmset", "-g", "assertions"), tool("/usr/bin/pmset", "-g", "batt"))
 
 
+def check_interpreter(interpreter: Path) -> Iterator[Check]:
+    """Yield whether an upgrade of its Python takes the environment of an interpreter away.
+
+    Package managers keep each release in a folder of its own, which the next upgrade removes (uv issue 1640).
+
+    Args:
+        interpreter: of the policy; an environment's says in pyvenv.cfg which Python it was made with.
+    """
+    try:
+        settings = (interpreter.parent.parent / "pyvenv.cfg").read_text("utf-8", "replace")
+    except OSError:
+        settings = f"home = {interpreter.parent}"
+    home = re.search(r"^home *= *(.+?) *$", settings, re.MULTILINE)
+    if home is not None and re.search(r"/Cellar/[^/]+/[^/]+/|/uv/python/cpython-\d+\.\d+\.\d+", f"{home[1]}/"):
+        yield Check(
+            "interpreter",
+            "warn",
+            f"{interpreter} was made with {home[1]}, which the next upgrade of that Python removes",
+            "runner-setup/setup_mac.sh with your options: it pins the name that stays",
+        )
+
+
 def _file_vault(text: str) -> Check:
     """Read `fdesetup status`."""
     match = re.search(r"^FileVault is (On|Off)\b", text, re.MULTILINE)

@@ -16,7 +16,6 @@ from bridge.diagnostics import Check
 from bridge.executor.observe.accelerators.cards import Card
 from bridge.executor.sandbox.user import JOB_UID, closed_to, may_mount
 from bridge.gate.facts.cuda import driver_cuda, older_driver, wheel_cuda
-from bridge.records.run import SandboxApplied
 from bridge.runner.machine.packages import added_files
 
 APPARMOR: Final = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
@@ -71,14 +70,13 @@ def this_place(root: Path = Path("/"), interpreter: str = sys.executable) -> Pla
     return Place(restricted, container, systemd, root=os.geteuid() == 0, shut=next(iter(shut), None))
 
 
-def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
-    """Return why no run here can be confined, and what to do."""
-    said = applied.reason or "unknown"
-    if "is not installed" in said:
-        return said, "install the package bubblewrap"
-    if place.restricted or any(text in said for text in _RESTRICTED):
+def why_no_sandbox(reason: str, place: Place) -> tuple[str, str]:
+    """Return why bubblewrap confines no run here, and what to do."""
+    if "is not installed" in reason:
+        return reason, "sudo apt-get install bubblewrap, or the package bubblewrap of your system"
+    if place.restricted or any(text in reason for text in _RESTRICTED):
         return (
-            f"AppArmor restricts user namespaces here ({said})",
+            f"AppArmor restricts user namespaces here ({reason})",
             f"sudo runner-setup/setup_gpu.sh with your options: it installs {PROFILE} for this bwrap",
         )
     if place.root and (place.container or not place.systemd):
@@ -87,9 +85,9 @@ def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
         if place.shut is not None:
             left = f"runs are user {JOB_UID}, which cannot pass {place.shut}: nothing runs here"
             opened = "put interpreter and models where every user can go, such as /usr/local or /opt"
-            return f"root in {where} that gives no namespaces ({said}): {left}", f"{opened}; {_CONFINABLE}"
-        return f"root in {where} that gives no namespaces ({said}): {left}", _CONFINABLE
-    return said, "install bubblewrap and allow user namespaces; until then runs that require it are refused"
+            return f"root in {where} that gives no namespaces ({reason}): {left}", f"{opened}; {_CONFINABLE}"
+        return f"root in {where} that gives no namespaces ({reason}): {left}", _CONFINABLE
+    return reason, "install bubblewrap and allow user namespaces; until then runs that require it are refused"
 
 
 def check_slots(

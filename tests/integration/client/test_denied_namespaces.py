@@ -1,4 +1,4 @@
-"""The requester's own machine, where namespaces are denied: host presets run and say so, code of a request does not."""
+"""The requester's own machine, where namespaces are denied: host presets run behind Landlock, and say what it is."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.executor.sandbox.landlock import NOT_HELD
 from tests.fakes.clone import Clone
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -34,7 +35,7 @@ def mac(clone: Clone, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_host_preset_runs_as_another_user_and_says_so_and_code_of_a_request_is_refused(tmp_path) -> None:
+def test_a_host_preset_runs_behind_the_weaker_wall_and_says_so_and_code_of_a_request_is_refused(tmp_path) -> None:
     clone = Clone(tmp_path)
     clone.commit({"checks/test_quick.py": "def test_quick():\n    assert True\n"})
     try:
@@ -45,8 +46,9 @@ def test_a_host_preset_runs_as_another_user_and_says_so_and_code_of_a_request_is
         clone.stop_runners()
 
     assert host.returncode == 0, host.stdout + host.stderr
-    assert host.stdout.splitlines()[0].endswith("NO SANDBOX")
-    assert "; it ran as user 65533" in host.stdout
+    (line,) = (line for line in host.stdout.splitlines() if line.startswith("sandbox "))
+    assert line == f"sandbox     landlock, as user 65533; {NOT_HELD}"
+    assert "NO SANDBOX" not in host.stdout
     refused = json.loads(code.stdout)
     assert (code.returncode, refused["outcome"]["executor_ok"]) == (3, False), code.stdout
     assert "this run needs a sandbox and the host has none" in refused["outcome"]["message"]

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from bridge.executor.endings import of_execution
 from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES
 from tests.fakes.local_jobs import Jobs
 
@@ -52,5 +53,28 @@ with open("flood", "wb") as file:
     assert (execution.ending, hit.limit, hit.action) == ("limit", "disk_free_bytes", "killed")
     assert hit.observed < hit.bound == RUN_DISK_FLOOR_BYTES
     assert "bytes are free" in execution.message
+    assert of_execution(execution).reason == "program_failed"
     assert set(execution.reports) == {"report.json"}
     assert [command.survivors for command in execution.commands] == [0]
+
+
+def test_a_disk_that_others_fill_is_the_hosts_fault_and_not_the_programs(executor, small_disk, token):
+    def fill() -> None:
+        if b"the program ran" in jobs.heard:
+            (small_disk / "of-the-host").write_bytes(bytes(20 * MIB))
+
+    jobs = Jobs(executor, small_disk)
+    execution = jobs.run(
+        f"""
+import time
+with open("a-little", "wb") as file:
+    file.write(bytes({16 * MIB}))
+print("the program ran", flush=True)
+time.sleep(600)  # {token}
+""",
+        stop=fill,
+    )
+
+    assert (execution.ending, execution.limits_hit[0].limit) == ("killed", "disk_free_bytes")
+    assert of_execution(execution).reason == "infrastructure"
+    assert "others of this host took most of it" in execution.message

@@ -44,7 +44,7 @@ class Host:
         self.manager.write_text(SERVICE_MANAGER)
         self.manager.chmod(0o755)
 
-    def setup(self, *options: str, token: str = "") -> subprocess.CompletedProcess[str]:
+    def setup(self, *options: str, token: str = "", path: str = "") -> subprocess.CompletedProcess[str]:
         command = [
             *("bash", str(SETUP / "setup_gpu.sh"), "--root", str(self.root), "--service-manager", str(self.manager)),
             *("--bus", "https://example.org/owner/bus.git", "--name", "box", "--python", sys.executable),
@@ -59,7 +59,7 @@ class Host:
             ),
         ]
         # Most of what is installed is never imported here: Python compiles what is, when it is.
-        environment = {**os.environ, "PIP_NO_COMPILE": "1"}
+        environment = {**os.environ, "PIP_NO_COMPILE": "1", **({"PATH": path} if path else {})}
         return subprocess.run(
             command, input=token, env=environment, capture_output=True, text=True, timeout=280, check=False
         )

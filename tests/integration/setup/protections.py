@@ -87,10 +87,6 @@ def protect_home(values: Values) -> None:
             read_only(path)
 
 
-def protect_proc(values: Values) -> None:
-    mount("-t", "proc", "-o", f"hidepid={values[0]}", "proc", "/proc")
-
-
 def no_modules(_values: Values) -> None:
     """Hides the modules; the system calls are those of @module."""
     if Path("/usr/lib/modules").is_dir():
@@ -207,7 +203,6 @@ PROTECTIONS: dict[str, Callable[[Values], None]] = {
     "ProtectHome": protect_home,
     "InaccessiblePaths": inaccessible,
     "PrivateTmp": private_tmp,
-    "ProtectProc": protect_proc,
     "DevicePolicy": closed_devices,
     "ProtectKernelModules": no_modules,
     "ProtectClock": lambda _values: refuse(["@clock"]),

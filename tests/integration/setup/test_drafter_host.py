@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -124,3 +128,48 @@ def test_a_socket_that_is_there_is_not_taken(tools: dict[str, str], tmp_path: Pa
     (tmp_path / "used").touch()
     done = asked(tools, "serve", "there", "--socket", str(tmp_path / "used"))
     assert (done.returncode, "is there already" in done.stderr) == (2, True)
+
+
+def living(token: str) -> list[str]:
+    """Return the command lines of living processes whose environment or words hold a text."""
+    lines = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+            words, variables = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
+        except OSError:
+            continue
+        if state not in "ZX" and token.encode() in words + variables and int(folder.name) != os.getpid():
+            lines.append(words.replace(b"\0", b" ").decode())
+    return lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_whatever_ends_serve_ends_all_that_it_started(tools: dict[str, str], tmp_path: Path, number: int) -> None:
+    installed(tools, HASH)
+    program = Path(tools["HOME"], "kakeya-drafter/.venv/bin/kakeya-engine")
+    program.write_text('#!/bin/sh\ntouch "$HOME/serving"\ncat > /dev/null\ntouch "$HOME/ended"\n')
+    command = ["bash", str(SCRIPT), "serve", "there", "--socket", str(tmp_path / "s")]
+    # In a group of its own, as in a terminal: an interrupt comes to all of a group, a kill to one process.
+    with subprocess.Popen(command, env=tools, start_new_session=True, stdout=subprocess.DEVNULL) as serve:
+        wait_for(lambda: Path(tools["HOME"], "serving").exists())
+        assert len(living(str(tmp_path))) > 1
+        serve.send_signal(number)
+        assert serve.wait(30) != 0
+        wait_for(lambda: living(str(tmp_path)) == [])
+    assert Path(tools["HOME"], "ended").exists()
+
+
+def test_serve_ends_when_its_connection_does(tools: dict[str, str], tmp_path: Path) -> None:
+    installed(tools, HASH)
+    Path(tools["HOME"], "kakeya-drafter/.venv/bin/kakeya-engine").write_text("#!/bin/sh\nexit 7\n")
+    done = asked(tools, "serve", "there", "--socket", str(tmp_path / "s"))
+    assert done.returncode == 7
+    assert living(str(tmp_path)) == []
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)

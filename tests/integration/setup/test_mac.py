@@ -55,3 +55,37 @@ def test_a_user_for_jobs_is_refused_with_the_reason() -> None:
     assert done.returncode == 2
     assert done.stderr.startswith("error: --job-user is for Linux: a run here has the runner's user")
     assert "next: leave --job-user out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("real", "link", "target", "lasting"),
+    [
+        (
+            "opt/homebrew/Cellar/python@3.13/3.13.5/Frameworks/Python.framework/Versions/3.13/bin/python3.13",
+            *("opt/homebrew/opt/python@3.13", "../Cellar/python@3.13/3.13.5"),
+            "opt/homebrew/opt/python@3.13/bin/python3.13",
+        ),
+        (
+            "share/uv/python/cpython-3.12.13-macos-aarch64-none/bin/python3.12",
+            *("share/uv/python/cpython-3.12-macos-aarch64-none", "cpython-3.12.13-macos-aarch64-none"),
+            "share/uv/python/cpython-3.12-macos-aarch64-none/bin/python3.12",
+        ),
+        ("usr/bin/python3.13", None, None, "usr/bin/python3.13"),
+    ],
+)
+def test_an_interpreter_is_pinned_by_the_name_that_survives_an_upgrade(tmp_path, real, link, target, lasting) -> None:
+    program = tmp_path / real
+    program.parent.mkdir(parents=True)
+    program.write_text("")
+    program.chmod(0o755)
+    if link is not None:
+        (tmp_path / link).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / link).symlink_to(target)
+    if "Cellar" in real:
+        (tmp_path / "opt/homebrew/Cellar/python@3.13/3.13.5/bin").symlink_to(
+            "Frameworks/Python.framework/Versions/3.13/bin"
+        )
+    words = f'source {SETUP}/lib.sh; lasting_python "{program}"; echo; lasting_python "{tmp_path}/uv/python/cpython-3.9.1-x/p"'
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
+
+    assert done.stdout.splitlines() == [f"{tmp_path}/{lasting}", f"{tmp_path}/uv/python/cpython-3.9.1-x/p"], done.stderr

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.executor.sandbox.landlock import NOT_HELD
 from bridge.records.network import NetworkUse, ReachedHost, RefusedContact
 from bridge.records.run import SandboxApplied
 from bridge.records.verdict import ClaimResult
@@ -51,6 +52,19 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     assert (where["sandbox"], where["no_sandbox_because"], where["uid"]) == ("none", "a test", 0)
     folder = requester.folder / "data" / "runs" / short
     assert "| sandbox | none, as user 0: a test |" in (folder / "summary.md").read_text()
+
+
+def test_a_weaker_sandbox_says_what_it_never_holds_wherever_it_is_named(requester, host):
+    sandbox = SandboxApplied(
+        kind="landlock", reason=None, network=False, namespaces=(), filters=("no new privileges", NOT_HELD), uid=5
+    )
+    plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),), "sandbox": sandbox})
+    ran = requester.run("run", "mlx-env-probe", "--wait")
+    assert f"sandbox     landlock, as user 5; {NOT_HELD}" in ran.out.splitlines()
+    short = requester_short(requester)
+    summary = (requester.folder / "data" / "runs" / short / "summary.md").read_text()
+    assert f"| sandbox | landlock, as user 5; {NOT_HELD} |" in summary
+    assert f"<td>landlock; {NOT_HELD}</td>" in Path(requester.run("open", "--html", short).out.strip()).read_text()
 
 
 def test_where_a_run_was_by_names_stands_in_status_in_the_summary_and_on_the_page(requester, host):

@@ -24,6 +24,13 @@ def test_a_required_sandbox_that_is_not_there_is_an_error(tmp_path):
         confine(spec("required"), make_directory(tmp_path / "run"), nothing("bubblewrap is not installed"))
 
 
+@pytest.mark.parametrize("network", [("data.example.org",), "internet"])
+def test_a_run_by_names_does_not_start_where_nothing_holds_it_to_them(tmp_path, network):
+    own = spec("preferred", network=network).evolve(labels=("embedded",))
+    with pytest.raises(SandboxUnavailableError, match="which only a sandbox holds it to, and the host has none: off"):
+        confine(own, make_directory(tmp_path / "run"), nothing("off"))
+
+
 def test_a_preferred_sandbox_that_is_not_there_is_done_without_and_said(tmp_path):
     own = spec("preferred").evolve(labels=("embedded",))
     confinement = confine(own, make_directory(tmp_path / "run"), nothing("user namespaces are off"))

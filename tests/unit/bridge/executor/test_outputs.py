@@ -134,6 +134,27 @@ def test_declared_reports_come_before_a_flood_of_others(out):
     assert [(hit.limit, hit.observed) for hit in result.hits] == [("reports", REPORTS_MAX_COUNT + 21)]
 
 
+def test_declared_reports_are_found_among_more_files_than_are_listed(out):
+    many = [f"report-{index}.json" for index in range(50)]  # in which order a folder lists its files is its own affair
+
+    def write():
+        (out / "0").mkdir()
+        for index in range(25_000):
+            os.close(os.open(out / f"flood-{index}", os.O_CREAT | os.O_WRONLY))
+        for name in (*many, "0/deep.json"):
+            (out / name).write_text("{}")
+        (out / "linked.json").symlink_to(many[0])
+        (out / "aside").symlink_to("0")
+
+    others = ("linked.json", "aside/deep.json", "missing.json", "../out/report-0.json")
+    result = bring_in(out, write, declared=(*many, "0/deep.json", *others))
+
+    assert [*result.reports][:51] == [*many, "0/deep.json"]
+    assert not set(result.reports) & set(others)
+    assert len(result.reports) == REPORTS_MAX_COUNT
+    assert {hit.limit for hit in result.hits} == {"files", "reports"}
+
+
 def test_a_file_beyond_the_size_bound_is_refused_and_the_rest_comes_in(out):
     def write():
         with (out / "huge").open("wb") as file:

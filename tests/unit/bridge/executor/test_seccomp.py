@@ -14,9 +14,9 @@ ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 EPERM = ERRNO | errno.EPERM
 
 
-def decide(machine: str, number: int, *arguments: int, arch: int | None = None) -> int:
+def decide(machine: str, number: int, *arguments: int, arch: int | None = None, **options: bool) -> int:
     """Run the program over one system call's data, as the kernel would."""
-    code = seccomp.program(machine)
+    code = seccomp.program(machine, **options)
     assert code is not None
     values = [*arguments, *[0] * (6 - len(arguments))]
     data = struct.pack("=IIQ6Q", number, ARCH[machine] if arch is None else arch, 0, *values)
@@ -103,3 +103,31 @@ def test_another_calling_convention_is_refused():
 def test_an_architecture_without_a_table_gets_no_filter():
     assert seccomp.program("riscv64") is None
     assert seccomp.refused_calls("riscv64") == ()
+
+
+@pytest.mark.parametrize(
+    ("machine", "numbers"),
+    [
+        (
+            "x86_64",
+            {"socket": 41, "chmod": 90, "fchmod": 91, "chown": 92, "utimensat": 280, "semget": 64},
+        ),
+        ("aarch64", {"socket": 198, "fchmod": 52, "fchown": 55, "utimensat": 88, "mq_open": 180, "semget": 190}),
+    ],
+)
+def test_alone_it_refuses_what_namespaces_would_hide(machine, numbers):
+    assert {decide(machine, number, 1, alone=True) for number in numbers.values()} == {EPERM}
+    assert {decide(machine, number, 1) for number in numbers.values()} == {ALLOW}
+
+
+@pytest.mark.parametrize(
+    ("machine", "prlimit", "socketpair", "truncate"), [("x86_64", 302, 53, 76), ("aarch64", 261, 199, 45)]
+)
+def test_alone_a_program_has_its_own_limits_and_pairs_and_cuts_files_where_that_is_judged(
+    machine, prlimit, socketpair, truncate
+):
+    assert decide(machine, prlimit, 0, alone=True) == ALLOW
+    assert decide(machine, prlimit, 4711, alone=True) == EPERM
+    assert decide(machine, socketpair, 1, alone=True) == ALLOW
+    assert decide(machine, truncate, alone=True) == ALLOW
+    assert decide(machine, truncate, alone=True, truncate=False) == EPERM

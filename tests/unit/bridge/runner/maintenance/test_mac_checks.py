@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.runner.maintenance.mac_checks import check_folders, check_mac
+from bridge.runner.maintenance.mac_checks import check_folders, check_interpreter, check_mac
 from bridge.runner.policy.file import read_policy
 
 PMSET = """System-wide power settings:
@@ -98,3 +98,22 @@ def test_folders_behind_a_privacy_prompt_are_named(line, text):
     assert all("Full Disk Access" in check.remedy for check in checks)
     state = next(iter(check_folders(policy, Path("/Users/ann/Desktop/state"), Path("/Users/ann"))))
     assert state.text.startswith("state: /Users/ann/Desktop/state is in Desktop")
+
+
+@pytest.mark.parametrize(
+    ("home", "lasts"),
+    [
+        ("/opt/homebrew/Cellar/python@3.13/3.13.5/Frameworks/Python.framework/Versions/3.13/bin", False),
+        ("/Users/a/.local/share/uv/python/cpython-3.12.13-macos-aarch64-none/bin", False),
+        ("/opt/homebrew/opt/python@3.13/bin", True),
+        ("/Users/a/.local/share/uv/python/cpython-3.12-macos-aarch64-none/bin", True),
+        ("/usr/bin", True),
+    ],
+)
+def test_an_environment_that_the_next_upgrade_breaks_is_named(tmp_path, home, lasts):
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {home}\ninclude-system-site-packages = false\n")
+    checks = list(check_interpreter(tmp_path / "bin" / "python"))
+
+    assert [check.level for check in checks] == ([] if lasts else ["warn"])
+    assert all(home in check.text and "setup_mac.sh" in check.remedy for check in checks)
+    assert [check.level for check in check_interpreter(Path(home) / "python3")] == ([] if lasts else ["warn"])

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from bridge.executor.observe.accelerators.cards import Card
-from bridge.executor.sandbox.confinement import nothing
 from bridge.gate.facts.cuda import wheel_cuda
 from bridge.runner.maintenance.place_checks import (
     Place,
@@ -35,11 +34,11 @@ DRIVER = {"nvidia": "550.54.15", "cuda": "12.4"}
         (NO_NAMESPACE, Place(systemd=False, root=True), "runs are user 65533 and unconfined", "virtual machine"),
         (NO_NAMESPACE, Place(container=True, root=True, shut="/root"), "cannot pass /root: nothing runs", "/usr/local"),
         (NO_NAMESPACE, Place(), "Creating new namespace failed", "allow user namespaces"),
-        ("bubblewrap (bwrap) is not installed", Place(restricted=True), "is not installed", "install the package"),
+        ("bubblewrap (bwrap) is not installed", Place(restricted=True), "not installed", "apt-get install bubblewrap"),
     ],
 )
 def test_a_place_without_a_sandbox_says_why_and_what_helps(reason, place, why, remedy):
-    text, advice = why_no_sandbox(nothing(reason), place)
+    text, advice = why_no_sandbox(reason, place)
     assert why in text
     assert remedy in advice
     assert "\n" not in text + advice

@@ -1,0 +1,170 @@
+"""Landlock alone: the wall around the host's own code where namespaces are denied, and what it is not started for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import SandboxUnavailableError
+from bridge.executor.interface import Hooks
+from bridge.executor.process.subreaper import stage
+from bridge.executor.running import RunExecution
+from bridge.executor.sandbox import landlock
+from bridge.executor.sandbox.allowlist import allow_list
+from bridge.executor.sandbox.user import closed_to
+from bridge.executor.trial import make_directory
+from bridge.records.jobspec import SandboxSpec
+from bridge.system.clock import SystemClock
+from bridge.system.process import Child
+from tests.fakes.local_jobs import Jobs
+from tests.integration.executor.inside import TRY, told
+
+pytestmark = pytest.mark.skipif(landlock.kernel_abi() == 0, reason="this kernel has no Landlock")
+ROOT = Path(__file__).resolve().parents[3]
+ORDINARY = 54333
+OLDEST_FOR_OWN_USER = 6
+
+
+def run(base: Path, program: str, *, abi: int | None = None, **fields):
+    """Run a program behind the wall; return what it came to."""
+    spec = Jobs(executor=None, base=base).spec(program, sandbox=SandboxSpec(mode="required", **fields))
+    directory = make_directory(base / "run")
+    wall = landlock.enclose(spec, directory, abi)
+    quiet = Hooks(on_log=lambda _: None, should_stop=lambda: None)
+    return RunExecution(spec, directory, quiet, secrets=(), confinement=wall, clock=SystemClock()).execute()
+
+
+def trials_as(uid: int) -> dict[str, list]:
+    """Return what trials came to as another user, by version."""
+    needed = [*allow_list([sys.executable], ()).declared, str(ROOT)]
+    closed = closed_to(uid, dict.fromkeys((*needed, *map(os.path.realpath, needed))))
+
+    def become() -> None:
+        if uid != os.getuid():
+            if closed:
+                stage(list(dict.fromkeys(closed.values())), {path: path for path in closed})
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+
+    environment = {"PATH": os.environ["PATH"], "HOME": "/var/tmp", "PYTHONDONTWRITEBYTECODE": "1"}
+    argv = [sys.executable, "-m", "tests.integration.executor.landlock_as_anybody"]
+    done = subprocess.run(
+        argv, preexec_fn=become, env=environment, cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("uid", sorted({os.getuid(), ORDINARY if os.getuid() == 0 else os.getuid()}))
+def test_what_every_version_is_offered_for_holds_in_its_trial(uid):
+    outcomes = trials_as(uid)
+    for version, (kind, reason, tried, reached, user) in outcomes.items():
+        if uid != 0 and int(version) < OLDEST_FOR_OWN_USER:
+            assert (kind, tried) == ("none", 0)
+            assert "does not keep a run from signalling this user's other processes" in reason
+        else:
+            assert (kind, reason, reached) == ("landlock", None, [])
+            assert tried > 15
+            assert user != 0
+
+
+PROBES = r"""
+import ctypes, resource, signal
+def call(number, *arguments):
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(number, *arguments) < 0:
+        raise OSError(ctypes.get_errno(), "refused")
+def make(path):
+    with open(path, "x") as file:
+        file.write("x")
+tell(
+    own=[attempt(make, os.path.join(os.environ[name], "x")) for name in ("PWD", "HOME", "TMPDIR", "KAKEYA_OUT")],
+    model=attempt(lambda: open(MODEL).read()), pair=attempt(lambda: [each.close() for each in socket.socketpair()]),
+    processors=attempt(lambda: open("/proc/cpuinfo").read(10)),
+    itself=attempt(lambda: open("/proc/self/maps").read(10)),
+    refused=dict(
+        key=attempt(lambda: open(KEY).read()), folder=attempt(os.listdir, os.path.dirname(KEY)),
+        credential=attempt(lambda: open(os.path.dirname(MODEL) + "/.netrc").read()),
+        shadow=attempt(lambda: open("/etc/shadow").read()), write_model=attempt(open, MODEL, "a"),
+        cut_model=attempt(os.truncate, MODEL, 0), link=attempt(os.link, MODEL, "linked"),
+        rename=attempt(os.rename, MODEL, "moved"), remove=attempt(os.unlink, MODEL), tmp=attempt(make, "/tmp/kakeya-x"),
+        shared=attempt(make, "/dev/shm/kakeya-x"), mode=attempt(os.chmod, MODEL, 0o777), time=attempt(os.utime, MODEL),
+        owner=attempt(os.chown, MODEL, os.getuid(), os.getgid()),
+        attribute=attempt(os.setxattr, MODEL, "user.x", b"x"),
+        signal=attempt(os.kill, VICTIM, 0), limit=attempt(resource.prlimit, VICTIM, resource.RLIMIT_NOFILE, (9, 9)),
+        memory=attempt(lambda: open(f"/proc/{VICTIM}/mem")),
+        words=attempt(lambda: open(f"/proc/{VICTIM}/cmdline").read()),
+        environment=attempt(lambda: open(f"/proc/{VICTIM}/environ").read()), processes=attempt(os.listdir, "/proc"),
+        path_socket=attempt(socket.socket, socket.AF_UNIX), internet=attempt(socket.socket, socket.AF_INET),
+        datagram=attempt(socket.socket, socket.AF_INET, socket.SOCK_DGRAM), netlink=attempt(socket.socket, 16, 3),
+        vsock=attempt(socket.socket, 40), mount=attempt(call, 165, b"none", b"/tmp", b"tmpfs", 0, 0),
+        user_namespace=attempt(call, 272, 0x10000000), trace=attempt(call, 101, 16, VICTIM, 0, 0),
+        ring=attempt(call, 425, 1, 0), keys=attempt(call, 250, 0, -3, 0),
+        setting=attempt(open, "/proc/sys/vm/swappiness", "a"),
+    ),
+)
+"""
+
+
+@pytest.mark.parametrize("abi", sorted({OLDEST_FOR_OWN_USER, landlock.kernel_abi()}))
+def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_of_its_user(tmp_path, token, abi):
+    tmp_path.chmod(0o755)
+    models, key = tmp_path / "models", tmp_path / "state" / "runner.key"
+    models.mkdir()
+    key.parent.mkdir()
+    for path in (models / "weights", models / ".netrc", key):
+        path.write_text("content")
+        path.chmod(0o666)
+    null = os.open(os.devnull, os.O_WRONLY)
+    with Child([sys.executable, "-c", "import time; time.sleep(600)"], env={}, cwd="/", output_fd=null) as victim:
+        names = f"MODEL, KEY, VICTIM = {str(models / 'weights')!r}, {str(key)!r}, {victim.pid}"
+        program = f"import socket\n{TRY}\n{names}\n{PROBES}# {token}"
+        execution = run(tmp_path, program, abi=abi, read_only=(str(models),))
+        alive = victim.poll() is None
+    os.close(null)
+    answer = told(execution)
+
+    assert answer.pop("own") == ["got through: None"] * 4
+    assert {name for name, outcome in answer["refused"].items() if outcome != "refused"} == set()
+    assert answer["model"] == "got through: 'content'"
+    assert all(answer[name].startswith("got through") for name in ("pair", "processors", "itself"))
+    assert (models / "weights").read_text() == "content"
+    assert alive
+    assert (execution.sandbox.kind, execution.sandbox.namespaces) == ("landlock", ())
+    assert landlock.NOT_HELD in execution.sandbox.filters
+    assert execution.sandbox.uid != 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "sandbox", "why"),
+    [
+        ({"code": "request", "trust_class": "untrusted"}, {}, "code of a request runs in namespaces of its own or not"),
+        ({}, {"network": ("data.example.org",)}, "a run with a network needs a network namespace"),
+        ({}, {"network": "internet"}, "a run with a network needs a network namespace"),
+        ({}, {"network": "host"}, "a run with a network needs a network namespace"),
+    ],
+)
+def test_it_is_not_started_for_code_of_a_request_or_with_a_network(tmp_path, changes, sandbox, why):
+    spec = Jobs(executor=None, base=tmp_path).spec("pass", sandbox=SandboxSpec(mode="required", **sandbox))
+    with pytest.raises(SandboxUnavailableError, match=why):
+        landlock.enclose(spec.evolve(**changes), make_directory(tmp_path / "run"))
+
+
+def test_a_kernel_without_it_and_a_rule_that_it_does_not_take_start_nothing(tmp_path, monkeypatch, token):
+    with pytest.raises(SandboxUnavailableError, match="no Landlock"):
+        run(tmp_path, "pass", abi=0)
+    monkeypatch.setattr(landlock, "READ", 1 << 40)
+    other = tmp_path / "other"
+    other.mkdir()
+    execution = run(other, f"print('it ran')  # {token}")
+
+    assert (execution.ok, execution.ending) == (False, "not_started")
+    assert "the sandbox could not be set up" in execution.message
+    assert b"it ran" not in execution.log
