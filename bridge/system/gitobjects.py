@@ -54,11 +54,16 @@ class GitObject:
 
 @dataclass(frozen=True)
 class TreeEntry:
-    """A name in a tree: mode as git writes it, bytes of the name, id."""
+    """A name in a tree: mode as git writes it, bytes of the name, id.
+
+    Attributes:
+        padding: zeros before the mode, as old tools wrote them; they are part of the tree's bytes, so of its id.
+    """
 
     mode: str
     name: bytes
     oid: str
+    padding: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +85,11 @@ def tree(entries: Iterable[TreeEntry]) -> GitObject:
     """Return a tree; entries are sorted as git sorts them, folders as if their names ended in a slash."""
     ordered = sorted(entries, key=lambda entry: entry.name + (b"/" if entry.mode == DIRECTORY else b""))
     return GitObject(
-        "tree", b"".join(f"{entry.mode} ".encode() + entry.name + b"\0" + bytes.fromhex(entry.oid) for entry in ordered)
+        "tree",
+        b"".join(
+            f"{entry.padding}{entry.mode} ".encode() + entry.name + b"\0" + bytes.fromhex(entry.oid)
+            for entry in ordered
+        ),
     )
 
 
@@ -104,7 +113,10 @@ def parse_tree(data: bytes, *, oid_bytes: int = 20, max_entries: int | None = No
         if space < 0 or end < space or end + 1 + oid_bytes > len(data):
             raise ObjectFormatError(f"no tree: broken entry at byte {at}")
         oid = data[end + 1 : end + 1 + oid_bytes].hex()
-        entries.append(TreeEntry(data[at:space].decode("latin-1").lstrip("0"), data[space + 1 : end], oid))
+        written = data[at:space].decode("latin-1")
+        mode = written.lstrip("0")
+        padding = written[: len(written) - len(mode)]
+        entries.append(TreeEntry(mode, data[space + 1 : end], oid, padding))
         if max_entries is not None and len(entries) > max_entries:
             raise ObjectFormatError(f"tree has more than {max_entries} entries")
         at = end + 1 + oid_bytes
@@ -125,7 +137,7 @@ def parse_commit(data: bytes) -> Commit:
             break
         parents.append(_oid(line.removeprefix(b"parent ")))
     committer = next((line for line in lines if line.startswith(b"committer ")), b"")
-    moment = re.search(rb"> (\d{1,12}) [+-]\d{4}$", committer)
+    moment = re.search(rb"> (\d{1,12}) [+-]\d{1,9}$", committer)
     if not lines[0].startswith(b"tree ") or moment is None:
         raise ObjectFormatError("no commit: tree or committer is missing")
     return Commit(

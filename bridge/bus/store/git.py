@@ -30,7 +30,7 @@ from bridge.bus.store.interface import (
     RefUpdate,
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
-from bridge.bus.store.route import Route
+from bridge.bus.store.route import Route, promisor_of
 from bridge.bus.store.tries import PAUSES_S, Tries
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.bus.store.user_clone import UserClone
@@ -153,7 +153,9 @@ class GitStore:
         environment = {}
         if self._clone is not None and self._clone.shallow.exists():
             environment["GIT_SHALLOW_FILE"] = str(self._clone.shallow)
-        finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment)
+        # What a partial clone left out, the remote of the bus may lack: git fetches it here from where the clone came.
+        lazily = promisor_of(self._clone.top) if self._clone is not None and self._clone.is_partial else ()
+        finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment, config=lazily)
         said = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
         if not said:
             raise _explain(finished, f"cannot push to {self.route}", self.route)
@@ -202,7 +204,7 @@ class GitStore:
     def reader(self) -> Iterator[Reader]:
         """Open the local objects for reading."""
         with self._repository.reader() as reader:
-            yield _Reader(reader)
+            yield StoreReader(reader)
 
     def isolate(
         self,
@@ -316,6 +318,7 @@ class GitStore:
         *,
         max_file_bytes: int | None = None,
         timeout_s: float = TRANSFER_WALL_S,
+        config: tuple[tuple[str, str], ...] = (),
     ) -> Finished:
         """Run git on the remote, no longer than that and than it makes progress; what may pass is tried again.
 
@@ -335,6 +338,7 @@ class GitStore:
                     max_file_bytes=max_file_bytes,
                     stop=stop,
                     quiet_s=self._wall_s,
+                    config=config,
                 )
                 if stop is None or not (finished.timed_out and stop.is_due()):
                     return finished
@@ -343,7 +347,7 @@ class GitStore:
         return self._tries.run(call, stop, repeats=not is_push)
 
 
-class _Reader:
+class StoreReader:
     """A repository's reader with the store's errors."""
 
     def __init__(self, reader: ObjectReader) -> None:

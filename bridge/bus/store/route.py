@@ -20,6 +20,7 @@ from bridge.system.git import run_in_work_tree, without_user_info
 _CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
 _SCP_LIKE = re.compile(r"(?!/|\.)[^/:\s]+:(?!//)\S+")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PROMISOR: Final = "where-the-clone-came-from"
 _SCHEMES: Final = ("file://", "ssh://", "git+ssh://", "https://", "http://")
 
 
@@ -90,6 +91,22 @@ def origin_of(repository: Path) -> str:
         value for key, value in config if key.startswith("remote.") and key.endswith(".url")
     )
     return without_user_info(urls[0])[:500] if urls else ""
+
+
+def promisor_of(repository: Path) -> tuple[tuple[str, str], ...]:
+    """Return the configuration with which git fetches what a partial clone left out, from where that clone came from.
+
+    It goes by another name here: what is fetched lies in a repository of ours, and no remote of the user's is meant.
+    """
+    config = _configuration(repository)
+    for key, value in config:
+        name = key.removeprefix("remote.").removesuffix(".promisor")
+        if key == f"remote.{name}.promisor" and value == "true":
+            url = _absolute(_instead_of(config, _values(config, f"remote.{name}.url")[-1]), repository)
+            carried = tuple((key, value) for key, value in config if _CARRIED.fullmatch(key.lower()))
+            ours = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+            return (*carried, *((f"remote.{_PROMISOR}.{part}", text) for part, text in ours.items()))
+    return ()
 
 
 def _configuration(folder: Path) -> tuple[tuple[str, str], ...]:

@@ -14,6 +14,7 @@ from bridge.records import Workload
 from bridge.records.base import ParamValue
 
 ATTRIBUTES_MAX_BYTES: Final = 64 * 1024
+_SHOWN_COUNT: Final = 3
 
 
 def choose_workload(
@@ -65,6 +66,10 @@ def send_code(
     if captured.files:
         untracked = f"; {state.untracked} untracked are not sent" if state.untracked else ""
         say("dirty", f"{captured.files} changed files, {captured.bytes} bytes, are sent with HEAD's tree{untracked}")
+    if captured.submodules:
+        names = ", ".join(captured.submodules[:_SHOWN_COUNT])
+        more = f" and {len(captured.submodules) - _SHOWN_COUNT} more" if len(captured.submodules) > _SHOWN_COUNT else ""
+        say("note", f"submodules are not sent: {names}{more} will be empty folders on the host")
     return captured.workload
 
 
