@@ -68,12 +68,50 @@ class TreeEntry:
 
 @dataclass(frozen=True)
 class Commit:
-    """What the bridge reads of a commit."""
+    """What the bridge reads of a commit; `committer` is name and address without the time."""
 
     tree: str
     parents: tuple[str, ...]
     time_unix_s: int
     message: str
+    committer: str = ""
+
+
+@dataclass(frozen=True)
+class Committer:
+    """Who makes the commits of one side of a bus.
+
+    Attributes:
+        who: author and committer: ``NAME <ADDRESS>``.
+        prefix: goes before each message, as some hosts look for a word in it.
+    """
+
+    who: str = "Kakeya <kakeya@localhost>"
+    prefix: str = ""
+
+
+KAKEYA: Final = Committer()
+_WHO = re.compile(r"[^<>]{1,100} <[^<>\s]{1,100}>")
+_PREFIX_MAX_CHARS: Final = 80
+
+
+def committer_from(who: str | None, prefix: str = "") -> Committer:
+    """Return a committer as a setting names it.
+
+    Args:
+        who: ``NAME <ADDRESS>``, None for the usual one.
+        prefix: of each message; a space is put behind it.
+
+    Raises:
+        ValueError: it is not of that form, or has line breaks or other control characters.
+    """
+    if who is not None and (_WHO.fullmatch(who) is None or not who.isprintable() or who != who.strip()):
+        raise ValueError(f"got committer {who[:80]!r}; expected one line: NAME <ADDRESS>")
+    if len(prefix) > _PREFIX_MAX_CHARS or not prefix.isprintable():
+        raise ValueError(
+            f"got message prefix {prefix[:80]!r}; expected one line of at most {_PREFIX_MAX_CHARS} characters"
+        )
+    return Committer(KAKEYA.who if who is None else who, f"{prefix.strip()} " if prefix.strip() else "")
 
 
 def blob(data: bytes) -> GitObject:
@@ -93,11 +131,11 @@ def tree(entries: Iterable[TreeEntry]) -> GitObject:
     )
 
 
-def commit(tree_oid: str, parents: Iterable[str], time_unix_s: int, message: str) -> GitObject:
-    """Return a commit of the bridge; author and committer are fixed, so that equal input gives an equal id."""
-    who = f"Kakeya <kakeya@localhost> {time_unix_s} +0000"
+def commit(tree_oid: str, parents: Iterable[str], time_unix_s: int, message: str, by: Committer = KAKEYA) -> GitObject:
+    """Return a commit of the bridge; its author is its committer, so equal input gives an equal id."""
+    who = f"{by.who} {time_unix_s} +0000"
     lines = [f"tree {tree_oid}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
-    return GitObject("commit", ("\n".join(lines) + f"\n\n{message}\n").encode())
+    return GitObject("commit", ("\n".join(lines) + f"\n\n{by.prefix}{message}\n").encode())
 
 
 def parse_tree(data: bytes, *, oid_bytes: int = 20, max_entries: int | None = None) -> tuple[TreeEntry, ...]:
@@ -137,14 +175,15 @@ def parse_commit(data: bytes) -> Commit:
             break
         parents.append(_oid(line.removeprefix(b"parent ")))
     committer = next((line for line in lines if line.startswith(b"committer ")), b"")
-    moment = re.search(rb"> (\d{1,12}) [+-]\d{1,9}$", committer)
+    moment = re.search(rb"(?<=^committer )(.*>) (\d{1,12}) [+-]\d{1,9}$", committer)
     if not lines[0].startswith(b"tree ") or moment is None:
         raise ObjectFormatError("no commit: tree or committer is missing")
     return Commit(
         tree=_oid(lines[0].removeprefix(b"tree ")),
         parents=tuple(parents),
-        time_unix_s=int(moment[1]),
+        time_unix_s=int(moment[2]),
         message=message.decode("utf-8", errors="replace"),
+        committer=moment[1].decode("utf-8", errors="replace"),
     )
 
 

@@ -39,7 +39,7 @@ from bridge.limits import GIT_WALL_S, MIB, STOP_PUSH_S, TRANSFER_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import in_turn
 from bridge.system.git import CallStop, Finished, StopSignal
-from bridge.system.gitobjects import GitObject, Kind
+from bridge.system.gitobjects import KAKEYA, Committer, GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
 
@@ -75,6 +75,7 @@ class GitStore:
         wall_s: how long one git call may make no progress.
         borrows: whether a repository that is not the main one reads the main one's objects as well.
         pauses_s: before each further try of what may pass; a server that asks for more gets it.
+        committer: who makes the commits of this side.
     """
 
     def __init__(
@@ -87,7 +88,9 @@ class GitStore:
         wall_s: float = GIT_WALL_S,
         borrows: bool = True,
         pauses_s: Sequence[float] = PAUSES_S,
+        committer: Committer = KAKEYA,
     ) -> None:
+        self.committer = committer
         self._wall_s = wall_s
         self._tries = Tries(route, state, pauses_s)
         self._route = route
@@ -231,6 +234,7 @@ class GitStore:
             wall_s=self._wall_s,
             borrows=borrows,
             pauses_s=self._tries.pauses_s,
+            committer=self.committer,
         )
         store._stop_signal = self._stop_signal
         wanted = {oid: oid for oid in oids}
@@ -254,7 +258,14 @@ class GitStore:
 
     def beside(self) -> GitStore:
         """Return the same store for other work, with a `stop_when` of its own; see the interface."""
-        store = GitStore(self._route, self._state, self._clone, wall_s=self._wall_s, pauses_s=self._tries.pauses_s)
+        store = GitStore(
+            self._route,
+            self._state,
+            self._clone,
+            wall_s=self._wall_s,
+            pauses_s=self._tries.pauses_s,
+            committer=self.committer,
+        )
         store._unasked_until_s = self._unasked_until_s
         return store
 

@@ -33,6 +33,7 @@ def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = Non
         return embedded.open_session(settings, clock)
     from bridge.bus import open_requester_bus
     from bridge.client.connection.pins import RootReader
+    from bridge.system.gitobjects import committer_from
     from bridge.trust.key_seals import KeySeals
 
     choice = check_route(settings)
@@ -41,7 +42,10 @@ def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = Non
         raise RemoteError("no route to the bus is configured", remedy="kakeya-mac init --bus ROUTE")
     repository = settings.repository.top if settings.repository is not None else None
     folder = bus_state(settings, route)
-    bus = open_requester_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
+    by = committer_from(settings.identity.committer, settings.identity.message_prefix)
+    bus = open_requester_bus(
+        route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id, committer=by
+    )
     if sent is not None:
         bus.foresee(sent.id, sent.ref)
     else:
