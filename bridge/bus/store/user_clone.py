@@ -40,9 +40,10 @@ def read_clone(repository: Path) -> UserClone:
     names = ("objects", "shallow", "index")
     own = repository / ".git"
     if (own / "HEAD").is_file() and (own / "objects").is_dir():
-        return UserClone(*((own / name).resolve() for name in names), repository)
+        return UserClone(top=repository, **{name: (own / name).resolve() for name in names})
     finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
     lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
     if finished.exit_code != 0 or len(lines) != len(names):
         raise UsageError(f"{repository} is no git repository")
-    return UserClone(*((repository / line).resolve() for line in lines), repository)
+    paths = {name: (repository / line).resolve() for name, line in zip(names, lines, strict=True)}
+    return UserClone(top=repository, **paths)

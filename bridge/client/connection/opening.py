@@ -70,10 +70,13 @@ def check_route(settings: ClientSettings) -> BusChoice:
     choice = settings.bus
     if choice.route is not None and choice.source != "committed":
         return choice
-    from bridge.client.clone import git_door as gitdoor
+    from bridge.bus.store.route import check_owner
+    from bridge.client.clone.configuration import remotes
 
     top = settings.repository.top if settings.repository is not None else None
-    known = gitdoor.remotes(top) if top is not None else {}
+    known = {} if top is None else remotes(top)
+    if top is not None and not known:
+        check_owner(top)
     if choice.route is None:
         choice = replace(choice, route=_only_remote(choice, known))
     elif choice.source == "committed" and choice.route not in known and choice.route not in known.values():
