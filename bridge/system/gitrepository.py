@@ -106,14 +106,18 @@ class BareRepository:
         self._reader = ObjectReader(path, self._environment(), (self.objects, *settings.alternates))
 
     def create(self) -> None:
-        """Make the repository unless it is there; private to its user, with no hooks."""
-        if (self.path / "HEAD").exists():
+        """Make the repository unless it is there whole; private to its user, with no hooks.
+
+        Tools that drop empty folders, and a power cut, leave one that git takes for none.
+        """
+        head, config = self.path / "HEAD", self.path / "config"
+        if (self.path / "refs").is_dir() and config.exists() and head.exists() and head.stat().st_size:
             return
         for folder in (self.path, self.objects, self.objects / "info", self.objects / "pack", self.path / "refs"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (self.path / "config").write_text(_CONFIG_FILE, encoding="ascii")
+        write_atomically(config, _CONFIG_FILE.encode("ascii"), durable=False)
         # HEAD is written last: a repository that has it is complete.
-        write_atomically(self.path / "HEAD", b"ref: refs/heads/none\n", durable=False)
+        write_atomically(head, b"ref: refs/heads/none\n", durable=False)
 
     def run(
         self,

@@ -197,11 +197,11 @@ class GitStore:
         finished = self._fetch(specs, max_bytes)
         left = self._missing(missing)
         if left and finished.exit_code != 0 and not _ABSENT.search(finished.stderr):
-            raise _fetch_error(finished, self.route)
+            raise _fetch_error(finished, self.route, self.route)
         for ref, oid in left.items():  # the ref moved on since it was listed, to something that does not contain it
             finished = self._fetch([oid], max_bytes)
             if finished.exit_code != 0:
-                raise _fetch_error(finished, f"{self.route} {ref}")
+                raise _fetch_error(finished, f"{self.route} {ref}", self.route)
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
@@ -249,7 +249,7 @@ class GitStore:
                 # breaks the bound, the commits may be here and what they lead to is not.
                 broken = checked or finished.hit_file_bound
                 if finished.exit_code != 0 and (broken or store._missing(wanted)):
-                    raise _fetch_error(finished, self.route)
+                    raise _fetch_error(finished, self.route, self.route)
         return store
 
     def stop_when(self, asked: Callable[[], bool]) -> None:
@@ -425,11 +425,11 @@ def _explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError
     return remote_words.explain(finished, what, route)
 
 
-def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
+def _fetch_error(finished: Finished, what: str, route: str) -> InfrastructureError:
     if finished.hit_file_bound:
         return ObjectBoundError(f"{what}: more would be received than the bound allows")
     if _MALFORMED.search(finished.stderr):
         return MalformedObjectError(_explain(finished, f"{what} gave a malformed object").message)
     if _ABSENT.search(finished.stderr) or _LOST.search(finished.stderr):
         return MissingObjectError(f"{what}: {_explain(finished, 'not there any more').message}")
-    return _explain(finished, f"cannot fetch from {what}")
+    return _explain(finished, f"cannot fetch from {what}", route)
