@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from bridge.bus.sides.requester import RequesterRefBus
     from bridge.bus.sides.shared import SharedRefBus
     from bridge.system.clock import Clock
+    from bridge.system.gitobjects import Committer
 
 B = TypeVar("B", bound="SharedRefBus")
 
@@ -25,6 +26,7 @@ def open_bus(
     clock: Clock,
     expect_id: str | None = None,
     budget: Path | None = None,
+    committer: Committer | None = None,
 ) -> RefBus:
     """Open a bus for both sides; nothing is sent or checked before the first call.
 
@@ -35,6 +37,7 @@ def open_bus(
         clock: the machine's clocks.
         expect_id: the pinned bus id, or None for a first contact.
         budget: the file in which the runners of this host count their pushes; None for the user's own.
+        committer: who makes the commits of this side; None for the usual one.
 
     Raises:
         UsageError: the route leads nowhere.
@@ -42,16 +45,28 @@ def open_bus(
     """
     from bridge.bus.refbus import RefBus
 
-    return _opened(RefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget)
+    return _opened(
+        RefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget,
+        committer=committer,
+    )  # fmt: skip
 
 
 def open_requester_bus(
-    route: str, *, repository: Path | None, state: Path, clock: Clock, expect_id: str | None = None
+    route: str,
+    *,
+    repository: Path | None,
+    state: Path,
+    clock: Clock,
+    expect_id: str | None = None,
+    committer: Committer | None = None,
 ) -> RequesterRefBus:
     """Open a bus for a requester, without what a runner needs of it; see `open_bus`."""
     from bridge.bus.sides.requester import RequesterRefBus
 
-    return _opened(RequesterRefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id)
+    return _opened(
+        RequesterRefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id,
+        committer=committer,
+    )  # fmt: skip
 
 
 def _opened(
@@ -63,6 +78,7 @@ def _opened(
     clock: Clock,
     expect_id: str | None,
     budget: Path | None = None,
+    committer: Committer | None = None,
 ) -> B:
     """Return a bus over git, with what this host keeps of it in files of its own."""
     import hashlib
@@ -73,10 +89,12 @@ def _opened(
     from bridge.bus.store.route import resolve
     from bridge.bus.store.user_clone import read_clone
     from bridge.limits import PUSHES_PER_MINUTE_HOSTED
+    from bridge.system.gitobjects import KAKEYA
 
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     found = resolve(route, repository, state)
-    store = GitStore(found, state, None if repository is None else read_clone(repository))
+    clone = None if repository is None else read_clone(repository)
+    store = GitStore(found, state, clone, committer=committer or KAKEYA)
     if not found.is_local and budget is None:
         import platformdirs
 

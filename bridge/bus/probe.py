@@ -67,7 +67,7 @@ def try_prefix(store: RefStore, prefix: str, time_unix_s: int) -> PrefixTrial:
             remedy=f"in that repository: git config --add uploadpack.hideRefs '!{prefix.rstrip('/')}'",
         )
     empty = tree(())
-    other = commit(empty.oid, (), time_unix_s + 1, MESSAGE)
+    other = commit(empty.oid, (), time_unix_s + 1, MESSAGE, store.committer)
     store.write([empty, other])
     moves = _push(store, RefUpdate(ref, other.oid, tip))
     deletes = _push(store, RefUpdate(ref, None, other.oid if moves else tip))
@@ -99,7 +99,7 @@ def _append(store: RefStore, ref: str, time_unix_s: int) -> str:
     """
     before = tips_of(store, [ref]).get(ref)
     empty = tree(())
-    made = commit(empty.oid, parents_at(store, ref, before, MIB), time_unix_s, MESSAGE)
+    made = commit(empty.oid, parents_at(store, ref, before, MIB), time_unix_s, MESSAGE, store.committer)
     store.write([empty, made])
     outcome = swap(store, [RefUpdate(ref, made.oid, before)], authority=ref)[ref]
     return outcome.tip or made.oid  # another probe of this moment was taken in its place

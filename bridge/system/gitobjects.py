@@ -54,21 +54,64 @@ class GitObject:
 
 @dataclass(frozen=True)
 class TreeEntry:
-    """A name in a tree: mode as git writes it, bytes of the name, id."""
+    """A name in a tree: mode as git writes it, bytes of the name, id.
+
+    Attributes:
+        padding: zeros before the mode, as old tools wrote them; they are part of the tree's bytes, so of its id.
+    """
 
     mode: str
     name: bytes
     oid: str
+    padding: str = ""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """What the bridge reads of a commit."""
+    """What the bridge reads of a commit; `committer` is name and address without the time."""
 
     tree: str
     parents: tuple[str, ...]
     time_unix_s: int
     message: str
+    committer: str = ""
+
+
+@dataclass(frozen=True)
+class Committer:
+    """Who makes the commits of one side of a bus.
+
+    Attributes:
+        who: author and committer: ``NAME <ADDRESS>``.
+        prefix: goes before each message, as some hosts look for a word in it.
+    """
+
+    who: str = "Kakeya <kakeya@localhost>"
+    prefix: str = ""
+
+
+KAKEYA: Final = Committer()
+_WHO = re.compile(r"[^<>]{1,100} <[^<>\s]{1,100}>")
+_PREFIX_MAX_CHARS: Final = 80
+
+
+def committer_from(who: str | None, prefix: str = "") -> Committer:
+    """Return a committer as a setting names it.
+
+    Args:
+        who: ``NAME <ADDRESS>``, None for the usual one.
+        prefix: of each message; a space is put behind it.
+
+    Raises:
+        ValueError: it is not of that form, or has line breaks or other control characters.
+    """
+    if who is not None and (_WHO.fullmatch(who) is None or not who.isprintable() or who != who.strip()):
+        raise ValueError(f"got committer {who[:80]!r}; expected one line: NAME <ADDRESS>")
+    if len(prefix) > _PREFIX_MAX_CHARS or not prefix.isprintable():
+        raise ValueError(
+            f"got message prefix {prefix[:80]!r}; expected one line of at most {_PREFIX_MAX_CHARS} characters"
+        )
+    return Committer(KAKEYA.who if who is None else who, f"{prefix.strip()} " if prefix.strip() else "")
 
 
 def blob(data: bytes) -> GitObject:
@@ -80,15 +123,19 @@ def tree(entries: Iterable[TreeEntry]) -> GitObject:
     """Return a tree; entries are sorted as git sorts them, folders as if their names ended in a slash."""
     ordered = sorted(entries, key=lambda entry: entry.name + (b"/" if entry.mode == DIRECTORY else b""))
     return GitObject(
-        "tree", b"".join(f"{entry.mode} ".encode() + entry.name + b"\0" + bytes.fromhex(entry.oid) for entry in ordered)
+        "tree",
+        b"".join(
+            f"{entry.padding}{entry.mode} ".encode() + entry.name + b"\0" + bytes.fromhex(entry.oid)
+            for entry in ordered
+        ),
     )
 
 
-def commit(tree_oid: str, parents: Iterable[str], time_unix_s: int, message: str) -> GitObject:
-    """Return a commit of the bridge; author and committer are fixed, so that equal input gives an equal id."""
-    who = f"Kakeya <kakeya@localhost> {time_unix_s} +0000"
+def commit(tree_oid: str, parents: Iterable[str], time_unix_s: int, message: str, by: Committer = KAKEYA) -> GitObject:
+    """Return a commit of the bridge; its author is its committer, so equal input gives an equal id."""
+    who = f"{by.who} {time_unix_s} +0000"
     lines = [f"tree {tree_oid}", *(f"parent {parent}" for parent in parents), f"author {who}", f"committer {who}"]
-    return GitObject("commit", ("\n".join(lines) + f"\n\n{message}\n").encode())
+    return GitObject("commit", ("\n".join(lines) + f"\n\n{by.prefix}{message}\n").encode())
 
 
 def parse_tree(data: bytes, *, oid_bytes: int = 20, max_entries: int | None = None) -> tuple[TreeEntry, ...]:
@@ -104,7 +151,10 @@ def parse_tree(data: bytes, *, oid_bytes: int = 20, max_entries: int | None = No
         if space < 0 or end < space or end + 1 + oid_bytes > len(data):
             raise ObjectFormatError(f"no tree: broken entry at byte {at}")
         oid = data[end + 1 : end + 1 + oid_bytes].hex()
-        entries.append(TreeEntry(data[at:space].decode("latin-1").lstrip("0"), data[space + 1 : end], oid))
+        written = data[at:space].decode("latin-1")
+        mode = written.lstrip("0")
+        padding = written[: len(written) - len(mode)]
+        entries.append(TreeEntry(mode, data[space + 1 : end], oid, padding))
         if max_entries is not None and len(entries) > max_entries:
             raise ObjectFormatError(f"tree has more than {max_entries} entries")
         at = end + 1 + oid_bytes
@@ -125,14 +175,15 @@ def parse_commit(data: bytes) -> Commit:
             break
         parents.append(_oid(line.removeprefix(b"parent ")))
     committer = next((line for line in lines if line.startswith(b"committer ")), b"")
-    moment = re.search(rb"> (\d{1,12}) [+-]\d{4}$", committer)
+    moment = re.search(rb"(?<=^committer )(.*>) (\d{1,12}) [+-]\d{1,9}$", committer)
     if not lines[0].startswith(b"tree ") or moment is None:
         raise ObjectFormatError("no commit: tree or committer is missing")
     return Commit(
         tree=_oid(lines[0].removeprefix(b"tree ")),
         parents=tuple(parents),
-        time_unix_s=int(moment[1]),
+        time_unix_s=int(moment[2]),
         message=message.decode("utf-8", errors="replace"),
+        committer=moment[1].decode("utf-8", errors="replace"),
     )
 
 

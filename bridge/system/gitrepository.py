@@ -32,6 +32,12 @@ _FIXED_ENVIRONMENT: Final = {
     "GCM_INTERACTIVE": "never",
     "SSH_ASKPASS_REQUIRE": "never",
 }
+# What old tools wrote into commits and trees, and no clone can mend any more: names and times of people, zeros before
+# modes. What concerns paths, .git and .gitmodules stays an error.
+HARMLESS_SLIPS: Final = (
+    "badDate", "badDateOverflow", "badEmail", "badName", "badTimezone", "missingEmail", "missingNameBeforeEmail",
+    "missingSpaceBeforeDate", "missingSpaceBeforeEmail", "multipleAuthors", "zeroPaddedDate", "zeroPaddedFilemode",
+)  # fmt: skip
 _FIXED_CONFIG: Final = (
     ("core.hooksPath", os.devnull),
     ("core.fsmonitor", "false"),
@@ -44,6 +50,7 @@ _FIXED_CONFIG: Final = (
     ("protocol.https.allow", "always"),
     ("protocol.ssh.allow", "always"),
     ("fetch.fsckObjects", "true"),
+    *((f"fetch.fsck.{slip}", "warn") for slip in HARMLESS_SLIPS),
     ("fetch.recurseSubmodules", "false"),
     ("gc.auto", "0"),
     ("maintenance.auto", "false"),
@@ -99,14 +106,18 @@ class BareRepository:
         self._reader = ObjectReader(path, self._environment(), (self.objects, *settings.alternates))
 
     def create(self) -> None:
-        """Make the repository unless it is there; private to its user, with no hooks."""
-        if (self.path / "HEAD").exists():
+        """Make the repository unless it is there whole; private to its user, with no hooks.
+
+        Tools that drop empty folders, and a power cut, leave one that git takes for none.
+        """
+        head, config = self.path / "HEAD", self.path / "config"
+        if (self.path / "refs").is_dir() and config.exists() and head.exists() and head.stat().st_size:
             return
         for folder in (self.path, self.objects, self.objects / "info", self.objects / "pack", self.path / "refs"):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (self.path / "config").write_text(_CONFIG_FILE, encoding="ascii")
+        write_atomically(config, _CONFIG_FILE.encode("ascii"), durable=False)
         # HEAD is written last: a repository that has it is complete.
-        write_atomically(self.path / "HEAD", b"ref: refs/heads/none\n", durable=False)
+        write_atomically(head, b"ref: refs/heads/none\n", durable=False)
 
     def run(
         self,
@@ -117,6 +128,7 @@ class BareRepository:
         max_file_bytes: int | None = None,
         stop: CallStop | None = None,
         quiet_s: float | None = None,
+        config: tuple[tuple[str, str], ...] = (),
     ) -> Finished:
         """Run git on this repository and return how it ended.
 
@@ -127,6 +139,7 @@ class BareRepository:
             max_file_bytes: the largest file git may write, e.g. a received pack.
             stop: when the call is given up before its limit; None: never.
             quiet_s: how long git may print nothing, not even its progress; None: up to the limit.
+            config: more configuration for this call.
 
         Raises:
             GitError: git cannot be started.
@@ -135,7 +148,7 @@ class BareRepository:
         if max_file_bytes is not None:
             blocks = str(max(1, max_file_bytes // 512))
             argv = ["/bin/sh", "-c", _BOUNDED, "sh", blocks, *argv]
-        process = start(argv, {**self._environment(), **(environment or {})}, cwd=self.path)
+        process = start(argv, {**self._environment(config), **(environment or {})}, cwd=self.path)
         return collect(process, timeout_s, stop, quiet_s=quiet_s)
 
     def serving(self, verb: Literal["upload-pack", "receive-pack"]) -> tuple[list[str], dict[str, str]]:
@@ -187,8 +200,8 @@ class BareRepository:
             # git takes a name that ends so for no ref
             write_atomically(path, f"{oid}\n".encode("ascii"), durable=durable, suffix=".lock")
 
-    def _environment(self) -> dict[str, str]:
-        pairs = (*_FIXED_CONFIG, *self._settings.config)
+    def _environment(self, config: tuple[tuple[str, str], ...] = ()) -> dict[str, str]:
+        pairs = (*_FIXED_CONFIG, *self._settings.config, *config)
         environment = {**_FIXED_ENVIRONMENT, **self._settings.environment, "GIT_CONFIG_COUNT": str(len(pairs))}
         for number, (key, value) in enumerate(pairs):
             environment[f"GIT_CONFIG_KEY_{number}"] = key

@@ -13,10 +13,11 @@ import hashlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from bridge import ids, strictjson
 from bridge.system.clock import parse_rfc3339
+from bridge.system.gitobjects import KAKEYA, Committer
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ class Statement:
         record: canonical bytes of the claim, beacon or log head.
         at: the latest time that the record names, seconds since the epoch; it is in those bytes.
         archived_at: when another runner archived it, seconds since the epoch; not signed here. None where none did.
+        by: who made the commit; signed where that is not the usual one, so that nobody else can make another of it.
     """
 
     kind: SealedKind
@@ -52,6 +54,7 @@ class Statement:
     record: bytes
     at: float | None = None
     archived_at: float | None = None
+    by: Committer = KAKEYA
 
     @property
     def payload_type(self) -> str:
@@ -60,15 +63,16 @@ class Statement:
 
     def payload(self) -> bytes:
         """Return the signed bytes."""
-        return strictjson.encode(
-            {
-                "bus_id": self.bus_id,
-                "ref": self.ref,
-                "runner": self.runner,
-                "parents": list(self.parents),
-                "record_sha256": hashlib.sha256(self.record).hexdigest(),
-            }
-        )
+        fields: dict[str, Any] = {
+            "bus_id": self.bus_id,
+            "ref": self.ref,
+            "runner": self.runner,
+            "parents": list(self.parents),
+            "record_sha256": hashlib.sha256(self.record).hexdigest(),
+        }
+        if self.by != KAKEYA:
+            fields["committer"] = [self.by.who, self.by.prefix]
+        return strictjson.encode(fields)
 
 
 @dataclass(frozen=True)
@@ -182,11 +186,21 @@ class BusSeals:
         """The refused records, newest last, at most REFUSED_MAX_COUNT."""
         return tuple(self._refused.values())
 
-    def sign(self, kind: SealedKind, ref: str, runner: str, parents: tuple[str, ...], record: Record) -> Seal | None:
+    def sign(
+        self,
+        kind: SealedKind,
+        ref: str,
+        runner: str,
+        parents: tuple[str, ...],
+        record: Record,
+        *,
+        by: Committer = KAKEYA,
+    ) -> Seal | None:
         """Return this side's seal of a record, or None where it does not sign."""
         if not self.configured:
             return None
-        return self.seals.sign(Statement(kind, self._record().bus_id, ref, runner, parents, record.canonical()))
+        bus_id = self._record().bus_id
+        return self.seals.sign(Statement(kind, bus_id, ref, runner, parents, record.canonical(), by=by))
 
     def verify(
         self,
@@ -196,6 +210,7 @@ class BusSeals:
         runner: str,
         head: Commit,
         record: Record,
+        by: Committer = KAKEYA,
         follows_signed: bool = False,
         archived_at: float | None = None,
     ) -> TrustAnswer:
@@ -204,7 +219,7 @@ class BusSeals:
             return UNCHECKED
         statement = Statement(
             kind, self._record().bus_id, ref, runner, head.parents, record.canonical(), latest_time_of(record),
-            archived_at,
+            archived_at, by,
         )  # fmt: skip
         return self.seals.verify(statement, seal_in(head.message), follows_signed=follows_signed)
 

@@ -27,7 +27,7 @@ from bridge.errors import RemoteError
 from bridge.limits import BEACON_INTERVAL_LOCAL_S
 from bridge.records.bus import BusRecord
 from bridge.system.clock import Clock, SystemClock, rfc3339
-from bridge.system.gitobjects import SUBMODULE, GitObject, Kind, parse_commit, parse_tree
+from bridge.system.gitobjects import KAKEYA, SUBMODULE, GitObject, Kind, parse_commit, parse_tree
 
 LEASE_S = 15.0  # shorter than a runner takes by itself, so that tests need not wait
 ISOLATED_MAX = 64  # as many as the git store keeps
@@ -107,6 +107,8 @@ class MemoryStore:
     @property
     def route(self) -> str:
         return "memory:"
+
+    committer = KAKEYA
 
     def list(
         self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False

@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 
 from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import Listing, Reader, RefAnswer, RefStore, RefUpdate
-from bridge.system.gitobjects import GitObject
+from bridge.system.gitobjects import Committer, GitObject
 
 REQUESTS = "refs/heads/"
 
@@ -25,6 +25,10 @@ class SplitStore:
     @property
     def route(self) -> str:
         return self._requester.route
+
+    @property
+    def committer(self) -> Committer:
+        return self._host.committer
 
     def list(
         self, prefixes: Sequence[str], *, bring: Sequence[str] = (), max_bytes: int = 0, newest_only: bool = False

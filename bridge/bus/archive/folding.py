@@ -194,7 +194,12 @@ class Folding:
         head = head.evolve(runs=head.runs + len(lines), parts=(*head.parts, hashlib.sha256(part).hexdigest()))
         parents = (*parents, *(oid for oid, _ in lines))
         made, objects = archive_commit(
-            head, before, part, parents, self._seals.sign("archive", ref, runner, parents, head)
+            head,
+            before,
+            part,
+            parents,
+            self._seals.sign("archive", ref, runner, parents, head),
+            by=self._store.committer,
         )
         self._store.write(objects)
         if not swap(self._store, [RefUpdate(ref, made.oid, tip)], authority=ref)[ref].landed:

@@ -23,8 +23,10 @@ from bridge.bus.store.interface import MalformedObjectError, Reader
 from bridge.limits import ARCHIVE_PART_RUNS, MIB
 from bridge.records.archive import ArchivedRun, ArchiveHead
 from bridge.system.gitobjects import (
+    KAKEYA,
     REGULAR,
     Commit,
+    Committer,
     GitObject,
     ObjectFormatError,
     TreeEntry,
@@ -62,7 +64,13 @@ def write_part(runs: Sequence[ArchivedRun]) -> bytes:
 
 
 def archive_commit(
-    head: ArchiveHead, before: Sequence[TreeEntry], part: bytes, parents: tuple[str, ...], seal: Seal | None
+    head: ArchiveHead,
+    before: Sequence[TreeEntry],
+    part: bytes,
+    parents: tuple[str, ...],
+    seal: Seal | None,
+    *,
+    by: Committer = KAKEYA,
 ) -> tuple[GitObject, list[GitObject]]:
     """Return the commit that adds a part to those before it, and all objects that are new with it."""
     new, first = blob(part), blob(head.canonical())
@@ -71,7 +79,7 @@ def archive_commit(
     )
     line = "" if seal is None else seal.line()
     message = f"archive {head.runner} {head.day} {head.sequence}{line}"
-    made = commit(top.oid, parents, commits.unix_s(head.time), message)
+    made = commit(top.oid, parents, commits.unix_s(head.time), message, by)
     return made, [new, first, top, made]
 
 

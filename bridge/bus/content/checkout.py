@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import unicodedata
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -59,6 +59,44 @@ class _Planned:
     entry: TreeEntry
 
 
+@dataclass(frozen=True)
+class Survey:
+    """What a tree holds, once every path, mode and link of it was found in order.
+
+    Attributes:
+        plan: its entries, folders before their content.
+        links: targets of symbolic links by path.
+    """
+
+    plan: tuple[_Planned, ...]
+    links: Mapping[str, str]
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        """The paths of folders that stay empty, as a checkout fetches no other repository."""
+        return tuple(planned.path for planned in self.plan if planned.entry.mode == SUBMODULE)
+
+
+def survey(reader: Reader, tree_oid: str, limits: CheckoutBounds | None = None) -> Survey:
+    """Check every path, mode and link of a tree, as a host does before it writes any.
+
+    Raises:
+        RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold.
+    """
+    try:
+        plan = tuple(_walk(reader, tree_oid, limits or CheckoutBounds()))
+        _check_collisions(plan)
+        links = {
+            planned.path: _text(reader.read(planned.entry.oid, "blob", LINK_MAX_BYTES))
+            for planned in plan
+            if planned.entry.mode == SYMLINK
+        }
+        _check_links(links)
+    except (BusError, ObjectFormatError) as error:
+        raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
+    return Survey(plan, links)
+
+
 def check_out(
     reader: Reader,
     tree_oid: str,
@@ -87,16 +125,10 @@ def check_out(
     limits = bounds or CheckoutBounds()
     began_s = clock.steady_s()
     deadline_s = began_s + limits.wall_s
+    surveyed = survey(reader, tree_oid, limits)
+    plan = surveyed.plan
     try:
-        plan = list(_walk(reader, tree_oid, limits))
-        _check_collisions(plan)
-        links = {
-            one.path: _text(reader.read(one.entry.oid, "blob", LINK_MAX_BYTES))
-            for one in plan
-            if one.entry.mode == SYMLINK
-        }
-        _check_links(links)
-        pointers = _write(reader, plan, links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
+        pointers = _write(reader, plan, surveyed.links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
     except (BusError, ObjectFormatError) as error:
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
     left = CheckoutBounds(
@@ -150,7 +182,7 @@ def _text(raw: bytes) -> str:
         raise RequestRejectedError(f"the workload holds a name or link that is not UTF-8: {raw[:80]!r}") from error
 
 
-def _check_collisions(plan: list[_Planned]) -> None:
+def _check_collisions(plan: Sequence[_Planned]) -> None:
     """Refuse names that are one file where case or composition is folded, whatever this host's file system does."""
     seen: dict[str, str] = {}
     for one in plan:
@@ -203,8 +235,8 @@ def _resolve(path: str, links: dict[str, str]) -> None:
 
 def _write(
     reader: Reader,
-    plan: list[_Planned],
-    links: dict[str, str],
+    plan: Sequence[_Planned],
+    links: Mapping[str, str],
     into: Path,
     *,
     limits: CheckoutBounds,

@@ -29,8 +29,10 @@ from bridge.limits import KIB, LOG_CHUNK_MAX_BYTES, REQUEST_MAX_BYTES
 from bridge.system.clock import parse_rfc3339
 from bridge.system.gitobjects import (
     DIRECTORY,
+    KAKEYA,
     REGULAR,
     Commit,
+    Committer,
     GitObject,
     ObjectFormatError,
     TreeEntry,
@@ -96,37 +98,51 @@ def nested_tree(files: Mapping[str, bytes]) -> tuple[GitObject, list[GitObject]]
 
 
 def record_commit(
-    name: bytes, record: Record, moment: str, parents: tuple[str, ...], message: str
+    name: bytes, record: Record, moment: str, parents: tuple[str, ...], message: str, *, by: Committer
 ) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a record in a file of its own, and all objects of it, the commit last."""
     top, objects = file_tree({name: record.canonical()})
-    head = commit(top.oid, parents, unix_s(moment), message)
+    head = commit(top.oid, parents, unix_s(moment), message, by)
     return head, [*objects, head]
 
 
-def claim_commit(claim: Claim, parents: tuple[str, ...], seal: Seal | None = None) -> tuple[GitObject, list[GitObject]]:
+def claim_commit(
+    claim: Claim, parents: tuple[str, ...], seal: Seal | None = None, by: Committer = KAKEYA
+) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a claim, and all objects of it."""
-    return record_commit(CLAIM_FILE, claim, claim.time, parents, f"{claim.state} {claim.id}{_line(seal)}")
+    return record_commit(CLAIM_FILE, claim, claim.time, parents, f"{_claim_subject(claim)}{_line(seal)}", by=by)
+
+
+def committer_of(claim: Claim, head: Commit) -> Committer:
+    """Return who made the commit of a claim; the prefix of its message is what stands before the usual words."""
+    prefix, found, _ = head.message.partition(_claim_subject(claim))
+    return Committer(head.committer, prefix if found else "")
+
+
+def _claim_subject(claim: Claim) -> str:
+    return f"{claim.state} {claim.id}"
 
 
 def beacon_commit(
-    beacon: Beacon, parents: tuple[str, ...], seal: Seal | None = None
+    beacon: Beacon, parents: tuple[str, ...], seal: Seal | None = None, by: Committer = KAKEYA
 ) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a beacon, and all objects of it."""
-    return record_commit(BEACON_FILE, beacon, beacon.time, parents, f"beacon {beacon.runner}{_line(seal)}")
+    return record_commit(BEACON_FILE, beacon, beacon.time, parents, f"beacon {beacon.runner}{_line(seal)}", by=by)
 
 
-def bus_commit(record: BusRecord, moment: str, parents: tuple[str, ...] = ()) -> tuple[GitObject, list[GitObject]]:
+def bus_commit(
+    record: BusRecord, moment: str, parents: tuple[str, ...] = (), by: Committer = KAKEYA
+) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a bus record, over the one before where there is one, and all objects of it."""
-    return record_commit(BUS_FILE, record, moment, parents, f"bus {record.bus_id}")
+    return record_commit(BUS_FILE, record, moment, parents, f"bus {record.bus_id}", by=by)
 
 
 def log_commit(
-    chunk: LogChunk, parents: tuple[str, ...], time_unix_s: int, seal: Seal | None = None
+    chunk: LogChunk, parents: tuple[str, ...], time_unix_s: int, seal: Seal | None = None, by: Committer = KAKEYA
 ) -> tuple[GitObject, list[GitObject]]:
     """Return the commit of a log chunk, and all objects of it."""
     top, objects = file_tree({CHUNK_FILE: chunk.data, HEAD_FILE: chunk.head.canonical()})
-    head = commit(top.oid, parents, time_unix_s, f"log {chunk.head.id} {chunk.head.seq}{_line(seal)}")
+    head = commit(top.oid, parents, time_unix_s, f"log {chunk.head.id} {chunk.head.seq}{_line(seal)}", by)
     return head, [*objects, head]
 
 
@@ -141,12 +157,13 @@ def folder_commit(
     parents: tuple[str, ...],
     time_unix_s: int,
     message: str,
+    by: Committer = KAKEYA,
 ) -> tuple[GitObject, list[GitObject]]:
     """Return a commit with `.mac-bridge` holding exactly these files, over the entries of a workload tree."""
     folder, objects = file_tree(files)
     kept = [entry for entry in over if entry.name != FOLDER]
     top = tree([*kept, TreeEntry(DIRECTORY, FOLDER, folder.oid)])
-    head = commit(top.oid, parents, time_unix_s, message)
+    head = commit(top.oid, parents, time_unix_s, message, by)
     return head, [*objects, top, head]
 
 

@@ -28,7 +28,7 @@ class Results:
         """
         _check(tree)
         top, objects = commits.nested_tree(tree.files)
-        head = commit(top.oid, (), unix_ms(run_id) // 1000, f"result {run_id}")
+        head = commit(top.oid, (), unix_ms(run_id) // 1000, f"result {run_id}", self._store.committer)
         # On the disk before a claim names it: after a crash exactly this id is published again.
         self._store.write([*objects, head], durable=True)
         self._store.keep(run_id, head.oid)

@@ -13,10 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bridge.bus.content.checkout import survey
 from bridge.bus.content.commits import FOLDER
+from bridge.bus.store.git import StoreReader
+from bridge.bus.store.interface import MissingObjectError
 from bridge.bus.store.route import origin_of
 from bridge.bus.store.user_clone import UserClone, read_clone
-from bridge.errors import GitError, UsageError
+from bridge.errors import GitError, RequestRejectedError, UsageError
 from bridge.limits import MIB
 from bridge.records.request import Workload
 from bridge.system.git import last_words, run_in_work_tree
@@ -24,6 +27,7 @@ from bridge.system.gitobjects import parse_commit, parse_tree, tree
 from bridge.system.gitrepository import BareRepository, GitSettings
 
 TREE_BYTES_MAX: Final = 4 * MIB
+_OID_CHARS: Final = 40
 
 
 @dataclass(frozen=True)
@@ -34,11 +38,13 @@ class Captured:
         workload: what a request names.
         files: tracked files that differ from the commit.
         bytes: their size now.
+        submodules: folders that stay empty on the host.
     """
 
     workload: Workload
     files: int
     bytes: int
+    submodules: tuple[str, ...] = ()
 
 
 def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = False) -> Captured:
@@ -51,11 +57,18 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
         dirty: take tracked files as they are in the work tree; `rev` must then be what is checked out.
 
     Raises:
-        UsageError: no such revision, no work tree, or uncommitted changes of another revision.
+        UsageError: no such revision, no work tree, uncommitted changes of another revision, or a clone that names its
+            objects otherwise than a bus.
+        RequestRejectedError: the tree holds what no host checks out.
         GitError: git failed.
     """
     clone = read_clone(repository)
     commit = resolve_commit(repository, rev)
+    if len(commit) != _OID_CHARS:
+        raise UsageError(
+            f"{repository} names its objects by SHA-256, a bus by SHA-1: its code cannot be sent",
+            remedy="presets that run the host's code work from here; kakeya-mac presets",
+        )
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     store = BareRepository(state / "control.git", GitSettings(alternates=(clone.objects,)))
     store.create()
@@ -68,16 +81,28 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
             raise UsageError(f"--dirty sends the work tree, which is not at {rev!r}", remedy="leave out --ref")
         found = _snapshot(repository, clone, store, state)
         files, size = _difference(repository, store, clone, committed, found)
+    bare = _without_folder(store, found)
     return Captured(
-        Workload(
-            commit=commit,
-            tree=_without_folder(store, found),
-            origin=origin_of(repository),
-            dirty=found != committed,
-        ),
+        Workload(commit=commit, tree=bare, origin=origin_of(repository), dirty=found != committed),
         files,
         size,
+        _submodules(store, bare),
     )
+
+
+def _submodules(store: BareRepository, tree_oid: str) -> tuple[str, ...]:
+    """Return the folders of a tree that stay empty on its host, once all else was found in order.
+
+    Raises:
+        RequestRejectedError: the tree holds what no host checks out.
+    """
+    try:
+        with store.reader() as reader:
+            return survey(StoreReader(reader), tree_oid).submodules
+    except RequestRejectedError as error:
+        if isinstance(error.__cause__, MissingObjectError):  # a partial clone without its work tree: its host will say
+            return ()
+        raise
 
 
 def resolve_commit(repository: Path, rev: str) -> str:

@@ -146,7 +146,7 @@ class BusIdentity:
         if tips_of(self._store, [names.bus_ref(prefix) for prefix in names.PREFIXES]):
             return False
         ref = names.bus_ref(record.prefix)
-        head, objects = commits.bus_commit(record, record.created)
+        head, objects = commits.bus_commit(record, record.created, by=self._store.committer)
         self._store.write(objects)
         return swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
 
@@ -168,7 +168,7 @@ class BusIdentity:
         if (record.bus_id, record.prefix) != (old.bus_id, old.prefix) or self._tip is None:
             raise BusError(f"{self._store.route}: a bus keeps its id and its prefix")
         ref = names.bus_ref(record.prefix)
-        head, objects = commits.bus_commit(record, moment, (self._tip,))
+        head, objects = commits.bus_commit(record, moment, (self._tip,), self._store.committer)
         self._store.write(objects)
         if not swap(self._store, [RefUpdate(ref, head.oid, self._tip)], authority=ref)[ref].landed:
             raise BusError(f"another writer changed the bus record of {self._store.route}", remedy="run it again")

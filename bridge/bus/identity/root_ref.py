@@ -57,7 +57,7 @@ class RootRef:
         ref = names.root_ref(prefix)
         top, objects = commits.file_tree({name.encode(): data for name, data in files.items()})
         parents = commits.parents_at(self._store, ref, over, _MAX_BYTES)
-        head = commit(top.oid, parents, commits.unix_s(moment), "root")
+        head = commit(top.oid, parents, commits.unix_s(moment), "root", self._store.committer)
         self._store.write([*objects, head])
         landed = swap(self._store, [RefUpdate(ref, head.oid, over)], authority=ref)[ref].landed
         return head.oid if landed else None

@@ -19,7 +19,7 @@ from bridge.bus.refs import names
 from bridge.errors import UsageError
 from bridge.limits import TRANSFER_WALL_S, TREE_MAX_BYTES
 from bridge.system.clock import Clock
-from bridge.system.gitrepository import BareRepository, GitSettings
+from bridge.system.gitrepository import HARMLESS_SLIPS, BareRepository, GitSettings
 from bridge.system.process import become
 
 Verb = Literal["upload-pack", "receive-pack"]
@@ -30,6 +30,7 @@ _CONFIG: Final = (
     ("receive.hideRefs", "refs"),
     ("receive.maxInputSize", str(TREE_MAX_BYTES)),
     ("receive.fsckObjects", "true"),
+    *((f"receive.fsck.{slip}", "warn") for slip in HARMLESS_SLIPS),
     ("receive.autogc", "false"),
     ("uploadpack.allowAnySHA1InWant", "true"),  # a result is read by its id after its ref moved on
 )

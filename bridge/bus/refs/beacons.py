@@ -64,7 +64,7 @@ class BeaconRefs:
             before = None
         parents = commits.parents_at(self._store, ref, before, MIB)  # where it moved, the swap will say where to
         head, objects = commits.beacon_commit(
-            beacon, parents, self._seals.sign("beacon", ref, beacon.runner, parents, beacon)
+            beacon, parents, self._seals.sign("beacon", ref, beacon.runner, parents, beacon), self._store.committer
         )
         self._store.write(objects)
         return RefUpdate(ref, head.oid, self._mine[ref])

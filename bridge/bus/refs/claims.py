@@ -203,13 +203,14 @@ class Claims:
     ) -> TrustAnswer:
         claim, head = self._read[oid]
         ref, seal = names.claim_ref(self._prefix, run_id), seal_in(head.message)
+        by = commits.committer_of(claim, head)
         signature = self._seals.verify(
-            "claim", ref, runner=claim.runner, head=head, record=claim, follows_signed=follows_signed,
+            "claim", ref, runner=claim.runner, head=head, record=claim, by=by, follows_signed=follows_signed,
             archived_at=archived_at,
         )  # fmt: skip
-        # A seal does not sign tree, author and message: the same statement in another commit has another id, which its
-        # runner does not know as its tip, so the runner would be fenced out of its own run.
-        if signature.signed and commits.claim_commit(claim, head.parents, seal)[0].oid != oid:
+        # A seal signs neither tree nor the rest of the commit: the same statement in another commit has another id,
+        # which its runner does not know as its tip, so the runner would be fenced out of its own run.
+        if signature.signed and commits.claim_commit(claim, head.parents, seal, by)[0].oid != oid:
             return TrustAnswer("altered", "a signed claim in a commit that its runner did not make")
         return signature
 
@@ -295,8 +296,9 @@ class Claims:
         self, claim: Claim, parents: tuple[str, ...], expect: str | None, along: list[RefUpdate]
     ) -> tuple[str, dict[str, SwapResult]]:
         ref = names.claim_ref(self._prefix, claim.id)
-        seal = self._seals.sign("claim", ref, claim.runner, parents, claim)
-        head, objects = commits.claim_commit(claim, parents, seal)
+        by = self._store.committer
+        seal = self._seals.sign("claim", ref, claim.runner, parents, claim, by=by)
+        head, objects = commits.claim_commit(claim, parents, seal, by)
         self._store.write(objects)
         outcomes = swap(self._store, [RefUpdate(ref, head.oid, expect), *along], authority=ref)
         if outcomes[ref].landed:

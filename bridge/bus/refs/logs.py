@@ -60,7 +60,7 @@ class Logs:
             )
         parents = () if sent is None else (sent.built,)
         seal = self._seals.sign("log", names.log_ref(self._prefix, head.id), runner, parents, head)
-        made, objects = commits.log_commit(chunk, parents, time_unix_s, seal)
+        made, objects = commits.log_commit(chunk, parents, time_unix_s, seal, self._store.committer)
         self._store.write(objects)
         self._sent[head.id] = _Sent(
             None if sent is None else sent.remote, made.oid, head.seq, head.offset + head.length

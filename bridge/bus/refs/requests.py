@@ -73,6 +73,7 @@ class Requests:
             parents=parents,
             time_unix_s=_created(data),
             message=f"request {ref.id}{'' if starts_ci else ' [skip ci]'}",
+            by=self._store.committer,
         )
         self._store.write(objects)
         pushed = RequestRef(ref.id, ref.ref, made.oid)
@@ -210,6 +211,7 @@ class Requests:
             parents=(),
             time_unix_s=time_unix_s,
             message=f"cancel {run_id}",
+            by=self._store.committer,
         )
         self._store.write(objects)
         swap(self._store, [RefUpdate(branch, made.oid, None)], authority=branch)
@@ -243,7 +245,7 @@ class Requests:
         inner = tree(folder.values())
         entries[commits.FOLDER] = TreeEntry(DIRECTORY, commits.FOLDER, inner.oid)
         top = tree(entries.values())
-        made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]")
+        made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]", store.committer)
         store.write([inner, top, made])
         # Expects the request commit: a push without a lease would bring a deleted branch back.
         outcome = swap(store, [RefUpdate(ref.ref, made.oid, ref.oid)], authority=ref.ref)[ref.ref]

@@ -30,7 +30,7 @@ from bridge.bus.store.interface import (
     RefUpdate,
 )
 from bridge.bus.store.listing import parse_ls_remote, parse_trace
-from bridge.bus.store.route import Route
+from bridge.bus.store.route import Route, promisor_of
 from bridge.bus.store.tries import PAUSES_S, Tries
 from bridge.bus.store.upkeep import FETCHED, KEPT, is_half_pruned, recover, tend, tend_apart
 from bridge.bus.store.user_clone import UserClone
@@ -39,7 +39,7 @@ from bridge.limits import GIT_WALL_S, MIB, STOP_PUSH_S, TRANSFER_WALL_S
 from bridge.system.clock import SystemClock
 from bridge.system.durable import in_turn
 from bridge.system.git import CallStop, Finished, StopSignal
-from bridge.system.gitobjects import GitObject, Kind
+from bridge.system.gitobjects import KAKEYA, Committer, GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
 
@@ -75,6 +75,7 @@ class GitStore:
         wall_s: how long one git call may make no progress.
         borrows: whether a repository that is not the main one reads the main one's objects as well.
         pauses_s: before each further try of what may pass; a server that asks for more gets it.
+        committer: who makes the commits of this side.
     """
 
     def __init__(
@@ -87,7 +88,9 @@ class GitStore:
         wall_s: float = GIT_WALL_S,
         borrows: bool = True,
         pauses_s: Sequence[float] = PAUSES_S,
+        committer: Committer = KAKEYA,
     ) -> None:
+        self.committer = committer
         self._wall_s = wall_s
         self._tries = Tries(route, state, pauses_s)
         self._route = route
@@ -153,7 +156,9 @@ class GitStore:
         environment = {}
         if self._clone is not None and self._clone.shallow.exists():
             environment["GIT_SHALLOW_FILE"] = str(self._clone.shallow)
-        finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment)
+        # What a partial clone left out, the remote of the bus may lack: git fetches it here from where the clone came.
+        lazily = promisor_of(self._clone.top) if self._clone is not None and self._clone.is_partial else ()
+        finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment, config=lazily)
         said = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
         if not said:
             raise _explain(finished, f"cannot push to {self.route}", self.route)
@@ -192,17 +197,17 @@ class GitStore:
         finished = self._fetch(specs, max_bytes)
         left = self._missing(missing)
         if left and finished.exit_code != 0 and not _ABSENT.search(finished.stderr):
-            raise _fetch_error(finished, self.route)
+            raise _fetch_error(finished, self.route, self.route)
         for ref, oid in left.items():  # the ref moved on since it was listed, to something that does not contain it
             finished = self._fetch([oid], max_bytes)
             if finished.exit_code != 0:
-                raise _fetch_error(finished, f"{self.route} {ref}")
+                raise _fetch_error(finished, f"{self.route} {ref}", self.route)
 
     @contextmanager
     def reader(self) -> Iterator[Reader]:
         """Open the local objects for reading."""
         with self._repository.reader() as reader:
-            yield _Reader(reader)
+            yield StoreReader(reader)
 
     def isolate(
         self,
@@ -229,6 +234,7 @@ class GitStore:
             wall_s=self._wall_s,
             borrows=borrows,
             pauses_s=self._tries.pauses_s,
+            committer=self.committer,
         )
         store._stop_signal = self._stop_signal
         wanted = {oid: oid for oid in oids}
@@ -243,7 +249,7 @@ class GitStore:
                 # breaks the bound, the commits may be here and what they lead to is not.
                 broken = checked or finished.hit_file_bound
                 if finished.exit_code != 0 and (broken or store._missing(wanted)):
-                    raise _fetch_error(finished, self.route)
+                    raise _fetch_error(finished, self.route, self.route)
         return store
 
     def stop_when(self, asked: Callable[[], bool]) -> None:
@@ -252,7 +258,14 @@ class GitStore:
 
     def beside(self) -> GitStore:
         """Return the same store for other work, with a `stop_when` of its own; see the interface."""
-        store = GitStore(self._route, self._state, self._clone, wall_s=self._wall_s, pauses_s=self._tries.pauses_s)
+        store = GitStore(
+            self._route,
+            self._state,
+            self._clone,
+            wall_s=self._wall_s,
+            pauses_s=self._tries.pauses_s,
+            committer=self.committer,
+        )
         store._unasked_until_s = self._unasked_until_s
         return store
 
@@ -316,6 +329,7 @@ class GitStore:
         *,
         max_file_bytes: int | None = None,
         timeout_s: float = TRANSFER_WALL_S,
+        config: tuple[tuple[str, str], ...] = (),
     ) -> Finished:
         """Run git on the remote, no longer than that and than it makes progress; what may pass is tried again.
 
@@ -335,6 +349,7 @@ class GitStore:
                     max_file_bytes=max_file_bytes,
                     stop=stop,
                     quiet_s=self._wall_s,
+                    config=config,
                 )
                 if stop is None or not (finished.timed_out and stop.is_due()):
                     return finished
@@ -343,7 +358,7 @@ class GitStore:
         return self._tries.run(call, stop, repeats=not is_push)
 
 
-class _Reader:
+class StoreReader:
     """A repository's reader with the store's errors."""
 
     def __init__(self, reader: ObjectReader) -> None:
@@ -410,11 +425,11 @@ def _explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError
     return remote_words.explain(finished, what, route)
 
 
-def _fetch_error(finished: Finished, what: str) -> InfrastructureError:
+def _fetch_error(finished: Finished, what: str, route: str) -> InfrastructureError:
     if finished.hit_file_bound:
         return ObjectBoundError(f"{what}: more would be received than the bound allows")
     if _MALFORMED.search(finished.stderr):
         return MalformedObjectError(_explain(finished, f"{what} gave a malformed object").message)
     if _ABSENT.search(finished.stderr) or _LOST.search(finished.stderr):
         return MissingObjectError(f"{what}: {_explain(finished, 'not there any more').message}")
-    return _explain(finished, f"cannot fetch from {what}")
+    return _explain(finished, f"cannot fetch from {what}", route)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from bridge.errors import BusError, ObjectError
 
 if TYPE_CHECKING:
-    from bridge.system.gitobjects import GitObject, Kind
+    from bridge.system.gitobjects import Committer, GitObject, Kind
 
 
 class MissingObjectError(BusError):
@@ -90,6 +90,11 @@ class RefStore(Protocol):
     @property
     def route(self) -> str:
         """Where the remote is, without user information."""
+        ...
+
+    @property
+    def committer(self) -> Committer:
+        """Who makes the commits of this side."""
         ...
 
     def list(

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 from bridge.errors import BusError, UsageError
-from bridge.system.git import run_in_work_tree, without_user_info
+from bridge.system.git import last_words, run_in_work_tree, without_user_info
 
 _CARRIED = re.compile(r"(http|credential)\..*|core\.(sshcommand|askpass|gitproxy)|ssh\.variant|safe\.directory")
 _SCP_LIKE = re.compile(r"(?!/|\.)[^/:\s]+:(?!//)\S+")
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+_PROMISOR: Final = "where-the-clone-came-from"
 _SCHEMES: Final = ("file://", "ssh://", "git+ssh://", "https://", "http://")
 
 
@@ -78,7 +80,12 @@ def resolve(route: str, repository: Path | None, state: Path) -> Route:
     else:
         named, proxy = route, ()
     _refuse_push_instead_of(config, named)
-    url = _absolute(_instead_of(config, named), repository)
+    try:
+        url = _absolute(_instead_of(config, named), repository)
+    except UsageError:
+        if repository is not None:
+            check_owner(repository)
+        raise
     carried = tuple((key, value) for key, value in config if _CARRIED.fullmatch(key.lower()))
     return Route(url, without_user_info(url), (*carried, *proxy), _is_local(url))
 
@@ -90,6 +97,36 @@ def origin_of(repository: Path) -> str:
         value for key, value in config if key.startswith("remote.") and key.endswith(".url")
     )
     return without_user_info(urls[0])[:500] if urls else ""
+
+
+def check_owner(top: Path) -> None:
+    """Refuse a clone that git does not read because it is another user's: it would look like one without remotes.
+
+    Raises:
+        UsageError: git says so.
+    """
+    finished = run_in_work_tree(top, ["rev-parse", "--git-dir"])
+    if finished.exit_code != 0:
+        raise UsageError(
+            f"git does not read {top}: {last_words(finished.stderr)}",
+            remedy=f"if you trust what is in it: git config --global --add safe.directory {shlex.quote(str(top))}",
+        )
+
+
+def promisor_of(repository: Path) -> tuple[tuple[str, str], ...]:
+    """Return the configuration with which git fetches what a partial clone left out, from where that clone came from.
+
+    It goes by another name here: what is fetched lies in a repository of ours, and no remote of the user's is meant.
+    """
+    config = _configuration(repository)
+    for key, value in config:
+        name = key.removeprefix("remote.").removesuffix(".promisor")
+        if key == f"remote.{name}.promisor" and value == "true":
+            url = _absolute(_instead_of(config, _values(config, f"remote.{name}.url")[-1]), repository)
+            carried = tuple((key, value) for key, value in config if _CARRIED.fullmatch(key.lower()))
+            ours = {"url": url, "promisor": "true", "partialclonefilter": "blob:none"}
+            return (*carried, *((f"remote.{_PROMISOR}.{part}", text) for part, text in ours.items()))
+    return ()
 
 
 def _configuration(folder: Path) -> tuple[tuple[str, str], ...]:

@@ -14,11 +14,21 @@ from bridge.system.git import run_in_work_tree
 
 @dataclass(frozen=True)
 class UserClone:
-    """The parts of the user's clone that are read: its objects, its list of shallow commits, its index."""
+    """The parts of the user's clone that are read: its objects, its list of shallow commits, its index.
+
+    Attributes:
+        top: its work tree.
+    """
 
     objects: Path
     shallow: Path
     index: Path
+    top: Path
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether it was told to fetch some objects only when they are needed: git marks what it has instead."""
+        return any((self.objects / "pack").glob("*.promisor"))
 
 
 def read_clone(repository: Path) -> UserClone:
@@ -30,9 +40,10 @@ def read_clone(repository: Path) -> UserClone:
     names = ("objects", "shallow", "index")
     own = repository / ".git"
     if (own / "HEAD").is_file() and (own / "objects").is_dir():
-        return UserClone(*((own / name).resolve() for name in names))
+        return UserClone(top=repository, **{name: (own / name).resolve() for name in names})
     finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
     lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
     if finished.exit_code != 0 or len(lines) != len(names):
         raise UsageError(f"{repository} is no git repository")
-    return UserClone(*((repository / line).resolve() for line in lines))
+    paths = {name: (repository / line).resolve() for name, line in zip(names, lines, strict=True)}
+    return UserClone(top=repository, **paths)

@@ -48,7 +48,8 @@ def _setup(arguments: argparse.Namespace) -> int:
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
     name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
     state = state_for(arguments, name)
-    return set_up(arguments, (path, state), name, say, lambda: bus_of(arguments, None, state))
+    policy = load_policy(path) if path.exists() and not file_problems(path) else None
+    return set_up(arguments, (path, state), name, say, lambda: bus_of(arguments, policy, state))
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
@@ -63,7 +64,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
     route = route_of(arguments, policy)
     if arguments.repair:
         return _repair(bus_of(arguments, policy, state), dry_run=not arguments.yes)
-    open_bus = None if route is None else lambda: open_route(route, state)
+    open_bus = (
+        None
+        if route is None
+        else lambda: open_route(route, state, by=None if policy is None else policy.identity.value)
+    )
     return examine_host(path, state, CLOCK, open_bus, as_json=arguments.json)
 
 
@@ -175,7 +180,8 @@ def _logs(arguments: argparse.Namespace) -> int:
 def _keygen(arguments: argparse.Namespace) -> int:
     state = state_of(arguments)
     policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
-    bus = None if route_of(arguments, policy) is None else open_route(str(route_of(arguments, policy)), state)
+    route, by = route_of(arguments, policy), None if policy is None else policy.identity.value
+    bus = None if route is None else open_route(route, state, by=by)
     return keygen(arguments, state, own_name() if policy is None else policy.name, bus, say)
 
 
@@ -189,7 +195,7 @@ def _trust(arguments: argparse.Namespace) -> int:
         if route is None:
             return None
         state.create()
-        return open_route(route, state, keys=False)
+        return open_route(route, state, keys=False, by=None if policy is None else policy.identity.value)
 
     return trust(arguments, open_bus, CLOCK, state.identity, name)
 
@@ -200,17 +206,19 @@ def _bus(arguments: argparse.Namespace) -> int:
 
     policy = load_policy(policy_path(arguments)) if policy_path(arguments).exists() else None
     route, state = route_of(arguments, policy), state_of(arguments)
+    by = None if policy is None else policy.identity.value
     if route is None:
         raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
     if arguments.action == "check":
         from bridge.cli.host.setup import print_checks
         from bridge.runner.maintenance.bus_checks import check_remote
 
-        return 1 if print_checks(check_remote(open_route(route, state), CLOCK), as_json=arguments.json) else 0
+        bus = open_route(route, state, by=by)
+        return 1 if print_checks(check_remote(bus, CLOCK), as_json=arguments.json) else 0
     if arguments.space is None:
         raise UsageError("allow-branches needs a space", remedy="kakeya-runner bus allow-branches claude --bus ROUTE")
     return allow_branches(
-        lambda: open_route(route, state, keys=False), owner_folder(os.environ), arguments.space, CLOCK, say
+        lambda: open_route(route, state, keys=False, by=by), owner_folder(os.environ), arguments.space, CLOCK, say
     )
 
 

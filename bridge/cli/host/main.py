@@ -96,6 +96,7 @@ def _setup(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     setup.add_argument(
         "--executor", choices=("slurm", "ray"), help="runs go to the nodes of a cluster; docs/guides/clusters.md"
     )
+    setup.add_argument("--commit-as", metavar="WHO", help="NAME <ADDRESS> for commits, where a host has rules about it")
     setup.add_argument("--dry-run", action="store_true", help="only print what would be done")
     setup.add_argument("--unit", action="store_true", help="only print the service file for this user")
 

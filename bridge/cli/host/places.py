@@ -17,6 +17,7 @@ from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import default_policy_path, runner_place
 from bridge.runner.state.folder import NO_STATE_REMEDY, StateFolder
+from bridge.system.gitobjects import Committer, committer_from
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
@@ -90,7 +91,8 @@ def bus_of(
     place, _, named = route.partition("#")
     if only is not None and named not in {"", only}:
         raise UsageError(f"the ticket is for bus {only}, and --bus names {named}", remedy="use a ticket of that bus")
-    bus = open_route(route if only is None else f"{place}#{only}", state)
+    by = _committer(arguments, policy)
+    bus = open_route(route if only is None else f"{place}#{only}", state, by=by)
     name = arguments.name if getattr(arguments, "name", None) else own_name() if policy is None else policy.name
     try:
         bus.identity()
@@ -109,17 +111,45 @@ def bus_of(
             say(f"{requests.text}; {requests.remedy}")
         say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
         if record.attestation == "dsse":
-            own(open_route(f"{route.partition('#')[0]}#{record.bus_id}", state, keys=False), state, name, say, CLOCK)
-            bus = open_route(route, state)
+            own(
+                open_route(f"{route.partition('#')[0]}#{record.bus_id}", state, keys=False, by=by),
+                state,
+                name,
+                say,
+                CLOCK,
+            )
+            bus = open_route(route, state, by=by)
     return bus
 
 
-def open_route(route: str, state: StateFolder, *, keys: bool = True) -> RunnerBus:
-    """Return the bus of a route; with `keys` it goes by the root that this runner remembers of it."""
+def _committer(arguments: argparse.Namespace, policy: Policy | None) -> Committer | None:
+    """Return who makes commits: whom an option names, else the policy.
+
+    Raises:
+        UsageError: the option names nobody.
+    """
+    who = getattr(arguments, "commit_as", None)
+    if who is None:
+        return None if policy is None else policy.identity.value
+    try:
+        return committer_from(who)
+    except ValueError as error:
+        raise UsageError(f"--commit-as: {error}") from error
+
+
+def open_route(route: str, state: StateFolder, *, keys: bool = True, by: Committer | None = None) -> RunnerBus:
+    """Return the bus of a route; with `keys` it goes by the root that this runner remembers of it.
+
+    Args:
+        route: with the id of the bus behind ``#``, where that is known.
+        state: the runner's folder.
+        keys: whether to go by that root.
+        by: who makes commits, None for the usual one.
+    """
     name, _, bus_id = route.partition("#")
     bus = open_bus(
         name, repository=_repository(name), state=state.bus, clock=CLOCK, expect_id=bus_id or None,
-        budget=None if state.lasts else state.root / "pushes.json",
+        budget=None if state.lasts else state.root / "pushes.json", committer=by,
     )  # fmt: skip
     if keys:
         bus.use_root(KnownKeys(state.identity, "").remember_root)

@@ -60,6 +60,7 @@ def set_up(
         interpreter=arguments.interpreter,
         keygen=keys.generate,
         engine=arguments.executor,
+        commit_as=arguments.commit_as,
     )
     if arguments.unit:
         options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import asdict, replace
+from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
+
+if TYPE_CHECKING:
+    from bridge.client.clone.config import ClientSettings, IdentityChoice
+    from bridge.client.connection.session import BusSession
 
 
 def doctor(call: Invocation) -> int:
@@ -36,6 +41,7 @@ def init(call: Invocation) -> int:
     """Check a bus, pin its id, and write this clone's own configuration."""
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
+    from bridge.client.connection.branches import learned_template
     from bridge.client.connection.pins import compared_with_bus, key_lines, root_pin
     from bridge.client.connection.signing import choose, identity_of
     from bridge.client.document.envelope import of_data
@@ -46,21 +52,23 @@ def init(call: Invocation) -> int:
         raise UsageError("no bus is named", remedy="kakeya-mac init --bus ROUTE; for this machine: --bus embedded")
     if call.args.branch_template is not None:
         check_template(call.args.branch_template, "--branch-template")
-    session = call.open(settings)
+    identity = _identity(call, settings)
+    session = call.open(replace(settings, identity=identity))
     if call.args.new_owner and call.args.root_key is None:
         raise UsageError("--new-owner needs the new owner's key", remedy="kakeya-mac init --bus ROUTE --root-key KEY")
+    _try_push(call, session)
     trusted = session.pins(call.args.runner_key or ())
     root = trusted.root
     choice = replace(
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
-        branch_template=call.args.branch_template or settings.bus.branch_template,
+        branch_template=call.args.branch_template or settings.bus.branch_template or learned_template(session),
         runner_keys=() if settings.bus.embedded else trusted.texts,
         root_key=root_pin(settings) if root is not None and root.vouched else None,
     )
     signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
-    path = write_clone_config(settings, choice, signing)
+    path = write_clone_config(settings, choice, signing, identity)
     call.output.row("bus", f"{choice.route} {session.record.bus_id}")
     for line in key_lines(session.record, trusted):
         call.output.row("results", line)
@@ -91,6 +99,37 @@ def init(call: Invocation) -> int:
     }
     call.output.document(of_data("init", data, bus=session.bus_part(), next_argv=[["kakeya-mac", "doctor"]]))
     return 0
+
+
+def _try_push(call: Invocation, session: BusSession) -> None:
+    """Push a probe to where requests will go, and say what the remote does not allow; reading goes on all the same."""
+    from bridge.client.send.push_trial import try_push
+    from bridge.errors import RemoteError
+
+    if session.embedded:
+        return
+    try:
+        trial = try_push(session)
+    except RemoteError as error:
+        call.output.row("warn", f"requests cannot be pushed: {error.message}")
+        call.output.say("next", f"  {error.remedy}")
+        return
+    elsewhere = "" if trial.refused is None else f", as the usual branches are refused ({trial.refused})"
+    call.output.row("requests", f"go to {trial.template}{elsewhere}")
+
+
+def _identity(call: Invocation, settings: ClientSettings) -> IdentityChoice:
+    """Return who commits from now on: whom the options name, else whom the clone names already.
+
+    Raises:
+        UsageError: an option has line breaks, or names nobody.
+    """
+    from bridge.client.clone.config import check_identity
+
+    before, who, prefix = settings.identity, call.args.commit_as, call.args.message_prefix
+    return check_identity(
+        before.committer if who is None else who, before.message_prefix if prefix is None else prefix, "init"
+    )
 
 
 def gc(call: Invocation) -> int:

@@ -7,7 +7,6 @@ from typing import Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import pins_of, say_first
-from bridge.client.clone.git_door import find_request_branch, read_branch_result
 from bridge.client.clone.store import Store, holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.document.envelope import of_data
@@ -67,6 +66,8 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
     if "/" in what:
         if top is None:
             raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
+        from bridge.client.clone.git_door import read_branch_result
+
         return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)
     try:
         run = call.find_on_bus(what, quiet=True)
@@ -89,6 +90,8 @@ def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verificat
             store.read_result(stored.id), trusted, source=str(store.folder(stored.id)), run_id=stored.id
         )
     top = settings.repository.top if settings.repository is not None else None
+    from bridge.client.clone.git_door import find_request_branch, read_branch_result
+
     branch = None if top is None else find_request_branch(top, what)
     if top is None or branch is None:
         return None

@@ -28,7 +28,11 @@ _BUS_ID = re.compile(r"[0-9a-f]{32}")
 _TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
 OFF: Final = "none"
 _SIGNING_KEYS: Final = frozenset({"signing_key", "principal"})
-_KEYS: Final = frozenset({"schema", "bus_id", "route", "runner_keys", "root_key", "branch_template"}) | _SIGNING_KEYS
+_IDENTITY: Final = "identity"
+_IDENTITY_KEYS: Final = frozenset({"committer", "message_prefix"})
+_KEYS: Final = (
+    frozenset({"schema", "bus_id", "route", "runner_keys", "root_key", "branch_template", _IDENTITY}) | _SIGNING_KEYS
+)
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,19 @@ class SigningChoice:
 
 
 @dataclass(frozen=True)
+class IdentityChoice:
+    """Who makes the commits of requests, where a remote has rules about that; what is None or empty is as usual.
+
+    Attributes:
+        committer: ``NAME <ADDRESS>``.
+        message_prefix: goes before each commit message.
+    """
+
+    committer: str | None = None
+    message_prefix: str = ""
+
+
+@dataclass(frozen=True)
 class ClientSettings:
     """Where a command works: the clone around it if any, its bus, its key, and where results and state go.
 
@@ -90,6 +107,7 @@ class ClientSettings:
     bus: BusChoice
     signing: SigningChoice | None = None
     named_root_key: str | None = None
+    identity: IdentityChoice = IdentityChoice()
     new_owner: bool = False
 
     @property
@@ -141,7 +159,12 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
         config_dir / USER_FILE_NAME
     )
     named = environment.get("KAKEYA_ROOT_KEY") or None
-    settings = ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing, named)
+    identity = (_identity(repository.common_dir / FILE_NAME) if repository else None) or _identity(
+        config_dir / USER_FILE_NAME
+    )
+    settings = ClientSettings(
+        directory.resolve(), repository, data_dir, config_dir, choice, signing, named, identity or IdentityChoice()
+    )
     return replace(settings, bus=_with_template(settings))
 
 
@@ -276,8 +299,8 @@ def _from_file(path: Path, source: Source) -> BusChoice | None:
         )
     if table.get("schema") != 1:
         raise UsageError(f"{path}: got schema = {table.get('schema')!r}; this version reads schema = 1")
-    if source == "committed" and (mine := sorted(_SIGNING_KEYS & set(table))):
-        raise UsageError(f"{path}: {mine[0]} is everybody's own choice", remedy="kakeya-mac init --signing-key auto")
+    if source == "committed" and (mine := sorted((_SIGNING_KEYS | {_IDENTITY}) & set(table))):
+        raise UsageError(f"{path}: {mine[0]} is everybody's own choice", remedy=f"kakeya-mac init writes it; {path}")
     bus_id, route = _text(table, "bus_id", path), _text(table, "route", path)
     if bus_id is None and route is None:
         return None
@@ -300,6 +323,35 @@ def _signing(path: Path) -> SigningChoice | None:
     if key != OFF and principal is None:
         raise UsageError(f"{path}: signing_key needs a principal", remedy="kakeya-mac init --principal NAME")
     return SigningChoice(key, principal or "")
+
+
+def _identity(path: Path) -> IdentityChoice | None:
+    """Return who commits, as a clone's or a user's own file says it.
+
+    Raises:
+        UsageError: the file is malformed, or the name is none.
+    """
+    table = (_load(path) if path.is_file() else {}).get(_IDENTITY)
+    if table is None:
+        return None
+    if not isinstance(table, dict) or not set(table) <= _IDENTITY_KEYS:
+        raise UsageError(f"{path}: [{_IDENTITY}] holds {' and '.join(sorted(_IDENTITY_KEYS))}, got {table!r:.80}")
+    return check_identity(_text(table, "committer", path), _text(table, "message_prefix", path) or "", str(path))
+
+
+def check_identity(committer: str | None, message_prefix: str, where: str) -> IdentityChoice:
+    """Return who commits.
+
+    Raises:
+        UsageError: that is no ``NAME <ADDRESS>``, or one of the two has line breaks.
+    """
+    from bridge.system.gitobjects import committer_from
+
+    try:
+        committer_from(committer, message_prefix)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}", remedy="kakeya-mac init --commit-as 'NAME <ADDRESS>'") from error
+    return IdentityChoice(committer, message_prefix)
 
 
 def check_template(template: str, where: str) -> None:
@@ -340,7 +392,7 @@ def _table(data: bytes, path: str) -> dict[str, Any]:
     import tomllib
 
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8-sig"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{path}: not TOML: {error}", remedy=f"correct or remove {path}") from error
 
@@ -355,7 +407,12 @@ def _user_dirs(environment: Mapping[str, str]) -> tuple[Path, Path]:
     return Path(data).absolute(), Path(config).absolute()  # git is called in other folders than this one
 
 
-def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: SigningChoice | None = None) -> Path:
+def write_clone_config(
+    settings: ClientSettings,
+    choice: BusChoice,
+    signing: SigningChoice | None = None,
+    identity: IdentityChoice | None = None,
+) -> Path:
     """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
     from bridge.system.durable import write_atomically
 
@@ -375,6 +432,12 @@ def write_clone_config(settings: ClientSettings, choice: BusChoice, signing: Sig
         lines += [f"principal = {_quoted(signing.principal)}"] if signing.key != OFF else []
     if choice.runner_keys:
         lines.append(f"runner_keys = [{', '.join(_quoted(key) for key in choice.runner_keys)}]")
+    if identity is not None and identity != IdentityChoice():
+        lines.append(f"[{_IDENTITY}]")
+        if identity.committer is not None:
+            lines.append(f"committer = {_quoted(identity.committer)}")
+        if identity.message_prefix:
+            lines.append(f"message_prefix = {_quoted(identity.message_prefix)}")
     write_atomically(path, ("\n".join(lines) + "\n").encode())
     return path
 

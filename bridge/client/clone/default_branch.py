@@ -19,12 +19,12 @@ def merged_file(top: Path, common: Path, name: str, chosen: str | None) -> tuple
     """
     if not _may_have_default_branches(common):
         return b"", ""
-    from bridge.client.clone import git_door as gitdoor
+    from bridge.client.clone.configuration import file_at, remotes
 
-    remote = _own_remote(chosen, list(gitdoor.remotes(top)))
+    remote = _own_remote(chosen, list(remotes(top)))
     where = f"refs/remotes/{remote}/HEAD:{name}"
     try:
-        return (gitdoor.git(top, "cat-file", "blob", where).encode() if remote else b""), where
+        return (file_at(top, where) if remote else b""), where
     except GitError:
         return b"", where
 

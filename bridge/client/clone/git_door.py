@@ -1,34 +1,51 @@
-"""Read the user's own repository with git; nothing here writes to it."""
+"""Read the user's own clone with GitPython: its work tree's state, its branches, results on them; nothing is written.
+
+Imported where it is needed only: it takes longer to load than a short command takes. What strangers pushed is read
+elsewhere.
+"""
 
 from __future__ import annotations
 
+import configparser
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
+from git import Blob, Commit, Repo
+from git import Tree as GitTree
+from git.exc import BadName, GitCommandError, InvalidGitRepositoryError, NoSuchPathError
+from git.exc import GitError as GitPythonError
+
+from bridge.bus.store.route import check_owner
 from bridge.bus.tree import Tree
+from bridge.client.clone.configuration import remotes
 from bridge.errors import GitError, IntegrityError, UsageError
-from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
+from bridge.limits import GIT_LOCAL_WALL_S, RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.request.branches import HEADS, run_id_of
-from bridge.system.git import last_words, run_in_work_tree
+from bridge.system.git import last_words
 
-RESULT_FOLDER = ".mac-bridge/result"
-_REMOTES = "refs/remotes/"
-
-
-@dataclass(frozen=True)
-class CommitTree:
-    """A commit of the user's repository and its tree."""
-
-    commit: str
-    tree: str
+RESULT_FOLDER: Final = ".mac-bridge/result"
+_REMOTES: Final = "refs/remotes/"
+_OFF: Final = (("core.hooksPath", os.devnull), ("core.fsmonitor", "false"), ("maintenance.auto", "false"))
+_QUIET: Final = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_CONFIG_COUNT": str(len(_OFF)),
+    **{f"GIT_CONFIG_KEY_{number}": key for number, (key, _) in enumerate(_OFF)},
+    **{f"GIT_CONFIG_VALUE_{number}": value for number, (_, value) in enumerate(_OFF)},
+}
 
 
 @dataclass(frozen=True)
 class DirtyState:
-    """Uncommitted changes: of tracked files (paths relative to the top), and how many files are not tracked."""
+    """Uncommitted changes of tracked files (paths relative to the top); how many are not tracked, or not merged yet."""
 
     changed: tuple[str, ...]
     untracked: int
+    unmerged: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,70 +56,18 @@ class RequestBranch:
     run_id: str
 
 
-def git(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> str:
-    """Return what git prints.
-
-    Raises:
-        GitError: it failed; the message ends in git's own words.
-    """
-    return _bytes(folder, *arguments, environment=environment).decode("utf-8", "replace")
-
-
-def git_version() -> str:
-    """Return git's version.
-
-    Raises:
-        GitError: git is not installed.
-    """
-    return git(Path.cwd(), "version").removeprefix("git version ").strip()
-
-
-def commit_of(top: Path, revision: str) -> CommitTree:
-    """Return the commit a revision names.
-
-    Raises:
-        UsageError: it names none.
-    """
-    if revision.startswith("-"):
-        raise UsageError(f"got revision {revision[:60]!r}; a revision does not begin with a dash")
-    try:
-        commit = git(top, "rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").strip()
-        return CommitTree(commit, git(top, "rev-parse", "--verify", "--quiet", f"{commit}^{{tree}}").strip())
-    except GitError as error:
-        raise UsageError(f"{revision!r} names no commit here", remedy="commit first, or give another --ref") from error
-
-
 def dirty_state(top: Path) -> DirtyState:
-    """Return what differs from HEAD; asks without taking the index lock."""
-    entries = _bytes(top, "status", "--porcelain=v1", "-z", "--untracked-files=normal", "--ignore-submodules=all")
-    changed: list[str] = []
-    untracked = 0
-    pieces = iter(entries.decode("utf-8", "surrogateescape").split("\0"))
-    for piece in pieces:
-        if not piece:
-            continue
-        if piece.startswith("??"):
-            untracked += 1
-            continue
-        changed.append(piece[3:])
-        if piece[0] in "RC":
-            next(pieces, None)  # the old name of a rename or copy
-    return DirtyState(tuple(changed), untracked)
+    """Return what differs from HEAD; asks without taking the index lock.
 
-
-def remotes(top: Path) -> dict[str, str]:
-    """Return the push or fetch URL of each remote, as configured, by name."""
-    found: dict[str, str] = {}
-    try:
-        text = git(top, "config", "--get-regexp", r"^remote\..*\.(push)?url$")
-    except GitError:
-        return found
-    for line in text.splitlines():
-        key, _, url = line.partition(" ")
-        name = key.removeprefix("remote.").rsplit(".", 1)[0]
-        if key.endswith(".pushurl") or name not in found:
-            found[name] = url
-    return found
+    Raises:
+        GitError: git failed.
+    """
+    with _opened(top) as repo:
+        staged = repo.head.commit.diff(ignore_submodules="all") if repo.head.is_valid() else []
+        unstaged = repo.index.diff(None, ignore_submodules="all")
+        changed = {entry.b_path or entry.a_path or "" for entry in (*staged, *unstaged)}
+        unmerged = {line.partition("\t")[2] for line in _lines(repo.git.ls_files("--unmerged"))}
+        return DirtyState(tuple(sorted(changed)), len(repo.untracked_files), len(unmerged))
 
 
 def read_branch_result(top: Path, branch: str) -> Tree:
@@ -112,38 +77,47 @@ def read_branch_result(top: Path, branch: str) -> Tree:
         UsageError: no such branch, or no result on it.
         IntegrityError: the tree breaks its bounds or holds what is no regular file.
     """
-    commit = _branch_commit(top, branch)
-    listing = _bytes(top, "ls-tree", "-r", "-z", "-l", commit, f"{RESULT_FOLDER}/")
-    entries = [entry for entry in listing.split(b"\0") if entry]
-    if not entries:
-        raise UsageError(f"{branch} carries no result yet", remedy="git fetch, or kakeya-mac attach ID")
-    files: dict[str, bytes] = {}
-    total = 0
-    for entry in entries:
-        head, _, name = entry.partition(b"\t")
-        mode, kind, oid, size = head.decode("ascii", "replace").split()
-        path = name.decode("utf-8", "replace").removeprefix(f"{RESULT_FOLDER}/")
-        if kind != "blob" or mode not in {"100644", "100755"}:
-            raise IntegrityError(f"{path} is no regular file (mode {mode})")
-        total += int(size)
-        if len(files) >= RESULT_MAX_FILES or total > RESULT_MAX_BYTES:
-            raise IntegrityError(
-                f"the result on {branch} has more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes"
-            )
-        files[path] = _bytes(top, "cat-file", "blob", oid)
+    with _opened(top) as repo:
+        try:
+            folder = _branch_commit(repo, top, branch).tree / RESULT_FOLDER
+        except KeyError:
+            folder = None
+        if not isinstance(folder, GitTree):
+            raise UsageError(f"{branch} carries no result yet", remedy="git fetch, or kakeya-mac attach ID")
+        files: dict[str, bytes] = {}
+        total = 0
+        for entry in folder.traverse():
+            if isinstance(entry, GitTree):
+                continue
+            name = str(getattr(entry, "path", "")).encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+            path = name.removeprefix(f"{RESULT_FOLDER}/")
+            if not isinstance(entry, Blob) or entry.mode not in {entry.file_mode, entry.executable_mode}:
+                raise IntegrityError(f"{path} is no regular file (mode {getattr(entry, 'mode', 0):o})")
+            total += entry.size
+            if len(files) >= RESULT_MAX_FILES or total > RESULT_MAX_BYTES:
+                raise IntegrityError(
+                    f"the result on {branch} has more than {RESULT_MAX_FILES} files or {RESULT_MAX_BYTES} bytes"
+                )
+            files[path] = entry.data_stream.read()
     return Tree(files)
 
 
 def find_request_branch(top: Path, text: str) -> RequestBranch | None:
-    """Return the branch of the one run whose id begins or ends with a text, None when there is none or several."""
-    wanted = text.lower()
-    found: dict[str, RequestBranch] = {}
-    for ref in git(top, "for-each-ref", "--format=%(refname)", HEADS, _REMOTES).splitlines():
+    """Return the branch of the one run whose id begins or ends with a text, None when there is none or several.
+
+    Raises:
+        GitError: git failed.
+    """
+    part = text.lower()
+    branches: dict[str, RequestBranch] = {}
+    with _opened(top) as repo:
+        refs = _lines(repo.git.for_each_ref("--format=%(refname)", HEADS, _REMOTES))
+    for ref in refs:
         branch = ref.removeprefix(_REMOTES).partition("/")[2] if ref.startswith(_REMOTES) else ref.removeprefix(HEADS)
         run_id = run_id_of(HEADS + branch)
-        if run_id is not None and (run_id.startswith(wanted) or run_id.endswith(wanted)):
-            found.setdefault(run_id, RequestBranch(ref, run_id))
-    return next(iter(found.values())) if len(found) == 1 else None
+        if run_id is not None and (run_id.startswith(part) or run_id.endswith(part)):
+            branches.setdefault(run_id, RequestBranch(ref, run_id))
+    return next(iter(branches.values())) if len(branches) == 1 else None
 
 
 def blob(top: Path, tree: str, path: str) -> bytes:
@@ -152,18 +126,47 @@ def blob(top: Path, tree: str, path: str) -> bytes:
     Raises:
         GitError: there is none.
     """
-    return _bytes(top, "cat-file", "blob", f"{tree}:{path}")
-
-
-def _branch_commit(top: Path, branch: str) -> str:
-    names = [branch, *(f"refs/remotes/{remote}/{branch}" for remote in remotes(top))]
-    for name in names:
+    with _opened(top) as repo:
         try:
-            return commit_of(top, name).commit
-        except UsageError:
-            continue
+            data: bytes = (repo.tree(tree) / path).data_stream.read()
+        except KeyError as error:
+            raise GitError(f"there is no {path} in tree {tree[:12]}") from error
+    return data
+
+
+@contextmanager
+def _opened(top: Path) -> Iterator[Repo]:
+    """Lend the clone with hooks, file monitor and optional locks off; a call that fails is a `GitError`."""
+    try:
+        with Repo(top) as repo, repo.git.custom_environment(**_QUIET):
+            yield repo
+    except GitCommandError as error:
+        check_owner(top)
+        raise GitError(f"git failed in {top}: {last_words(str(error.stderr))}") from error
+    except (InvalidGitRepositoryError, NoSuchPathError) as error:
+        raise UsageError(f"{top} is no git repository") from error
+    except (GitPythonError, configparser.Error) as error:
+        raise GitError(f"{top} cannot be read: {error}") from error
+
+
+def _commit_of(repo: Repo, revision: str) -> Commit | None:
+    """Return the commit that a revision names, as git itself reads revisions."""
+    try:
+        oid = repo.git.rev_parse(
+            "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}", kill_after_timeout=GIT_LOCAL_WALL_S
+        )
+        return repo.commit(oid)
+    except (GitCommandError, BadName, ValueError):
+        return None
+
+
+def _branch_commit(repo: Repo, top: Path, branch: str) -> Commit:
     known = remotes(top)
-    remote = next((one for one in known if branch.startswith(f"{one}/")), next(iter(known), "REMOTE"))
+    for name in (branch, *(f"{_REMOTES}{remote}/{branch}" for remote in known)):
+        commit = None if name.startswith("-") else _commit_of(repo, name)
+        if commit is not None:
+            return commit
+    remote = next((name for name in known if branch.startswith(f"{name}/")), next(iter(known), "REMOTE"))
     namespace = branch.removeprefix(f"{remote}/").rpartition("/")[0]
     refs = f"{namespace}/*" if namespace else branch
     raise UsageError(
@@ -172,9 +175,5 @@ def _branch_commit(top: Path, branch: str) -> str:
     )
 
 
-def _bytes(folder: Path, *arguments: str, environment: dict[str, str] | None = None) -> bytes:
-    finished = run_in_work_tree(folder, arguments, environment=environment)
-    if finished.timed_out or finished.too_large or finished.exit_code != 0:
-        why = "took too long" if finished.timed_out else f"exit code {finished.exit_code}"
-        raise GitError(f"git {arguments[0]}: {why}: {last_words(finished.stderr)}")
-    return finished.stdout
+def _lines(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line]

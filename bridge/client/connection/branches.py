@@ -25,7 +25,7 @@ _MAX_BYTES: Final = 512
 
 def template_for(session: BusSession) -> str:
     """Return the branch template: the configured one, else what a remote took here, else the usual one."""
-    return session.settings.bus.branch_template or _learned(session) or DEFAULT_TEMPLATE
+    return session.settings.bus.branch_template or learned_template(session) or DEFAULT_TEMPLATE
 
 
 def other_template(session: BusSession, ref: str, error: RemoteError) -> str | None:
@@ -57,7 +57,8 @@ def remember_template(session: BusSession, template: str) -> None:
         write_atomically(session.bus_folder / _FILE, f"{template}\n".encode())
 
 
-def _learned(session: BusSession) -> str | None:
+def learned_template(session: BusSession) -> str | None:
+    """Return the template that a remote took here where it refused the usual one, else None."""
     if session.bus_folder is None:
         return None
     try:

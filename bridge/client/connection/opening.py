@@ -33,6 +33,7 @@ def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = Non
         return embedded.open_session(settings, clock)
     from bridge.bus import open_requester_bus
     from bridge.client.connection.pins import RootReader
+    from bridge.system.gitobjects import committer_from
     from bridge.trust.key_seals import KeySeals
 
     choice = check_route(settings)
@@ -41,7 +42,10 @@ def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = Non
         raise RemoteError("no route to the bus is configured", remedy="kakeya-mac init --bus ROUTE")
     repository = settings.repository.top if settings.repository is not None else None
     folder = bus_state(settings, route)
-    bus = open_requester_bus(route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id)
+    by = committer_from(settings.identity.committer, settings.identity.message_prefix)
+    bus = open_requester_bus(
+        route, repository=repository, state=folder, clock=clock, expect_id=choice.bus_id, committer=by
+    )
     if sent is not None:
         bus.foresee(sent.id, sent.ref)
     else:
@@ -66,10 +70,13 @@ def check_route(settings: ClientSettings) -> BusChoice:
     choice = settings.bus
     if choice.route is not None and choice.source != "committed":
         return choice
-    from bridge.client.clone import git_door as gitdoor
+    from bridge.bus.store.route import check_owner
+    from bridge.client.clone.configuration import remotes
 
     top = settings.repository.top if settings.repository is not None else None
-    known = gitdoor.remotes(top) if top is not None else {}
+    known = {} if top is None else remotes(top)
+    if top is not None and not known:
+        check_owner(top)
     if choice.route is None:
         choice = replace(choice, route=_only_remote(choice, known))
     elif choice.source == "committed" and choice.route not in known and choice.route not in known.values():

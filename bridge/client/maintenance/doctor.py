@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
@@ -74,7 +75,7 @@ def _machine() -> Iterator[Check]:
         yield Check("python", "fail", f"{version}; expected 3.11 or newer", "install a newer Python")
     else:
         yield Check("python", "ok", version)
-    from bridge.client.clone.git_door import git_version
+    from bridge.client.clone.configuration import git_version
 
     try:
         found = git_version()
@@ -93,7 +94,7 @@ def _configuration(settings: ClientSettings) -> Iterator[Check]:
         text = "not inside a git clone: requests carry no code, results go to the data folder"
         yield Check("repository", "warn", text, "run it inside a clone to test its code")
     else:
-        yield Check("repository", "ok", str(settings.repository.top))
+        yield _readable(settings.repository.top)
     if choice.embedded:
         yield Check("route", "ok", f"embedded, runs on THIS machine ({choice.where})")
     elif choice.bus_id is None:
@@ -101,6 +102,16 @@ def _configuration(settings: ClientSettings) -> Iterator[Check]:
         yield Check("route", "warn", text, f"kakeya-mac init --bus {choice.route}")
     else:
         yield Check("route", "ok", f"{choice.route or 'found by its id'} from {choice.where}, pinned")
+
+
+def _readable(top: Path) -> Check:
+    from bridge.bus.store.route import check_owner
+
+    try:
+        check_owner(top)
+    except KakeyaError as error:
+        return Check("repository", "fail", error.message, error.remedy)
+    return Check("repository", "ok", str(top))
 
 
 def _bus(session: BusSession) -> Iterator[Check]:

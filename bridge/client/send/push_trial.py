@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.client.connection.branches import other_template, remember_template, template_for
+from bridge.client.connection.identity import with_setting
 from bridge.client.connection.session import BusSession
 from bridge.errors import RemoteError
 from bridge.request import request_branch
@@ -38,7 +39,7 @@ def try_push(session: BusSession) -> PushTrial:
     except RemoteError as error:
         other = other_template(session, request_branch(template, "doctor", _NO_RUN), error)
         if other is None:
-            raise
+            raise with_setting(session, error) from error
         trial = PushTrial(other, session.bus.try_requests(other), refused=error.cause)
         remember_template(session, other)
         return trial

@@ -13,6 +13,7 @@ from typing import Final
 from bridge.bus.views import RunView
 from bridge.client.clone.store import Sent
 from bridge.client.connection.branches import other_template, remember_template
+from bridge.client.connection.identity import with_setting
 from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity, identity_of
@@ -159,7 +160,7 @@ def pushed(session: BusSession, one: Sending, *, first: bool, warn: Callable[[st
     except RemoteError as error:
         template = other_template(session, one.sent.ref, error)
         if template is None:
-            raise
+            raise with_setting(session, error) from error
         moved = _moved(session, one, template)
         session.bus.submit(moved.sent.data, moved.sent.ref, moved.request.workload, moved.sent.signature, first=True)
         remember_template(session, template)

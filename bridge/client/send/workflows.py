@@ -10,7 +10,6 @@ import fnmatch
 import hashlib
 from collections.abc import Iterator
 
-from bridge.client.clone import git_door as gitdoor
 from bridge.client.connection.branches import template_for
 from bridge.client.connection.session import BusSession
 from bridge.errors import GitError
@@ -63,7 +62,9 @@ def _file(session: BusSession, workload: Workload, path: str) -> bytes | None:
     if workload.dirty:
         file = repository.top / path
         return file.read_bytes() if file.is_file() and not file.is_symlink() else None
+    from bridge.client.clone import git_door
+
     try:
-        return gitdoor.blob(repository.top, workload.tree, path)
+        return git_door.blob(repository.top, workload.tree, path)
     except GitError:
         return None

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from bridge.client.clone import git_door as gitdoor
 from bridge.client.connection.session import BusSession
 from bridge.errors import UsageError
 from bridge.presets.model import Preset
@@ -14,6 +13,7 @@ from bridge.records.base import ParamValue
 from bridge.records.request import Workload
 
 ATTRIBUTES_MAX_BYTES: Final = 64 * 1024
+_SHOWN_COUNT: Final = 3
 
 
 def choose_workload(
@@ -53,18 +53,25 @@ def send_code(
     if dirty and ref is not None:
         raise UsageError("--dirty sends the work tree and --ref another commit; give one of them")
     from bridge.bus.content.workload import capture
+    from bridge.client.clone import git_door
 
     if _uses_lfs(repository.top):
         say("note", "files under git-lfs travel as pointers; the host gets them from the LFS server its owner pinned")
-    state = gitdoor.dirty_state(repository.top)
+    state = git_door.dirty_state(repository.top)
     if ref is None and state.changed and not dirty:
         say("note", f"{len(state.changed)} files with uncommitted changes are not sent; --dirty sends them")
+    if dirty and state.unmerged:
+        say("note", f"{state.unmerged} files are in the middle of a merge: their conflict markers are sent as they are")
     # Beside the bus's own repositories, so that nothing is written to the user's.
     folder = session.bus_folder or session.settings.state_dir / "scratch"
     captured = capture(repository.top, state=folder, rev=ref or "HEAD", dirty=dirty)
     if captured.files:
         untracked = f"; {state.untracked} untracked are not sent" if state.untracked else ""
         say("dirty", f"{captured.files} changed files, {captured.bytes} bytes, are sent with HEAD's tree{untracked}")
+    if captured.submodules:
+        names = ", ".join(captured.submodules[:_SHOWN_COUNT])
+        more = f" and {len(captured.submodules) - _SHOWN_COUNT} more" if len(captured.submodules) > _SHOWN_COUNT else ""
+        say("note", f"submodules are not sent: {names}{more} will be empty folders on the host")
     return captured.workload
 
 

@@ -29,6 +29,7 @@ class SetupOptions:
         bus: route of the bus, with its id after ``#``.
         engine: the cluster's queue that runs go to; None keeps them on this machine.
         root_key: the fingerprint of the bus owner's key, where the bus has an owner: no start takes another's root.
+        commit_as: author and committer of what the runner pushes.
         keygen: makes the key that signs results, in a folder and under a name; None leaves it out.
     """
 
@@ -42,6 +43,7 @@ class SetupOptions:
     keygen: Callable[[Path, str], object] | None = None
     engine: str | None = None
     root_key: str | None = None
+    commit_as: str | None = None
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,17 @@ def policy_text(options: SetupOptions) -> str:
         "model_roots": list(options.model_roots) or None,
         "engine": options.engine,
         "root_key": options.root_key,
+        "committer": options.commit_as,
     }
+    given = {"[executor]": options.engine, "[identity]": options.commit_as}
+    tables = [table for table, value in given.items() if value is not None]
     lines = []
     for line in template(options.name).splitlines(keepends=True):
         key = line.removeprefix("# ").partition(" = ")[0]
         value = chosen.pop(key, None)
-        if options.engine is not None and line.startswith("# [executor]"):
-            lines.append("[executor]\n")
+        table = line.removeprefix("# ").partition("]")[0] + "]"
+        if table in tables and line.startswith("# ["):
+            lines.append(f"{table}\n")
             continue
         lines.append(line if value is None else f"{key} = {json.dumps(value)}\n")
     return "".join(lines)

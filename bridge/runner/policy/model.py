@@ -19,6 +19,7 @@ from bridge.runner.policy.executor import ExecutorPolicy
 from bridge.runner.policy.hosting import ActionsPolicy, HostingPolicy
 from bridge.runner.policy.trust import AbsolutePath, TrustPolicy
 from bridge.system.gitlfs import check_url
+from bridge.system.gitobjects import Committer, committer_from
 
 LOCAL_SLOTS_MAX_COUNT: Final = 16
 AuditTarget = Annotated[str, Field(pattern=r"^(journald|syslog|/[^\x00-\x1f]+)$")]
@@ -61,6 +62,28 @@ class LimitPolicy(PresetLimits):
 
     grace_s: Annotated[float, Field(gt=0, le=60)] = bounds.GRACE_S
     disk_floor_bytes: Annotated[int, Field(ge=0)] = bounds.DISK_FLOOR_BYTES
+
+
+class IdentityPolicy(Record):
+    """Who makes this runner's commits on the bus, where its remote has rules about that.
+
+    Attributes:
+        committer: author and committer, as ``NAME <ADDRESS>``; None for the usual one.
+        message_prefix: goes before each commit message, e.g. a ticket that a rule looks for.
+    """
+
+    committer: Text | None = None
+    message_prefix: str = ""
+
+    @model_validator(mode="after")
+    def _on_one_line(self) -> Self:
+        committer_from(self.committer, self.message_prefix)
+        return self
+
+    @property
+    def value(self) -> Committer:
+        """The same as the bus takes it."""
+        return committer_from(self.committer, self.message_prefix)
 
 
 class LfsPolicy(Record):
@@ -139,6 +162,7 @@ class Policy(TrustPolicy):
     executor: ExecutorPolicy = ExecutorPolicy()
     limits: LimitPolicy = LimitPolicy()
     lfs: LfsPolicy = LfsPolicy()
+    identity: IdentityPolicy = IdentityPolicy()
     actions: ActionsPolicy = ActionsPolicy()
     hosting: HostingPolicy = HostingPolicy()
     environment: dict[VariableName, str] = Field(default_factory=dict, alias="env")

@@ -47,11 +47,11 @@ def owner(tmp_path):
 @pytest.mark.parametrize("is_owned", [False, True])
 def test_a_bus_takes_requests_in_a_space_that_its_owner_added(owner, is_owned):
     if is_owned:
-        code, said = owner.runner("trust", "init")
-        assert code == 0, said
-    code, said = owner.runner("bus", "allow-branches", "devin")
-    assert (code, "devin/mac-bridge-*" in said) == (0, True), said
-    assert owner.runner("bus", "allow-branches", "devin/")[0] == 0  # said twice is said once
+        code, output = owner.runner("trust", "init")
+        assert code == 0, output
+    code, output = owner.runner("bus", "allow-branches", "devin")
+    assert (code, "devin/mac-bridge-*" in output) == (0, True), output
+    assert owner.runner("bus", "allow-branches", "devin/")[0] == 0  # a second time changes nothing
     bus = owner.bus()
     assert bus.identity().request_branches[-1] == "devin/mac-bridge-*"
     request = make_request(bus.identity().bus_id, "quick")
@@ -76,8 +76,8 @@ def test_a_space_that_holds_other_peoples_branches_is_refused_before_anything_is
         check=True, capture_output=True, text=True, timeout=60,
     ).stdout.strip()  # fmt: skip
     subprocess.run(["git", "-C", owner.remote, "update-ref", "refs/heads/release", commit], check=True, timeout=60)
-    code, said = owner.runner("bus", "allow-branches", space)
-    assert (code, words in said) == (2, True), said
+    code, output = owner.runner("bus", "allow-branches", space)
+    assert (code, words in output) == (2, True), output
     assert owner.bus().identity() == record
 
 
@@ -86,10 +86,10 @@ def test_a_check_tries_refs_and_each_space_and_says_which_one_a_rule_closes(owne
     hook.parent.mkdir(exist_ok=True)
     hook.write_text('#!/bin/sh\ncase "$1" in refs/heads/codex/*) echo "rule 7" >&2; exit 1 ;; esac\n')
     hook.chmod(0o755)
-    code, said = owner.runner("bus", "check", "--json")
-    levels = {row["name"]: row["level"] for row in json.loads(said)}
+    code, output = owner.runner("bus", "check", "--json")
+    levels = {row["name"]: row["level"] for row in json.loads(output)}
     assert code == 0
     assert [name for name, level in levels.items() if level != "ok"] == ["codex/mac-bridge-*"]
     assert {"remote", "refs", "mac-bridge/*", "claude/mac-bridge-*"} <= levels.keys()
-    assert "rule 7" in said
+    assert "rule 7" in output
     assert owner.bus().snapshot().requests == ()

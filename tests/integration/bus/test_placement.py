@@ -91,18 +91,18 @@ def set_up(path: Path, folder: Path) -> tuple[int, str]:
 
 
 def test_setup_says_in_one_line_where_the_refs_are_and_why(tmp_path):
-    code, said = set_up(refusing(tmp_path / "bus.git", "pre-receive"), tmp_path)
-    assert code == 0, said
-    assert "keeps its own below refs/heads/kakeya/" in said
-    assert "only branches and tags may be pushed" in said
+    code, output = set_up(refusing(tmp_path / "bus.git", "pre-receive"), tmp_path)
+    assert code == 0, output
+    assert "keeps its own below refs/heads/kakeya/" in output
+    assert "only branches and tags may be pushed" in output
 
 
 def test_setup_says_that_a_rule_for_branches_stops_every_requester(tmp_path):
     install(bare(tmp_path / "bus.git"), "update", SIGNED_ONLY)
-    code, said = set_up(tmp_path / "bus.git", tmp_path)
-    assert code == 0, said
-    assert "nobody with these rights can ask" in said
-    assert "verified signatures" in said
+    code, output = set_up(tmp_path / "bus.git", tmp_path)
+    assert code == 0, output
+    assert "nobody with these rights can ask" in output
+    assert "verified signatures" in output
 
 
 def test_a_rule_about_who_commits_is_no_reason_to_try_another_prefix(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import shutil
 from contextlib import suppress
 from itertools import cycle
 
@@ -14,6 +15,7 @@ from bridge.bus.store.git import GitStore
 from bridge.bus.store.interface import RefUpdate
 from bridge.bus.store.route import Route
 from bridge.bus.store.swap import swap, tips_of
+from bridge.cli.host.main import main
 from bridge.errors import BusMissingError, RemoteError, RemoteRefusedError
 from bridge.system.clock import SystemClock
 from bridge.system.gitobjects import commit, tree
@@ -100,6 +102,30 @@ def test_no_secret_of_a_trace_is_left_behind(host, tmp_path):
     store = store_at(host, tmp_path)
     store.list(["refs/"])
     assert not list((tmp_path / "state").glob("answers-*"))
+
+
+@pytest.mark.ci
+def test_a_runner_starts_while_its_remote_fails_now_and_then(host, tmp_path, capsys):
+    url = host.url(tmp_path / "bus.git")
+    place = ("--bus", url, "--policy", str(tmp_path / "policy.toml"), "--state", str(tmp_path / "runner"))
+    host.gates = [in_turn([BROKEN, LIMITED]), in_turn([Reply(503)], is_upload)]
+    assert main(["setup", "--create-bus", "--name", "mini", *place]) == 0, capsys.readouterr().err
+    host.gates = [in_turn([BROKEN, LIMITED]), in_turn([Reply(503)], is_upload)]
+    assert main(["once", *place]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize("broken", ["HEAD", "config", "refs"])
+def test_a_repository_of_ours_that_a_power_cut_left_in_pieces_is_made_whole(host, tmp_path, broken):
+    store = store_at(host, tmp_path)
+    assert swap(store, [update(store)], authority=REF)[REF].landed
+    path = tmp_path / "state" / "control.git" / broken
+    if broken == "HEAD":
+        path.write_bytes(b"")
+    elif broken == "config":
+        path.unlink()
+    else:
+        shutil.rmtree(path)
+    assert list(store_at(host, tmp_path).list(["refs/"]).refs) == [REF]
 
 
 @pytest.mark.ci

@@ -15,7 +15,7 @@ import pytest
 from bridge.bus import open_bus
 from bridge.bus.open.create import new_record
 from bridge.cli.mac.program import Surroundings, main
-from bridge.client.clone import git_door as gitdoor
+from bridge.client.clone import git_door
 from bridge.errors import IntegrityError, UsageError
 from bridge.run.outcomes import JUDGED_DIFFERENTLY
 from bridge.system.clock import SystemClock
@@ -272,9 +272,9 @@ def test_a_branch_with_links_instead_of_files_is_no_result(place):
     clone.git("add", "-A")
     clone.git("commit", "-q", "-m", "forged")
     with pytest.raises(IntegrityError, match="no regular file"):
-        gitdoor.read_branch_result(clone.top, "main")
+        git_door.read_branch_result(clone.top, "main")
     with pytest.raises(UsageError, match="no branch"):
-        gitdoor.read_branch_result(clone.top, "--output=x")
+        git_door.read_branch_result(clone.top, "--output=x")
 
 
 @pytest.mark.ci
