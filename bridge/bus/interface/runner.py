@@ -133,6 +133,14 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
+    def put_record_back(self) -> bool:
+        """Write the bus record anew where the last listing showed none; return whether that landed.
+
+        Raises:
+            RemoteError: the outcome is not known.
+        """
+        ...
+
     def push_wait_s(self) -> float:
         """Return the seconds after which a push that can wait should go; 0 means now. Shared by a host's runners."""
         ...

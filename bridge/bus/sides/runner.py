@@ -97,6 +97,11 @@ class RunnerRefBus(SharedRefBus):
         self._pacer.pushed()
         return self._identity.write_root(files, rfc3339(self._clock.now()), over)
 
+    def put_record_back(self) -> bool:
+        """Write the bus record anew where the last listing showed none; see the interface."""
+        self._pacer.pushed()
+        return self._identity.put_back()
+
     def push_wait_s(self) -> float:
         """Return the seconds after which a push that can wait should go; 0 means now."""
         return self._pacer.wait_s()
