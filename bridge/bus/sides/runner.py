@@ -65,8 +65,8 @@ class RunnerRefBus(SharedRefBus):
     def begun(self) -> frozenset[str]:
         """Return the runs whose log is on the bus, listing no more than that."""
         prefix = self.identity().prefix
-        found = (names.runner_id_of(prefix, "log", ref) for ref in self._store.list([names.log_ref(prefix, "")]).refs)
-        return frozenset(run_id for run_id in found if run_id is not None)
+        refs = self._store.list([names.log_ref(prefix, "")]).refs
+        return frozenset(run_id for ref in refs if (run_id := names.runner_id_of(prefix, "log", ref)) is not None)
 
     def is_archived(self, run_id: str) -> bool:
         """Return whether a run ended and was archived; see the interface."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -82,7 +83,8 @@ def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place,
     assert place.clone.state_of_repository() == before
     plain = tmp_path / "plain"
     subprocess.run(["git", "clone", "-q", str(place.remote), str(plain)], check=True, timeout=240)
-    branch = f"origin/mac-bridge/mlx-env-probe-{sent}"
+    shown = place.run("status", sent, "--json").document
+    branch = shown["request"]["ref"].replace("refs/heads/", "origin/")
     ran = place.run("verify", branch, top=plain)
     assert ran.code == JUDGED_DIFFERENTLY, ran.out + ran.err  # the scripted host's gate is another
     assert "unsigned bus: carries no signature" in ran.out
@@ -180,7 +182,8 @@ def test_push_instead_of_is_refused(place, tmp_path):
 def test_an_agents_branch_names_its_namespace(place):
     place.clone.git("checkout", "-q", "-b", "AgentMemory/fix-it-1f2e")
     sent = place.run("run", "mlx-env-probe", "--bus", "origin", "--json").document
-    assert sent["request"]["ref"] == f"refs/heads/AgentMemory/mac-bridge-mlx-env-probe-{sent['id']}-1f2e"
+    ref = re.escape(f"refs/heads/AgentMemory/mac-bridge-mlx-env-probe-{sent['id']}")
+    assert re.fullmatch(ref + "-[0-9a-f]{12}-1f2e", sent["request"]["ref"])
 
 
 def files_of(place: Place, ref: str) -> dict[str, str]:
