@@ -13,6 +13,7 @@ from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
     ClaimView,
+    DamagedRef,
     HeldClaim,
     LogChunk,
     ReadRequests,
@@ -102,6 +103,25 @@ class RunnerBus(SharedBus, Protocol):
 
         Raises:
             RemoteError: the bus did not answer.
+        """
+        ...
+
+    def damaged(self) -> Iterator[DamagedRef]:
+        """Yield the refs of the bus whose objects the remote has lost or holds damaged; it is asked for all of them.
+
+        One of them keeps the remote from taking any push, whoever pushes what.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
+        ...
+
+    def mend(self, damaged: DamagedRef, *, restore: bool = True) -> DamagedRef:
+        """Delete a damaged ref where it still points there, and push again what is whole here; return the outcome.
+
+        Args:
+            damaged: as it was found.
+            restore: whether to push it again.
         """
         ...
 

@@ -16,6 +16,9 @@ from bridge.errors import RemoteError
 
 REFUSED_TRIES: Final = 4
 _REFUSED: Final = "ask who keeps the remote to lift what refuses it (a hook, a rule, a quota, a full disk), then repeat"
+# receive-pack checks that it has what its refs reach, so one ref with a lost object keeps every push out.
+_DAMAGED: Final = re.compile(r"missing necessary objects|bad object", re.IGNORECASE)
+_REPAIR: Final = "an object of another ref is lost there; on a host of this bus: kakeya-runner bus repair"
 # How git, and what imitates it, says that it did not get the lock of a ref: another one may be in its way.
 _LOCKED: Final = re.compile(r"lock|exists|conflict|failed to update", re.IGNORECASE)
 
@@ -61,6 +64,8 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
         from bridge.bus.store.obstacles import refuse_beside  # commands that are quick never need it
 
         refuse_beside(store, authority, said_no)
+    if _DAMAGED.search(answer.why):
+        raise RemoteError(f"{said_no}; the remote says: {answer.why}", remedy=_REPAIR)
     words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"
     raise RemoteError(f"{said_no}; {words}", remedy=_REFUSED)
 

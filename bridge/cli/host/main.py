@@ -117,8 +117,9 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     one.add_argument("--summary", action="store_true", help=summary)
     doctor = _verb(verbs, "doctor", "try everything a run needs and name a remedy per finding", bus=True)
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    doctor.add_argument("--repair", action="store_true", help="only name refs of the bus that are no good to anybody")
-    doctor.add_argument("--yes", action="store_true", help="with --repair: delete them")
+    bus = _verb(verbs, "bus", "mend a bus: name refs that are damaged or no good to anybody, or mend them", bus=True)
+    bus.add_argument("action", choices=("repair",))
+    bus.add_argument("--yes", action="store_true", help="delete them, and push again what this host has of them")
 
 
 def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
