@@ -217,6 +217,25 @@ class ListingWindow:
 
 
 @dataclass(frozen=True)
+class DamagedRef:
+    """A ref whose commit, or what that reaches, the remote does not give whole.
+
+    Attributes:
+        why: the remote's words.
+        is_here: whether this machine has it whole.
+        restored: whether the remote gives it whole again.
+        gone: whether the ref was deleted, so that others can be pushed again.
+    """
+
+    ref: str
+    oid: str
+    why: str
+    is_here: bool = False
+    restored: bool = False
+    gone: bool = False
+
+
+@dataclass(frozen=True)
 class BadRef:
     """A ref that can never be read or is in the way of others, where it points, and why.
 

@@ -2,10 +2,11 @@
 
 Two shapes, told apart by what follows ``mac-bridge``::
 
-    mac-bridge/<preset>-<id>                           cancel: mac-bridge/cancel/<id>
-    <space>/mac-bridge-<preset>-<id><suffix>           cancel: <space>/mac-bridge-cancel-<id><suffix>
+    mac-bridge/<preset>-<id>-<key>                     cancel: mac-bridge/cancel/<id>-<key>
+    <space>/mac-bridge-<preset>-<id>-<key><suffix>     cancel: <space>/mac-bridge-cancel-<id>-<key><suffix>
 
-The second is for agents that may push only inside a namespace of their own, often with a fixed suffix.
+The key is the beginning of the request's idempotency key, so that the same question is found without being read. The
+second shape is for agents that may push only inside a namespace of their own, often with a fixed suffix.
 Knows nothing about remotes; which patterns a bus accepts is in its record.
 """
 
@@ -19,6 +20,7 @@ from bridge.ids import ID_PATTERN, is_id
 
 HEADS: Final = "refs/heads/"
 DEFAULT_TEMPLATE: Final = "mac-bridge/{preset}-{id}"
+KEY_CHARS: Final = 12
 RESERVED_PRESET: Final = "cancel"
 
 _PRESET = r"[a-z0-9][a-z0-9._-]{0,62}"
@@ -30,18 +32,21 @@ _CANCEL = re.compile(rf"refs/heads/{_SPACE}(?:mac-bridge/cancel/|mac-bridge-canc
 _FORBIDDEN = re.compile(r"\.\.|/\.|\.lock(?:/|$)|\.$|//")
 
 
-def request_branch(template: str, preset: str, run_id: str) -> str:
+def request_branch(template: str, preset: str, run_id: str, key: str = "") -> str:
     """Return the full ref name of a request branch.
+
+    The beginning of the request's key is the tail of the id's part, so that a request is found by its name.
 
     Args:
         template: a branch name with ``{preset}`` and ``{id}``, e.g. ``claude/mac-bridge-{preset}-{id}-4f2a``.
         preset: a preset name.
         run_id: a run id.
+        key: the request's idempotency key; empty for none.
 
     Raises:
         UsageError: the template does not give a request branch from which the same id can be read back.
     """
-    ref = HEADS + template.replace("{preset}", preset).replace("{id}", run_id)
+    ref = HEADS + template.replace("{preset}", preset).replace("{id}", _id_part(run_id, key))
     match = _REQUEST.fullmatch(ref)
     well_formed = template.count("{preset}") == 1 and template.count("{id}") == 1 and not _FORBIDDEN.search(ref)
     if not well_formed or match is None or match[3] != run_id or match[2] != preset or not is_id(run_id):
@@ -53,6 +58,16 @@ def request_branch(template: str, preset: str, run_id: str) -> str:
     if preset == RESERVED_PRESET:
         raise UsageError(f"the preset name {RESERVED_PRESET!r} is reserved for cancel branches")
     return ref
+
+
+def may_have_key(ref: str, preset: str, key: str) -> bool:
+    """Return whether a request branch is named as one of this preset with this key; only its request can prove it."""
+    run_id = run_id_of(ref)
+    return run_id is not None and f"{preset}-{_id_part(run_id, key)}" in ref
+
+
+def _id_part(run_id: str, key: str) -> str:
+    return f"{run_id}-{key[:KEY_CHARS]}" if key else run_id
 
 
 def run_id_of(ref: str) -> str | None:

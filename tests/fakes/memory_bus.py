@@ -197,6 +197,7 @@ class MemoryStore:
         checked: bool = True,
         borrows: bool = True,
         patient: bool = True,
+        shallow_trees: bool = False,
     ) -> MemoryStore:
         while name not in self._isolated and len(self._isolated) >= ISOLATED_MAX:
             self._isolated.pop(next(iter(self._isolated)))

@@ -61,6 +61,11 @@ class BusIdentity:
         return self._root_tip
 
     @property
+    def has_record(self) -> bool:
+        """Whether the last listing showed a record."""
+        return self._tip is not None
+
+    @property
     def beacons(self) -> Mapping[str, str]:
         """The tips of the runners' beacons, by ref, as the listing that found the record showed them."""
         return self._beacons
@@ -118,11 +123,27 @@ class BusIdentity:
         self._record = None
         try:
             self.record()
-        except (ObjectError, MissingObjectError):
-            # Whoever may push can put anything there; what was read stands until a record can be read again.
+        except (ObjectError, MissingObjectError, BusMissingError):
+            # Whoever may push can put anything there, or delete it; what was read stands until one can be read again.
             if known is None:
                 raise
             self._record, self._tip, self._root_tip = known, tip, root
+
+    def put_back(self) -> bool:
+        """Write the record that was read anew where its ref was absent in the last listing; return whether it landed.
+
+        Raises:
+            RemoteError: the outcome is not known.
+        """
+        record = self.record()
+        if self._tip is not None:
+            return False
+        ref = names.bus_ref(record.prefix)
+        head, objects = commits.bus_commit(record, record.created)
+        self._store.write(objects)
+        landed = swap(self._store, [RefUpdate(ref, head.oid, None)], authority=ref)[ref].landed
+        self._tip = head.oid if landed else None
+        return landed
 
     def create(self, record: BusRecord, placement: Placement) -> None:
         """Write the record on a remote that carries none.
@@ -132,8 +153,14 @@ class BusIdentity:
             placement: where the remote lets a bus keep its refs, and how they move there.
 
         Raises:
-            BusError: it carries one already.
+            BusError: it carries one already, or the root of one.
         """
+        roots = tips_of(self._store, [names.root_ref(prefix) for prefix in names.PREFIXES])
+        if roots:
+            raise BusError(
+                f"{self._store.route} carries the root of a bus ({next(iter(roots))}), whose record was deleted",
+                remedy="leave out --create-bus: a runner of that bus puts its record back, and readers go by its root",
+            )
         trial = placement.trial
         if not self.create_if_missing(record.evolve(prefix=trial.prefix, renewals=trial.renewals)):
             raise BusError(f"{self._store.route} carries a bus already", remedy="leave out --create-bus")
@@ -215,15 +242,17 @@ class BusIdentity:
         """Return the record in the root that this reader goes by, None where it goes by none."""
         if self._judge_root is None:
             return None
+        files = None if self._root_tip is None else self._root.files(self._root_tip)
         bus_id = self._expect_id
-        if bus_id is None:
+        if bus_id is None and tips:
             try:
                 bus_id = next((self._read(ref, oid).bus_id for ref, oid in sorted(tips.items())), None)
             except BusError:
-                return None  # which the search for the record itself reports
-        if bus_id is None:
-            return None
-        return self._judge_root(None if self._root_tip is None else self._root.files(self._root_tip), bus_id)
+                if files is None:
+                    return None  # which the search for the record itself reports
+        if bus_id is None and files is not None:  # somebody deleted the record or pushed over it; the root holds it
+            bus_id = _stated_id(files)
+        return None if bus_id is None else self._judge_root(files, bus_id)
 
     def _readable(self, tips: Mapping[str, str]) -> tuple[list[tuple[str, str, BusRecord]], BusError | None]:
         """Return the records that can be read, and what is wrong with one that cannot."""
@@ -244,6 +273,14 @@ class BusIdentity:
             data = commits.read_file(reader, entries, commits.BUS_FILE, commits.RECORD_MAX_BYTES)
             _check_schema(ref, data)
             return commits.read_record(reader, oid, commits.BUS_FILE, BusRecord)[0]
+
+
+def _stated_id(files: Mapping[str, bytes]) -> str | None:
+    """Return the id of the bus that a root says it is of; whether it is, whoever judges the root finds out."""
+    try:
+        return BusRecord.parse(files[commits.BUS_FILE.decode()]).bus_id
+    except (KeyError, ValueError):
+        return None
 
 
 def _check_schema(ref: str, data: bytes | None) -> None:

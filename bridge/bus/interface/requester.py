@@ -5,11 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from bridge.bus.interface.shared import SharedBus
-from bridge.bus.views import (
-    LogChunk,
-    RunView,
-    Submission,
-)
+from bridge.bus.views import LogChunk, ReceivedRequest, RequestRef, RunView, Submission
 from bridge.records.request import Workload
 from bridge.trust.judgement import TrustAnswer
 
@@ -28,6 +24,15 @@ class RequesterBus(SharedBus, Protocol):
             workload: the commit it brings, None for none.
             signature: of the bytes, None for an unsigned request.
             first: whether these bytes were never sent before, so that nobody has to look whether they arrived.
+        """
+        ...
+
+    def peek_request(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes without the work tree beside them; nothing of it stays here.
+
+        Raises:
+            RequestRejectedError: no request, or more than a request is large, at this commit.
+            FencedError: the branch carries a result already.
         """
         ...
 

@@ -13,6 +13,7 @@ from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
     ClaimView,
+    DamagedRef,
     HeldClaim,
     LogChunk,
     Placement,
@@ -126,6 +127,25 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
+    def damaged(self) -> Iterator[DamagedRef]:
+        """Yield the refs of the bus whose objects the remote has lost or holds damaged; it is asked for all of them.
+
+        One of them keeps the remote from taking any push, whoever pushes what.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
+        ...
+
+    def mend(self, damaged: DamagedRef, *, restore: bool = True) -> DamagedRef:
+        """Delete a damaged ref where it still points there, and push again what is whole here; return the outcome.
+
+        Args:
+            damaged: as it was found.
+            restore: whether to push it again.
+        """
+        ...
+
     def archive(
         self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
     ) -> Iterator[str]:
@@ -151,6 +171,14 @@ class RunnerBus(SharedBus, Protocol):
         Args:
             files: the whole root.
             over: the tip that is replaced, None where there is none; at another tip nothing is written.
+        """
+        ...
+
+    def put_record_back(self) -> bool:
+        """Write the bus record anew where the last listing showed none; return whether that landed.
+
+        Raises:
+            RemoteError: the outcome is not known.
         """
         ...
 

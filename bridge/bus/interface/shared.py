@@ -137,6 +137,11 @@ class SharedBus(Protocol):
         ...
 
     @property
+    def has_record(self) -> bool:
+        """Whether the last listing showed a bus record; where not, the one that was read before still stands."""
+        ...
+
+    @property
     def refused(self) -> tuple[Refused, ...]:
         """The claims, beacons and logs that were read and not accepted because of their signatures, oldest first."""
         ...

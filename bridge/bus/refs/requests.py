@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 TOP_TREE_MAX_BYTES: Final = MIB
 BATCH_MAX_BYTES: Final = 64 * MIB
+PEEK_MAX_BYTES: Final = MIB
 _WHICH_FETCHES: Final = 4  # of branches that have one run id
 
 
@@ -105,6 +106,27 @@ class Requests:
             raise
         except BusError as error:
             raise RequestRejectedError(error.message) from error
+
+    def peek(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes of one branch without what lies deeper or is large beside them; nothing is kept.
+
+        Where the remote does not leave that out, a branch that is larger than a request is not read.
+
+        Raises:
+            RequestRejectedError: no request, or too large.
+            FencedError: the branch already carries a result.
+        """
+        name = f"peek-{secrets.token_hex(4)}"  # several commands of a clone may look at once
+        try:
+            store = self._store.isolate(name, [ref.oid], max_bytes=PEEK_MAX_BYTES, checked=False, shallow_trees=True)
+            with store.reader() as reader:
+                return _received(reader, ref)
+        except FencedError:
+            raise
+        except BusError as error:
+            raise RequestRejectedError(error.message) from error
+        finally:
+            self._store.drop(name)
 
     def which(self, refs: Sequence[RequestRef], bus_id: str, claimed: str | None) -> RequestRef:
         """Return which of several branches with one run id is the run's: the one that the claimed request names.

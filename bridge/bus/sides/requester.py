@@ -11,6 +11,7 @@ from bridge.bus.sides.shared import SharedRefBus
 from bridge.bus.store.interface import MissingObjectError
 from bridge.bus.views import (
     LogChunk,
+    ReceivedRequest,
     RequestRef,
     RunView,
     Submission,
@@ -52,6 +53,10 @@ class RequesterRefBus(SharedRefBus):
         )
         self._runs.remember(run_id, ref)
         return submission
+
+    def peek_request(self, ref: RequestRef) -> ReceivedRequest:
+        """Return the pushed bytes without the work tree beside them; see the interface."""
+        return self._requests.peek(ref)
 
     def ask_cancel(self, run_id: str, data: bytes, signature: bytes | None = None) -> None:
         """Push the cancel branch of a run; idempotent."""

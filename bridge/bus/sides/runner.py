@@ -12,6 +12,7 @@ from bridge.bus.content import commits
 from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.refs import names
+from bridge.bus.refs.damage import damaged_refs, mend
 from bridge.bus.refs.history import StoreHistory
 from bridge.bus.refs.repair import bad_refs, branches_in_the_way
 from bridge.bus.refs.repair import delete as delete_bad
@@ -26,6 +27,7 @@ from bridge.bus.tree import Tree
 from bridge.bus.views import (
     BadRef,
     ClaimView,
+    DamagedRef,
     HeldClaim,
     LogChunk,
     Placement,
@@ -70,8 +72,8 @@ class RunnerRefBus(SharedRefBus):
     def begun(self) -> frozenset[str]:
         """Return the runs whose log is on the bus, listing no more than that."""
         prefix = self.identity().prefix
-        found = (names.runner_id_of(prefix, "log", ref) for ref in self._store.list([names.log_ref(prefix, "")]).refs)
-        return frozenset(run_id for run_id in found if run_id is not None)
+        refs = self._store.list([names.log_ref(prefix, "")]).refs
+        return frozenset(run_id for ref in refs if (run_id := names.runner_id_of(prefix, "log", ref)) is not None)
 
     def is_archived(self, run_id: str) -> bool:
         """Return whether a run ended and was archived; see the interface."""
@@ -115,6 +117,11 @@ class RunnerRefBus(SharedRefBus):
         """Replace the root at exactly this tip; see the interface."""
         self._pacer.pushed()
         return self._identity.write_root(files, rfc3339(self._clock.now()), over)
+
+    def put_record_back(self) -> bool:
+        """Write the bus record anew where the last listing showed none; see the interface."""
+        self._pacer.pushed()
+        return self._identity.put_back()
 
     def push_wait_s(self) -> float:
         """Return the seconds after which a push that can wait should go; 0 means now."""
@@ -248,6 +255,17 @@ class RunnerRefBus(SharedRefBus):
         for bad in bad_refs(self._store, record.prefix, self._quarantine):
             yield bad if dry_run else delete_bad(self._store, bad)
         yield from branches_in_the_way(self._store, record.request_branches)
+
+    def damaged(self) -> Iterator[DamagedRef]:
+        """Yield the refs whose objects the remote has lost or holds damaged; see the interface."""
+        record = self.identity()
+        prefixes = [record.prefix, *names.listing_prefixes(record.request_branches)]
+        return damaged_refs(self._store, self._store.list(prefixes).refs)
+
+    def mend(self, damaged: DamagedRef, *, restore: bool = True) -> DamagedRef:
+        """Delete a damaged ref, and push again what is whole here; see the interface."""
+        self._pacer.pushed()
+        return mend(self._store, damaged, restore=restore)
 
     @cached_property
     def _folding(self) -> Folding:

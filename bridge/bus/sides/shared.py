@@ -170,6 +170,11 @@ class SharedRefBus:
         return self._identity.root_tip
 
     @property
+    def has_record(self) -> bool:
+        """Whether the last listing showed a bus record; see the interface."""
+        return self._identity.has_record
+
+    @property
     def refused(self) -> tuple[Refused, ...]:
         """The records that were read and refused; see the interface."""
         return self._seals.refused

@@ -48,6 +48,7 @@ _PUSH: Final = (
     "push", "--porcelain", "--progress", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
     "--no-thin",
 )  # fmt: skip
+_SHALLOW_TREES: Final = "--filter=combine:tree:3+blob:limit=64k"  # a request lies in a folder of the tree
 _UNCHECKED: Final = ("-c", "fetch.fsckObjects=false")
 _FETCH: Final = ("fetch", "--progress", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
 _ABSENT = re.compile(r"couldn't find remote ref|not our ref|no such (remote )?ref|unadvertised object", re.IGNORECASE)
@@ -219,6 +220,7 @@ class GitStore:
         checked: bool = True,
         borrows: bool = True,
         patient: bool = True,
+        shallow_trees: bool = False,
     ) -> GitStore:
         """Return a store of its own holding these untrusted commits, no more history than asked; see the interface."""
         if not _NAME.fullmatch(name):
@@ -244,7 +246,8 @@ class GitStore:
             _unlock(folder, self._wall_s)
             missing = store._missing(wanted) if sure else wanted
             if missing:
-                finished = store._fetch([f"--depth={commits}", *missing], max_bytes, checked=checked, patient=patient)
+                options = [f"--depth={commits}", *((_SHALLOW_TREES,) if shallow_trees else ())]
+                finished = store._fetch([*options, *missing], max_bytes, checked=checked, patient=patient)
                 # What was not checked may be all here although git could not walk it, so its reader decides; of what
                 # breaks the bound, the commits may be here and what they lead to is not.
                 broken = checked or finished.hit_file_bound
@@ -289,6 +292,7 @@ class GitStore:
                 specs = [spec.replace("*", f"*/{secrets.token_hex(8)}", 1) for spec in specs]
                 specs += [f"+{ref}:{_fetched(ref)}" for ref in bring]
                 options = ["--depth=1"]
+                _unlock(self._repository.path, self._wall_s)
             elif bring:
                 # As patterns, because git brings nothing at all where a ref of a full name is not there.
                 specs += [f"+{ref}*:{_fetched(ref)}*" for ref in bring] + [f"^{prefix}*" for prefix in prefixes]

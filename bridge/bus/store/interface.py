@@ -184,6 +184,7 @@ class RefStore(Protocol):
         checked: bool = True,
         borrows: bool = True,
         patient: bool = True,
+        shallow_trees: bool = False,
     ) -> RefStore:
         """Return a store of its own, over this one's objects, holding these untrusted commits without their history.
 
@@ -192,7 +193,8 @@ class RefStore(Protocol):
         own check of each object is left out, as one malformed object would cost all of them: only for what strict
         parsers read and nobody checks out. Without `borrows` it has none of this one's objects: what it holds came
         from the remote just now. One that is not `patient` gives up where a call that moves something would go on: what
-        strangers pushed is looked at between other things that wait.
+        strangers pushed is looked at between other things that wait. With `shallow_trees` files that are large, or lie
+        deeper than in a folder of the tree, are left out where the remote does that.
 
         Raises:
             MissingObjectError: the remote does not give one of them.

@@ -51,7 +51,7 @@ def refuse_beside(store: RefStore, ref: str, what: str) -> None:
     by_hand = deletion_of(store, found)
     remedy = f"if nobody needs that branch: {by_hand}"
     if not found.startswith("refs/heads/"):
-        remedy = f"kakeya-runner doctor --repair; where there is no bus yet: {by_hand}"
+        remedy = f"kakeya-runner bus repair; where there is no bus yet: {by_hand}"
     name = last_words(found[:NAME_MAX_CHARS])
     raise RemoteError(f"{what}: {name} is in its way, as git allows no ref beside a folder of its name", remedy=remedy)
 

@@ -15,6 +15,9 @@ from bridge.bus.store.interface import RefAnswer, RefStore, RefUpdate
 from bridge.errors import RemoteError
 
 REFUSED_TRIES: Final = 4
+# receive-pack checks that it has what its refs reach, so one ref with a lost object keeps every push out.
+_DAMAGED: Final = re.compile(r"missing necessary objects|bad object", re.IGNORECASE)
+_REPAIR: Final = "an object of another ref is lost there; on a host of this bus: kakeya-runner bus repair"
 # How git, and what imitates it, says that it did not get the lock of a ref: another one may be in its way.
 _LOCKED: Final = re.compile(r"lock|exists|conflict|failed to update|stale", re.IGNORECASE)
 
@@ -67,6 +70,8 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
         from bridge.bus.store.obstacles import refuse_beside  # commands that are quick never need it
 
         refuse_beside(store, authority, unmoved)
+    if _DAMAGED.search(answer.why):
+        raise RemoteError(f"{unmoved}; the remote says: {answer.why}", remedy=_REPAIR)
     from bridge.system.remote_words import Cause, cause_of, remedy_of
 
     words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"

@@ -26,7 +26,7 @@ from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
 from bridge.cli.talk import CLOCK, say
 from bridge.client.document.untrusted import clean_line
-from bridge.errors import REMEDY_MARK, KakeyaError, UsageError
+from bridge.errors import KakeyaError, UsageError
 from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
@@ -56,34 +56,18 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.setup import examine_host
 
     # A state folder that cannot be made or written is a finding.
-    path, state = policy_path(arguments), state_of(arguments) if arguments.repair else state_named(arguments)
+    path, state = policy_path(arguments), state_named(arguments)
     try:
         policy = load_policy(path)
     except KakeyaError:
         policy = None
     route = route_of(arguments, policy)
-    if arguments.repair:
-        return _repair(bus_of(arguments, policy, state), dry_run=not arguments.yes)
     open_bus = (
         None
         if route is None
         else lambda: open_route(route, state, by=None if policy is None else policy.identity.value)
     )
     return examine_host(path, state, CLOCK, open_bus, as_json=arguments.json)
-
-
-def _repair(bus: RunnerBus, *, dry_run: bool) -> int:
-    """Print the refs that can never be read or are in the way of others, or delete them; 1 when some are left."""
-    found = list(bus.repair(dry_run=dry_run))
-    ours = [bad for bad in found if bad.by_hand is None]
-    for bad in ours:
-        print(clean_line(f"{'deleted' if bad.gone else 'bad' if dry_run else 'moved meanwhile'} {bad.ref}: {bad.why}"))
-    for bad in found:
-        if bad.by_hand is not None:
-            print(f"left {bad.ref}: {bad.why}{REMEDY_MARK}if nobody needs that branch: {bad.by_hand}")
-    if dry_run and ours:
-        say(f"{len(ours)} refs are no good to anybody; delete them with: kakeya-runner doctor --repair --yes")
-    return 1 if any(not bad.gone for bad in found) else 0
 
 
 def _gc(arguments: argparse.Namespace) -> int:
@@ -209,6 +193,8 @@ def _bus(arguments: argparse.Namespace) -> int:
     by = None if policy is None else policy.identity.value
     if route is None:
         raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    if arguments.action == "repair":
+        return _repair_bus(arguments, policy, state)
     if arguments.action == "check":
         from bridge.cli.host.setup import print_checks
         from bridge.runner.maintenance.bus_checks import check_remote
@@ -222,6 +208,24 @@ def _bus(arguments: argparse.Namespace) -> int:
     )
 
 
+def _repair_bus(arguments: argparse.Namespace, policy: Policy | None, state: StateFolder) -> int:
+    """Print what is wrong with the refs of the bus, or mend it; 1 when something is left."""
+    from bridge.runner.maintenance.bus_repair import repair_bus
+
+    bus = bus_of(arguments, policy, state)
+    if policy is not None:
+        bus = _signing(bus, policy, state)
+    left = shown = 0
+    for finding in repair_bus(bus, own_name() if policy is None else policy.name, CLOCK, act=arguments.yes):
+        print(clean_line(finding.text))
+        left, shown = left + (not finding.mended), shown + 1
+    if shown and not arguments.yes:
+        say("mend what this host can mend of it: kakeya-runner bus repair --yes")
+    elif not shown:
+        say("nothing is damaged, and nothing is in the way")
+    return 1 if left else 0
+
+
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.hook import answer
 
@@ -233,6 +237,7 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "once": once_command,
     "setup": _setup,
     "doctor": _doctor,
+    "bus": _bus,
     **CONTROL_HANDLERS,
     "gc": _gc,
     "policy": _policy_command,
@@ -243,5 +248,4 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "keygen": _keygen,
     "trust": _trust,
     "revoke": revoke,
-    "bus": _bus,
 }

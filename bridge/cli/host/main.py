@@ -119,8 +119,6 @@ def _serving(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None
     one.add_argument("--summary", action="store_true", help=summary)
     doctor = _verb(verbs, "doctor", "try everything a run needs and name a remedy per finding", bus=True)
     doctor.add_argument("--json", action="store_true", help="one JSON document on stdout")
-    doctor.add_argument("--repair", action="store_true", help="only name refs of the bus that are no good to anybody")
-    doctor.add_argument("--yes", action="store_true", help="with --repair: delete them")
 
 
 def _control(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -212,8 +210,13 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
 
 
 def _bus(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    bus = _verb(verbs, "bus", "try what a bus's remote allows, or take requests in one more space", bus=True)
-    bus.add_argument("action", choices=("check", "allow-branches"))
+    bus = _verb(
+        verbs, "bus", "try what a bus's remote allows, mend its refs, take requests in one more space", bus=True
+    )
+    bus.add_argument("action", choices=("check", "repair", "allow-branches"))
+    bus.add_argument(
+        "--yes", action="store_true", help="with repair: delete what is damaged or no good, and push again what is here"
+    )
     bus.add_argument("--json", action="store_true", help="with check: one JSON document on stdout")
     bus.add_argument(
         "space", nargs="?", metavar="SPACE", help="with allow-branches: e.g. claude, for claude/mac-bridge-*"

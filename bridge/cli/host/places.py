@@ -12,6 +12,7 @@ from bridge.cli.host.keys import own, own_name, signed
 from bridge.cli.talk import CLOCK, say
 from bridge.errors import BusMissingError, UsageError, of_system
 from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.served import put_served_record_back
 from bridge.runner.maintenance.bus_checks import check_requests
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
@@ -73,7 +74,7 @@ def route_of(arguments: argparse.Namespace, policy: Policy | None) -> str | None
 def bus_of(
     arguments: argparse.Namespace, policy: Policy | None, state: StateFolder, only: str | None = None
 ) -> RunnerBus:
-    """Return the bus, made when the command says so.
+    """Return the bus, made when the command says so; the record of one that this runner served is put back.
 
     Args:
         arguments: of the command line.
@@ -97,6 +98,9 @@ def bus_of(
     try:
         bus.identity()
     except BusMissingError:
+        if put_served_record_back(state.identity, bus):
+            say(f"the record of bus {bus.identity().bus_id}, served here before, was deleted on {bus.route}: put back")
+            return bus
         if not getattr(arguments, "create_bus", False):
             raise
         from bridge.bus.open.create import new_record

@@ -28,6 +28,8 @@ from bridge.records.request import LimitRequest, Profile, Request, RunnerSelecto
 from bridge.request import UNSIGNED, key_of, parse, request_branch
 from bridge.system.clock import rfc3339
 
+ANY_REF: Final = "refs/heads/any"
+"""In the place of a branch where only the key of a request is asked for, of which the branch is no part."""
 _NO_KEY: Final = "0" * 64
 
 
@@ -163,7 +165,8 @@ def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None 
     """
     now = session.clock.now()
     run_id = new_id(int(now.timestamp() * 1000), os.urandom(10))
-    ref = request_branch(template_for(session), draft.preset, run_id)
+    key = request_of(draft, run_id, session.record.bus_id, ANY_REF, now, who=who).idempotency_key
+    ref = request_branch(template_for(session), draft.preset, run_id, key)
     if not accepts(session.record.request_branches, ref):
         raise UsageError(
             f"this bus takes requests on {', '.join(session.record.request_branches)}, not on {ref!r}",

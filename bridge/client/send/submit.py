@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.bus.views import RunView
+from bridge.bus.views import ListingWindow, RunView
 from bridge.client.clone.store import Sent
 from bridge.client.connection.branches import other_template, remember_template
 from bridge.client.connection.identity import with_setting
@@ -18,20 +18,20 @@ from bridge.client.connection.liveness import require_runner
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import SigningIdentity, identity_of
 from bridge.client.run.status import state_of_view
-from bridge.client.send.draft import RequestDraft, build, request_of, without_sandbox
+from bridge.client.send.draft import ANY_REF, RequestDraft, build, request_of, without_sandbox
 from bridge.client.send.workflows import warnings
 from bridge.errors import FencedError, RemoteError, RequestRejectedError
 from bridge.ids import is_id
 from bridge.records.request import Request
 from bridge.request import parse, request_branch
+from bridge.request.branches import may_have_key
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.ssh_signatures import made_with
 
 _POLL_S: Final = 2.0
 _ANY_ID: Final = "0" * 26
-_ANY_REF: Final = "refs/heads/any"
-_LOOKED_AT: Final = 20  # live requests on the bus that are compared with ours, newest first
+_CANDIDATES_COUNT: Final = 3  # requests with a name like ours that are read, newest first; anybody may name one so
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def find_live(session: BusSession, draft: RequestDraft) -> Sending | None:
     A request that was remembered but never arrived counts: `pushed` sends the same bytes under the same id.
     """
     who = identity_of(session)
-    unsent = request_of(draft, _ANY_ID, session.record.bus_id, _ANY_REF, session.clock.now(), who=who)
+    unsent = request_of(draft, _ANY_ID, session.record.bus_id, ANY_REF, session.clock.now(), who=who)
     key = unsent.idempotency_key  # of neither id nor branch nor time
     for sent, request in _same_key(session, key, draft.preset, who):
         view = session.view(sent.id)
@@ -171,8 +171,8 @@ def pushed(session: BusSession, one: Sending, *, first: bool, warn: Callable[[st
 
 def _moved(session: BusSession, sending: Sending, template: str) -> Sending:
     """Return the same request under the same id for another branch, written down in place of the one before."""
-    who = identity_of(session)
-    request = sending.request.evolve(ref=request_branch(template, sending.request.preset, sending.request.id))
+    who, asked = identity_of(session), sending.request
+    request = asked.evolve(ref=request_branch(template, asked.preset, asked.id, asked.idempotency_key))
     data = request.canonical()
     signature = None if who is None else who.sign(data)
     sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
@@ -183,22 +183,27 @@ def _moved(session: BusSession, sending: Sending, template: str) -> Sending:
 def _same_key(
     session: BusSession, key: str, preset: str, who: SigningIdentity | None
 ) -> Iterator[tuple[Sent, Request]]:
-    """Yield requests with this key: those sent from here first, then what else is on the bus."""
+    """Yield requests with this key: those sent from here first, then those on the bus that are named so.
+
+    Nothing of any other request is fetched, and of these no more than the request itself.
+    """
     known: set[str] = set()
     for sent in session.store.all_sent():
         known.add(sent.id)
         if sent.bus_id == session.record.bus_id and (request := sent.request()).idempotency_key == key:
             yield sent, request
+    now = session.clock.now()
+    window = ListingWindow(int(now.timestamp() * 1000), (preset,))  # what is older has expired
     refs = [
         ref
-        for ref in session.bus.snapshot().requests
-        if ref.id not in known and is_id(ref.id) and f"{preset}-{ref.id}" in ref.ref
+        for ref in session.bus.snapshot(window).requests
+        if ref.id not in known and is_id(ref.id) and may_have_key(ref.ref, preset, key)
     ]
-    for ref in sorted(refs, key=lambda one: one.id, reverse=True)[:_LOOKED_AT]:
+    for ref in sorted(refs, key=lambda ref: ref.id, reverse=True)[:_CANDIDATES_COUNT]:
         try:
-            received = session.bus.read_request(ref)
+            received = session.bus.peek_request(ref)
             # parse recomputes the key from the fields, so a stranger cannot lend us another question's run.
-            request = parse(received.data, ref=ref.ref, bus_id=session.record.bus_id, now=session.clock.now())
+            request = parse(received.data, ref=ref.ref, bus_id=session.record.bus_id, now=now)
         except (RequestRejectedError, FencedError):
             continue
         signed_by = None if received.signature is None else made_with(received.data, received.signature)

@@ -16,7 +16,7 @@ from bridge.client.clone.run_ids import LAST, resolve
 from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
-from bridge.client.send.draft import RequestDraft, request_of
+from bridge.client.send.draft import ANY_REF, RequestDraft, request_of
 from bridge.client.send.parameters import untyped
 from bridge.client.send.submit import Sending, check_takers, pushed, written_down
 from bridge.errors import ParameterError, RunNotFoundError, UsageError
@@ -28,7 +28,6 @@ from bridge.records.request import Request, SweepPlace
 from bridge.request import expired
 
 _ANY_ID: Final = "0" * 26
-_ANY_REF: Final = "refs/heads/any"
 
 
 @dataclass(frozen=True)
@@ -248,7 +247,7 @@ def _standing(session: BusSession, sent: Sent, request: Request) -> Sending | No
 
 def _key(session: BusSession, draft: RequestDraft) -> str:
     who, now = identity_of(session), session.clock.now()
-    return request_of(draft, _ANY_ID, session.record.bus_id, _ANY_REF, now, who=who).idempotency_key
+    return request_of(draft, _ANY_ID, session.record.bus_id, ANY_REF, now, who=who).idempotency_key
 
 
 def runs_of(session: BusSession, sweep_id: str) -> list[str]:

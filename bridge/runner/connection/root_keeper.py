@@ -1,4 +1,4 @@
-"""Put the root that this runner knows back where the bus shows a lower one, a stranger's, or none.
+"""Put the bus record back where it was deleted, and the root where the bus shows a lower one, a stranger's, or none.
 
 By compare-and-swap, not twice within a minute and each time after twice as long: two runners, or a runner and a hostile
 pusher, never push against each other without pause. What happens three times is said.
@@ -13,6 +13,7 @@ from typing import Final
 from bridge.errors import InfrastructureError
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.link import BusLink
+from bridge.runner.connection.rests import Rests
 from bridge.system.clock import Clock
 
 PAUSE_S: Final = 60.0
@@ -21,7 +22,7 @@ SAID_AFTER: Final = 3
 
 
 class RootKeeper:
-    """Keeps the root of one bus in its place.
+    """Keeps the record and the root of one bus in their places.
 
     Args:
         link: the bus.
@@ -34,17 +35,33 @@ class RootKeeper:
     def __init__(self, link: BusLink, keys: KnownKeys, clock: Clock, mark: Path, log: logging.Logger) -> None:
         self._link, self._keys, self._clock, self._mark, self._log = link, keys, clock, mark, log
         mark.unlink(missing_ok=True)
-        self._due_s = float("-inf")
-        self._pause_s = PAUSE_S
+        self._rests = Rests(clock, PAUSE_S, PAUSE_MAX_S)
         self._times = 0
 
     def tend(self) -> None:
-        """Put the root back if the last listing showed another, and it is time."""
-        known = self._keys.known
-        if known is None or known.note is None or self._clock.steady_s() < self._due_s:
+        """Put back what the last listing showed none or another of, if it is time."""
+        self._tend_record()
+        self._tend_root()
+
+    def _tend_record(self) -> None:
+        """Put the record back where there is none; another one, which anybody may push, is left to the root."""
+        if self._link.bus.has_record or "record" in self._rests.resting():
             return
-        self._due_s = self._clock.steady_s() + self._pause_s
-        self._pause_s = min(PAUSE_MAX_S, 2 * self._pause_s)
+        self._rests.failed("record")
+        try:
+            with self._link.lock:
+                landed = self._link.bus.put_record_back()
+        except InfrastructureError as error:
+            self._log.warning("the bus record cannot be put back: %s", error.message)
+            return
+        if landed:
+            self._log.warning("the bus record was deleted: put back, bus %s", self._link.record.bus_id)
+
+    def _tend_root(self) -> None:
+        known = self._keys.known
+        if known is None or known.note is None or "root" in self._rests.resting():
+            return
+        self._rests.failed("root")
         try:
             with self._link.lock:
                 landed = self._link.bus.write_root(known.root.files, self._link.bus.root_tip)

@@ -24,12 +24,12 @@ from bridge.records.bus import Beacon
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import Attempt, RunRecord
 from bridge.runner.connection.link import BusLink
+from bridge.runner.connection.served import has_served, note_served
 from bridge.runner.state.attempts import CountedRun, save_reports
 from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.ledger import KEPT, PERHAPS_BEGUN, LetIn
 from bridge.system.clock import Clock, rfc3339
-from bridge.system.durable import write_atomically
 
 _CLAIM_FETCHES: Final = 64
 _RESULTS_MAX_COUNT: Final = 256
@@ -57,7 +57,8 @@ class ReadBack:
         Raises:
             InfrastructureError: the bus does not answer, or the state cannot be written.
         """
-        served = self._has_served()
+        identity = self._state.folder.identity
+        served = has_served(identity, self._bus_id)
         with self._link.lock:
             snapshot = self._link.bus.snapshot()
             beacons = self._link.bus.read_beacons(listed=snapshot.beacons)
@@ -69,7 +70,8 @@ class ReadBack:
             self._say(why, self._take(snapshot, lacking, own))
         if lost is not None and served and (own is None or not self._link.signs):
             self._state.database.note(Fact.TAKES_SINCE, rfc3339(self._clock.now()))
-        self._note_served()
+        if self._state.folder.lasts:
+            note_served(identity, self._link.bus.route, self._link.record)
 
     def _behind(self, lacking: Mapping[str, ClaimTip], own: Beacon | None) -> str | None:
         """Return what shows that the state is older than the bus, None where nothing does."""
@@ -168,15 +170,6 @@ class ReadBack:
             "the runner's state was set back: %s; what it signed on the bus is read back (%d results), its results are "
             "numbered from 1 in a new chain, and attempts are counted in full from now on", why, results,
         )  # fmt: skip
-
-    def _has_served(self) -> bool:
-        """Return whether a runner of this identity took requests of this bus before."""
-        return (self._state.folder.identity / "served" / self._bus_id).exists()
-
-    def _note_served(self) -> None:
-        path = self._state.folder.identity / "served" / self._bus_id
-        if self._state.folder.lasts and not path.exists():
-            write_atomically(path, f"{rfc3339(self._clock.now())}\n".encode())
 
 
 def _counted_run(record: RunRecord, attempt: Attempt, files: Mapping[str, bytes]) -> CountedRun:

@@ -123,7 +123,7 @@ def test_a_ref_where_a_folder_belongs_is_named_with_what_deletes_it(place: Place
         place.set_ref(taken, anything)
         with pytest.raises(RemoteError, match=f": {taken} is in its way") as caught:
             host.claim(sent.ref)
-        assert "kakeya-runner doctor --repair" in (caught.value.remedy or "")
+        assert "kakeya-runner bus repair" in (caught.value.remedy or "")
         place.set_ref(taken, None)
     host.claim(sent.ref)
 

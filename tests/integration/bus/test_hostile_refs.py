@@ -240,7 +240,7 @@ def test_refs_in_the_place_of_our_folders_are_deleted_where_they_were_seen_and_b
     }
     assert git("rev-parse", f"{PREFIX}claim", cwd=remote).strip() == other  # it moved after it was seen
 
-    assert main(["doctor", "--repair", "--yes", "--bus", str(remote), "--state", str(tmp_path / "state")]) == 1
+    assert main(["bus", "repair", "--yes", "--bus", str(remote), "--state", str(tmp_path / "state")]) == 1
     output_lines = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[0] for line in output_lines] == [
         f"deleted {PREFIX}claim",

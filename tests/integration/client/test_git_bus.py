@@ -82,7 +82,8 @@ def test_a_run_leaves_the_clone_as_it_was_and_a_plain_clone_can_verify_it(place,
     assert place.clone.state_of_repository() == before
     plain = tmp_path / "plain"
     subprocess.run(["git", "clone", "-q", str(place.remote), str(plain)], check=True, timeout=240)
-    branch = f"origin/mac-bridge/mlx-env-probe-{sent}"
+    shown = place.run("status", sent, "--json").document
+    branch = shown["request"]["ref"].replace("refs/heads/", "origin/")
     ran = place.run("verify", branch, top=plain)
     assert ran.code == JUDGED_DIFFERENTLY, ran.out + ran.err  # the scripted host's gate is another
     assert "unsigned bus: carries no signature" in ran.out

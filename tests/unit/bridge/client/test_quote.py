@@ -94,3 +94,9 @@ def test_a_verdict_that_this_gate_would_not_give_is_said():
     assert "says measured, by another gate (abababababab)" in said_otherwise(
         Result(**{**acceptance.__dict__, "stored": older}), judged
     )
+
+
+def test_what_is_not_shown_beside_a_result_is_said_and_takes_nothing_from_it():
+    quoted = quote(result("acceptance"), VERIFIED, note="not shown: 2 of mini (before 3 came run rrrrrrrr)")
+    assert quoted.lines[-2:-1] == ("not shown: 2 of mini (before 3 came run rrrrrrrr)",)
+    assert [line for line in quoted.lines if "not shown" not in line] == [*quote(result("acceptance"), VERIFIED).lines]

@@ -30,6 +30,7 @@ from bridge.ids import new_id
 from bridge.presets.installed import find
 from bridge.presets.model import Preset
 from bridge.records.request import Request, RunnerSelector
+from bridge.request import DEFAULT_TEMPLATE, request_branch
 from bridge.system.clock import SystemClock
 from tests.fakes.memory_bus import Faults, MemoryBus
 from tests.fakes.requester import StepClock
@@ -143,9 +144,34 @@ def test_a_clone_that_forgot_finds_its_run_on_the_bus(session, tmp_path):
 def test_a_stranger_cannot_lend_us_another_questions_run(session):
     ours = build(session, draft())
     theirs = build(session, draft(runner=RunnerSelector(name="theirs")))
-    forged = theirs.model_copy(update={"idempotency_key": ours.idempotency_key})
-    session.bus.submit(forged.canonical(), forged.ref, None)
+    named = request_branch(DEFAULT_TEMPLATE, theirs.preset, theirs.id, ours.idempotency_key)
+    assert named.rpartition("-")[2] == ours.ref.rpartition("-")[2] == ours.idempotency_key[:12]
+    for key in (ours.idempotency_key, theirs.idempotency_key):
+        forged = theirs.model_copy(update={"idempotency_key": key, "ref": named, "id": theirs.id})
+        session.bus.submit(forged.canonical(), forged.ref, None)
+        assert find_live(session, draft()) is None
+        del session.bus.remote.refs[named]
+
+
+@pytest.mark.parametrize("strangers", [0, 42, 300])
+def test_a_fresh_clone_asks_a_full_bus_as_often_as_an_empty_one(tmp_path, strangers):
+    operations = []
+    session = make_session(tmp_path, Faults(operations.append))
+    other = make_session(tmp_path / "other", remote=session.bus.remote)
+    for number in range(strangers):
+        request = build(other, draft(runner=RunnerSelector(name=f"r{number}")))
+        other.bus.submit(request.canonical(), request.ref, None, first=True)
+    operations.clear()
     assert find_live(session, draft()) is None
+    assert operations == ["list"]
+    for _ in range(5):  # whatever strangers name after our question: three are read
+        request = build(other, draft(runner=RunnerSelector(name="theirs")))
+        named = request_branch(DEFAULT_TEMPLATE, request.preset, request.id, build(session, draft()).idempotency_key)
+        other.bus.submit(request.evolve(ref=named).canonical(), named, None, first=True)
+        other.clock.sleep(1.0)
+    operations.clear()
+    assert find_live(session, draft()) is None
+    assert operations == ["list", *["fetch"] * 3]
 
 
 def test_what_differs_is_another_run(session):

@@ -43,6 +43,7 @@ def test_every_command_of_the_help_has_a_handler():
         "gc",
         "policy",
         "state",
+        "bus",
         "logs",
         "job-hook",
         "keygen",

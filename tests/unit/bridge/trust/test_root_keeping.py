@@ -5,10 +5,16 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+import pytest
+
+from bridge.bus.content import commits
 from bridge.bus.refs import names
+from bridge.bus.store.interface import RefUpdate
+from bridge.errors import BusError
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.connection.root_keeper import RootKeeper
+from bridge.system.gitobjects import commit
 from bridge.trust.root import RootContent, read_root, write_root
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
@@ -87,3 +93,53 @@ def test_a_root_that_was_deleted_or_forged_comes_back_and_a_higher_one_is_taken(
     assert fresh.write_root(second, fresh.root_tip)
     runner.poll()
     assert dict(runner.keys.root().files) == second
+
+
+RECORD = names.bus_ref(names.DEFAULT_PREFIX)
+
+
+def test_a_record_that_was_deleted_comes_back_and_one_that_was_changed_is_left_to_the_root(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    runner = Keeper(tmp_path / "runner", made.remote, clock)  # on a bus that nobody owns
+    record = made.identity()
+    del made.remote.refs[RECORD]
+    runner.poll()
+    assert MemoryBus(made.remote, clock=clock).identity() == record
+    for seconds, back in ((30.0, False), (31.0, True), (30.0, False)):  # not again within a minute, then two
+        clock.advance(seconds)
+        made.remote.refs.pop(RECORD, None)
+        runner.poll()
+        assert (RECORD in made.remote.refs) is back
+    clock.advance(3600.0)
+    junk = made._store.remote.refs[RECORD] = commit_of_nothing(made)
+    runner.poll()
+    assert made.remote.refs[RECORD] == junk
+
+
+def test_readers_go_by_the_root_where_the_record_is_gone_or_no_record(tmp_path: Path) -> None:
+    clock = FakeClock(NOW)
+    made = MemoryBus(clock=clock)
+    record = made.identity()
+    assert made.write_root(write_root(RootContent(record), make_key(tmp_path / "owner"), NOW), None)
+    for damage in (lambda: made.remote.refs.pop(RECORD), lambda: commit_of_nothing(made, RECORD)):
+        damage()
+        fresh = MemoryBus(made.remote, clock=clock)
+        fresh.use_root(KnownKeys(tmp_path / f"reader-{damage}", "mini").judge_root)
+        assert fresh.identity() == record
+    del made.remote.refs[RECORD]
+    with pytest.raises(BusError, match="carries the root of a bus"):
+        MemoryBus(made.remote, clock=clock).create(bus_record(clock))
+    assert RECORD not in made.remote.refs
+    restarted = Keeper(tmp_path / "restarted", made.remote, clock)
+    restarted.poll()
+    assert MemoryBus(made.remote, clock=clock).identity() == record
+
+
+def commit_of_nothing(bus: MemoryBus, ref: str | None = None) -> str:
+    """Push a commit with an empty tree, to a ref if one is named, and return its id."""
+    top, objects = commits.file_tree({})
+    head = commit(top.oid, (), 0, "nothing")
+    bus._store.write([*objects, head])
+    bus._store.push([RefUpdate("refs/heads/nothing" if ref is None else ref, head.oid, None)])
+    return head.oid

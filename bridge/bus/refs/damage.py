@@ -1,0 +1,85 @@
+"""Find refs whose objects a remote has lost or holds damaged, and mend them from what is here.
+
+git refuses every push to a repository with one such ref, and lets it be deleted where its object is lost. What is then
+pushed again is whole. A damaged object stays as it is until somebody removes its file there, which makes it a lost one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from bridge.bus.content.commits import read_commit
+from bridge.bus.store.gather import BATCH_MAX_COUNT, Tip
+from bridge.bus.store.interface import ObjectBoundError, RefStore, RefUpdate
+from bridge.bus.views import DamagedRef
+from bridge.errors import BusError, RemoteError
+from bridge.limits import TREE_MAX_BYTES
+
+
+def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRef]:
+    """Yield those of some refs that the remote does not give whole, by name.
+
+    Raises:
+        RemoteError: it gives none of them: then it is the remote that is away.
+    """
+    tips = [Tip(ref, oid) for ref, oid in sorted(refs.items())]
+    found: list[DamagedRef] = []
+    for start in range(0, len(tips), BATCH_MAX_COUNT):
+        found += _of(store, tips[start : start + BATCH_MAX_COUNT])
+    if found and len(found) == len(tips):
+        raise RemoteError(f"{store.route} gives none of its {len(tips)} refs: {found[0].why}")
+    yield from found
+
+
+def mend(store: RefStore, damaged: DamagedRef, *, restore: bool) -> DamagedRef:
+    """Delete a damaged ref where it still points there and the remote can, and push again what is whole here."""
+    try:
+        gone = bool(store.push([RefUpdate(damaged.ref, None, damaged.oid)]).get(damaged.ref))
+    except RemoteError:  # git deletes a ref whose object is lost, and none whose object it cannot read
+        gone = False
+    if not (gone and restore and damaged.is_here):
+        return replace(damaged, gone=gone)
+    pushed = False
+    with suppress(RemoteError):
+        pushed = bool(store.push([RefUpdate(damaged.ref, damaged.oid, None)]).get(damaged.ref))
+    if pushed and not _of(store, [Tip(damaged.ref, damaged.oid)]):
+        return replace(damaged, gone=False, restored=True)
+    return replace(damaged, gone=not pushed)
+
+
+def _of(store: RefStore, tips: Sequence[Tip]) -> list[DamagedRef]:
+    """Return which of some tips the remote does not give whole, by halves."""
+    why = _problem(store, tips)
+    if why is None:
+        return []
+    if len(tips) > 1:
+        middle = len(tips) // 2
+        return [*_of(store, tips[:middle]), *_of(store, tips[middle:])]
+    return [DamagedRef(tips[0].ref, tips[0].oid, why, is_here=_is_here(store, tips[0].oid))]
+
+
+def _problem(store: RefStore, tips: Sequence[Tip]) -> str | None:
+    """Return why the remote does not give some tips; what is here already is asked for all the same."""
+    name = f"damage-{secrets.token_hex(4)}"
+    try:
+        store.isolate(name, [tip.oid for tip in tips], max_bytes=TREE_MAX_BYTES, checked=False, borrows=False)
+    except ObjectBoundError:
+        return None  # it gives more than anybody wants
+    except (BusError, RemoteError) as error:
+        return error.message
+    finally:
+        store.drop(name)
+    return None
+
+
+def _is_here(store: RefStore, oid: str) -> bool:
+    """Return whether a commit is here; whether all that it reaches is, a push of it finds out."""
+    try:
+        with store.reader() as reader:
+            read_commit(reader, oid)
+    except BusError:
+        return False
+    return True

@@ -1,0 +1,92 @@
+"""The remote loses objects: one command names what is damaged, and mends what this host has of it."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+LINE = "missing necessary objects"
+
+
+def git(s, *words) -> str:
+    done = subprocess.run(["git", "-C", s.folder / "bus.git", *words], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def lose(s, oid: str) -> None:
+    (s.folder / "bus.git" / "objects" / oid[:2] / oid[2:]).unlink()
+
+
+@pytest.fixture
+def served(site):
+    """Return a site whose runner has ended one run, and the run's request."""
+    s = site()
+    s.create_bus()
+    ref = s.ask()
+    s.run("once", "--bus", s.route)
+    assert s.claim(ref).state == "terminal"
+    return s, ref
+
+
+@pytest.mark.parametrize("kind", ["claim", "log"])
+def test_a_lost_object_of_this_runner_is_shown_first_and_pushed_again(served, kind):
+    s, ref = served
+    name = f"refs/kakeya/{kind}/{ref.id}"
+    lose(s, oid := git(s, "rev-parse", name))
+    push = subprocess.run(
+        ["git", "-C", s.folder / "bus.git", "push", "-q", s.route, "refs/kakeya/bus:refs/heads/x"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert LINE in push.stderr
+    shown = s.run("bus", "repair", "--bus", s.route)
+    assert (shown.code, shown.stdout.split(": ")[0]) == (1, f"damaged {name}")
+    assert "kakeya-runner bus repair --yes" in shown.stderr
+    assert git(s, "rev-parse", name) == oid  # nothing was done
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (mended.code, mended.stdout.strip()) == (0, f"restored {name}")
+    assert git(s, "cat-file", "-t", git(s, "rev-parse", name)) == "commit"
+    assert "nothing is damaged" in s.run("bus", "repair", "--bus", s.route).stderr
+    later = s.ask()
+    s.run("once", "--bus", s.route)
+    assert s.claim(later).state == "terminal"
+
+
+def test_a_request_that_nobody_has_is_named_and_the_bus_goes_on(site):
+    s = site()
+    s.create_bus()
+    ref = s.ask()
+    lose(s, git(s, "rev-parse", ref.ref))
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (mended.code, mended.stdout.strip()) == (
+        1, f"deleted {ref.ref}: nobody here has it; next: kakeya-mac retry {ref.id}"
+    )  # fmt: skip
+    later = s.ask()
+    s.run("once", "--bus", s.route)
+    assert s.claim(later).state == "terminal"
+
+
+def test_of_an_object_with_a_flipped_bit_the_file_is_named_that_somebody_removes_there(served):
+    s, ref = served
+    name = f"refs/kakeya/claim/{ref.id}"
+    oid = git(s, "rev-parse", name)
+    file = s.folder / "bus.git" / "objects" / oid[:2] / oid[2:]
+    file.chmod(0o644)
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    file.write_bytes(data)
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert mended.code == 1
+    assert f"remove objects/{oid[:2]}/{oid[2:]} in that repository" in mended.stdout
+    file.unlink()  # which a person may do, and no push
+    assert s.run("bus", "repair", "--yes", "--bus", s.route).stdout.strip() == f"restored {name}"
+    later = s.ask()
+    s.run("once", "--bus", s.route)
+    assert s.claim(later).state == "terminal"
+
+
+def test_a_push_that_the_remote_refuses_for_a_lost_object_names_the_command(served):
+    s, ref = served
+    lose(s, git(s, "rev-parse", f"refs/kakeya/log/{ref.id}"))
+    s.start("serve", "--bus", s.route)
+    s.until(lambda: "kakeya-runner bus repair" in (s.folder / "mini.log").read_text(), "never named")
