@@ -14,9 +14,10 @@ from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
-from bridge.launches.estimate import Launch
+from bridge.launches.estimate import Launch, rotations
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule
+from bridge.launches.wording import RatioWords
 from bridge.records import JobSpec, LaunchRecord, LaunchSeries, RunRecord, SoloStretch, Turn
 from bridge.run.stop_rule import Part, counting, finished, turns_of
 
@@ -87,13 +88,25 @@ class SeriesRatio:
         pooled: every launch with a finished pair.
         shown: the interval that holds with and without attempts that were cut or may be spoilt, corrected for looks.
         looks: how many ratios it was chosen from.
+        values: what each pooled launch gave, as a logarithm.
         spoilt: which earlier attempts are left out, or in and out, in words.
     """
 
     pooled: PooledRatio
     shown: ShownInterval
     looks: int
+    values: tuple[float, ...]
     spoilt: str = ""
+
+    def words(self, evidence: Evidence, least: int) -> RatioWords:
+        """Return what may be said of it as a ratio.
+
+        Args:
+            evidence: which says what others used of the machine.
+            least: how many launches a claim takes.
+        """
+        units, load = self.pooled.unit == "sitting", load_of(evidence)
+        return RatioWords(self.shown, self.values, self.pooled.sittings, load, units, self.looks, least)
 
 
 def series_of(report: Report, evidence: Evidence) -> Series | None:
@@ -160,13 +173,16 @@ def _over_attempts(
         if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
     }
     every, whole = split_attempts(own, of_attempts, evidence, claim)
-    pooled = pool([values(one) for one in every], own.plan.rule.blocks)
+    launches = [values(series) for series in every]
+    pooled = pool(launches, own.plan.rule.blocks)
     if pooled is None:
         return None
     without = pool([values(one) for one in whole], own.plan.rule.blocks)
     bounds = ShownInterval.of(pooled, looks * questions)
     shown = weaker(bounds, None if without is None else ShownInterval.of(without, looks * questions))
-    return SeriesRatio(pooled, shown, looks, told(of_attempts, evidence, claim))
+    blocks = own.plan.rule.blocks
+    logs = tuple(launch.log_ratio for sitting in launches for launch in rotations(sitting, blocks)[0])
+    return SeriesRatio(pooled, shown, looks, logs, told(of_attempts, evidence, claim))
 
 
 def split_attempts(

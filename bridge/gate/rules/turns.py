@@ -50,9 +50,13 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
     series = series_of(report, evidence)
     if told:
         short = series is not None and over_launches(series.launches, series.rule.blocks) is None
-        few, none = "too few launches finished for their stamps to say it", "the runner handed out no turns for it"
-        said = f"{few if short else none}: the program itself says how long its arms took"
-        yield Violation(said, "sample_marks", claims=told)
+        if series is None:
+            why = "the runner handed out no turns for it"
+        elif short:
+            why = "too few launches finished for their stamps to say it"
+        else:
+            why = "it is over the program's own clock, not the turns that the runner handed out"
+        yield Violation(f"{why}: the program itself says how long its arms took", "sample_marks", claims=told)
     if series is not None:
         if said := series.cut_short():
             yield Violation(said, "launches")
