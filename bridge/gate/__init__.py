@@ -12,7 +12,7 @@ from bridge.gate.identity import identity  # at once: the module has the same na
 from bridge.lazy import importing
 
 if TYPE_CHECKING:
-    from bridge.gate.catalogue import explain, needs, rules_catalogue
+    from bridge.gate.catalogue import explain, printed_words, rules_catalogue
     from bridge.gate.comparability import MeasuredRun
     from bridge.gate.comparison import Comparison, compare
     from bridge.gate.judging import judge, judge_bytes
@@ -25,12 +25,12 @@ __all__ = [
     "identity",
     "judge",
     "judge_bytes",
-    "needs",
+    "printed_words",
     "rules_catalogue",
 ]
 
 _MODULES = {
-    "catalogue": "explain needs rules_catalogue",
+    "catalogue": "explain printed_words rules_catalogue",
     "comparability": "MeasuredRun",
     "comparison": "Comparison compare",
     "judging": "judge judge_bytes",
