@@ -86,9 +86,10 @@ def _over_repeats(
         return None
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
     repeated = _same(values, metric.digits)
-    found = None if repeated else _interval(metric, values, without)
+    found = None if repeated else _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks)
     value = values[0] if repeated else _middle(metric, values)
-    shown = _over_runs(metric, value, values, found, repeated=repeated) + _direction(metric)
+    shown = _over_runs(metric, value, values, found, repeated=repeated)
+    shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
@@ -99,7 +100,7 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(metric, values, looks),
+        stops=_stops(metric, values, looks, unknown=found is None),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,
@@ -121,11 +122,12 @@ def _middle(metric: MetricDefinition, values: Sequence[float]) -> float:
 
 
 def _interval(
-    metric: MetricDefinition, values: Sequence[float], without: Sequence[float]
+    metric: MetricDefinition, values: Sequence[float], without: Sequence[float], confidence: float
 ) -> tuple[float, float, float] | None:
     """Return the interval that holds with and without attempts that may be spoilt; None with too few runs for one."""
     interval_of = median_interval if metric.aggregate == "median" else mean_interval
-    return _covering(interval_of(values), interval_of(without)) if without else interval_of(values)
+    every = interval_of(values, confidence)
+    return _covering(every, interval_of(without, confidence)) if without else every
 
 
 def _over_runs(
@@ -191,23 +193,24 @@ def _direction(metric: MetricDefinition) -> str:
     return "" if metric.better is None else f", {metric.better} is better"
 
 
-def _stops(metric: MetricDefinition, values: Sequence[float], looks: int) -> dict[Any, str]:
+def _stops(metric: MetricDefinition, values: Sequence[float], looks: int, *, unknown: bool) -> dict[Any, str]:
     """Return which premises a list of values lacks by itself."""
     if metric.exact and len(set(values)) > 1:
         return {"inputs": f"declared exact, and {len(values)} runs gave {len(set(values))} numbers"}
-    if looks > 1 and len(values) < REPEATS_LEAST and not _same(values, metric.digits):
+    if looks > 1 and unknown and not _same(values, metric.digits):
         few = "one run says" if len(values) == 1 else f"{len(values)} runs say"
-        return {"inputs": f"one of {looks} that could be chosen from, and {few} nothing of chance"}
+        return {"inputs": f"one of {looks} that could be chosen from, and {few} too little of chance"}
     return {}
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return the narrowest pair of order statistics that covers the median in 95 %, and in how much it does.
+def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple[float, float, float] | None:
+    """Return the narrowest pair of order statistics that covers the median in this share, and in how much it does.
 
     Distribution-free: the count of values below the median is binomial (Thompson, Ann. Math. Stat. 7, 1936).
 
     Args:
         values: sorted.
+        least: how often it is to cover at least.
     """
     n = len(values)
     best: tuple[float, float, float] | None = None
@@ -215,20 +218,20 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float] | Non
     for drop in range(n // 2):
         below += math.comb(n, drop) / 2.0**n
         confidence = 1.0 - 2.0 * below
-        if confidence < CONFIDENCE:
+        if confidence < least:
             break
         best = (values[drop], values[n - 1 - drop], confidence)
     return best
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return Student's 95 % interval of the mean; None with fewer than `REPEATS_LEAST` values."""
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
+    """Return Student's interval of the mean; None with fewer than `REPEATS_LEAST` values."""
     n = len(values)
     if n < REPEATS_LEAST:
         return None
-    half = t_quantile(0.975, n - 1) * statistics.stdev(values) / math.sqrt(n)
+    half = t_quantile(0.5 + confidence / 2.0, n - 1) * statistics.stdev(values) / math.sqrt(n)
     mean = statistics.fmean(values)
-    return mean - half, mean + half, CONFIDENCE
+    return mean - half, mean + half, confidence
 
 
 def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:

@@ -17,7 +17,7 @@ from bridge.runner.machine.machine import Machine
 from bridge.runner.machine.models import ModelDigests
 from bridge.runner.machine.packages import altered_files
 from bridge.runner.run.large_files import large_files
-from bridge.runner.state.attempts import attempt_key, unreported
+from bridge.runner.state.attempts import Look, attempt_key, look_of, unreported
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.prepared import PreparedRun
 from bridge.system.clock import Clock, rfc3339
@@ -58,8 +58,10 @@ def prepare(  # noqa: PLR0917 - one caller
     described = machine.executor.host()
     names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
     models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, code.engine)
-    key = attempt_key(spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
-    attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
+    asked = (spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
+    quotable = spec.primary_claim is not None and (spec.profile == "claim" or spec.workload is not None)
+    look = look_of(*asked) if quotable else None
+    attempt = _count(state, ref, attempt_key(*asked), look, None if request is None else request.confirms, clock)
     return PreparedRun(
         id=ref.id,
         request_oid=ref.oid,
@@ -84,7 +86,7 @@ def _identified(code: CodeFacts, state: OpenState, spec: JobSpec, request: Reque
 
 
 def _count(  # noqa: PLR0917 - one caller
-    state: OpenState, ref: RequestRef, spec: JobSpec, key: str, confirms: str | None, clock: Clock
+    state: OpenState, ref: RequestRef, key: str, look: Look | None, confirms: str | None, clock: Clock
 ) -> Attempt | None:
     """Count this attempt before it measures anything; a runner that remembers nothing counts nothing.
 
@@ -104,7 +106,6 @@ def _count(  # noqa: PLR0917 - one caller
         )
     if not state.folder.lasts:
         return None
-    look = spec.profile == "claim" and spec.primary_claim is not None
     return state.attempts.count(key, ref.id, clock.now(), look=look, confirms=confirms)
 
 

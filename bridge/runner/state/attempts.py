@@ -17,7 +17,8 @@ from pathlib import Path
 
 from bridge import strictjson
 from bridge.errors import JournalError
-from bridge.launches.attempts import LOOK_DAYS, count_looks
+from bridge.launches.attempts import LOOK_DAYS
+from bridge.launches.families import Question, choose
 from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records import Attempt, JobSpec, ModelDigest, RunRecord
 from bridge.records.base import Moment, Record, RunId, Sha256
@@ -34,13 +35,25 @@ RECORD_NAME, SPEC_NAME, VERDICT_NAME = (
 )  # as the gate looks for them; no report has an absolute path
 
 
+class Look(Record):
+    """What a number that might be quoted is of, by digest: what it could be chosen within, its cell, its version."""
+
+    family: Sha256
+    cell: Sha256
+    version: Sha256
+
+    def question(self) -> Question:
+        """Return it as what is asked of the primary metric: one preset has one."""
+        return Question(self.family, "", "", self.cell, self.version)
+
+
 class _Line(Record):
-    """A run that was counted; `look` says that a ratio of it might be quoted."""
+    """A run that was counted; `look` where a number of it might be quoted."""
 
     key: Sha256
     id: RunId
     time: Moment
-    look: bool
+    look: Look | None
     confirms: RunId | None
 
 
@@ -52,6 +65,20 @@ def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[M
     asked = [spec.preset, spec.preset_digest, spec.params, spec.profile]
     value = [*asked, code_identity, host, [model.sha256 for model in models]]
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
+
+
+def look_of(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> Look:
+    """Return what a run's numbers could be chosen within: one preset against one base on one host, over its parameters.
+
+    Edits, commits, models and plans follow each other in time; they are versions.
+    """
+    parts = (
+        [spec.preset, spec.profile, spec.base, host],
+        [spec.params],
+        [code_identity, spec.preset_digest, [model.sha256 for model in models]],
+    )
+    family, cell, version = (hashlib.sha256(strictjson.encode(part)).hexdigest() for part in parts)
+    return Look(family=family, cell=cell, version=version)
 
 
 class Attempts:
@@ -79,7 +106,7 @@ class Attempts:
                 raise JournalError(f"{path}, line {number + 1}: {str(error).splitlines()[0]}") from error
 
     def count(
-        self, key: str, run_id: str, now: dt.datetime, *, look: bool = False, confirms: str | None = None
+        self, key: str, run_id: str, now: dt.datetime, *, look: Look | None = None, confirms: str | None = None
     ) -> Attempt:
         """Count a run durably and return which attempt of the last 30 days it is.
 
@@ -89,7 +116,7 @@ class Attempts:
             key: the question.
             run_id: the run.
             now: when it is counted, before it measures anything.
-            look: whether a ratio of it might be quoted.
+            look: what its number could be chosen within; None where none might be quoted.
             confirms: the earlier run of this question that it was begun to confirm, or None.
 
         Raises:
@@ -107,10 +134,13 @@ class Attempts:
             recent = [one for one in self._lines[:place] if parse_rfc3339(one.time) > since]
         confirming = line.confirms is not None
         same = [one.id for one in recent if one.key == key and (one.confirms is not None) == confirming]
-        looked = (one.key for one in recent if one.look)
-        looks = count_looks(looked, key, confirms=confirming) if line.look else 1
         listed = tuple(same[-ATTEMPTS_LISTED_COUNT:])
-        return Attempt(key=key, number=len(same) + 1, earlier=listed, looks=looks, confirms=line.confirms)
+        attempt = Attempt(key=key, number=len(same) + 1, earlier=listed, confirms=line.confirms)
+        if line.look is None:
+            return attempt
+        questions = [earlier.look.question() for earlier in recent if earlier.look is not None]
+        choice = choose(questions, line.look.question(), confirms=confirming)
+        return attempt.evolve(looks=choice.looks, versions=choice.versions, others=choice.others)
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""

@@ -222,6 +222,19 @@ def test_a_few_runs_of_one_cell_of_several_are_not_quoted():
     assert "one of 8 that could be chosen from, and one run says" in median.why[0]
 
 
+def test_the_best_row_of_a_sweep_over_noise_is_not_quoted_as_it_stands():
+    case = trained(again=False)
+    case.record["attempt"]["looks"] = 8
+    median = claim(case.seal())
+    assert (median.decision, median.interval) == ("valid", None)
+    assert "one of 8 that could be chosen from, and 6 runs say too little of chance" in median.why[0]
+    more = trained(tuple(1.9 + 0.01 * place for place in range(9)), again=False)
+    more.record["attempt"]["looks"] = 8
+    nine = claim(more.seal())
+    assert (nine.decision, nine.confidence > 1 - 0.05 / 8) == ("evidence", True)
+    assert ", best of 8" in nine.wording
+
+
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
 def test_a_number_that_was_not_declared_so_refuses_the_report(loss):
     case = trained()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy
 
-from bridge.launches.attempts import ShownInterval, count_looks, too_many_unseen, weaker
+from bridge.launches.attempts import ShownInterval, too_many_unseen, weaker
 from bridge.launches.checks import (
     HANDICAP_MOST,
     HANDICAP_UNKNOWN,
@@ -144,13 +144,6 @@ def test_a_ratio_chosen_from_several_has_a_wider_interval_and_says_so():
     assert best.low < alone.low < alone.high < best.high
     words = RatioWords(best, (0.05,) * 8, 1, 0.25, looks=5)
     assert words.number.endswith("95 %, 8 launches (1.05x to 1.05x, median 1.05x), best of 5")
-
-
-def test_looks_are_other_questions_and_a_confirmation_has_none():
-    assert count_looks(["a", "b", "a", "c"], "a", confirms=False) == 3
-    assert count_looks(["b"], "a", confirms=False) == 2
-    assert count_looks(["a", "b"], "a", confirms=True) == 1
-    assert count_looks([], "a", confirms=False) == 1
 
 
 @pytest.mark.parametrize(
