@@ -236,6 +236,30 @@ def solo_ratios(series: Series) -> tuple[list[float], list[float]]:
     return solo, turns
 
 
+def tolerated(series: Series, most: float) -> tuple[list[float], list[float], list[float]]:
+    """Return what each launch owes to a slow baseline, to kind turns, and to decoding before its turns.
+
+    Log of the baseline's time a token alone over the reference's; log ratio in turns less that alone; share of its
+    decoding that a candidate's first turns hold beyond a prompt. Only launches that have all three are there.
+
+    Args:
+        series: in turns, beside a reference.
+        most: how many times as long as the baseline's a candidate's prefill may take.
+    """
+    handicaps, gains, hidden = [], [], []
+    for record in series.counted:
+        rates = _rates(series, record)
+        again = None if record.reference is None else _token_s([record.reference])
+        known = [rate for rate in (*rates, again) if rate is not None]
+        if len(known) < len(rates) + 1:
+            continue
+        alone, beside, turns, candidate, reference = known
+        handicaps.append(math.log(alone / reference))
+        gains.append(math.log(turns / candidate) - math.log(alone / beside))
+        hidden.append((_early(series, record, most) or 0.0) if series.plan.prefill else 0.0)
+    return handicaps, gains, hidden
+
+
 def _rates(series: Series, record: LaunchRecord) -> list[float | None]:
     """Return seconds a token of both arms alone, then in turns; None for what put out nothing."""
     alone = [_token_s([one for one in record.solos if one.arm == arm]) for arm in series.plan.arms]
@@ -259,16 +283,18 @@ def decoded_early(series: Series, most: float) -> list[float]:
         series: whose first turns are outside of the ratio of decoding.
         most: how many times as long as the baseline's a candidate's prefill may take.
     """
-    found = []
-    for record in series.counted:
-        spent = [
-            [math.fsum(turn.done_s - turn.go_s for turn in turns_of(series.plan, record, arm, part)) for part in PARTS]
-            for arm in series.plan.arms
-        ]
-        (baseline_s, _), (candidate_s, decode_s) = spent
-        if decode_s > 0.0:
-            found.append((candidate_s - most * baseline_s) / decode_s)
-    return found
+    early = (_early(series, record, most) for record in series.counted)
+    return [share for share in early if share is not None]
+
+
+def _early(series: Series, record: LaunchRecord, most: float) -> float | None:
+    """Return that of one launch; None where its candidate decoded nothing."""
+    spent = [
+        [math.fsum(turn.done_s - turn.go_s for turn in turns_of(series.plan, record, arm, part)) for part in PARTS]
+        for arm in series.plan.arms
+    ]
+    (baseline_s, _), (candidate_s, decode_s) = spent
+    return (candidate_s - most * baseline_s) / decode_s if decode_s > 0.0 else None
 
 
 def worked(series: Series) -> tuple[float, float] | None:
