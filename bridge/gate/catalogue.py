@@ -1,4 +1,4 @@
-"""The rules for people: an entry and a page each, an index, the numbers; `docs/gate/` is generated from here."""
+"""The gate for people: what each printed word means, and one page of all of it, from which `docs/gate.md` is made."""
 
 from __future__ import annotations
 
@@ -12,20 +12,9 @@ from bridge.gate.declared.kind import kinds
 from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES
 from bridge.gate.registry import rules
 from bridge.gate.rule import RegisteredRule
+from bridge.gate.words import WORDS, meaning
 from bridge.records.verdict import Premise, Severity
 
-LAYERS: Final = {
-    "G0": "shape",
-    "G1": "binding",
-    "G2": "provenance",
-    "G3": "liveness",
-    "G4": "consistency",
-    "G5": "statistics",
-    "G6": "identity",
-    "G7": "memory",
-    "G8": "environment",
-    "G9": "integrity",
-}
 CONSEQUENCE: Final[dict[Severity, str]] = {
     "reject": "the run is rejected",
     "violation": "the premise falls from the claims it concerns",
@@ -38,52 +27,72 @@ def rules_catalogue() -> tuple[RegisteredRule, ...]:
     return tuple(rules().values())
 
 
-def explain(code: str) -> str:
-    """Return a rule's page as markdown.
+def explain(word: str) -> str:
+    """Return what a printed word means, as markdown: a check by its code, a premise, a claim, or a word of a line.
 
     Raises:
-        UsageError: no rule has this code.
+        UsageError: nothing prints it.
     """
-    found = rules().get(code.upper())
-    if found is None:
-        near = [known for known in rules() if code.upper() in known or known.split("-", 1)[0] == code.upper()]
-        raise UsageError(
-            f"no rule has the code {code!r}; {meant(code.upper(), near or list(rules()), most=6)}",
-            remedy="kakeya-mac gate rules",
-        )
-    kinds = ", ".join(found.kinds) if found.kinds else "every kind"
+    found = rules().get(word.upper())
+    if found is not None:
+        return check_page(found)
+    lines = [text for text in (meaning(word), _premise(word), _needs(word)) if text]
+    if lines:
+        return "\n\n".join(lines)
+    near = [code for code in rules() if word.upper() in code or code.split("-", 1)[0] == word.upper()]
+    raise UsageError(
+        f"nothing prints {word!r}; {meant(word.upper() if near else word, near or printed_words(), most=6)}",
+        remedy="kakeya-mac gate explain",
+    )
+
+
+def printed_words() -> list[str]:
+    """Return every word that `explain` answers for but the codes of checks."""
+    claims = {metric.pattern.rstrip("_*") for kind in kinds().values() for metric in kind.metrics}
+    return sorted({*WORDS, *PREMISES, *claims})
+
+
+def check_page(found: RegisteredRule, level: int = 1) -> str:
+    """Return a check's page as markdown.
+
+    Args:
+        found: the check.
+        level: of its heading.
+    """
+    kinds_ = ", ".join(found.kinds) if found.kinds else "every kind"
     lines = [
-        f"# {found.code}",
+        f"{'#' * level} {found.code}",
         "",
         found.message,
         "",
-        f"- **Layer** {found.layer}, {LAYERS[found.layer]}",
         f"- **Guards** the premise `{found.premise}`: {PREMISES[found.premise].holds_when}",
         f"- **When it is violated** {CONSEQUENCE[found.severity]} (`{found.severity}`)",
-        f"- **Looks at** {kinds}",
+        f"- **Looks at** {kinds_}",
+        f"- **What to do** {found.remedy}",
     ]
     if found.why:
-        lines += ["", "## Why", "", found.why]
-    lines += ["", "## What to do", "", found.remedy, ""]
-    return "\n".join(lines)
+        lines += ["", found.why]
+    return "\n".join([*lines, ""])
 
 
-def needs(claim: str) -> str:
-    """Return what a claim needs in every kind that makes it, as markdown.
+def _premise(word: str) -> str:
+    """Return when a premise holds, who sees it and which checks guard it; empty for another word."""
+    premise = next((name for name in PREMISES if name == word.lower()), None)
+    if premise is None:
+        return ""
+    codes = " ".join(entry.code for entry in rules_catalogue() if entry.premise == premise)
+    return f"{premise}: {PREMISES[premise].holds_when}; seen by {PREMISES[premise].seen_by}. Checked by {codes}."
 
-    Raises:
-        UsageError: no kind makes such a claim.
-    """
+
+def _needs(claim: str) -> str:
+    """Return what a claim needs in every kind that makes it; empty where none does."""
     lines: list[str] = []
     for kind in kinds().values():
         for metric in kind.metrics:
-            if fnmatchcase(claim, metric.pattern) or claim == metric.pattern:
+            if fnmatchcase(claim, metric.pattern) or claim in {metric.pattern, metric.pattern.rstrip("_*")}:
                 lines += [f"{claim} of {kind.name}: {CLAIM_KINDS[metric.kind].says} ({metric.kind})"]
                 lines += [f"  {one:<9} {PREMISES[one].holds_when}; seen by {PREMISES[one].seen_by}; "
                           f"{' '.join(_guards(one, kind.name))}" for one in metric.needs]  # fmt: skip
-    if not lines:
-        known = sorted({metric.pattern.rstrip("_*") for kind in kinds().values() for metric in kind.metrics})
-        raise UsageError(f"no kind of report claims {claim!r}; {meant(claim, known)}", remedy="kakeya-mac gate rules")
     return "\n".join(lines)
 
 
@@ -91,37 +100,44 @@ def _guards(premise: Premise, kind: str) -> list[str]:
     return [entry.code for entry in rules_catalogue() if entry.premise == premise and entry.looks_at(kind)]
 
 
-def pages() -> dict[str, str]:
-    """Return file name to text: a page per rule, the index, the numbers."""
-    found = {f"{entry.code}.md": explain(entry.code) for entry in rules_catalogue()}
-    found["README.md"] = "\n".join(_index()) + "\n"
-    found["premises.md"] = "\n".join(_premises()) + "\n"
-    found["profiles.md"] = "\n".join(_numbers()) + "\n"
-    return found
+def page() -> str:
+    """Return `docs/gate.md`: what claims rest on, every check, the words of a line, the numbers."""
+    return "\n".join([*_opening(), *_premises(), *_checks(), *_words(), *_numbers()]) + "\n"
 
 
-def _index() -> Iterator[str]:
-    yield "# The rules of the evidence gate"
+def _opening() -> Iterator[str]:
+    yield "# The evidence gate"
     yield ""
-    yield "A number may be quoted only if the gate says `evidence`. Each rule has a code that never changes, a page, a"
-    yield "remedy, and a run that breaks it in the tests. `kakeya-mac gate rules` lists them, `gate explain CODE` shows"
-    yield "a page. What claims rest on, and which rules guard what, is in [premises.md](premises.md). The seed's codes"
-    yield "are mapped in [from-the-seed.md](from-the-seed.md), the numbers are in [profiles.md](profiles.md),"
-    yield "which speeds can be quoted of which preset is in [speed-claims.md](speed-claims.md),"
-    yield "and what coordinated cheats lose, or why nothing sees them, is in [forgeries.md](forgeries.md)."
-    for layer, name in LAYERS.items():
-        mine = [entry for entry in rules_catalogue() if entry.layer == layer]
-        yield ""
-        yield f"## {layer} {name}"
-        yield ""
-        yield "| rule | premise | what must hold | otherwise |"
-        yield "|---|---|---|---|"
-        for entry in mine:
-            said = CONSEQUENCE[entry.severity]
-            yield f"| [{entry.code}]({entry.code}.md) | `{entry.premise}` | {entry.message} | {said} |"
+    yield "Generated. A number may be quoted only where nothing stands against it. Each check has a code that never"
+    yield "changes, a remedy, and a run that breaks it in the tests; `kakeya-mac gate explain WORD` answers for every"
+    yield "word that is printed, and `gate explain WORD ID` for what it comes to in a run. The seed's codes are mapped"
+    yield "in [from-the-seed.md](gate/from-the-seed.md), which speeds can be quoted of which preset is in"
+    yield "[speed-claims.md](gate/speed-claims.md), and what coordinated cheats lose, or why nothing sees them, in"
+    yield "[forgeries.md](gate/forgeries.md)."
+    yield ""
 
 
-_RESTS: Final = """# What a claim rests on
+def _checks() -> Iterator[str]:
+    """Yield every check, by the premise that it guards."""
+    for premise in PREMISES:
+        yield ""
+        yield f"## Checks of `{premise}`"
+        for entry in rules_catalogue():
+            if entry.premise == premise:
+                yield ""
+                yield check_page(entry, 3).rstrip("\n")
+
+
+def _words() -> Iterator[str]:
+    yield ""
+    yield "## Words"
+    yield ""
+    for word, text in sorted(WORDS.items()):
+        yield f"- **{word}**: {text}"
+    yield ""
+
+
+_RESTS: Final = """## What a claim rests on
 
 A rule violates a premise of an arm or of a report, never "everything". A claim is **evidence** where no premise that it
 needs is missing; **valid** where `bound`, `code` and `attempts` hold and others, which are named, do not; **nothing**
@@ -135,10 +151,10 @@ def _premises() -> Iterator[str]:
     yield "| premise | holds when | seen by | rules |"
     yield "|---|---|---|---|"
     for name, premise in PREMISES.items():
-        codes = [f"[{entry.code}]({entry.code}.md)" for entry in rules_catalogue() if entry.premise == name]
+        codes = [f"[{entry.code}](#{entry.code.lower()})" for entry in rules_catalogue() if entry.premise == name]
         yield f"| `{name}` | {premise.holds_when} | {premise.seen_by} | {' '.join(codes)} |"
     yield ""
-    yield "## Least premises"
+    yield "### Least premises"
     yield ""
     yield "Fixed in the gate; a kind of report adds, never takes away."
     yield ""
@@ -147,7 +163,7 @@ def _premises() -> Iterator[str]:
     for word, entry in CLAIM_KINDS.items():
         yield f"| {word} | {entry.says} | {' | '.join('x' if one in entry.least else '' for one in PREMISES)} |"
     yield ""
-    yield "## Claims of every kind of report"
+    yield "### Claims of every kind of report"
     yield ""
     yield "| kind | claim | unit | better | sort | rules that guard it |"
     yield "|---|---|---|---|---|---|"
@@ -161,7 +177,7 @@ def _premises() -> Iterator[str]:
 
 
 def _numbers() -> Iterator[str]:
-    yield "# The numbers"
+    yield "## The numbers"
     yield ""
     yield "Every threshold is data with a reason; changing one changes the gate's digest, which every verdict carries."
     smoke, claim = profiles.reasons("smoke"), profiles.reasons("claim")

@@ -27,7 +27,8 @@ from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio, paired_double_ratio
 from bridge.gate.workload_comparison import MetricDifference, own_program
 from bridge.gate.workload_comparison import differences as metric_differences
-from bridge.launches.sittings import agree
+from bridge.gate.workload_comparison import ratios as own_ratios
+from bridge.launches.sittings import PooledRatio, agree, pool
 from bridge.records.jobspec import ATTACHMENTS
 
 STAGES: Final[Mapping[StageName, str]] = {"decode_s": "decode", "prefill_s": "prefill"}
@@ -94,8 +95,12 @@ def compare(a: MeasuredRun, b: MeasuredRun) -> Comparison:
     if any(reason.kind == "impossible" for reason in reasons):
         return Comparison((), (), tuple(reasons))
     if own_program(a, b):
-        own = tuple(_own_metric(one) for one in metric_differences(a, b, reasons))
-        return Comparison(own, (), tuple(reasons))
+        own = [_own_metric(difference) for difference in metric_differences(a, b, reasons)]
+        for name, ours, theirs in own_ratios(a, b):
+            pooled = pool([ours.launches]), pool([theirs.launches])
+            if pooled[0] is not None and pooled[1] is not None:
+                own.append(_agreement(name, pooled[0], pooled[1], Place("", "", "")))
+        return Comparison(tuple(own), (), tuple(reasons))
     measuring = "smoke" if "smoke" in {run.spec.profile for run in (a, b) if run.spec is not None} else "claim"
     profile = profiles.named("default", measuring)
     differences: list[Difference] = []
@@ -269,12 +274,26 @@ def _sittings(*sides: tuple[MeasuredRun, Report]) -> Iterator[Difference]:
     candidate = _arms(sides[0][1]).candidate
     if found[0] is None or found[1] is None or candidate is None:
         return
-    first, second = (one.pooled for one in found if one is not None)
+    place = Place(sides[0][1].path, candidate.name, candidate.role)
+    yield _agreement("speedup_sittings", found[0].pooled, found[1].pooled, place)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a ratio stands: the report and the arm, empty for an owner's own program."""
+
+    report: str
+    arm: str
+    role: str
+
+
+def _agreement(metric: str, first: PooledRatio, second: PooledRatio, place: Place) -> Difference:
+    """Return whether the ratios of two sittings of one question agree, and by what they differ."""
     apart, reach = second.log_ratio - first.log_ratio, math.hypot(first.half_width(), second.half_width())
     low, value, high = (math.exp(one) for one in (apart - reach, apart, apart + reach))
     said = "agree" if agree(first, second) else "differ by more than their launches say"
-    yield Difference(
-        sides[0][1].path, "speedup_sittings", candidate.name, candidate.role, value, (low, high), CONFIDENCE, "ratio",
+    return Difference(
+        place.report, metric, place.arm, place.role, value, (low, high), CONFIDENCE, "ratio",
         min(first.launches, second.launches),
         f"speed-ups over {first.launches} and {second.launches} launches {said}: {first.value:.3f}x and "
         f"{second.value:.3f}x, B over A {value:.3f}x [{low:.3f}, {high:.3f}] 95 %",

@@ -16,13 +16,16 @@ from bridge.gate.claims import CONFIDENCE
 from bridge.gate.claims.workload import mean_interval, median_interval, rows_of
 from bridge.gate.comparability import MeasuredRun, Reason
 from bridge.gate.declared.workload import OVER_SEEDS
+from bridge.gate.facts.launch_series import Series
+from bridge.gate.facts.pair_series import series_named
+from bridge.gate.interface import Evidence
 from bridge.gate.reports.workload import load, number_at
 from bridge.gate.stats.binomial import sign_test
 from bridge.gate.stats.multiple import holm
 from bridge.launches.distributions import t_cdf
+from bridge.launches.figures import shown
 from bridge.records.workload import MetricDefinition
 
-UNITLESS: Final = "1"
 _NOTHING: Final = "no difference shown"
 
 
@@ -51,15 +54,14 @@ class MetricDifference:
     @property
     def wording(self) -> str:
         """The difference in one line."""
-        unit = "" if self.metric.unit == UNITLESS else f" {self.metric.unit}"
         better = self.metric.better
         judged = "" if better is None or self.effect not in {"higher", "lower"} else (
             " (better)" if self.effect == better else " (worse)"
         )  # fmt: skip
-        said = f"{self.metric.name}: B {self.effect}{judged}: {self.value:+.4g}{unit}"
+        bounds = None if self.interval is None else self.interval[:2]
+        said = f"{self.metric.name}: B {self.effect}{judged}: {shown(self.value, self.metric.unit, bounds, sign=True)}"
         if self.interval is not None:
-            low, high, confidence = self.interval
-            said += f" [{low:+.4g}, {high:+.4g}] {confidence * 100:.3g} %"
+            said += f" {self.interval[2] * 100:.3g} %"
         said += f", {self.n} {'paired seeds' if self.paired else 'seeds each, not paired'}"
         alone = _effect(self.interval) != self.effect
         return f"{said}, p {self.p_value:.2g} among the metrics compared (Holm)" if alone else said
@@ -84,8 +86,10 @@ def differences(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterat
         one, other = ours.get(name), theirs.get(name)
         if one is None or other is None or (one.aggregate, one.unit) != (other.aggregate, other.unit):
             reasons.append(Reason("impossible", f"metric {name} is not declared alike in both"))
+        elif one.aggregate == "ratio":
+            continue  # of two programs by turns, like the engine's own: `ratios` has them
         elif one.aggregate not in OVER_SEEDS:
-            said = f"metric {name} (aggregate {one.aggregate}) is not compared: only medians and means over seeds are"
+            said = f"metric {name} (aggregate {one.aggregate}) is not compared: only medians, means and ratios are"
             reasons.append(Reason("impossible", said))
         else:
             difference = _difference(one, _by_seed(a, one), _by_seed(b, other))
@@ -94,6 +98,19 @@ def differences(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterat
             else:
                 found.append(difference)
     yield from _adjusted(found)
+
+
+def ratios(a: MeasuredRun, b: MeasuredRun) -> Iterator[tuple[str, Series, Series]]:
+    """Yield the name of each ratio that both declare, with the launches of both."""
+    if a.spec is None or b.spec is None or a.spec.workload is None or b.spec.workload is None:
+        return
+    common = {metric.name for metric in a.spec.workload.metrics if metric.aggregate == "ratio"}
+    for metric in b.spec.workload.metrics:
+        if metric.aggregate == "ratio" and metric.name in common:
+            sides = [Evidence(reports=(), record=run.record, spec=run.spec, profile={}) for run in (a, b)]
+            series = [series_named(metric.name, side, side.record) for side in sides]
+            if series[0] is not None and series[1] is not None:
+                yield metric.name, series[0], series[1]
 
 
 def _adjusted(found: Sequence[MetricDifference]) -> Iterator[MetricDifference]:

@@ -6,7 +6,6 @@ Knows counts and estimates, not where they are kept.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -59,16 +58,3 @@ def too_many_unseen(unseen: int) -> bool:
 def too_many_doubtful(doubtful: int) -> bool:
     """Return whether so many attempts of the same code that lost a premise, within `LOOK_DAYS`, bar a claim."""
     return doubtful > DOUBTFUL_MAX
-
-
-def count_looks(questions: Iterable[str], question: str, *, confirms: bool) -> int:
-    """Return out of how many ratios this one could have been chosen.
-
-    Repeats of one question are pooled, so they are one look.
-
-    Args:
-        questions: what this host measured within `LOOK_DAYS`, presets, parameters and commits alike.
-        question: this run's.
-        confirms: it was begun to confirm an earlier result, said before its first mark: it was not chosen.
-    """
-    return 1 if confirms else len({*questions, question})

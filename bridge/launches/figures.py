@@ -10,6 +10,8 @@ UNITLESS: Final = "1"
 _DIGITS: Final = 4
 _PREFIXES: Final = ((1e18, "E"), (1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 _PLAIN_LEAST: Final = 1e-4
+_NOISE: Final = 1e-9
+"""By this share of a number floating point alone makes bounds differ."""
 
 
 @dataclass(frozen=True)
@@ -30,22 +32,25 @@ class Shown:
         return f"{self.value}{self.unit}{self.interval}"
 
 
-def shown(value: float, unit: str, interval: tuple[float, float] | None = None, *, sign: bool = False) -> Shown:
+def shown(
+    value: float, unit: str, interval: tuple[float, float] | None = None, *, sign: bool = False, digits: int = _DIGITS
+) -> Shown:
     """Return a number as it is printed.
 
     An exact count, a whole number without spread, is printed whole. Otherwise the interval's half-width fixes the
-    digits, two of its own; without an interval there are four.
+    digits, two of its own; without an interval there are `digits`.
 
     Args:
         value: the number.
         unit: of it, `UNITLESS` for none.
         interval: its lower and upper bound.
         sign: whether a plus is printed, too.
+        digits: how many significant ones a number without an interval has.
     """
     half = 0.0 if interval is None else (interval[1] - interval[0]) / 2.0
     exact = half == 0.0 and float(value).is_integer() and abs(value) < 1e15
     scale, prefix = (1.0, "") if exact else _scale(value)
-    decimals = 0 if exact else _decimals(value / scale, half / scale)
+    decimals = 0 if exact else _decimals(value / scale, half / scale, digits)
     text = [_text(number / scale, decimals, sign=sign) for number in (value, *(interval or ()))]
     return Shown(text[0], f" [{text[1]}, {text[2]}]" if interval is not None else "", _unit(unit, prefix))
 
@@ -54,11 +59,11 @@ def _scale(value: float) -> tuple[float, str]:
     return next(((scale, prefix) for scale, prefix in _PREFIXES if abs(value) >= scale), (1.0, ""))
 
 
-def _decimals(value: float, half: float) -> int:
+def _decimals(value: float, half: float, digits: int) -> int:
     """Return how many digits are printed after the point; a negative count is of digits before it."""
-    if half > 0.0 and math.isfinite(half):
+    if half > _NOISE * abs(value) and math.isfinite(half):
         return 1 - math.floor(math.log10(half))
-    return _DIGITS - 1 - math.floor(math.log10(abs(value))) if value else 0
+    return digits - 1 - math.floor(math.log10(abs(value))) if value else 0
 
 
 def _text(number: float, decimals: int, *, sign: bool) -> str:

@@ -6,6 +6,9 @@ Knows no metric; who calls says what was faster.
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from bridge.launches.attempts import ShownInterval
@@ -13,7 +16,15 @@ from bridge.launches.attempts import ShownInterval
 FASTER: Final = 1.02  # below 2 % nobody would notice
 EQUIVALENT: Final = 0.05
 NOT_SLOWER: Final = 0.95
+WIDEST: Final = 1.5
+"""An interval that allows no word and is wider than by this factor says nothing at all."""
+INTERVAL_LEAST: Final = 5
+"""Of fewer launches the launches themselves are printed: an interval over them would be mostly of its quantile."""
+OUTLYING: Final = 3.5
+_MAD_SCALE: Final = 1.4826
 NO_DIFFERENCE: Final = "no difference shown"
+NOT_MEASURED: Final = "not measured well enough"
+TOO_FEW: Final = "too few launches for a word"
 
 
 def effect(bounds: ShownInterval) -> str:
@@ -26,31 +37,123 @@ def effect(bounds: ShownInterval) -> str:
         return f"equivalent within {EQUIVALENT * 100:.0f} %"
     if bounds.low >= NOT_SLOWER:
         return f"not slower ({(1.0 - NOT_SLOWER) * 100:.0f} % margin)"
-    return NO_DIFFERENCE
+    return NOT_MEASURED if bounds.high > WIDEST * bounds.low else NO_DIFFERENCE
 
 
-def shown(bounds: ShownInterval, launches: int, *, looks: int = 1, sd: float | None = None) -> str:
-    """Return the ratio with its interval and what it rests on, for people."""
-    said = f"{bounds.value:.2f}x [{bounds.low:.2f}, {bounds.high:.2f}] 95 %, {launches} launches"
-    if sd is not None:
-        said += f" (sd {sd * 100:.1f} %)"
-    return said + (f", best of {looks}" if looks > 1 else "")
+@dataclass(frozen=True)
+class Scatter:
+    """Between what launches lie, and how many of them lie apart from the others.
+
+    Attributes:
+        least, median, most: ratios.
+        outlying: how many lie more than `OUTLYING` scaled median absolute deviations from the median.
+    """
+
+    least: float
+    median: float
+    most: float
+    outlying: int
+
+    def __str__(self) -> str:
+        apart = f", {self.outlying} of them outlying" if self.outlying else ""
+        return f"{self.least:.2f}x to {self.most:.2f}x, median {self.median:.2f}x{apart}"
+
+
+def scatter_of(log_ratios: Sequence[float]) -> Scatter:
+    """Return how launches scatter.
+
+    Raises:
+        statistics.StatisticsError: there is none.
+    """
+    middle = statistics.median(log_ratios)
+    apart = [abs(value - middle) for value in log_ratios]
+    most = OUTLYING * _MAD_SCALE * statistics.median(apart)
+    outlying = sum(distance > most for distance in apart) if most > 0.0 else 0
+    return Scatter(math.exp(min(log_ratios)), math.exp(middle), math.exp(max(log_ratios)), outlying)
+
+
+@dataclass(frozen=True)
+class RatioWords:
+    """What may be said of a ratio over launches: its word, its number, and for which sittings it was seen.
+
+    Attributes:
+        bounds: of it, with the interval that decides every word.
+        launches: log ratio of each launch.
+        sittings: in how many runs they were.
+        load: mean share of the machine that others used in the last one; None where nobody saw it.
+        units: whether the sittings, not their launches, are what the interval is over.
+        looks: out of how many numbers it could have been chosen.
+        least: how many launches a claim takes.
+    """
+
+    bounds: ShownInterval
+    launches: tuple[float, ...]
+    sittings: int
+    load: float | None
+    units: bool = False
+    looks: int = 1
+    least: int = INTERVAL_LEAST
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The interval; None with too few launches for one."""
+        return None if self._few else (self.bounds.low, self.bounds.high)
+
+    @property
+    def effect(self) -> str:
+        """The word that it allows."""
+        return TOO_FEW if self._few else effect(self.bounds)
+
+    @property
+    def number(self) -> str:
+        """The ratio with its interval and how its launches scatter; with few of them each one."""
+        if self._few:
+            listed = ", ".join(f"{math.exp(value):.2f}x" for value in self.launches)
+            return f"{self.bounds.value:.2f}x (launches {listed}; a claim takes {self.least})"
+        scatter = f"{len(self.launches)} launches ({scatter_of(self.launches)})"
+        return f"{interval_text(self.bounds)}, {scatter}" + (f", best of {self.looks}" if self.looks > 1 else "")
+
+    @property
+    def said(self) -> str:
+        """Word and number."""
+        return self.number if self._few else f"{self.effect}: {self.number}"
+
+    @property
+    def place(self) -> str:
+        """In which sittings it was seen; what persists over a whole one no rule within it can see."""
+        return sittings(self.sittings, self.load, units=self.units)
+
+    @property
+    def stops(self) -> str | None:
+        """Why it is no claim whatever it rests on; None where it is one."""
+        if self._few or effect(self.bounds) != NOT_MEASURED:
+            return None
+        return f"{NOT_MEASURED}: no word holds between {self.bounds.low:.2f}x and {self.bounds.high:.2f}x"
+
+    @property
+    def _few(self) -> bool:
+        return len(self.launches) < INTERVAL_LEAST
+
+
+def interval_text(bounds: ShownInterval) -> str:
+    """Return a ratio and its interval, with the digits that its half-width says something of: two at least."""
+    half = (bounds.high - bounds.low) / 2.0
+    digits = min(4, max(2, -math.floor(math.log10(half)))) if half > 0.0 else 2
+    return f"{bounds.value:.{digits}f}x [{bounds.low:.{digits}f}, {bounds.high:.{digits}f}] 95 %"
 
 
 def sittings(count: int, load: float | None, *, units: bool = False) -> str:
     """Return the sittings a number is of, and what others used of the machine meanwhile.
 
-    What persists over a whole sitting no rule within it can see, so the number never stands without it.
-
     Args:
         count: how many.
-        load: mean share of the machine that others used in this one; None where nobody saw it.
+        load: mean share of the machine that others used in the last one; None where nobody saw it.
         units: whether the sittings, not their launches, are what the interval is over.
     """
-    said = "one sitting" if count == 1 else f"{count} sittings"
-    said += " as units" if units else ""
     used = "an unseen load" if load is None else f"{load * 100:.0f} % of the machine used by others"
-    return f"{said}{' at' if count == 1 else ', the last at'} {used}"
+    if count == 1:
+        return f"in one sitting, {used}"
+    return f"{'over' if units else 'in'} {count} sittings{' as units' if units else ''}, {used} in the last"
 
 
 def wide(bounds: ShownInterval, most: float) -> str:
@@ -60,7 +163,7 @@ def wide(bounds: ShownInterval, most: float) -> str:
 
 def too_few(launches: int, least: int, needed_s: float | None) -> str:
     """Return why so few launches carry no claim, with the minutes that enough of them need."""
-    said = f"{launches} launches, a claim needs {least}"
+    counted = f"{launches} launch{'' if launches == 1 else 'es'}, a claim needs {least}"
     if needed_s is None or not math.isfinite(needed_s):
-        return said
-    return f"{said}: about {max(1, math.ceil(needed_s / 60.0))} minutes on this machine"
+        return counted
+    return f"{counted}: about {max(1, math.ceil(needed_s / 60.0))} minutes on this machine"

@@ -9,6 +9,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
+from bridge.launches import figures
+
 if TYPE_CHECKING:
     from bridge.records.verdict import ClaimResult
 
@@ -36,7 +38,7 @@ def _group(unit: str, rows: Sequence[tuple[str, float, float, float]]) -> Iterat
     def place(number: float) -> int:
         return round((number - least) / (most - least) * (_COLUMNS - 1)) if most > least else _COLUMNS // 2
 
-    ends = f"{least:.4g}".ljust(_COLUMNS // 2) + f"{most:.4g}".rjust(_COLUMNS - _COLUMNS // 2)
+    ends = _end(least).ljust(_COLUMNS // 2) + _end(most).rjust(_COLUMNS - _COLUMNS // 2)
     yield f"{_plain(unit):<{_NAME_CHARS}} {ends}"
     for name, value, low, high in rows:
         axis = [" "] * _COLUMNS
@@ -45,7 +47,19 @@ def _group(unit: str, rows: Sequence[tuple[str, float, float, float]]) -> Iterat
         if unit in _RATIOS:
             axis[place(1.0)] = ":"
         axis[first], axis[last], axis[place(value)] = "[", "]", "o"
-        yield f"{_plain(name):<{_NAME_CHARS}} {''.join(axis)}  {value:.4g}"
+        yield f"{_plain(name):<{_NAME_CHARS}} {''.join(axis)}  {_number(value, (low, high))}"
+
+
+def _number(value: float, interval: tuple[float, float] | None = None) -> str:
+    """Return a number with as many digits as its interval says something of, without the interval."""
+    number = figures.shown(value, figures.UNITLESS, interval)
+    return f"{number.value}{number.unit}"
+
+
+def _end(value: float) -> str:
+    """Return an end of an axis, without the zeros that say nothing of it."""
+    number = figures.shown(value, figures.UNITLESS)
+    return f"{number.value.rstrip('0').rstrip('.') if '.' in number.value else number.value}{number.unit}"
 
 
 def _plain(text: str) -> str:

@@ -90,4 +90,4 @@ def reason_text(reason: str) -> str:
 
 
 def _answer(word: QuotationWord, why: Sequence[str]) -> Quotation:
-    return Quotation(word, () if word == "quotable" else tuple(map(reason_text, why)))
+    return Quotation(word, () if word == "quotable" else tuple(dict.fromkeys(map(reason_text, why))))

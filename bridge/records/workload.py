@@ -27,6 +27,8 @@ class MetricDefinition(Record):
         items: JSON pointer of a list, for `share` and `count`.
         correct: key of each item that says whether it counts; the item itself where empty.
         premises: what it needs beyond the gate's least premises.
+        exact: whether every run must give the same number.
+        digits: to how many significant digits runs may be called equal.
     """
 
     name: Name
@@ -38,6 +40,8 @@ class MetricDefinition(Record):
     items: Text | None = None
     correct: Text | None = None
     premises: tuple[Premise, ...] = ()
+    exact: bool = False
+    digits: Annotated[int, Field(ge=1, le=15)] = 6
 
 
 class ConfirmedMetric(Record):

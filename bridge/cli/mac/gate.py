@@ -15,6 +15,7 @@ from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line, clean_text, markdown_text
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.errors import UsageError
+from bridge.records.quotation import of_verdict
 from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.requirement import Requirement, satisfied
 
@@ -90,20 +91,21 @@ def rules(call: Invocation) -> int:
 
 
 def explain(call: Invocation) -> int:
-    """Say what one rule is for, or what a claim rests on: of a run, or of every kind that makes it."""
-    from bridge.gate.catalogue import explain as page
-    from bridge.gate.catalogue import needs
+    """Say what a printed word means: a check, a premise, a claim, a word of a line; of a run also what it comes to."""
+    from bridge.gate.catalogue import explain as meaning
+    from bridge.gate.catalogue import printed_words
 
     what = call.args.what
-    judged = None if call.args.of is None else _judged(call, call.args.of)
-    claims = [] if judged is None else [one for one in judged.claims if one.id == what]
-    if judged is not None and not claims:
-        known = ", ".join(claim.id for claim in judged.claims) or "none"
-        raise UsageError(f"run {judged.id} makes no claim {what!r}; it makes: {known}")
-    if judged is not None:
+    judged = None if what is None or call.args.of is None else _judged(call, call.args.of)
+    claims = [] if judged is None else [claim for claim in judged.claims if claim.id == what]
+    if what is None:
+        text = f"Words: {', '.join(printed_words())}. Codes of checks: kakeya-mac gate rules."
+    elif claims:
         text = "\n".join(line for claim in claims for line in _graph(claim))
+    elif judged is not None:
+        text = "\n".join([meaning(what), *_fell(what, judged)])
     else:
-        text = page(what) if re.match(r"[Gg][0-9]", what) else needs(what)
+        text = meaning(what)
     for line in text.rstrip("\n").split("\n"):
         _data(call, clean_line(line) if judged is not None else line)
     data = {
@@ -118,6 +120,22 @@ def explain(call: Invocation) -> int:
     return 0
 
 
+def _fell(what: str, judged: Verdict) -> Iterator[str]:
+    """Yield what a premise, a check or an answer comes to in a run: which claims lack it, why, and what to do."""
+    named = [finding for finding in judged.findings if what.upper() == finding.code or what.lower() == finding.premise]
+    for claim in judged.claims:
+        for premise in claim.premises:
+            if premise.premise == what.lower():
+                state = "held" if premise.held else f"missing, because {'; '.join(premise.why)}"
+                yield f"{claim.id}: {state}"
+    if not any(claim.premises for claim in judged.claims) or what.upper().startswith("G"):
+        yield from (f"in this run: {finding.message}" for finding in named)
+    for remedy in dict.fromkeys(finding.remedy for finding in named if finding.severity != "note"):
+        yield f"to mend it: {remedy}"
+    if not named and not any(what.lower() == premise.premise for claim in judged.claims for premise in claim.premises):
+        yield f"in this run: {of_verdict(judged)}"
+
+
 def _judged(call: Invocation, where: str) -> Verdict:
     """Return what the gate here says of a run, or of a result in a folder, and say first whose it is."""
     _, found = find_result(call, where)
@@ -128,11 +146,14 @@ def _judged(call: Invocation, where: str) -> Verdict:
 
 
 def _graph(claim: ClaimResult) -> Iterator[str]:
-    """Yield the claim, then its premises: held or not, seen by whom, looked at by which rules, fallen why."""
-    yield f"{claim.id}: {claim.decision} ({claim.kind})   {claim.wording}"
+    """Yield the claim, then its premises: held or not, what they mean, seen by whom, fallen why."""
+    from bridge.gate.declared.premises import PREMISES
+
+    yield f"{claim.id} ({claim.kind})   {claim.wording}"
     for one in claim.premises:
-        rules = " ".join(one.rules) or "no rule looked"
-        yield f"{'held' if one.held else 'MISSING':<8}{one.premise:<9} seen by {one.seen_by}: {rules}"
+        checks = f"{len(one.rules)} check{'' if len(one.rules) == 1 else 's'}" if one.rules else "no check looked"
+        means = PREMISES[one.premise].holds_when
+        yield f"{'held' if one.held else 'MISSING':<8}{one.premise:<9} {means}; seen by {one.seen_by} ({checks})"
         yield from (f"{'':<8}{reason}" for reason in one.why)
 
 

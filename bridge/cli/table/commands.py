@@ -215,14 +215,14 @@ _JUDGE = (
             ("kakeya-mac gate check docs/evidence",), (0, 1)),
     Verb("gate rules", "Judge", "bridge.cli.mac.gate:rules", "list the rules of the gate", (_JSON,)),
     Verb("gate explain", "Judge", "bridge.cli.mac.gate:explain",
-            "say what a rule checks, or which premises a claim rests on",
-            (Argument(("what",), "code of a rule, see `kakeya-mac gate rules`, or id of a claim",
-                      metavar="CODE|CLAIM", complete="rule"),
-             Argument(("of",), "the run or result folder whose claim it is", "optional", metavar="ID|PATH",
+            "say what a printed word means, and what it comes to in a run",
+            (Argument(("what",), "a word that a command printed: a premise, a claim, a check's code; none lists them",
+                      "optional", metavar="WORD", complete="rule"),
+             Argument(("of",), "the run or result folder it is about", "optional", metavar="ID|PATH",
                       complete="run"), _JSON, _BUS),
-            "Of a run: each premise of the claim, held or missing, who saw it, which rules looked, what took it. "
-            "Without a run: what such a claim needs.",
-            ("kakeya-mac gate explain G4-MARKS", "kakeya-mac gate explain decode_speedup @last"), _RESULT_EXITS),
+            "Of a claim of a run: each premise, held or missing, who saw it, what took it. Of a premise: which claims "
+            "lack it there, why, and what mends it.",
+            ("kakeya-mac gate explain G4-MARKS", "kakeya-mac gate explain inputs @last"), _RESULT_EXITS),
 )  # fmt: skip
 
 _SETUP = (

@@ -14,10 +14,11 @@ from bridge.gate.facts.samples import Arm, Arms, Sample, StageName, arms_of, by_
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio
-from bridge.launches import wording
+from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import over_launches, prompts_like_these
-from bridge.launches.stopping import decide
+from bridge.launches.stopping import BLOCKS, MODELS, decide
+from bridge.records.verdict import Premise
 from bridge.run.stop_rule import Part
 
 SECONDARY: Final[Mapping[str, tuple[StageName, str]]] = {
@@ -88,25 +89,24 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
         raise ValueError("the ratio is of no series of launches")
     bounds, pooled, stated = found.shown, found.pooled, time_ratio(arms, "decode_s")
     decision = decide(own.rule, own.launches)
-    said, baseline = wording.effect(bounds), baseline_name(arms)
+    words, baseline = found.words(evidence, least_of(own)), baseline_name(arms)
     sd = None if decision.ratio is None else decision.ratio.sd
-    shown = wording.shown(bounds, pooled.launches, looks=found.looks, sd=sd)
-    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting") + found.spoilt
-    shown += unseen(report, evidence, own)
+    rest = found.spoilt + unseen(report, evidence, own)
     return ClaimDraft(
         id="decode_speedup",
         role="primary",
         value=bounds.value,
-        interval=(bounds.low, bounds.high),
-        confidence=CONFIDENCE,
+        interval=words.interval,
+        confidence=None if words.interval is None else CONFIDENCE,
         unit="ratio",
         n=pooled.launches,
-        wording=f"decode {said}: {shown}, vs {baseline}",
+        wording=f"{words.place}: decode {words.said}, vs {baseline}{rest}",
         stated=None if stated is None else stated.value,
         baseline=baseline,
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
+        stops=stops_of(words),
         detail={
-            "effect": said,
+            "effect": words.effect,
             "over": "launches",
             "attempts": pooled.sittings,
             "unit": pooled.unit,
@@ -117,9 +117,20 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "ended": decision.reason,
             "cut_launches": sum(record.cut is not None for record in own.records),
             "prompts_like_these": _other_prompts(report, evidence),
-            "summary": f"{shown}, vs {baseline}",
+            "summary": f"{words.number}, {words.place}{rest}, vs {baseline}",
         },
     )
+
+
+def stops_of(words: wording.RatioWords) -> dict[Premise, str]:
+    """Return the premise that a ratio lacks by its own interval, with the reason."""
+    return {} if words.stops is None else {"ratio": words.stops}
+
+
+def least_of(series: Series) -> int:
+    """Return how many launches a claim over such a series takes: a quick look is to end long before."""
+    studied = MODELS if series.plan.rule.blocks == 1 else BLOCKS
+    return max(series.rule.least, studied.least)
 
 
 def unseen(report: Report, evidence: Evidence, own: Series) -> str:
@@ -132,22 +143,25 @@ def unseen(report: Report, evidence: Evidence, own: Series) -> str:
 
 def _part_over_launches(report: Report, evidence: Evidence, found: SeriesRatio, name: str, said: str) -> ClaimDraft:
     """Return the ratio of the stamps of a part of each sample."""
-    arms, bounds, pooled = arms_of(report, evidence), found.shown, found.pooled
-    effect_, baseline = wording.effect(bounds), baseline_name(arms)
-    shown = wording.shown(bounds, pooled.launches, looks=found.looks)
-    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting") + found.spoilt
+    arms, bounds, own = arms_of(report, evidence), found.shown, series_of(report, evidence)
+    words, baseline = found.words(evidence, MODELS.least if own is None else least_of(own)), baseline_name(arms)
     return ClaimDraft(
         id=name,
         role="secondary",
         value=bounds.value,
-        interval=(bounds.low, bounds.high),
-        confidence=CONFIDENCE,
+        interval=words.interval,
+        confidence=None if words.interval is None else CONFIDENCE,
         unit="ratio",
-        n=pooled.launches,
-        wording=f"{said} {effect_}: {shown}, vs {baseline}",
+        n=found.pooled.launches,
+        wording=f"{words.place}: {said} {words.said}, vs {baseline}{found.spoilt}",
         baseline=baseline,
         arms=tuple(arm.name for arm in (*arms.candidates[:1], *arms.reference)),
-        detail={"effect": effect_, "over": "launches", "summary": f"{shown}, vs {baseline}"},
+        stops=stops_of(words),
+        detail={
+            "effect": words.effect,
+            "over": "launches",
+            "summary": f"{words.number}, {words.place}{found.spoilt}, vs {baseline}",
+        },
     )
 
 
@@ -157,21 +171,23 @@ def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
     if own is None or found is None:
         return None
     bounds, pooled = found.shown, found.pooled
-    shown = f"{bounds.value:.1f} tokens/s [{bounds.low:.1f}, {bounds.high:.1f}] 95 %, {pooled.launches} launches, "
-    shown += wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting") + found.spoilt
-    shown += unseen(report, evidence, own)
-    few = wording.too_few(pooled.launches, own.rule.least, None)
+    few = pooled.launches < wording.INTERVAL_LEAST
+    interval = None if few else (bounds.low, bounds.high)
+    shown = f"{figures.shown(bounds.value, 'tokens/s', interval)}{'' if few else ' 95 %'}, {pooled.launches} launches"
+    rest = found.spoilt + unseen(report, evidence, own)
+    place = wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
+    too_few = wording.too_few(pooled.launches, own.rule.least, None)
     return ClaimDraft(
         id="baseline_tokens_per_s",
         role="primary",
         value=bounds.value,
-        interval=(bounds.low, bounds.high),
-        confidence=CONFIDENCE,
+        interval=interval,
+        confidence=None if few else CONFIDENCE,
         unit="tokens/s",
         n=pooled.launches,
-        wording=f"native decoding {shown}",
-        stops={"times": few} if pooled.launches < own.rule.least else {},
-        detail={"over": "launches", "summary": shown},
+        wording=f"{place}: native decoding {shown}{rest}",
+        stops={"times": too_few} if pooled.launches < own.rule.least else {},
+        detail={"over": "launches", "summary": f"{shown}, {place}{rest}"},
     )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.claims.speed import stops_of
 from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.launch_series import Series, load_of, split_attempts
 from bridge.gate.facts.pair_series import series_named
@@ -22,7 +23,7 @@ from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.distributions import t_quantile
 from bridge.launches.sittings import pool
-from bridge.launches.stopping import decide
+from bridge.launches.stopping import PROCESS_PAIRS, decide
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
 REPEATS_LEAST: Final = 6
@@ -83,16 +84,12 @@ def _over_repeats(
     without = sorted(_by_seed([*mine, *itertools.chain(*beyond_doubt)]))
     if not values:
         return None
-    exact = metric.aggregate == "median"
-    interval_of = median_interval if exact else mean_interval
-    found = _covering(interval_of(values), interval_of(without)) if without else interval_of(values)
-    value = statistics.median(values) if exact else statistics.fmean(values)
-    shown = str(figures.shown(value, metric.unit, None if found is None else found[:2]))
-    if found is not None:
-        shown += f" {found[2] * 100:.3g} %"
-    shown += (", no unit" if metric.unit == figures.UNITLESS else "") + _direction(metric)
-    if not exact:
-        shown += f", the mean of {_listed(values)}, if seeds scatter symmetrically"
+    looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
+    repeated = _same(values, metric.digits)
+    found = None if repeated else _interval(metric, values, without, 1.0 - (1.0 - CONFIDENCE) / looks)
+    value = values[0] if repeated else _middle(metric, values)
+    shown = _over_runs(metric, value, values, found, repeated=repeated)
+    shown += (f", best of {looks}" if looks > 1 and found is not None else "") + _direction(metric)
     shown += told(earlier, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
@@ -103,16 +100,57 @@ def _over_repeats(
         unit=metric.unit,
         n=len(values),
         wording=f"{metric.name} {shown}",
-        stops=_stops(without or values),
+        stops=_stops(metric, values, looks, unknown=found is None),
         detail={
             "aggregate": metric.aggregate,
             "better": metric.better,
             "values": values,
-            "over": "seeds",
+            "over": "runs" if repeated or len(values) < REPEATS_LEAST else "seeds",
             "runs": 1 + len(pooled),
             "summary": shown,
         },
     )
+
+
+def _same(values: Sequence[float], digits: int) -> bool:
+    """Whether at least two runs gave the same number, to so many significant digits."""
+    return len(values) > 1 and len({f"{value:.{digits - 1}e}" for value in values}) == 1
+
+
+def _middle(metric: MetricDefinition, values: Sequence[float]) -> float:
+    return statistics.median(values) if metric.aggregate == "median" else statistics.fmean(values)
+
+
+def _interval(
+    metric: MetricDefinition, values: Sequence[float], without: Sequence[float], confidence: float
+) -> tuple[float, float, float] | None:
+    """Return the interval that holds with and without attempts that may be spoilt; None with too few runs for one."""
+    interval_of = median_interval if metric.aggregate == "median" else mean_interval
+    every = interval_of(values, confidence)
+    return _covering(every, interval_of(without, confidence)) if without else every
+
+
+def _over_runs(
+    metric: MetricDefinition,
+    value: float,
+    values: Sequence[float],
+    interval: tuple[float, float, float] | None,
+    *,
+    repeated: bool,
+) -> str:
+    """Return a number over the runs that gave it: with its interval, as the same in all of them, or each by itself."""
+    unitless = ", no unit" if metric.unit == figures.UNITLESS else ""
+    count = len(values)
+    if repeated:
+        number = figures.shown(value, metric.unit, digits=metric.digits)
+        return f"{number}{unitless}, the same in {count} of {count} runs: the seed changes nothing"
+    if interval is None:
+        runs = "in one run" if count == 1 else f"the {metric.aggregate} of {count} runs: {_listed(values)}"
+        return f"{figures.shown(value, metric.unit)}{unitless}, {runs}"
+    text = f"{figures.shown(value, metric.unit, interval[:2])} {interval[2] * 100:.3g} %{unitless}"
+    if metric.aggregate == "median":
+        return text
+    return f"{text}, the mean of {_listed(values)}, if seeds scatter symmetrically"
 
 
 def _covering(
@@ -155,22 +193,24 @@ def _direction(metric: MetricDefinition) -> str:
     return "" if metric.better is None else f", {metric.better} is better"
 
 
-def _stops(values: Sequence[float]) -> dict[Any, str]:
+def _stops(metric: MetricDefinition, values: Sequence[float], looks: int, *, unknown: bool) -> dict[Any, str]:
     """Return which premises a list of values lacks by itself."""
-    if len(values) > 1 and len(set(values)) == 1:
-        return {"inputs": f"equal over {len(values)} seeds: they change nothing, so nothing was drawn"}
-    if len(values) < REPEATS_LEAST:
-        return {"inputs": f"{len(values)} of at least {REPEATS_LEAST} seeds: no 95 % interval"}
+    if metric.exact and len(set(values)) > 1:
+        return {"inputs": f"declared exact, and {len(values)} runs gave {len(set(values))} numbers"}
+    if looks > 1 and unknown and not _same(values, metric.digits):
+        few = "one run says" if len(values) == 1 else f"{len(values)} runs say"
+        return {"inputs": f"one of {looks} that could be chosen from, and {few} too little of chance"}
     return {}
 
 
-def median_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return the narrowest pair of order statistics that covers the median in 95 %, and in how much it does.
+def median_interval(values: Sequence[float], least: float = CONFIDENCE) -> tuple[float, float, float] | None:
+    """Return the narrowest pair of order statistics that covers the median in this share, and in how much it does.
 
     Distribution-free: the count of values below the median is binomial (Thompson, Ann. Math. Stat. 7, 1936).
 
     Args:
         values: sorted.
+        least: how often it is to cover at least.
     """
     n = len(values)
     best: tuple[float, float, float] | None = None
@@ -178,20 +218,20 @@ def median_interval(values: Sequence[float]) -> tuple[float, float, float] | Non
     for drop in range(n // 2):
         below += math.comb(n, drop) / 2.0**n
         confidence = 1.0 - 2.0 * below
-        if confidence < CONFIDENCE:
+        if confidence < least:
             break
         best = (values[drop], values[n - 1 - drop], confidence)
     return best
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float, float] | None:
-    """Return Student's 95 % interval of the mean; None with fewer than `REPEATS_LEAST` values."""
+def mean_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float, float] | None:
+    """Return Student's interval of the mean; None with fewer than `REPEATS_LEAST` values."""
     n = len(values)
     if n < REPEATS_LEAST:
         return None
-    half = t_quantile(0.975, n - 1) * statistics.stdev(values) / math.sqrt(n)
+    half = t_quantile(0.5 + confidence / 2.0, n - 1) * statistics.stdev(values) / math.sqrt(n)
     mean = statistics.fmean(values)
-    return mean - half, mean + half, CONFIDENCE
+    return mean - half, mean + half, confidence
 
 
 def _items(metric: MetricDefinition, role: Role, rows: Sequence[dict[str, Any]]) -> ClaimDraft | None:
@@ -260,26 +300,27 @@ def _ratio(
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
     bounds = weaker(ShownInterval.of(every, looks), None if whole is None else ShownInterval.of(whole, looks))
     decision = decide(own.rule, own.launches)
-    sd, said = None if decision.ratio is None else decision.ratio.sd, wording.effect(bounds)
-    shown = wording.shown(bounds, every.launches, looks=looks, sd=sd)
-    summary = f"{said}: {shown}, {definition.label}"
-    sittings = wording.sittings(every.sittings, load_of(evidence), units=every.unit == "sitting")
-    sittings += told(of_attempts, evidence, metric.name)
+    sd = None if decision.ratio is None else decision.ratio.sd
+    logs = tuple(launch.log_ratio for sitting in known for launch in sitting.launches)
+    units = every.unit == "sitting"
+    words = wording.RatioWords(bounds, logs, every.sittings, load_of(evidence), units, looks, PROCESS_PAIRS.least)
+    rest = told(of_attempts, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
         role=role,
         value=bounds.value,
-        interval=(bounds.low, bounds.high),
-        confidence=CONFIDENCE,
+        interval=words.interval,
+        confidence=None if words.interval is None else CONFIDENCE,
         unit=metric.unit,
         n=every.launches,
-        wording=f"{metric.name} {summary}, both as identified, {sittings}",
+        wording=f"{words.place}: {metric.name} {words.said}, {definition.label}, both as identified{rest}",
+        stops=stops_of(words),
         detail={
             "aggregate": "ratio",
             "better": metric.better,
-            "effect": said,
+            "effect": words.effect,
             "over": "launches",
-            "summary": summary,
+            "summary": f"{words.said}, {definition.label}",
             "launch_sd": sd,
             "half_width": bounds.half_width,
             "ended": decision.reason,

@@ -14,9 +14,10 @@ from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
-from bridge.launches.estimate import Launch
+from bridge.launches.estimate import Launch, rotations
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule
+from bridge.launches.wording import RatioWords
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import RunRecord
 from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, Turn
@@ -89,13 +90,25 @@ class SeriesRatio:
         pooled: every launch with a finished pair.
         shown: the interval that holds with and without attempts that were cut or may be spoilt, corrected for looks.
         looks: how many ratios it was chosen from.
+        values: what each pooled launch gave, as a logarithm.
         spoilt: which earlier attempts are left out, or in and out, in words.
     """
 
     pooled: PooledRatio
     shown: ShownInterval
     looks: int
+    values: tuple[float, ...]
     spoilt: str = ""
+
+    def words(self, evidence: Evidence, least: int) -> RatioWords:
+        """Return what may be said of it as a ratio.
+
+        Args:
+            evidence: which says what others used of the machine.
+            least: how many launches a claim takes.
+        """
+        units, load = self.pooled.unit == "sitting", load_of(evidence)
+        return RatioWords(self.shown, self.values, self.pooled.sittings, load, units, self.looks, least)
 
 
 def series_of(report: Report, evidence: Evidence) -> Series | None:
@@ -162,13 +175,16 @@ def _over_attempts(
         if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
     }
     every, whole = split_attempts(own, of_attempts, evidence, claim)
-    pooled = pool([values(one) for one in every], own.plan.rule.blocks)
+    launches = [values(series) for series in every]
+    pooled = pool(launches, own.plan.rule.blocks)
     if pooled is None:
         return None
     without = pool([values(one) for one in whole], own.plan.rule.blocks)
     bounds = ShownInterval.of(pooled, looks * questions)
     shown = weaker(bounds, None if without is None else ShownInterval.of(without, looks * questions))
-    return SeriesRatio(pooled, shown, looks, told(of_attempts, evidence, claim))
+    blocks = own.plan.rule.blocks
+    logs = tuple(launch.log_ratio for sitting in launches for launch in rotations(sitting, blocks)[0])
+    return SeriesRatio(pooled, shown, looks, logs, told(of_attempts, evidence, claim))
 
 
 def split_attempts(
@@ -222,6 +238,30 @@ def solo_ratios(series: Series) -> tuple[list[float], list[float]]:
     return solo, turns
 
 
+def tolerated(series: Series, most: float) -> tuple[list[float], list[float], list[float]]:
+    """Return what each launch owes to a slow baseline, to kind turns, and to decoding before its turns.
+
+    Log of the baseline's time a token alone over the reference's; log ratio in turns less that alone; share of its
+    decoding that a candidate's first turns hold beyond a prompt. Only launches that have all three are there.
+
+    Args:
+        series: in turns, beside a reference.
+        most: how many times as long as the baseline's a candidate's prefill may take.
+    """
+    handicaps, gains, hidden = [], [], []
+    for record in series.counted:
+        rates = _rates(series, record)
+        again = None if record.reference is None else _token_s([record.reference])
+        known = [rate for rate in (*rates, again) if rate is not None]
+        if len(known) < len(rates) + 1:
+            continue
+        alone, beside, turns, candidate, reference = known
+        handicaps.append(math.log(alone / reference))
+        gains.append(math.log(turns / candidate) - math.log(alone / beside))
+        hidden.append((_early(series, record, most) or 0.0) if series.plan.prefill else 0.0)
+    return handicaps, gains, hidden
+
+
 def _rates(series: Series, record: LaunchRecord) -> list[float | None]:
     """Return seconds a token of both arms alone, then in turns; None for what put out nothing."""
     alone = [_token_s([one for one in record.solos if one.arm == arm]) for arm in series.plan.arms]
@@ -245,16 +285,18 @@ def decoded_early(series: Series, most: float) -> list[float]:
         series: whose first turns are outside of the ratio of decoding.
         most: how many times as long as the baseline's a candidate's prefill may take.
     """
-    found = []
-    for record in series.counted:
-        spent = [
-            [math.fsum(turn.done_s - turn.go_s for turn in turns_of(series.plan, record, arm, part)) for part in PARTS]
-            for arm in series.plan.arms
-        ]
-        (baseline_s, _), (candidate_s, decode_s) = spent
-        if decode_s > 0.0:
-            found.append((candidate_s - most * baseline_s) / decode_s)
-    return found
+    early = (_early(series, record, most) for record in series.counted)
+    return [share for share in early if share is not None]
+
+
+def _early(series: Series, record: LaunchRecord, most: float) -> float | None:
+    """Return that of one launch; None where its candidate decoded nothing."""
+    spent = [
+        [math.fsum(turn.done_s - turn.go_s for turn in turns_of(series.plan, record, arm, part)) for part in PARTS]
+        for arm in series.plan.arms
+    ]
+    (baseline_s, _), (candidate_s, decode_s) = spent
+    return (candidate_s - most * baseline_s) / decode_s if decode_s > 0.0 else None
 
 
 def worked(series: Series) -> tuple[float, float] | None:

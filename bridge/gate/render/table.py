@@ -94,6 +94,8 @@ def _first_answer(verdict: Verdict) -> str | None:
 def _told(verdict: Verdict) -> frozenset[str]:
     """Return the reasons that stand in the lines of a verdict already, whole."""
     shared = shared_reasons(verdict)
+    if of_verdict(verdict).word == "refused":
+        return frozenset()  # where each of them was found stands beside them only
     reasons = [*shared, *of_verdict(verdict).because[:1]]
     for claim in verdict.claims:
         if (answer := of_claim(claim, verdict)).word == "measured":

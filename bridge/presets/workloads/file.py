@@ -146,6 +146,8 @@ class MetricTable(Record):
     count: Items | None = None
     ratio: TwoPrograms | None = None
     premises: tuple[Premise, ...] = ()
+    exact: bool = False
+    digits: Annotated[int, Field(ge=1, le=15)] = 6
 
     @property
     def aggregate(self) -> Aggregate:
@@ -180,6 +182,8 @@ class MetricTable(Record):
             raise ValueError(f"{'pointer' if self.number is None else 'number'} does not go with {tables[0]}")
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
             raise ValueError(f"bounds are [smallest, largest], got {list(self.bounds)}")
+        if self.exact and tables:
+            raise ValueError(f"exact is of a number that a run reports, and does not go with {tables[0]}")
         return self
 
 

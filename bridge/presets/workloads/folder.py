@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -32,6 +32,7 @@ FILE: Final = "workload.toml"
 SCHEMA: Final = "report.schema.json"
 ARMS: Final = ("baseline", "candidate")
 AGAINST: Final = "against"
+_CALL_CHARS: Final = 60
 SEPARATOR: Final = "--@"
 BARE: Final = "-S"
 OF: Final = f"{SEPARATOR}of"
@@ -309,7 +310,13 @@ def _label(table: PresetTable, file: WorkloadFile, metrics: Mapping[str, MetricT
         return Path(file.environment.binary or pair.turns[0]).name
     if pair is None or pair.candidate is None or pair.baseline is None:
         return file.name
-    return f"{Path(pair.candidate[0]).name} against {Path(pair.baseline[0]).name}"
+    sides = [_call(tokens) for tokens in (pair.candidate, pair.baseline)]
+    return f"{sides[0]} against {sides[1]}"
+
+
+def _call(tokens: Sequence[str]) -> str:
+    """Return a program as people call it, with what it is called with: one program may be both sides."""
+    return " ".join((Path(tokens[0]).name, *tokens[1:]))[:_CALL_CHARS]
 
 
 def _metric(name: str, table: MetricTable) -> MetricDefinition:
@@ -325,6 +332,8 @@ def _metric(name: str, table: MetricTable) -> MetricDefinition:
         items=None if listed is None else listed.items,
         correct=None if listed is None else listed.correct,
         premises=table.premises,
+        exact=table.exact,
+        digits=table.digits,
     )
 
 

@@ -25,7 +25,10 @@ def allowed(listing: Path) -> tuple[Path, ...]:
         return ()
     wrong = file_problems(listing, private=False)
     if wrong:
-        raise UsageError(f"list of workloads {listing}: {wrong[0]}", remedy=f"chmod 600 {listing}")
+        repair = (
+            f"chmod 600 {listing}" if listing.is_file() else f"move {listing} away: a list of folders belongs there"
+        )
+        raise UsageError(f"list of workloads {listing}: {wrong[0]}", remedy=repair)
     lines = [line.strip() for line in listing.read_text("utf-8").splitlines()]
     folders = [Path(line) for line in lines if line and not line.startswith("#")]
     for folder in folders:

@@ -21,7 +21,7 @@ from bridge.runner.machine.machine import Machine
 from bridge.runner.machine.models import ModelDigests
 from bridge.runner.machine.packages import altered_files
 from bridge.runner.run.large_files import large_files
-from bridge.runner.state.attempts import attempt_key, unreported
+from bridge.runner.state.attempts import Look, attempt_key, look_of, may_be_quoted, unreported
 from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.prepared import PreparedRun
@@ -63,8 +63,9 @@ def prepare(  # noqa: PLR0917 - one caller
     described = machine.executor.host()
     names = [v.value for v in spec.environment if v.name in ("KAKEYA_TARGET", "KAKEYA_DRAFTER")]
     models = ModelDigests(state.folder.model_digests).of(names, rules.policy.model_roots, code.engine)
-    key = attempt_key(spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
-    attempt = _count(state, ref, spec, key, None if request is None else request.confirms, clock)
+    asked = (spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
+    look = look_of(*asked) if may_be_quoted(spec) else None
+    attempt = _count(state, ref, attempt_key(*asked), look, None if request is None else request.confirms, clock)
     return PreparedRun(
         id=ref.id,
         request_oid=ref.oid,
@@ -89,7 +90,7 @@ def _identified(code: CodeFacts, state: OpenState, spec: JobSpec, request: Reque
 
 
 def _count(  # noqa: PLR0917 - one caller
-    state: OpenState, ref: RequestRef, spec: JobSpec, key: str, confirms: str | None, clock: Clock
+    state: OpenState, ref: RequestRef, key: str, look: Look | None, confirms: str | None, clock: Clock
 ) -> Attempt | None:
     """Count this attempt before it measures anything; a runner that remembers nothing counts nothing.
 
@@ -109,7 +110,6 @@ def _count(  # noqa: PLR0917 - one caller
         )
     if not state.folder.lasts:
         return None
-    look = spec.profile == "claim" and spec.primary_claim is not None
     attempt = state.attempts.count(key, ref.id, clock.now(), look=look, confirms=confirms)
     since = state.database.fact(Fact.HISTORY_SINCE)
     if since is None or parse_rfc3339(since) <= clock.now() - dt.timedelta(days=LOOK_DAYS):

@@ -25,7 +25,7 @@ from bridge.records.jobspec import JobSpec
 from bridge.records.run import Attempt, RunRecord
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.served import has_served, note_served
-from bridge.runner.state.attempts import CountedRun, save_reports
+from bridge.runner.state.attempts import CountedRun, look_of, may_be_quoted, save_reports
 from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.ledger import KEPT, PERHAPS_BEGUN, LetIn
@@ -174,5 +174,8 @@ class ReadBack:
 
 def _counted_run(record: RunRecord, attempt: Attempt, files: Mapping[str, bytes]) -> CountedRun:
     spec = JobSpec.parse(files["spec.json"], max_bytes=RESULT_MAX_BYTES) if "spec.json" in files else None
-    look = spec is not None and spec.profile == "claim" and spec.primary_claim is not None
+    look = None
+    if spec is not None and may_be_quoted(spec) and record.code is not None:
+        code, host = f"{record.code.identity} {record.code.tree or ''}", f"{record.host.name} {record.host.cpu}"
+        look = look_of(spec, code, host, record.models)
     return CountedRun(attempt.key, record.id, record.started or record.claimed, look, attempt.confirms)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bridge import strictjson
-from bridge.launches.attempts import LOOK_DAYS, count_looks
+from bridge.launches.attempts import LOOK_DAYS
+from bridge.launches.families import Question, choose
 from bridge.limits import ATTEMPTS_LISTED_COUNT, REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.records.jobspec import ATTACHMENTS, JobSpec
 from bridge.records.run import Attempt, ModelDigest, RunRecord
@@ -24,11 +25,27 @@ from bridge.system.clock import parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
 _PREFIX = "reports/"
+_INSERT = (
+    "INSERT OR IGNORE INTO attempts (key, run, time, confirms, family, cell, version) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 RECORD_NAME, SPEC_NAME, VERDICT_NAME = (
     "/run.json",
     "/spec.json",
     "/verdict.json",
 )  # as the gate looks for them; no report has an absolute path
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a number that might be quoted is of, by digest: what it could be chosen within, its cell, its version."""
+
+    family: str
+    cell: str
+    version: str
+
+    def question(self) -> Question:
+        """Return it as what is asked of the primary metric: one preset has one."""
+        return Question(self.family, "", "", self.cell, self.version)
 
 
 @dataclass(frozen=True)
@@ -39,14 +56,14 @@ class CountedRun:
         key: the question.
         run: the run.
         time: when it was counted.
-        look: whether a ratio of it might be quoted.
+        look: what a number of it that might be quoted could be chosen within; None where none might be.
         confirms: the run that it was begun to confirm, or None.
     """
 
     key: str
     run: str
     time: str
-    look: bool
+    look: Look | None
     confirms: str | None
 
 
@@ -60,6 +77,25 @@ def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[M
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 
+def may_be_quoted(spec: JobSpec) -> bool:
+    """Return whether a number of a run of this job might be quoted, so that it counts as one to choose from."""
+    return spec.primary_claim is not None and (spec.profile == "claim" or spec.workload is not None)
+
+
+def look_of(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> Look:
+    """Return what a run's numbers could be chosen within: one preset against one base on one host, over its parameters.
+
+    Edits, commits, models and plans follow each other in time; they are versions.
+    """
+    parts = (
+        [spec.preset, spec.profile, spec.base, host],
+        [spec.params],
+        [code_identity, spec.preset_digest, [model.sha256 for model in models]],
+    )
+    family, cell, version = (hashlib.sha256(strictjson.encode(part)).hexdigest() for part in parts)
+    return Look(family=family, cell=cell, version=version)
+
+
 class Attempts:
     """A durable counter; a run counts once for a question however often it is asked."""
 
@@ -67,7 +103,7 @@ class Attempts:
         self._database = database
 
     def count(
-        self, key: str, run_id: str, now: dt.datetime, *, look: bool = False, confirms: str | None = None
+        self, key: str, run_id: str, now: dt.datetime, *, look: Look | None = None, confirms: str | None = None
     ) -> Attempt:
         """Count a run durably and return which attempt of the last 30 days it is.
 
@@ -77,32 +113,33 @@ class Attempts:
             key: the question.
             run_id: the run.
             now: when it is counted, before it measures anything.
-            look: whether a ratio of it might be quoted.
+            look: what its number could be chosen within; None where none might be quoted.
             confirms: the earlier run of this question that it was begun to confirm, or None.
 
         Raises:
             JournalError: it could not be written.
         """
         with self._database.write() as rows:
-            rows.execute(
-                "INSERT OR IGNORE INTO attempts (key, run, time, look, confirms) VALUES (?, ?, ?, ?, ?)",
-                (key, run_id, rfc3339(now), look, confirms),
-            )
-            place, counted, look, confirms = rows.execute(
-                "SELECT place, time, look, confirms FROM attempts WHERE key = ? AND run = ?", (key, run_id)
+            rows.execute(_INSERT, _row(CountedRun(key, run_id, rfc3339(now), look, confirms)))
+            place, counted, confirms, *own = rows.execute(
+                "SELECT place, time, confirms, family, cell, version FROM attempts WHERE key = ? AND run = ?",
+                (key, run_id),
             ).fetchone()
             since = rfc3339(parse_rfc3339(counted) - dt.timedelta(days=LOOK_DAYS))
             recent = rows.execute(
-                "SELECT key, run, look, confirms FROM attempts WHERE place < ? AND time > ? ORDER BY place",
+                "SELECT key, run, confirms, family, cell, version FROM attempts WHERE place < ? AND time > ? "
+                "ORDER BY place",
                 (place, since),
             ).fetchall()
         confirming = confirms is not None
-        same = [run for other, run, _, purpose in recent if other == key and (purpose is not None) == confirming]
-        looks = (
-            count_looks((other for other, _, looked, _ in recent if looked), key, confirms=confirming) if look else 1
-        )
+        same = [run for other, run, purpose, *_ in recent if other == key and (purpose is not None) == confirming]
         listed = tuple(same[-ATTEMPTS_LISTED_COUNT:])
-        return Attempt(key=key, number=len(same) + 1, earlier=listed, looks=looks, confirms=confirms)
+        attempt = Attempt(key=key, number=len(same) + 1, earlier=listed, confirms=confirms)
+        if own[0] is None:
+            return attempt
+        questions = [Look(*digests).question() for _, _, _, *digests in recent if digests[0] is not None]
+        choice = choose(questions, Look(*own).question(), confirms=confirming)
+        return attempt.evolve(looks=choice.looks, versions=choice.versions, others=choice.others)
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""
@@ -116,11 +153,14 @@ class Attempts:
         Raises:
             JournalError: it could not be written.
         """
-        values = [(run.key, run.run, run.time, run.look, run.confirms) for run in runs]
+        values = [_row(run) for run in runs]
         with self._database.write() as rows:
-            rows.executemany(
-                "INSERT OR IGNORE INTO attempts (key, run, time, look, confirms) VALUES (?, ?, ?, ?, ?)", values
-            )
+            rows.executemany(_INSERT, values)
+
+
+def _row(run: CountedRun) -> tuple[str | None, ...]:
+    look = (None, None, None) if run.look is None else (run.look.family, run.look.cell, run.look.version)
+    return run.key, run.run, run.time, run.confirms, *look
 
 
 def save_reports(folder: Path, run_id: str, files: Mapping[str, bytes]) -> None:

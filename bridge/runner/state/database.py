@@ -35,8 +35,8 @@ CREATE TABLE ledger (
     time TEXT NOT NULL, PRIMARY KEY (bus, run)
 ) WITHOUT ROWID;
 CREATE TABLE attempts (
-    place INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL, time TEXT NOT NULL, look INTEGER NOT NULL,
-    confirms TEXT, family TEXT, UNIQUE (key, run)
+    place INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL, time TEXT NOT NULL, confirms TEXT,
+    family TEXT, cell TEXT, version TEXT, UNIQUE (key, run)
 );
 CREATE TABLE queue (run TEXT PRIMARY KEY, not_before TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;

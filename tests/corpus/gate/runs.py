@@ -242,7 +242,16 @@ def around(
             {"path": path, "bytes": 0, "sha256": "", "after_start": True}
             for path in (*reports, *(["recompute.json"] if recompute else []))
         ],
-        "attempt": {"key": sha("attempt"), "number": 1, "earlier": [], "unseen": [], "looks": 1, "confirms": None},
+        "attempt": {
+            "key": sha("attempt"),
+            "number": 1,
+            "earlier": [],
+            "unseen": [],
+            "looks": 1,
+            "versions": 1,
+            "others": 0,
+            "confirms": None,
+        },
         "imported": {
             "module": "engine",
             "path": "/opt/kakeya/lib/python3.11/site-packages/engine/__init__.py",

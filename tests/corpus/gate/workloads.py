@@ -40,8 +40,8 @@ def definition(*metrics: str, confirms: bool = True) -> dict[str, Any]:
     }
 
 
-def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True, basis: str = RUN_ID) -> Case:
-    """Return six repeats, each confirmed by the recompute command."""
+def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True, basis: str = RUN_ID, **declared: Any) -> Case:
+    """Return six repeats, each confirmed by the recompute command; what is declared of their metric may be changed."""
     case = around({}, profile="smoke", commands=[(0.1, 1.1 * len(losses) * (1 + again))])
     reports = {f"repeat-{n}/report.json": {"metrics": {"final_loss": loss}} for n, loss in enumerate(losses)}
     commands, results, now = [], [], 0.1
@@ -57,7 +57,9 @@ def trained(losses: tuple[float, ...] = LOSSES, *, again: bool = True, basis: st
                 result |= {"before": [], "answer": json.dumps({"final_loss": loss})}
             results.append(result)
             now += 1.1
-    return _own(case, reports, commands, results, definition("median", confirms=again), basis)
+    workload = definition("median", confirms=again)
+    workload["metrics"] = [metric | declared for metric in workload["metrics"]]
+    return _own(case, reports, commands, results, workload, basis)
 
 
 def paired(logs: tuple[float, ...] = (0.1,) * 8, *, busy: tuple[float, float] = (0.98, 0.98)) -> Case:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
-from bridge.gate.claims.speed import noise_floor, time_ratio, unseen
-from bridge.gate.facts.launch_series import SeriesRatio, load_of, series_of, series_ratio
+from bridge.gate.claims.speed import least_of, noise_floor, stops_of, time_ratio, unseen
+from bridge.gate.facts.launch_series import SeriesRatio, series_of, series_ratio
 from bridge.gate.facts.samples import Arms, arms_of, within
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import COMMIT_COMPARISON
@@ -15,6 +15,7 @@ from bridge.gate.rule import report_rule
 from bridge.gate.stats.ratio import Ratio
 from bridge.launches import wording
 from bridge.launches.attempts import ShownInterval
+from bridge.launches.stopping import MODELS
 from bridge.records.verdict import Premise
 
 
@@ -33,31 +34,32 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     arms, own, bounds, pooled = arms_of(report, evidence), series_of(report, evidence), found.shown, found.pooled
     margin, stated = float(report.body["config"]["slower_margin"]), time_ratio(arms, "decode_s")
     slower = bounds.high < 1.0 - margin
-    said = f"head is slower than base by more than {margin * 100:.0f} %" if slower else _not_slower(bounds, margin)
-    shown = wording.shown(bounds, pooled.launches, looks=found.looks)
-    shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
-    shown += "" if own is None else unseen(report, evidence, own)
+    words = found.words(evidence, MODELS.least if own is None else least_of(own))
+    verdict = f"head is slower than base by more than {margin * 100:.0f} %" if slower else _not_slower(bounds, margin)
+    rest = found.spoilt + ("" if own is None else unseen(report, evidence, own))
+    said = words.number if words.interval is None else f"{verdict}: {words.number}"
     return ClaimDraft(
         id="decode_speedup",
         role="primary",
         value=bounds.value,
-        interval=(bounds.low, bounds.high),
-        confidence=CONFIDENCE,
+        interval=words.interval,
+        confidence=None if words.interval is None else CONFIDENCE,
         unit="ratio",
         n=pooled.launches,
-        wording=f"{said}: {shown}, both as identified",
+        wording=f"{words.place}: {said}, both as identified{rest}",
         stated=None if stated is None else stated.value,
         baseline=report.body["config"]["base_commit"][:12],
         arms=() if own is None else own.plan.arms[::-1],
+        stops=stops_of(words),
         detail={
-            "slower": slower,
-            "effect": _effect(bounds, slower=slower),
+            "slower": slower and words.interval is not None,
+            "effect": words.effect if words.interval is None else _effect(bounds, slower=slower),
             "over": "launches",
             "attempts": pooled.sittings,
             "looks": found.looks,
             "half_width": bounds.half_width,
             "same_code": _same_code(report),
-            "summary": f"{said}: {shown}",
+            "summary": f"{said}, {words.place}{rest}",
         },
     )
 
@@ -74,7 +76,7 @@ def _not_slower(bounds: ShownInterval, margin: float) -> str:
         return f"head and base are equivalent within {margin * 100:.0f} %"
     if bounds.low >= 1.0 - margin:
         return f"head is not slower than base ({margin * 100:.0f} % margin)"
-    return wording.NO_DIFFERENCE
+    return wording.effect(bounds) if wording.effect(bounds) == wording.NOT_MEASURED else wording.NO_DIFFERENCE
 
 
 def _over_passes(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
-from bridge.gate.claims.speed import baseline_name, earlier_arms, noise_floor, shown_ratio, time_ratio
+from bridge.gate.claims.speed import baseline_name, earlier_arms, noise_floor, stops_of, time_ratio
 from bridge.gate.facts import peer_isolation
 from bridge.gate.facts.launch_series import load_of
 from bridge.gate.facts.samples import Arm, Arms, arms_of, by_prompt
@@ -35,36 +35,40 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     ratio = time_ratio(arms, "total_s", earlier)
     if ratio is None or stated is None or arms.candidate is None:  # G4-STAGES says where a time is not positive
         return
-    pooled = pool([_launches(one) for one in (arms, *earlier)])
+    launches = [_launches(sitting) for sitting in (arms, *earlier)]
+    pooled = pool(launches)
     attempt = None if evidence.record is None else evidence.record.attempt
     looks = 1 if attempt is None else attempt.looks
     if pooled is None:
-        bounds, shown, n = ShownInterval(ratio.value, *ratio.interval(CONFIDENCE)), shown_ratio(ratio), ratio.n
+        bounds, n = ShownInterval(ratio.value, *ratio.interval(CONFIDENCE)), ratio.n
+        logs: tuple[float, ...] = tuple(launch.log_ratio for launch in launches[0])
+        sittings, units = 1, False
     else:
         bounds, n = ShownInterval.of(pooled, looks), pooled.launches
-        shown = wording.shown(bounds, n, looks=looks)
-        shown += ", " + wording.sittings(pooled.sittings, load_of(evidence), units=pooled.unit == "sitting")
-    said, baseline = wording.effect(bounds), baseline_name(arms)
+        logs = tuple(launch.log_ratio for sitting in launches for launch in sitting)
+        sittings, units = pooled.sittings, pooled.unit == "sitting"
+    words = wording.RatioWords(bounds, logs, sittings, load_of(evidence), units, looks)
+    baseline = baseline_name(arms)
     yield ClaimDraft(
         id="total_speedup",
         role="primary",
         value=bounds.value,
-        interval=(bounds.low, bounds.high),
-        confidence=CONFIDENCE,
+        interval=words.interval,
+        confidence=None if words.interval is None else CONFIDENCE,
         unit="ratio",
         n=n,
-        wording=f"request code, prompt to last token, {said}: {shown}, vs {baseline}",
+        wording=f"{words.place}: request code, prompt to last token, {words.said}, vs {baseline}",
         stated=stated.value,
         baseline=baseline,
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
-        stops={"ratio": "one launch of each side says nothing of another"} if pooled is None else {},
+        stops={"ratio": "one launch of each side says nothing of another"} if pooled is None else stops_of(words),
         detail={
-            "effect": said,
+            "effect": words.effect,
             "over": "prompts" if pooled is None else "launches",
             "attempts": 1 + len(earlier),
             "looks": looks,
             "noise_floor": noise_floor(arms, evidence.profile, "total_s"),
-            "summary": f"{shown}, vs {baseline}",
+            "summary": f"{words.number}, {words.place}, vs {baseline}",
         },
     )
     yield from generation.identity(report, evidence)

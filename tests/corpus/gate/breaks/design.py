@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.corpus.gate.breaks.registry import PASSES, SMALL, breaks, honest, recomputed, retoken, samples
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import Plan, code_throughput
-from tests.corpus.gate.launches import decode_early, launched, scattered
+from tests.corpus.gate.launches import decode_early, in_order, launched, scattered
 
 
 @breaks("G5-DESIGN", "claim")
@@ -87,6 +87,17 @@ def _(case: Case) -> None:
     launched(case, scattered(8))
     for launch in case.record["launches"]:
         launch["solos"][1].update(cpu_s=0.01, waited_s=0.0)
+
+
+@breaks("G5-BUDGET", "turned")
+def tolerances_that_add_up(case: Case) -> None:
+    """The baseline takes 4 % longer, and 6 % more in its turns: each by itself would pass."""
+    for launch in case.record["launches"]:
+        for factor, stamps in ((1.04, launch["solos"]), (1.04 * 1.06, launch["turns"])):
+            for stamp in stamps:
+                if stamp["arm"] == "autoregressive":
+                    stamp["done_s"] += (factor - 1.0) * (stamp["done_s"] - stamp["go_s"])
+    in_order(case.record["launches"])
 
 
 @breaks("G5-REFERENCE", "turned")

@@ -115,7 +115,7 @@ def test_turns_that_were_handed_out_decide_over_launches_without_a_second_pass(s
     verdict = judged(commits_in_turns(slower))
     speedup = claim(verdict)
     assert speedup.decision == "evidence", speedup.why
-    assert speedup.wording.startswith(opening)
+    assert speedup.wording.startswith(f"in one sitting, 5 % of the machine used by others: {opening}")
     assert speedup.wording.endswith("both as identified")
     assert (speedup.detail["slower"], speedup.n) == (slower > 1.1, 10)
 

@@ -51,11 +51,8 @@ def test_the_ratio_is_the_supervisors_over_launches_and_its_interval_is_students
     low, high = scipy.stats.t.interval(0.96, 7, loc=sum(logs) / 8, scale=scipy.stats.sem(logs))
     assert claim.interval == pytest.approx((math.exp(low), math.exp(high)))
     assert (claim.n, claim.detail["over"], claim.detail["looks"]) == (8, "launches", 1)
-    assert claim.wording.startswith("decode faster: 1.3")
-    assert "8 launches (sd " in claim.wording
-    assert re.search(
-        r"8 launches \(sd [\d.]+ %\), one sitting at \d+ % of the machine used by others, vs", claim.wording
-    )
+    assert claim.wording.startswith("in one sitting, 5 % of the machine used by others: decode faster: 1.3")
+    assert re.search(r"8 launches \(1\.\d\dx to 1\.\d\dx, median 1\.\d\dx\), vs", claim.wording)
     wide = claim.detail["prompts_like_these"]
     assert wide[0] < claim.interval[0] < claim.interval[1] < wide[1]
     assert said(verdict) == {}
@@ -131,7 +128,7 @@ def test_a_second_attempt_is_pooled_launch_by_launch():
     claim = speed(verdict)
     assert (claim.n, claim.detail["attempts"]) == (16, 2)
     assert "16 launches" in claim.wording
-    assert "2 sittings, the last at" in claim.wording
+    assert claim.wording.startswith("in 2 sittings, ")
     assert not [finding for finding in verdict.findings if finding.code == "G5-ATTEMPTS"]
 
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from bridge.gate.catalogue import CONSEQUENCE, needs
+from bridge.gate.catalogue import CONSEQUENCE, explain
 from bridge.gate.declared.kind import kinds, read_kind
 from bridge.gate.declared.premises import CLAIM_KINDS, PREMISES, VALID
 from bridge.gate.judging import judge
@@ -151,7 +151,7 @@ def test_a_report_without_its_presets_primary_claim_is_recorded_whatever_else_it
     verdict = judged(case)
     assert verdict.decision == "recorded"
     assert verdict.why[0] == "recall_preserved, the primary claim of its preset, is not made"
-    assert verdict.headline.endswith(f"Not the primary claim: {verdict.why[0]}")
+    assert verdict.headline.endswith(f"Not the primary claim: {verdict.why[0]}.")
     assert not [claim for claim in verdict.claims if claim.role == "primary"]
 
 
@@ -229,7 +229,7 @@ def test_what_a_kind_may_not_say_is_an_error_that_names_it(change):
 
 
 def test_what_a_claim_needs_is_said_without_a_run():
-    text = needs("decode_speedup")
+    text = explain("decode_speedup")
     assert "decode_speedup of code_throughput: a ratio of times of the engine's arms (ratio)" in text
     assert "G4-TURNS" in text
     assert "a ratio of times of two programs" in text  # of two commits

@@ -204,7 +204,8 @@ def test_an_earlier_attempt_with_answers_of_its_own_is_in_no_pool():
         return judge(case.run_id, files, case.record_value(), case.spec_value(), authority="host", earlier=pool)
 
     assert judged().decision == "evidence", judged().why
-    assert "10 launches, 2 sittings, the last at" in primary(judged()).wording
+    assert primary(judged()).wording.startswith("in 2 sittings, ")
+    assert "10 launches" in primary(judged()).wording
     wrong_token(earlier)
     assert judged().decision != "evidence"
     assert {"G2-PEER", "G2-TRUST"} <= codes(judged())

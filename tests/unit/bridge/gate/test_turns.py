@@ -267,6 +267,26 @@ def test_a_baseline_slowed_by_itself_is_found_beside_the_reference(honest):
     assert not next(claim for claim in verdict.claims if claim.id == "decode_speedup").citable
 
 
+def test_tolerances_that_add_up_take_the_ratio_and_one_of_them_alone_does_not(honest):
+    def slowed(alone, together, early):
+        case = honest.copy()
+        for launch in case.record["launches"]:
+            for factor, stamps in ((alone, launch["solos"]), (alone * together, launch["turns"])):
+                for stamp in stamps:
+                    if stamp["arm"] == "autoregressive":
+                        stamp["done_s"] += (factor - 1.0) * (stamp["done_s"] - stamp["go_s"])
+        in_order(case.record["launches"])
+        if early:
+            decode_early(case.record["launches"], "speculative", early)
+        return judged(case)
+
+    assert slowed(1.04, 1.0, 0).decision == slowed(1.0, 1.04, 0).decision == "evidence"
+    verdict = slowed(1.04, 1.05, 0.04)
+    assert not {"G5-REFERENCE", "G5-SOLO", "G5-PREFILL"} & found(verdict).keys()
+    assert "the ratio owes at least" in found(verdict)["G5-BUDGET"]
+    assert not next(claim for claim in verdict.claims if claim.id == "decode_speedup").citable
+
+
 def test_a_speed_up_beyond_its_drafts_is_noted_where_no_reference_ran(honest):
     case = takes(honest.copy(), {"speculative": 0.5})
     for launch in case.record["launches"]:
@@ -376,7 +396,8 @@ def test_the_baseline_alone_takes_turns_with_itself_and_its_rate_is_the_supervis
     case = in_turns(names=("autoregressive", "autoregressive_again"))
     (claim,) = [claim for claim in judged(case).claims if claim.role == "primary"]
     assert (claim.id, claim.decision, claim.n) == ("baseline_tokens_per_s", "evidence", 10), claim.why
-    assert "10 launches, one sitting" in claim.wording
+    assert claim.wording.startswith("in one sitting, ")
+    assert claim.wording.endswith("95 %, 10 launches")
     turns = [turn for launch in case.record["launches"] for turn in launch["turns"] if turn["arm"] == "autoregressive"]
     scaled(case, 2.0)
     (faster,) = [claim for claim in judged(case).claims if claim.role == "primary"]

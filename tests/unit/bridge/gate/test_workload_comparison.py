@@ -27,7 +27,7 @@ def test_the_same_seeds_are_paired(shift, word):
     assert difference.metric == "final_loss"
     assert (
         difference.wording
-        == f"final_loss: B {word}: {shift:+.4g} nats [{shift:+.4g}, {shift:+.4g}] 96.9 %, 6 paired seeds"
+        == f"final_loss: B {word}: {shift:+.4f} nats [{shift:+.4f}, {shift:+.4f}] 96.9 %, 6 paired seeds"
     )
     assert comparison.reasons[0].kind == "weaker"
 
@@ -38,7 +38,7 @@ def test_other_seeds_are_two_lists_and_no_more():
         command["seed"] += 1
     (difference,) = compare(run(trained()), run(other)).differences
     assert difference.interval is None
-    assert difference.wording.endswith("no difference shown: +0.5 nats, 6 seeds each, not paired")
+    assert difference.wording.endswith("no difference shown: +0.5000 nats, 6 seeds each, not paired")
 
 
 def test_a_changed_definition_is_named():
@@ -68,7 +68,7 @@ def test_several_metrics_are_several_questions():
 def test_what_is_not_compared_is_named():
     count = {"name": "solved", "aggregate": "count", "unit": "items", "items": "/items", "better": "higher"}
     texts = reasons(compare(declaring(LOSSES, count), declaring(LOSSES, count, count | {"name": "only_b"})))
-    assert "metric solved (aggregate count) is not compared: only medians and means over seeds are" in texts
+    assert "metric solved (aggregate count) is not compared: only medians, means and ratios are" in texts
     assert "metric only_b is not declared alike in both" in texts
 
 
@@ -77,3 +77,14 @@ def test_what_was_rejected_or_is_declared_otherwise_is_not_compared():
     comparison = compare(run(trained()), run(paired()))
     assert comparison.differences == ()
     assert "metric final_loss is not declared alike in both" in reasons(comparison)
+
+
+def test_ratios_of_two_programs_agree_or_differ_like_the_engines_own():
+    same = compare(run(paired((0.10, 0.11) * 4)), run(paired((0.11, 0.10) * 4)))
+    (difference,) = same.differences
+    assert (difference.metric, difference.detail) == ("speedup", {"agree": True})
+    assert difference.wording.startswith("speed-ups over 8 and 8 launches agree: 1.1")
+    assert "impossible" not in {reason.kind for reason in same.reasons}
+    (apart,) = compare(run(paired((0.10, 0.11) * 4)), run(paired((0.30, 0.31) * 4))).differences
+    assert "differ by more than their launches say" in apart.wording
+    assert apart.value == pytest.approx(1.2214, rel=0.01)

@@ -70,13 +70,28 @@ def test_a_confirmed_median_is_recomputed():
     assert "recomputed from what train.py@" in median.wording
 
 
-def test_a_loss_written_as_a_constant_is_never_citable():
-    """Equal over seeds: the seed changed nothing, with a recompute command or without."""
-    for again in (True, False):
-        median = claim(trained((1.93,) * 6, again=again))
-        assert median.decision == "valid"
-        assert median.missing == ("inputs",)
-        assert "equal over 6 seeds" in median.why[0]
+@pytest.mark.parametrize("again", [True, False])
+@pytest.mark.parametrize("aggregate", ["median", "mean"])
+def test_a_number_that_no_run_changes_is_quoted_as_that_and_without_an_interval(aggregate, again):
+    size = claim(trained((12345.0,) * 6, again=again, aggregate=aggregate, bounds=None))
+    assert (size.decision, size.interval, size.n) == ("evidence", None, 6)
+    assert "12,345 nats, the same in 6 of 6 runs: the seed changes nothing" in size.wording
+    assert "seeds of" not in size.wording
+
+
+def test_runs_that_differ_in_the_twelfth_digit_have_no_interval_of_their_noise():
+    values = tuple(1.935012 + 1e-12 * place for place in range(6))
+    assert "1.93501 nats, the same in 6 of 6 runs" in claim(trained(values, again=False)).wording
+    finer = claim(trained(values, again=False, digits=15))
+    assert (finer.interval is not None, "the same" in finer.wording) == (True, False)
+
+
+def test_what_was_declared_exact_and_differs_carries_no_claim():
+    values = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0 + 1e-9)
+    assert claim(trained(values, again=False)).decision == "evidence"
+    exact = claim(trained(values, again=False, exact=True))
+    assert (exact.decision, exact.why) == ("valid", ("inputs: declared exact, and 6 runs gave 2 numbers",))
+    assert claim(trained((1.0,) * 6, again=False, exact=True)).decision == "evidence"
 
 
 def test_a_loss_that_is_not_reproduced_rejects_the_run():
@@ -119,7 +134,7 @@ def test_a_rerun_is_pooled_and_says_so(confirmed):
 def test_a_cell_of_a_sweep_that_is_tried_again_has_the_same_seeds_and_no_more():
     case = trained(LOSSES[:3], again=False)
     retried = again(case, losses=LOSSES[:3], basis=case.run_id).claims[0]
-    assert (retried.n, retried.decision, retried.missing) == (3, "valid", ("inputs",))
+    assert (retried.n, retried.decision, retried.interval) == (3, "evidence", None)
     other = again(trained(again=False), losses=LOSSES[:3], basis=case.run_id).claims[0]
     assert (other.n, other.interval) == (6, (1.90, 1.97))
     assert other.wording.endswith("over 6 seeds of 2 runs")
@@ -190,11 +205,35 @@ def test_a_recompute_command_that_says_nothing_confirms_nothing(line):
     assert "reported by" in median.wording
 
 
-def test_a_few_seeds_have_no_interval():
-    median = claim(trained(LOSSES[:3], again=False))
+@pytest.mark.parametrize(
+    ("count", "words"), [(1, "nats, in one run, "), (3, "nats, the median of 3 runs: 1.900, 1.910, 1.920, ")]
+)
+def test_a_few_runs_are_said_one_by_one_and_have_no_interval(count, words):
+    median = claim(trained((1.9, 1.91, 1.92)[:count], again=False))
+    assert (median.decision, median.interval) == ("evidence", None)
+    assert words in median.wording
+    assert "seeds" not in median.wording
+
+
+def test_a_few_runs_of_one_cell_of_several_are_not_quoted():
+    case = trained(LOSSES[:1], again=False)
+    case.record["attempt"]["looks"] = 8
+    median = claim(case.seal())
     assert median.decision == "valid"
-    assert median.interval is None
-    assert "3 of at least 6 seeds" in median.why[0]
+    assert "one of 8 that could be chosen from, and one run says" in median.why[0]
+
+
+def test_the_best_row_of_a_sweep_over_noise_is_not_quoted_as_it_stands():
+    case = trained(again=False)
+    case.record["attempt"]["looks"] = 8
+    median = claim(case.seal())
+    assert (median.decision, median.interval) == ("valid", None)
+    assert "one of 8 that could be chosen from, and 6 runs say too little of chance" in median.why[0]
+    more = trained(tuple(1.9 + 0.01 * place for place in range(9)), again=False)
+    more.record["attempt"]["looks"] = 8
+    nine = claim(more.seal())
+    assert (nine.decision, nine.confidence > 1 - 0.05 / 8) == ("evidence", True)
+    assert ", best of 8" in nine.wording
 
 
 @pytest.mark.parametrize("loss", [float("1e9"), -1.0, "1.9", None, True])
@@ -211,8 +250,8 @@ def test_a_fault_of_every_repeat_is_one_line_with_one_remedy():
     for path in sorted(case.reports):
         case.reports[path]["metrics"] = {}
     lines = render.table(verdict(case.seal()), None).splitlines()
-    faults = [line for line in lines if "G4-METRICS" in line]
-    (line,) = faults
+    answer, line = (line for line in lines if "G4-METRICS" in line)
+    assert answer == "quote       refused, because final_loss: nothing is at /metrics/final_loss (G4-METRICS)"
     assert line.endswith("final_loss: nothing is at /metrics/final_loss  (repeats repeat-0/report.json and 5 more)")
     assert [line.split()[0] for line in lines].count("remedy") == 1
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy
 
-from bridge.launches.attempts import ShownInterval, count_looks, too_many_unseen, weaker
+from bridge.launches.attempts import ShownInterval, too_many_unseen, weaker
 from bridge.launches.checks import (
     HANDICAP_MOST,
     HANDICAP_UNKNOWN,
@@ -21,7 +21,7 @@ from bridge.launches.checks import (
 )
 from bridge.launches.estimate import Estimate, Launch, over_launches
 from bridge.launches.sittings import agree, pool
-from bridge.launches.wording import effect, shown, sittings, too_few, wide
+from bridge.launches.wording import RatioWords, effect, interval_text, scatter_of, sittings, too_few, wide
 
 
 def sitting(rng, middle, sd=0.02, count=8, blocks=1):
@@ -130,6 +130,7 @@ def test_a_claim_is_the_weaker_of_with_and_without_cut_runs():
     assert effect(weaker(every, whole)) == "not slower (5 % margin)"
     assert effect(weaker(whole, every)) == "not slower (5 % margin)"
     assert effect(weaker(every, ShownInterval(0.9, 0.85, 0.95))) == "no difference shown"
+    assert effect(weaker(every, ShownInterval(0.9, 0.75, 0.95))) == "not measured well enough"
     assert weaker(every, None) == every
 
 
@@ -141,14 +142,8 @@ def test_a_ratio_chosen_from_several_has_a_wider_interval_and_says_so():
     ratio = over_launches(sitting(np.random.default_rng(10), 0.05))
     alone, best = ShownInterval.of(ratio), ShownInterval.of(ratio, 5)
     assert best.low < alone.low < alone.high < best.high
-    assert shown(best, 8, looks=5).endswith("95 %, 8 launches, best of 5")
-
-
-def test_looks_are_other_questions_and_a_confirmation_has_none():
-    assert count_looks(["a", "b", "a", "c"], "a", confirms=False) == 3
-    assert count_looks(["b"], "a", confirms=False) == 2
-    assert count_looks(["a", "b"], "a", confirms=True) == 1
-    assert count_looks([], "a", confirms=False) == 1
+    words = RatioWords(best, (0.05,) * 8, 1, 0.25, looks=5)
+    assert words.number.endswith("95 %, 8 launches (1.05x to 1.05x, median 1.05x), best of 5")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +157,9 @@ def test_looks_are_other_questions_and_a_confirmation_has_none():
         (1.03, 1.05, "faster"),
         (0.95, 1.051, "not slower (5 % margin)"),
         (0.949, 1.05, "no difference shown"),
+        (0.80, 1.20, "no difference shown"),
+        (0.80, 1.21, "not measured well enough"),
+        (1.03, 9.0, "faster"),
     ],
 )
 def test_one_interval_decides_every_word(low, high, word):
@@ -170,10 +168,35 @@ def test_one_interval_decides_every_word(low, high, word):
 
 def test_sentences_say_what_a_number_rests_on():
     bounds = ShownInterval(1.1, 1.05, 1.155)
-    assert shown(bounds, 12, sd=0.041) == "1.10x [1.05, 1.16] 95 %, 12 launches (sd 4.1 %)"
+    assert interval_text(bounds) == "1.10x [1.05, 1.16] 95 %"
+    assert interval_text(ShownInterval(1.1, 1.0967, 1.1034)) == "1.100x [1.097, 1.103] 95 %"
     assert wide(bounds, 0.03) == "half-width 4.8 %, not 3 %"
     assert wide(bounds, 0.05) == ""
     assert too_few(3, 8, 620.0) == "3 launches, a claim needs 8: about 11 minutes on this machine"
-    assert sittings(1, 0.25) == "one sitting at 25 % of the machine used by others"
-    assert sittings(3, None, units=True) == "3 sittings as units, the last at an unseen load"
+    assert sittings(1, 0.25) == "in one sitting, 25 % of the machine used by others"
+    assert sittings(2, 0.25) == "in 2 sittings, 25 % of the machine used by others in the last"
+    assert sittings(3, None, units=True) == "over 3 sittings as units, an unseen load in the last"
+    assert too_few(1, 8, None) == "1 launch, a claim needs 8"
     assert too_few(0, 8, None) == "0 launches, a claim needs 8"
+
+
+def test_a_few_launches_are_said_one_by_one_and_have_neither_interval_nor_word():
+    few = RatioWords(ShownInterval(1.45, 0.02, 93.7), (math.log(1.1), math.log(1.9), math.log(1.4)), 1, 0.28, least=8)
+    assert few.number == "1.45x (launches 1.10x, 1.90x, 1.40x; a claim takes 8)"
+    assert (few.interval, few.effect, few.stops) == (None, "too few launches for a word", None)
+    assert few.said == few.number
+
+
+def test_an_interval_that_says_nothing_is_no_claim():
+    wide_words = RatioWords(ShownInterval(1.31, 0.70, 2.44), (0.27,) * 8, 1, 0.0)
+    assert wide_words.said.startswith("not measured well enough: 1.31x [0.70, 2.44] 95 %, 8 launches")
+    assert wide_words.stops == "not measured well enough: no word holds between 0.70x and 2.44x"
+    assert RatioWords(ShownInterval(1.01, 0.90, 1.13), (0.01,) * 8, 1, 0.0).stops is None
+
+
+def test_launches_that_lie_apart_are_counted():
+    logs = [0.50, 0.51, 0.49, 0.50, 0.52, 0.48, 0.50, 0.10]
+    scatter = scatter_of(logs)
+    assert (round(scatter.least, 3), round(scatter.median, 3), scatter.outlying) == (1.105, 1.649, 1)
+    assert str(scatter) == "1.11x to 1.68x, median 1.65x, 1 of them outlying"
+    assert scatter_of([0.1, 0.1, 0.1, 0.9]).outlying == 0  # without a spread nothing is far

@@ -36,7 +36,7 @@ def test_the_hosts_own_engine_measures_by_turns_before_the_launches_are_joined(p
     assert launch.argv[launch.argv.index("--base") + 1] == BASE
     assert launch.argv[launch.argv.index("--head") + 1] == HEAD
     assert (launch.launches.arms, launch.launches.unit) == (("base", "head"), "samples")
-    assert launch.launches.rule.least == (2 if profile == "smoke" else 10)
+    assert launch.launches.rule.least == (3 if profile == "smoke" else 10)
     assert spec.commands[-2].argv[4:6] == ("eval", "commits-assemble")
     assert spec.commands[-1].argv[4:] == ("eval", "recompute", "--set", "code-structured")
     assert spec.commands[-1].confirms

@@ -226,8 +226,8 @@ def test_claims_with_intervals_are_drawn_to_scale_and_no_name_ends_the_block(bui
     _, drawn, after = re.split(r"^```.*$", page, flags=re.MULTILINE)
     assert drawn.strip().splitlines() == [
         "x                  0.5                                     2",
-        "speed                           :      [------o------------]  1.5",
-        "??? # speed        o------]     :                             0.5",
+        "speed                           :      [------o------------]  1.50",
+        "??? # speed        o------]     :                             0.50",
         "n                  3                                       3",
         "loss                                   o                      3",
     ]

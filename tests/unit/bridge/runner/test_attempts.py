@@ -7,7 +7,16 @@ import datetime as dt
 import pytest
 
 from bridge.limits import ATTEMPTS_LISTED_COUNT
-from bridge.runner.state.attempts import Attempts, CountedRun, attempt_key, load_reports, save_reports, unreported
+from bridge.runner.state.attempts import (
+    Attempts,
+    CountedRun,
+    Look,
+    attempt_key,
+    load_reports,
+    look_of,
+    save_reports,
+    unreported,
+)
 from bridge.runner.state.database import StateDatabase
 from bridge.system.clock import rfc3339
 from tests.corpus.gate.breaks import honest
@@ -109,42 +118,72 @@ def attempts(tmp_path):
 
 
 def test_what_ran_longer_ago_than_thirty_days_counts_no_more(attempts):
-    attempts.count(A, IDS[0], NOW, look=True)
-    attempts.count(A, IDS[1], NOW + dt.timedelta(days=29), look=True)
-    late = attempts.count(A, IDS[2], NOW + dt.timedelta(days=31), look=True)
+    attempts.count(A, IDS[0], NOW, look=look())
+    attempts.count(A, IDS[1], NOW + dt.timedelta(days=29), look=look())
+    late = attempts.count(A, IDS[2], NOW + dt.timedelta(days=31), look=look())
     assert (late.number, late.earlier) == (2, (IDS[1],))
     assert attempts.count(A, IDS[1], NOW + dt.timedelta(days=400)).earlier == (IDS[0],)  # asked again after a crash
 
 
 def test_of_very_many_attempts_the_latest_are_listed_and_all_are_counted(attempts):
     ids = [f"01jd7zk3v8q4w2m6x9c5b7{number:04d}" for number in range(300)]
-    attempts.read_back(CountedRun(A, run_id, rfc3339(NOW), False, None) for run_id in ids[:-1])
+    attempts.read_back(CountedRun(A, run_id, rfc3339(NOW), None, None) for run_id in ids[:-1])
     last = attempts.count(A, ids[-1], NOW + dt.timedelta(days=1))
     assert last.number == 300
     assert last.earlier == tuple(ids[-1 - ATTEMPTS_LISTED_COUNT : -1])
 
 
-def test_every_question_of_the_host_is_a_look_and_a_repeat_is_none(attempts, tmp_path):
-    looks = [
-        attempts.count(key, run_id, NOW + dt.timedelta(days=number), look=look).looks
-        for number, (key, run_id, look) in enumerate(
-            [(A, IDS[0], True), (A, IDS[1], True), (B, IDS[2], False), (B, IDS[3], True), (C, IDS[4], True)]
-        )
+def look(family=A, cell=A, version=A):
+    return Look(family=family, cell=cell, version=version)
+
+
+def test_the_cells_of_one_preset_are_looks_and_a_repeat_is_none(attempts, tmp_path):
+    cells = [(A, look()), (A, look()), (B, None), (B, look(cell=B)), (C, look(cell=C))]
+    counted = [
+        attempts.count(key, run_id, NOW + dt.timedelta(days=number), look=cell).looks
+        for number, (key, run_id, cell) in enumerate((key, IDS[n], cell) for n, (key, cell) in enumerate(cells))
     ]
-    assert looks == [1, 1, 1, 2, 3]
+    assert counted == [1, 1, 1, 2, 3]
     again = Attempts(StateDatabase(tmp_path / "state.sqlite"))
-    assert again.count(C, IDS[5], NOW + dt.timedelta(days=29), look=True).looks == 3
-    assert again.count(C, IDS[6], NOW + dt.timedelta(days=45), look=True).looks == 1
+    assert again.count(C, IDS[5], NOW + dt.timedelta(days=29), look=look(cell=C)).looks == 3
+    assert again.count(C, IDS[6], NOW + dt.timedelta(days=45), look=look(cell=C)).looks == 1
+
+
+def test_forty_unrelated_runs_are_named_and_widen_nobodys_interval(attempts):
+    for number in range(40):
+        digest = f"{number:064x}"
+        attempts.count(digest, f"01jd7zk3v8q4w2m6x9c5b7{number:04d}", NOW, look=look(family=digest))
+    attempt = attempts.count(A, IDS[0], NOW, look=look())
+    assert (attempt.looks, attempt.versions, attempt.others) == (1, 1, 40)
+
+
+def test_edits_follow_each_other_and_are_named_only(attempts):
+    versions = [
+        attempts.count(key, run_id, NOW, look=look(version=key)) for key, run_id in zip((A, B, C), IDS, strict=False)
+    ]
+    assert [(attempt.looks, attempt.versions) for attempt in versions] == [(1, 1), (1, 2), (1, 3)]
+
+
+def test_a_sweep_is_one_family_and_a_changed_plan_another_version():
+    case = honest("claim")
+    spec, models = case.spec_value(), case.record_value().models
+    own = look_of(spec, "code", "host", models)
+    other = look_of(spec.evolve(params={**spec.params, "x": 7}), "code", "host", models)
+    assert (own.family, own.version, own.cell == other.cell) == (other.family, other.version, False)
+    assert look_of(spec.evolve(preset_digest="cd" * 32), "code", "host", models).version != own.version
+    for changed in (spec.evolve(preset="another"), spec.evolve(profile="smoke")):
+        assert look_of(changed, "code", "host", models).family != own.family
+    assert look_of(spec, "code", "another host", models).family != own.family
 
 
 def test_a_run_that_confirms_is_one_look_and_pools_with_confirmations_only(attempts):
     for key, run_id in ((A, IDS[0]), (B, IDS[1]), (A, IDS[2])):
-        attempts.count(key, run_id, NOW, look=True)
-    first = attempts.count(A, IDS[3], NOW, look=True, confirms=IDS[2])
-    second = attempts.count(A, IDS[4], NOW, look=True, confirms=IDS[0])
+        attempts.count(key, run_id, NOW, look=look(cell=key))
+    first = attempts.count(A, IDS[3], NOW, look=look(), confirms=IDS[2])
+    second = attempts.count(A, IDS[4], NOW, look=look(), confirms=IDS[0])
     assert (first.number, first.earlier, first.looks, first.confirms) == (1, (), 1, IDS[2])
     assert (second.number, second.earlier, second.looks) == (2, (IDS[3],), 1)
-    assert attempts.count(A, IDS[5], NOW, look=True).earlier == (IDS[0], IDS[2])
+    assert attempts.count(A, IDS[5], NOW, look=look()).earlier == (IDS[0], IDS[2])
     assert attempts.counted(A, IDS[2])
     assert not attempts.counted(B, IDS[2])
 
