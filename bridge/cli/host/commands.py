@@ -14,7 +14,7 @@ from bridge.cli.host.keys import keygen, own_name
 from bridge.cli.host.places import bus_of, open_route, policy_of, policy_path, route_of, state_named, state_of
 from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
-from bridge.cli.talk import CLOCK, say
+from bridge.cli.talk import CLOCK, note, say
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import REMEDY_MARK, KakeyaError, UsageError
 from bridge.runner.connection.known_keys import known_keys
@@ -128,7 +128,7 @@ def _policy_command(arguments: argparse.Namespace) -> int:
 def _workload(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.workload import workload
 
-    return workload(arguments, policy_path(arguments), say)
+    return workload(arguments, policy_path(arguments), note)
 
 
 def _journal(arguments: argparse.Namespace) -> int:

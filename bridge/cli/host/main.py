@@ -159,7 +159,15 @@ def _workloads(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     own.epilog = _WORKLOAD_EPILOG
     own.add_argument("action", choices=("new", "check", "try", "allow", "list", "remove"))
     own.add_argument("folder", nargs="?", metavar="NAME|FOLDER", help="a folder, or the name of one below workloads/")
-    own.add_argument("--from", dest="program", metavar="FILE", help="with new: the program to begin with, copied")
+    own.add_argument(
+        "--from",
+        dest="program",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="with new: the program as it is, copied; again: a file that it reads",
+    )
+    own.add_argument("--number", metavar="NAME", help="with new: which number of it is meant; none: files only")
     own.add_argument("--unit", metavar="UNIT", help="with new: unit of the number it reports; default: none")
     own.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="with try: a parameter")
     own.add_argument("--preset", metavar="NAME", help="with try: which of its presets; default: the first")

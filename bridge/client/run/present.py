@@ -149,7 +149,8 @@ def _claim(claim: dict[str, Any]) -> dict[str, Any]:
 def _files(status: RunStatus) -> FilesPart | None:
     if status.folder is None or status.result is None:
         return None
-    return FilesPart(folder=str(status.folder), paths=sorted(status.result.tree.files))
+    kept = [f"reports/{name}" for name in status.result.kept]
+    return FilesPart(folder=str(status.folder), paths=sorted(status.result.tree.files), kept=kept)
 
 
 def _log_tail(status: RunStatus) -> LogTail | None:

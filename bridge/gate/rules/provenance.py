@@ -199,7 +199,11 @@ def cap_untrusted_code(evidence: Evidence) -> Iterator[Violation] | Skip:
     if evidence.spec is None:
         return Skip("no job spec")
     workload = evidence.spec.workload
-    timed = workload is not None and bool(workload.metrics) and all(metric.aggregate == "ratio" for metric in workload.metrics)
+    timed = (
+        workload is not None
+        and bool(workload.metrics)
+        and all(metric.aggregate == "ratio" for metric in workload.metrics)
+    )
     own = timed and "embedded" in evidence.spec.labels
     if evidence.spec.trust_class == "untrusted" and not own and not peer_isolation.made_by_runner(evidence):
         return iter((Violation("untrusted_code: nobody this host trusts vouches for the code that wrote the report"),))
