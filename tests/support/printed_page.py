@@ -47,15 +47,25 @@ def carry_out(clone: Clone, line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
-def follow_page(page: str, clone: Clone, replaced: Mapping[str, str] | None = None) -> list[Ran]:
-    """Do every step of a page in order in one folder; return each command with what it printed and its exit code.
+def follow_page(page: str, clone: Clone) -> list[Ran]:
+    """Do every step of a page in order in one folder; return each command with what it printed and its exit code."""
+    return follow((GUIDES / page).read_text("utf-8"), clone)
+
+
+def sections(page: str) -> dict[str, str]:
+    """Return the text of each section of a guide by its heading."""
+    first, *parts = (GUIDES / page).read_text("utf-8").split("\n## ")
+    return {"": first} | {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
+
+
+def follow(text: str, clone: Clone, replaced: Mapping[str, str] | None = None) -> list[Ran]:
+    """Do every step of a part of a page in order in one folder.
 
     Args:
-        page: name of a guide.
+        text: of the part.
         clone: where.
-        replaced: words of the page that stand for what a reader puts in, and what is put in here.
+        replaced: words that stand for what a reader puts in, and what is put in here.
     """
-    text = (GUIDES / page).read_text("utf-8")
     for word, value in (replaced or {}).items():
         text = text.replace(word, value)
     ran: list[Ran] = []

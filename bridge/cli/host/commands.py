@@ -30,6 +30,7 @@ from bridge.runner.state.log import LEVELS, read_log, shown
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
+    from bridge.cli.host.people import Place
 
 _FOLLOW_S = 0.3
 _GC_FETCHES = 5000
@@ -192,6 +193,32 @@ def _trust(arguments: argparse.Namespace) -> int:
     return trust(arguments, open_bus, CLOCK, state.root, name)
 
 
+def _place(arguments: argparse.Namespace) -> Place:
+    from bridge.cli.host.people import place_of
+
+    policy = policy_of(arguments)
+
+    def open_bus() -> RunnerBus:
+        state = default_state(policy.name) if arguments.state is None else StateFolder(Path(arguments.state).resolve())
+        state.create()
+        return open_route(str(route_of(arguments, policy)), state, keys=False)
+
+    return place_of(policy_path(arguments), policy, None if route_of(arguments, policy) is None else open_bus)
+
+
+def _welcome(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.people import parse_line, welcome
+
+    parse_line(arguments.line)  # what is no line is refused before a bus is opened
+    return welcome(arguments, _place(arguments))
+
+
+def _who(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.people import who
+
+    return who(arguments.name, _place(arguments))
+
+
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.hook import answer
 
@@ -213,4 +240,6 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "keygen": _keygen,
     "trust": _trust,
     "revoke": revoke,
+    "welcome": _welcome,
+    "who": _who,
 }

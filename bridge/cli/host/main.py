@@ -80,6 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     _keys(verbs)
     _ssh(verbs)
     _trust(verbs)
+    _people(verbs)
     _actions(verbs)
     _nodes(verbs)
     return parser
@@ -215,6 +216,21 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     trust.add_argument("--json", action="store_true", help="with list: one JSON document on stdout")
     revoke = _verb(verbs, "revoke", "refuse a principal or a key from now on, and end what runs for it")
     revoke.add_argument("who", nargs="+", metavar="PRINCIPAL|KEY", help="a name, SHA256:..., a public key or its file")
+
+
+def _people(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    hello = _verb(
+        verbs, "welcome", "give one person a name, a key and rights here, from the line that they sent", bus=True
+    )
+    hello.add_argument("line", nargs="+", metavar="LINE", help="'NAME ssh-ed25519 KEY': what kakeya-mac init prints")
+    hello.add_argument(
+        "--may", nargs="+", action="extend", default=[], metavar="PRESET",
+        help="what the person may ask for, patterns allowed; default: what an unsigned request may",
+    )  # fmt: skip
+    hello.add_argument("--code", action="store_true", help="commits signed with the key are trusted code")
+    hello.add_argument("--yes", action="store_true", help="do not ask; look at the fingerprint first")
+    asked = _verb(verbs, "who", "show the keys and all rights of one name on this host", bus=True)
+    asked.add_argument("name", metavar="NAME", help="as the person signs, e.g. ada@example.org")
 
 
 def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
