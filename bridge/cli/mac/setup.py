@@ -34,6 +34,7 @@ def doctor(call: Invocation) -> int:
 
 def init(call: Invocation) -> int:
     """Check a bus, pin its id, and write this clone's own configuration."""
+    from bridge.cli.mac.agents.commands import offered_lines
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
     from bridge.client.connection.pins import compared_with_bus, key_lines, root_pin
@@ -76,7 +77,7 @@ def init(call: Invocation) -> int:
     call.output.row("written", str(path))
     if call.args.agents_md and settings.repository is not None:
         agents = settings.repository.top / "AGENTS.md"
-        changed = write_agents_section(agents)
+        changed = write_agents_section(agents, offered_lines(call))
         call.output.row("agents", f"{agents}{'' if changed else ' (unchanged)'}")
     call.output.say("next", "  kakeya-mac doctor")
     data = {
