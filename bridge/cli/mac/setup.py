@@ -72,7 +72,7 @@ def init(call: Invocation) -> int:
     if who is None:
         call.output.row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto")
     else:
-        call.output.row("signing", f"as {who.principal} with {who.fingerprint}")
+        call.output.row("signing", f"as {who.principal} with {who.fingerprint}, key {who.key}")
         call.output.say("send", f"  this line to the host's owner, who types it: {who.trust_command}")
     call.output.row("written", str(path))
     if call.args.agents_md and settings.repository is not None:

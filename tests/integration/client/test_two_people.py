@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,13 @@ class TwoPeople:
             argv, cwd=self.owner.top, env=self.owner.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
 
+    def wait_until_offered(self, preset: str) -> None:
+        """Wait until the runner that serves has told its presets."""
+        deadline_s = time.monotonic() + PATIENCE_S
+        while preset not in carry_out(self.colleague, "kakeya-mac presets").stdout:
+            assert time.monotonic() < deadline_s, "the runner never offered it"
+            time.sleep(0.5)
+
     def stop(self) -> None:
         if self._serving is not None:
             self._serving.terminate()
@@ -66,3 +74,24 @@ def test_a_colleague_is_let_in_by_one_line(people):
     ran = follow(parts["The colleague again"], people.colleague)
     assert failures(ran) == {}
     assert re.search(r"^trust +ada@example\.org \(signed\)", ran[0][1].stdout, re.MULTILINE), ran
+
+
+def test_two_commits_of_a_c_repository_are_compared_after_one_round_trip(people):
+    parts = sections("ten-minutes-commits.md")
+    text = parts["The colleague opens the bus"]
+    first, *more = (line for line in text.splitlines() if line.startswith(("kakeya-mac", "git ")))
+    opened = follow(f"```\n{first}\n```", people.colleague, {"--bus ROUTE": people.opening})
+    assert failures(opened) == {}
+    (line,) = re.findall(r"kakeya-runner welcome ('ada@example\.org ssh-ed25519 \S+')", opened[0][1].stderr)
+    (key,) = re.findall(r"^signing .*, key (\S+)$", opened[0][1].stdout, re.MULTILINE)
+    assert failures(follow("```\n" + "\n".join(more) + "\n```", people.colleague, {"KEYFILE": key})) == {}
+    owner = follow(parts["The owner says what may be built and timed"], people.owner, {"LINE": line})
+    assert failures(owner) == {}
+    assert len(owner) <= 4
+    people.serve()
+    people.wait_until_offered("sorter")
+    compared = follow(parts["The colleague compares two commits"], people.colleague)
+    assert failures(compared) == {}
+    screen = compared[-1][1].stdout
+    assert re.search(r"^speedup +.*bench of two commits@", screen, re.MULTILINE), screen
+    assert "NOTHING" not in screen
