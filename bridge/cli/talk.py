@@ -9,6 +9,11 @@ from bridge.system.clock import SystemClock, rfc3339
 CLOCK = SystemClock()
 
 
+def note(line: str) -> None:
+    """Write one line of talk of a command that answers at once."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def say(line: str) -> None:
     """Write one line of talk with its time."""
     print(f"{rfc3339(CLOCK.now())} {line}", file=sys.stderr, flush=True)

@@ -11,6 +11,7 @@ from bridge.client.document.untrusted import fenced
 from bridge.mcp.interface import Document
 
 ANSWER_MAX_BYTES: Final = 8192
+_SCARCE: Final = 3  # requests that are left within the hour, from which on the quota is told
 _LINKS_BYTES: Final = 1024  # what links and the marks of a fence may take of it
 _HANDLES_BYTES: Final = 6144  # what the runs of a sweep may take of it
 _STEPS: Final = ((200, 2000), (60, 600), (20, 300), (10, 160), (5, 100), (2, 60), (1, 40))
@@ -18,7 +19,7 @@ _STEPS: Final = ((200, 2000), (60, 600), (20, 300), (10, 160), (5, 100), (2, 60)
 _LOG_LINES: Final = 12
 _COMMAND: Final = re.compile(r"kakeya-mac (?P<name>[a-z]+)(?P<words>(?: [^- ][^ ;]*)*)(?P<help> --help)?")
 _TOOLS: Final = {"ls": "runs", "attach": "wait", "report": "result"} | {
-    name: name for name in ("runners", "status", "logs", "cancel", "quote", "compare", "verify", "doctor")
+    name: name for name in ("presets", "status", "logs", "cancel", "quote", "compare", "doctor")
 }
 """The tool that is a command, by the command."""
 DATA_NOT_INSTRUCTIONS: Final = (
@@ -37,14 +38,46 @@ def summary(document: Document) -> Document:
         found["claims"] = [_claim(one) for one in document["claims"]]
     if document["findings"]:
         found["findings"] = [{key: one[key] for key in ("code", "message", "remedy")} for one in document["findings"]]
-    if document["quotas"]:
-        found["quotas"] = document["quotas"]
-    for name in ("request", "where", "attempts", "times_s", "actions", "data"):
-        if document.get(name) is not None:
-            found[name] = document[name]
+    if document["command"] != "logs":
+        found |= _about(document)
     if document["command"] == "run" and _sweep_of(document) is not None:
         found["data"] = _handles(document["data"])
     return found
+
+
+def _about(document: Document) -> Document:
+    """Return the facts of a run that an agent has not told itself, each once; what is left out is linked."""
+    found: Document = {}
+    if (request := document.get("request")) is not None:
+        found["asked"] = {name: request[name] for name in ("preset", "params", "profile")}
+        found["asked"] |= {"reattached": True} if request["reattached"] else {}
+    if (place := document.get("where")) is not None:
+        found["where"] = {name: place[name] for name in ("runner", "device", "sandbox") if place[name] is not None}
+    scarce = [quota for quota in document["quotas"] if quota["left"] <= _SCARCE]
+    found |= {"quotas": scarce} if scarce else {}
+    if (times := document.get("times_s")) is not None and times["total"] is not None:
+        found["took_s"] = times["total"]
+    if (attempts := document.get("attempts")) is not None and attempts["number"] > 1:
+        found["attempt"] = attempts["number"]
+    if (files := document.get("files")) is not None and files["kept"]:
+        found["kept"] = {"folder": files["folder"], "files": files["kept"]}
+    for name in ("actions", "data"):
+        if document.get(name) is not None:
+            found[name] = document[name]
+    if document["command"] == "presets":
+        found["data"] = _presets(document["data"])
+    return found
+
+
+def _presets(rows: list[Document]) -> list[Document]:
+    """Return what may be run, the bus's own first: those with what they take, the others by name and words."""
+    own = [row for row in rows if row["definition"] is not None]
+    listed = []
+    for row in own:
+        params = row["definition"].get("params", {})
+        listed.append({"name": row["name"], "description": row["description"], "params": list(params)})
+    others = [{"name": row["name"], "description": row["description"][:80]} for row in rows if row not in own]
+    return listed + others
 
 
 def remedy_with_tools(remedy: str) -> str:
@@ -53,7 +86,8 @@ def remedy_with_tools(remedy: str) -> str:
         if asked["help"]:
             return "the schema of this tool says what it takes"
         if (tool := _TOOLS.get(asked["name"])) is not None:
-            return f"call `{tool}`" + (f" with{asked['words']}" if asked["words"] else "")
+            words = asked["words"].removeprefix(" show")
+            return f"call `{tool}`" + (f" with{words}" if words else "")
     return f"in a shell: {remedy}" if "kakeya-" in remedy or "--" in remedy else remedy
 
 

@@ -1,4 +1,4 @@
-"""Which presets this bus offers: those of its live runners, or every installed one where none has to be awake."""
+"""Which presets `run` offers: those of live runners, or every installed one where none has to be awake."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 import pydantic
 
 from bridge.mcp.interface import Commands
-from bridge.mcp.tools import AT, FIXED, ToolSpec, of_preset
+from bridge.mcp.tools import AT, FIXED, ToolSpec, of_offer
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 
@@ -28,22 +28,26 @@ class Offer:
         self._commands = commands
         self._asked_s = float("-inf")
         self._presets: dict[str, Preset | None] = {}
+        self._own_names: tuple[str, ...] = ()
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return every tool, the fixed ones first; those alone where the bus does not answer."""
+        """Return every tool, `run` first; it offers nothing where the bus does not answer."""
         now_s = self._commands.clock.steady_s()
         if now_s - self._asked_s > FRESH_S:
             self._presets, self._asked_s = self._ask(), now_s
-        offered = (of_preset(name, own) for name, own in self._presets.items())
-        return (*FIXED, *(tool for tool in offered if tool is not None))
+        return (of_offer(self._presets, self._own_names), *FIXED)
 
-    def find(self, name: str) -> ToolSpec | None:
-        """Return a tool by name; a preset that was offered a moment ago is asked for again."""
-        found = next((tool for tool in self.tools() if tool.name == name), None)
-        if found is None and self._commands.clock.steady_s() - self._asked_s > MISS_S:
+    def find(self, name: str, preset: object = None) -> ToolSpec | None:
+        """Return a tool by name.
+
+        Args:
+            name: of the tool.
+            preset: what `run` is to run; one that was not offered a moment ago is asked for again.
+        """
+        unknown = preset is not None and preset not in self._presets
+        if unknown and self._commands.clock.steady_s() - self._asked_s > MISS_S:
             self._asked_s = float("-inf")
-            found = next((tool for tool in self.tools() if tool.name == name), None)
-        return found
+        return next((tool for tool in self.tools() if tool.name == name), None)
 
     def _ask(self) -> dict[str, Preset | None]:
         """Return what is offered by name, with the definition of what only a host of this bus has."""
@@ -58,7 +62,8 @@ class Offer:
         own = self._own() if here or not offered <= registry().keys() else {}
         told_apart = {name.partition(AT)[0] for name in own if AT in name}
         names = sorted((offered | own.keys()) - told_apart)
-        return {name: own.get(name) for name in names}
+        self._own_names = tuple(name for name in names if name not in registry())
+        return {name: own.get(name) or registry().get(name) for name in names}
 
     def _own(self) -> dict[str, Preset]:
         """Return the definitions that this bus offers beside the installed presets."""

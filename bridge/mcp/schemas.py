@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import jsonschema
+
+from bridge.errors import UsageError
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.presets.model import Preset
 from bridge.presets.parameters import (
@@ -24,7 +27,7 @@ PROFILE: Final[Schema] = {
     "type": "string",
     "enum": ["smoke", "claim"],
     "default": "smoke",
-    "description": "smoke: a quick look, never quotable; claim: measured so that it may be quoted",
+    "description": "smoke: a quick look; claim: measured so that it may be quoted; `quote` has the last word on either",
 }
 RUNNER: Final[Schema] = {
     "type": "string",
@@ -46,11 +49,12 @@ def _scalar(**of_text: object) -> Schema:
     return {"anyOf": [{"type": "string", **of_text}, {"type": "number"}, {"type": "boolean"}]}
 
 
+PRESET_PATTERN: Final = "^[a-z0-9][a-z0-9._@-]{0,120}$"
 SWEEP: Final[Schema] = {
     "type": "object",
     "properties": {
         "preset": {
-            "type": "string", "pattern": "^[a-z0-9][a-z0-9._@-]{0,120}$", "description": "name of a preset of this bus",
+            "type": "string", "pattern": PRESET_PATTERN, "description": "name of a preset of this bus",
         },
         "values": {
             "type": "object",
@@ -82,20 +86,42 @@ def sweep_words(arguments: Mapping[str, Any]) -> list[str]:
     return found
 
 
-def of_preset(preset: Preset) -> Schema:
-    """Return the input schema of an installed preset."""
-    params = {name: of_parameter(parameter) for name, parameter in preset.params.items()}
+def of_run(names: Sequence[str]) -> Schema:
+    """Return the input schema of `run` over presets of these names, in their order."""
+    params = {
+        "type": "object",
+        "additionalProperties": _scalar(maxLength=TEXT_MAX_CHARS),
+        "description": 'the parameters of the preset, e.g. {"lr": 0.1}',
+        "default": {},
+    }
+    preset = {"type": "string", "description": "what to run"} | ({"enum": list(names)} if names else {})
+    return _object({"preset": preset, "params": params, "profile": PROFILE, "runner": RUNNER, "ref": REF}, ["preset"])
+
+
+def run_words(arguments: Mapping[str, Any], offered: Mapping[str, Preset | None]) -> list[str]:
+    """Return the command line of a call of `run`; its arguments fit the schema.
+
+    Raises:
+        UsageError: the parameters are not those of the preset.
+    """
+    preset = offered.get(arguments["preset"])
+    if preset is not None:
+        _check_params(arguments, preset)
+    return words(arguments["preset"], arguments, installed=preset is not None)
+
+
+def _check_params(arguments: Mapping[str, Any], preset: Preset) -> None:
+    properties = {name: of_parameter(parameter) for name, parameter in preset.params.items()}
     required = [name for name, parameter in preset.params.items() if _required(parameter)]
-    profile = {**PROFILE, "enum": list(preset.profiles)}
-    options = {"profile": profile, "runner": RUNNER} | ({"ref": REF} if preset.code == "request" else {})
-    return _call(_object(params, required), options, required)
-
-
-def of_unknown() -> Schema:
-    """Return the input schema of a preset that only its host knows: any parameter, checked there."""
-    scalar = _scalar(maxLength=TEXT_MAX_CHARS)
-    params = {"type": "object", "additionalProperties": scalar, "description": "checked by the host", "default": {}}
-    return _call(params, {"profile": PROFILE, "runner": RUNNER, "ref": REF}, [])
+    given = dict(arguments.get("params", {}))
+    try:
+        jsonschema.validate(given, _object(properties, required), cls=jsonschema.Draft202012Validator)
+    except jsonschema.ValidationError as error:
+        where = ".".join(("params", *(str(part) for part in error.absolute_path)))
+        takes = ", ".join(properties) or "no parameters"
+        raise UsageError(f"run: {where}: {error.message[:200]}; {preset.name} takes {takes}") from None
+    if arguments.get("profile", preset.profiles[0]) not in preset.profiles:
+        raise UsageError(f"run: profile: {preset.name} has {' and '.join(preset.profiles)}")
 
 
 def of_parameter(parameter: Parameter) -> Schema:
@@ -146,10 +172,6 @@ def _text(value: str | float | bool, *, quoted: bool) -> str:
 
 def _required(parameter: Parameter) -> bool:
     return parameter.default is None and not isinstance(parameter, FlagParameter)
-
-
-def _call(params: Schema, options: Mapping[str, Schema], required: list[str]) -> Schema:
-    return _object({"params": params, **options}, ["params"] if required else [])
 
 
 def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:

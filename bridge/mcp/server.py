@@ -30,7 +30,7 @@ from bridge.mcp.tools import ToolSpec
 from bridge.system.clock import rfc3339
 
 INSTRUCTIONS: Final = (
-    "Runs allow-listed experiments on a machine that this bus reaches over git. Start one with a `run_…` tool, which "
+    "Runs allow-listed experiments on a machine that this bus reaches over git. Start one with `run`, which "
     "returns a run id at once; call `wait` with the id until it has ended. Quote numbers only as `quote` words them. "
     "A connection that breaks loses nothing: the run goes on, and the same call finds it again."
 )
@@ -58,7 +58,8 @@ class Handlers:
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult | Any:
         """Run the command of a tool and return what it said."""
-        spec = await anyio.to_thread.run_sync(lambda: self._offer.find(params.name))
+        preset = (params.arguments or {}).get("preset")
+        spec = await anyio.to_thread.run_sync(lambda: self._offer.find(params.name, preset))
         if spec is None:
             return _failed(f"no tool {params.name[:100]!r} on this bus; list the tools again")
         try:

@@ -1,8 +1,9 @@
-"""The tools: a few that every bus has, and one a preset that this bus offers. Data and words, no protocol."""
+"""The tools: a dozen, whatever a bus offers; its presets are a choice of `run`. Data and words, no protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,15 +12,14 @@ import jsonschema
 from bridge.durations import duration_text
 from bridge.errors import UsageError
 from bridge.mcp import schemas
-from bridge.presets.installed import registry
 from bridge.presets.model import Preset
+from bridge.presets.parameters import Parameter
 from bridge.records.workload import MetricDefinition
 
 WAIT_MAX_S: Final = 50
 """Clients give up on a call after 60 s unless they are told otherwise; an answer needs some seconds of it."""
-RUN_PREFIX: Final = "run_"
 AT: Final = "@"  # between a preset and the runner whose definition is meant
-NAME_MAX_CHARS: Final = 64  # several clients take no longer name of a tool
+_DESCRIBED_MAX_CHARS: Final = 3000  # of what `run` says of the presets of this bus's own
 
 _ID: Final[schemas.Schema] = {
     "type": "string",
@@ -34,6 +34,9 @@ _SECONDS: Final[schemas.Schema] = {
     "description": "how long to wait at most; the run goes on whatever this call does",
 }
 _LINES: Final[schemas.Schema] = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 50}
+_PRESET: Final[schemas.Schema] = {
+    "type": "string", "pattern": schemas.PRESET_PATTERN, "description": "name of a preset of this bus",
+}  # fmt: skip
 _LIMIT: Final[schemas.Schema] = {"type": "integer", "minimum": 1, "maximum": 200, "default": 20}
 
 
@@ -66,9 +69,17 @@ class ToolSpec:
             jsonschema.validate(dict(arguments), self.schema, cls=jsonschema.Draft202012Validator)
         except jsonschema.ValidationError as error:
             where = ".".join(str(part) for part in error.absolute_path) or "arguments"
-            raise UsageError(f"{self.name}: {where}: {_expected(error)[:300]}") from None
+            raise UsageError(f"{self.name}: {where}: {_expected(error)[:300]}{self._misplaced(arguments)}") from None
         defaults = {name: one["default"] for name, one in self.schema["properties"].items() if "default" in one}
         return defaults | {name: _whole(value) for name, value in arguments.items()}
+
+    def _misplaced(self, arguments: Mapping[str, Any]) -> str:
+        """Return where to write what stands beside `params` and belongs below it."""
+        properties = self.schema["properties"]
+        stray = {name: value for name, value in arguments.items() if name not in properties}
+        if "params" not in properties or not stray:
+            return ""
+        return f"; parameters of a preset go below params: {json.dumps({'params': stray}, default=str)[:200]}"
 
 
 def _whole(value: Any) -> Any:
@@ -105,8 +116,11 @@ FIXED: Final = (
         _object((), limit=_LIMIT), lambda given: ["ls", "--limit", str(given["limit"])],
     ),
     ToolSpec(
-        "runners", "List runners", "List the machines of this bus, whether they are awake, and what they offer.",
-        _object(()), lambda _: ["runners"],
+        "presets", "What may be run",
+        "List what may be run here, the bus's own presets first; with `preset` what one takes: parameters, bounds, "
+        "what it measures.",
+        _object((), preset=_PRESET),
+        lambda given: ["presets", "show", given["preset"]] if "preset" in given else ["presets"],
     ),
     ToolSpec(
         "wait", "Wait for a run",
@@ -139,60 +153,73 @@ FIXED: Final = (
         "sweep", "Run a preset over values",
         "Run a preset once for each combination of values, and each of them `repeat` times; at most 64 runs. Returns "
         "the ids of the sweep and of its runs at once: call `wait` with each, then `compare` with the id of the sweep. "
-        "The same call finds the same runs. What a sweep shows is a first look, never quotable.",
+        "The same call finds the same runs. Its table is a first look: to quote its best row, run that one again.",
         schemas.SWEEP, schemas.sweep_words, changes="adds",
     ),
     ToolSpec(
         "compare", "Compare two runs",
         "Put two runs side by side and say what differs; `a` alone: the runs of a sweep, the first ones of a long one "
-        "with a link to all. Not quotable.",
+        "with a link to all. Differences are not quotable.",
         _object(("a",), a=_ID, b=_ID), lambda given: ["compare", given["a"], *([given["b"]] if "b" in given else [])],
     ),
-    ToolSpec(
-        "verify", "Verify a result",
-        "Check a result's digests, manifest, claim chain and signature. Exit code 0 takes a signature by a pinned key; "
-        "9 means whole and not signed by one.",
-        _object(("id",), id=_ID), _about("verify"),
-    ),
-    ToolSpec("doctor", "Find what is wrong", "Check everything between here and a runner; each finding has a remedy.",
+    ToolSpec("doctor", "Find what is wrong",
+             "Check everything between here and a runner, and which runners are awake; each finding has a remedy.",
              _object(()), lambda _: ["doctor", "--no-push"]),
 )  # fmt: skip
 
 
-def of_preset(name: str, own: Preset | None = None) -> ToolSpec | None:
-    """Return the tool of a preset; None where its name fits no tool.
+def of_offer(offered: Mapping[str, Preset | None], own: Collection[str]) -> ToolSpec:
+    """Return the tool that runs a preset of this bus.
 
     Args:
-        name: ``PRESET``, or ``PRESET@RUNNER`` where hosts differ under one name.
-        own: its definition where a host of this bus offers it and this installation has none.
+        offered: what the bus offers by name, ``PRESET`` or ``PRESET@RUNNER``; None for what nobody here knows.
+        own: those names that its hosts have of their own.
     """
-    tool = f"{RUN_PREFIX}{name.replace(AT, '_at_')}"
-    if len(tool) > NAME_MAX_CHARS:
-        return None
-    preset = registry().get(name, own)
-    known = preset is not None and preset.status == "ready"
+    names = [*own, *(name for name in offered if name not in own)]
+    lines, room = [], _DESCRIBED_MAX_CHARS
+    for name in own:
+        line = f"{name}: {_described(offered[name])}"
+        room -= len(line)
+        if room < 0:
+            lines.append("`presets` describes the others.")
+            break
+        lines.append(line)
+    schema = schemas.of_run(names)
     return ToolSpec(
-        tool,
-        f"Run {name}",
-        _described(name, preset if known else None),
-        schemas.of_preset(preset) if preset is not None and known else schemas.of_unknown(),
-        lambda given: schemas.words(name, given, installed=known),
+        "run",
+        "Run a preset",
+        "Run a preset of this bus; its parameters go below `params`. Returns a run id at once and never waits: call "
+        "`wait` with it. The same call while the run is live returns the same run, so calling again after a cut-off "
+        "connection starts nothing twice. `presets` says what one takes."
+        + (" This bus's own:\n" + "\n".join(lines) if lines else ""),
+        schema,
+        lambda given: schemas.run_words(given, offered),
         changes="adds",
     )
 
 
-def _described(name: str, preset: Preset | None) -> str:
-    after = (
-        "Returns a run id at once and never waits: call `wait` with it. The same call while the run is live returns "
-        "the same run, so calling again after a cut-off connection starts nothing twice."
-    )
+def _described(preset: Preset | None) -> str:
+    """Return a preset in one line: what it does, takes and measures."""
     if preset is None:
-        return f"Run the preset {name}, which a host of this bus offers and this installation does not know. {after}"
+        return "known to its host alone"
     limit_s = preset.limits.wall_s
-    bound = f" Takes at most {duration_text(limit_s)} once started (smoke)." if limit_s is not None else ""
+    bound = f" At most {duration_text(limit_s)}." if limit_s is not None else ""
+    takes = "; ".join(f"{name}: {short_parameter(one)}" for name, one in preset.params.items())
     measured = () if preset.workload is None else tuple(described(metric) for metric in preset.workload.metrics)
     gives = f" Measures {'; '.join(measured)}." if measured else ""
-    return f"{preset.description.rstrip('.')}.{bound}{gives} {after}"
+    return f"{preset.description.rstrip('.')}.{bound}{f' Takes {takes}.' if takes else ''}{gives}"
+
+
+def short_parameter(parameter: Parameter) -> str:
+    """Return a parameter in a few words: its values and its default."""
+    facts = parameter.model_dump(mode="json", exclude_none=True)
+    if "choices" in facts:
+        values = " | ".join(facts["choices"])
+    elif "min" in facts:
+        values = f"{facts['min']} to {facts['max']}"
+    else:
+        values = str(facts["type"])
+    return f"{values}, default {facts['default']}" if "default" in facts else values
 
 
 def described(metric: MetricDefinition) -> str:

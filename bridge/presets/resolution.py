@@ -24,7 +24,8 @@ from bridge.records.network import Network, describe_network, lesser
 from bridge.records.request import Request
 
 _SIGN_IT = (
-    "sign it: kakeya-mac init --signing-key auto, then the host's owner: kakeya-runner trust add KEY --principal NAME"
+    "sign it: kakeya-mac init --signing-key auto prints a line, with which the host's owner lets you in: "
+    "kakeya-runner welcome LINE --may PRESET"
 )
 _STRICTNESS: dict[SandboxMode, int] = {"off": 0, "preferred": 1, "required": 2}
 

@@ -217,6 +217,8 @@ def trust_command(signature: bytes, principal: str, *, code: bool = False) -> st
     key = public_key_in(signature)
     shown = f"'{key}'" if key is not None and len(key) <= _SHOWN_KEY_CHARS else "KEY"
     command = f"kakeya-runner trust add {shown}{' --code' * code} --principal {principal}"
+    if key is not None and key.startswith("ssh-ed25519 ") and not code:
+        command = f"kakeya-runner welcome '{principal} {key}'"
     return f"if the host's owner knows this key: {command}"
 
 

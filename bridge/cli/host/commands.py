@@ -24,7 +24,7 @@ from bridge.cli.host.places import (
 )
 from bridge.cli.host.serving import once_command, serve_command
 from bridge.cli.host.trust import revoke, trust
-from bridge.cli.talk import CLOCK, say
+from bridge.cli.talk import CLOCK, note, say
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import KakeyaError, UsageError
 from bridge.runner.connection.known_keys import known_keys
@@ -37,6 +37,7 @@ from bridge.runner.state.log import LEVELS, read_log, shown
 
 if TYPE_CHECKING:
     from bridge.bus.interface import RunnerBus
+    from bridge.cli.host.people import Place
 
 _FOLLOW_S = 0.3
 _GC_FETCHES = 5000
@@ -124,7 +125,7 @@ def _policy_command(arguments: argparse.Namespace) -> int:
 def _workload(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.workload import workload
 
-    return workload(arguments, policy_path(arguments), say)
+    return workload(arguments, policy_path(arguments), note)
 
 
 def _state(arguments: argparse.Namespace) -> int:
@@ -226,6 +227,32 @@ def _repair_bus(arguments: argparse.Namespace, policy: Policy | None, state: Sta
     return 1 if left else 0
 
 
+def _place(arguments: argparse.Namespace) -> Place:
+    from bridge.cli.host.people import place_of
+
+    policy = policy_of(arguments)
+
+    def open_bus() -> RunnerBus:
+        state = state_for(arguments, policy.name)
+        state.create()
+        return open_route(str(route_of(arguments, policy)), state, keys=False)
+
+    return place_of(policy_path(arguments), policy, None if route_of(arguments, policy) is None else open_bus)
+
+
+def _welcome(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.people import parse_line, welcome
+
+    parse_line(arguments.line)  # what is no line is refused before a bus is opened
+    return welcome(arguments, _place(arguments))
+
+
+def _who(arguments: argparse.Namespace) -> int:
+    from bridge.cli.host.people import who
+
+    return who(arguments.name, _place(arguments))
+
+
 def _job_hook(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.hook import answer
 
@@ -248,4 +275,6 @@ HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
     "keygen": _keygen,
     "trust": _trust,
     "revoke": revoke,
+    "welcome": _welcome,
+    "who": _who,
 }

@@ -81,6 +81,7 @@ def build_parser() -> argparse.ArgumentParser:
     _ssh(verbs)
     _trust(verbs)
     _bus(verbs)
+    _people(verbs)
     _actions(verbs)
     _nodes(verbs)
     return parser
@@ -159,7 +160,15 @@ def _workloads(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     own.epilog = _WORKLOAD_EPILOG
     own.add_argument("action", choices=("new", "check", "try", "allow", "list", "remove"))
     own.add_argument("folder", nargs="?", metavar="NAME|FOLDER", help="a folder, or the name of one below workloads/")
-    own.add_argument("--from", dest="program", metavar="FILE", help="with new: the program to begin with, copied")
+    own.add_argument(
+        "--from",
+        dest="program",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="with new: the program as it is, copied; again: a file that it reads",
+    )
+    own.add_argument("--number", metavar="NAME", help="with new: which number of it is meant; none: files only")
     own.add_argument("--unit", metavar="UNIT", help="with new: unit of the number it reports; default: none")
     own.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="with try: a parameter")
     own.add_argument("--preset", metavar="NAME", help="with try: which of its presets; default: the first")
@@ -221,6 +230,21 @@ def _bus(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     bus.add_argument(
         "space", nargs="?", metavar="SPACE", help="with allow-branches: e.g. claude, for claude/mac-bridge-*"
     )
+
+
+def _people(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    hello = _verb(
+        verbs, "welcome", "give one person a name, a key and rights here, from the line that they sent", bus=True
+    )
+    hello.add_argument("line", nargs="+", metavar="LINE", help="'NAME ssh-ed25519 KEY': what kakeya-mac init prints")
+    hello.add_argument(
+        "--may", nargs="+", action="extend", default=[], metavar="PRESET",
+        help="what the person may ask for, patterns allowed; default: what an unsigned request may",
+    )  # fmt: skip
+    hello.add_argument("--code", action="store_true", help="commits signed with the key are trusted code")
+    hello.add_argument("--yes", action="store_true", help="do not ask; look at the fingerprint first")
+    asked = _verb(verbs, "who", "show the keys and all rights of one name on this host", bus=True)
+    asked.add_argument("name", metavar="NAME", help="as the person signs, e.g. ada@example.org")
 
 
 def _actions(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bridge.bus.open.embedded import embedded_folder
@@ -15,7 +15,8 @@ from bridge.cli.host.control import stop_runner
 from bridge.diagnostics import Check, lines
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
-from bridge.presets.workloads.template import write_folder
+from bridge.presets.workloads.template import module_remedy, write_folder
+from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset
 from bridge.runner.policy.check import networks
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
@@ -25,6 +26,7 @@ from bridge.system.process import run
 
 PLACE = "workloads"
 _TRY_S = 3600.0
+_CHECK_S = 1.0
 _OF_THE_BUS = ("files ", "next ")  # lines of a run that name what is thrown away with its bus
 Say = Callable[[str], None]
 
@@ -57,20 +59,66 @@ def find_folder(words: str, listing: Path) -> Path:
 
 
 def _new(arguments: argparse.Namespace, rules: Policy, say: Say) -> int:
-    name, program = arguments.folder, arguments.program
+    name = arguments.folder
     folder = Path(name) if "/" in name else Path.cwd() / PLACE / name
-    begin = None if program is None else Path(program)
-    made = write_folder(folder.absolute(), begin, _python(rules), arguments.unit)
-    for path in made:
+    sources = [Path(word) for word in arguments.program]
+    written = write_folder(
+        folder.absolute(),
+        sources,
+        python=_python(rules, sources),
+        host_python=rules.interpreter,
+        choose=lambda candidates: choose_number(candidates, arguments.number),
+        unit=arguments.unit,
+    )
+    for path in written.paths:
         print(path)
+    for note in written.notes:
+        say(note)
     say(f"next: kakeya-runner workload check {folder.name}")
     return 0
 
 
-def _python(rules: Policy) -> str:
-    """Return the interpreter a new folder names: of a `.venv` here, else the first one that is not the host's own."""
+def choose_number(candidates: Sequence[Candidate], name: str | None) -> Candidate | None:
+    """Return the number that is meant: the one that was named, else what somebody at a terminal says, else the last.
+
+    The last row of a table is a number only where somebody says so: most tables are curves.
+
+    Raises:
+        UsageError: the program left none of that name.
+    """
+    if name is not None:
+        if name == "none":
+            return None
+        chosen = next((candidate for candidate in candidates if candidate.name == name), None)
+        if chosen is None:
+            names = ", ".join(dict.fromkeys(candidate.name for candidate in candidates))
+            raise UsageError(
+                f"the program left no number {name!r}; it left {names}", remedy="--number none keeps files only"
+            )
+        return chosen
+    likely = [candidate for candidate in candidates if "file" not in candidate.source]
+    likely = likely or [candidate for candidate in candidates if "column" not in candidate.source]
+    if not sys.stdin.isatty():
+        return likely[-1] if likely else None
+    for place, candidate in enumerate(candidates, start=1):
+        print(f"{place:>3}  {candidate.name} {candidate.value:g}", file=sys.stderr)
+    preferred = candidates.index(likely[-1]) + 1 if likely else 0
+    answer = input(f"which number is meant? [{preferred}; 0: none, files only] ").strip()
+    place = int(answer) if answer.isdigit() and int(answer) <= len(candidates) else preferred
+    return None if place == 0 else candidates[place - 1]
+
+
+def _python(rules: Policy, sources: Sequence[Path]) -> str:
+    """Return the interpreter that a new folder names: of a virtual environment, else the first that is not the host's.
+
+    Looked for are the one that is active, and `.venv` and `venv` here and beside the program.
+    """
     own = Path(rules.interpreter).parent
-    places = [Path.cwd() / ".venv/bin", *map(Path, os.environ.get("PATH", "").split(os.pathsep))]
+    active = os.environ.get("VIRTUAL_ENV")
+    beside = [place / name for place in (Path.cwd(), *(source.absolute().parent for source in sources[:1]))
+              for name in (".venv", "venv")]  # fmt: skip
+    places = [folder / "bin" for folder in ([Path(active)] if active else []) + beside]
+    places += map(Path, os.environ.get("PATH", "").split(os.pathsep))
     found = (place / name for place in places if place != own for name in ("python3", "python"))
     return next((str(path) for path in found if _is_python(path)), rules.interpreter)
 
@@ -85,6 +133,8 @@ def _is_python(path: Path) -> bool:
 
 def _check(folder: Path, listing: Path, rules: Policy, *, as_json: bool) -> int:
     found = list(_findings(folder, listing, rules))
+    if not any(check.level == "fail" for check in found):
+        found += _tries(folder, listing, rules)
     failed = any(check.level == "fail" for check in found)
     if as_json:
         print(json.dumps({"folder": str(folder), "ok": not failed, "checks": [vars(check) for check in found]}))
@@ -95,6 +145,25 @@ def _check(folder: Path, listing: Path, rules: Policy, *, as_json: bool) -> int:
         names = ", ".join(checked(folder, rules.interpreter, _others(folder, listing, rules)).presets)
         print(f"ok    {folder}: offers {names}; next: kakeya-runner workload allow {folder.name}")
     return 1 if failed else 0
+
+
+def _tries(folder: Path, listing: Path, rules: Policy) -> Iterator[Check]:
+    """Run each preset's program for a second, and yield what that shows."""
+    for name, preset in checked(folder, rules.interpreter, _others(folder, listing, rules)).presets.items():
+        try:
+            trial = try_preset(preset, rules.interpreter, _CHECK_S)
+        except NotTriedError as error:
+            yield Check(name, "warn", f"not tried: {error}", "kakeya-runner workload try runs it")
+            continue
+        wrote = "wrote its report" if trial.reported else "wrote no report to the file that KAKEYA_REPORT names"
+        if trial.over:
+            yield Check(name, "ok", f"still ran after {_CHECK_S:.0f}s, without a sandbox")
+        elif trial.exit_code == 0:
+            remedy = None if trial.reported else "write it there, or say where the number is: number = { stdout = ... }"
+            yield Check(name, "ok" if trial.reported else "fail", f"ran, without a sandbox, and {wrote}", remedy)
+        else:
+            text = f"ended with {trial.exit_code} within {_CHECK_S:.0f}s, without a sandbox: {trial.last_line}"
+            yield Check(name, "fail", text, module_remedy(trial).removeprefix("; ") or "correct the program")
 
 
 def one_line(check: Check) -> str:

@@ -39,6 +39,7 @@ def doctor(call: Invocation) -> int:
 
 def init(call: Invocation) -> int:
     """Check a bus, pin its id, and write this clone's own configuration."""
+    from bridge.cli.mac.agents.commands import offered_lines
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
     from bridge.client.connection.branches import learned_template
@@ -79,12 +80,12 @@ def init(call: Invocation) -> int:
     if who is None:
         call.output.row("signing", "off: requests are unsigned; on with: kakeya-mac init --signing-key auto")
     else:
-        call.output.row("signing", f"as {who.principal} with {who.fingerprint}")
-        call.output.say("owner", f" the host's owner trusts it with: {who.trust_command}")
+        call.output.row("signing", f"as {who.principal} with {who.fingerprint}, key {who.key}")
+        call.output.say("send", f"  this line to the host's owner, who types it: {who.trust_command}")
     call.output.row("written", str(path))
     if call.args.agents_md and settings.repository is not None:
         agents = settings.repository.top / "AGENTS.md"
-        changed = write_agents_section(agents)
+        changed = write_agents_section(agents, offered_lines(call))
         call.output.row("agents", f"{agents}{'' if changed else ' (unchanged)'}")
     call.output.say("next", "  kakeya-mac doctor")
     data = {

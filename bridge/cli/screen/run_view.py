@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from bridge.client.run.status import RunStatus
 
 _FAILED_LOG_LINES = 12
+_KEPT_MOST = 8
 _LABEL_MOST_CHARS = 24
 _RAN_WELL = frozenset({"passed", "gate_rejected", "below_required"})
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
@@ -105,12 +106,27 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
         yield "signature", clean_line(status.answer.text)
     if status.actions is not None:
         yield "actions", status.actions.text()
+    yield from _kept_rows(status)
     if status.folder is not None:
         yield "files", f"{shown_path(status.folder, directory)}/"
     if status.view is not None and status.view.delivery not in {None, "copied"} and status.terminal:
         yield "delivery", f"{status.view.delivery}: the result is under the runner's own refs, and here"
     for argv in next_steps(run, status)[:1]:
         yield "next", shlex.join(argv)
+
+
+def _kept_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
+    """Yield the files that the program left beside its reports, each with its size."""
+    kept = {} if status.result is None else status.result.kept
+    if kept:
+        listed = ", ".join(f"reports/{name} ({size_text(len(data))})" for name, data in list(kept.items())[:_KEPT_MOST])
+        more = f", and {len(kept) - _KEPT_MOST} more" if len(kept) > _KEPT_MOST else ""
+        yield "kept", clean_line(listed + more)
+
+
+def size_text(count: int) -> str:
+    """Return a number of bytes for people."""
+    return f"{count} bytes" if count < 10_000 else f"{count / 1e3:.0f} kB" if count < 1e6 else f"{count / 1e6:.1f} MB"
 
 
 def _sandbox_rows(status: RunStatus) -> Iterator[tuple[str, str]]:

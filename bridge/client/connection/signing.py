@@ -50,8 +50,8 @@ class SigningIdentity:
 
     @property
     def trust_command(self) -> str:
-        """Return what the host's owner types to trust this key."""
-        return f"kakeya-runner trust add '{self.public}' --principal {self.principal}"
+        """Return what the host's owner types to let this person in."""
+        return f"kakeya-runner welcome '{self.principal} {self.public}'"
 
 
 def identity_of(session: BusSession) -> SigningIdentity | None:

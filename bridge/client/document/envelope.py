@@ -237,10 +237,15 @@ class ProgressPart(Part):
 
 
 class FilesPart(Part):
-    """Where the verified result lies."""
+    """Where the verified result lies.
+
+    Attributes:
+        kept: those of its paths that the program left beside its reports: pictures, tables, weights.
+    """
 
     folder: str
     paths: list[str]
+    kept: list[str] = []
 
 
 class TimesPart(Part):

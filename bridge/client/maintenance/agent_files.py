@@ -31,7 +31,7 @@ class AgentFile:
 
     Attributes:
         path: relative to the clone, or to the home folder after ``~/``.
-        content: what is ours in it: ``server``, ``section`` or ``skill``.
+        content: what is ours in it: ``server``, ``section`` or ``skill``; ``own server`` in a file that nobody commits.
         merge: puts it in or takes it out.
     """
 
@@ -149,7 +149,7 @@ AGENTS: Final[Mapping[str, tuple[AgentFile, ...]]] = {
         AgentFile("CLAUDE.md", "section", merge_section),
     ),
     "codex": (
-        AgentFile("~/.codex/config.toml", "server", merge_toml),
+        AgentFile("~/.codex/config.toml", "own server", merge_toml),
         AgentFile("AGENTS.md", "section", merge_section),
     ),
     "cursor": (

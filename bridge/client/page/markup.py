@@ -20,7 +20,7 @@ td,th{border-bottom:1px solid var(--line)}
 .rejected,.missing,.nothing{color:var(--bad)}.valid,.recorded{color:var(--some)}
 pre{white-space:pre-wrap;border:1px solid var(--line);padding:.6rem;font-size:13px;overflow-wrap:anywhere}
 figure{margin:1rem 0;background:#fff;color:#000;padding:.3rem}
-svg{max-width:100%;height:auto;display:block}
+svg,img{max-width:100%;height:auto;display:block}
 @media(max-width:40rem){thead{display:none}tr,td{display:block;border:0;max-width:none}
 tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}}
 """

@@ -11,6 +11,7 @@ from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import decode_rates, rows
 from bridge.client.page import plots
 from bridge.client.page.markup import LISTED, last_fitting, left_out, lines, marked, page, section, table, text
+from bridge.client.page.pictures import kept_files
 from bridge.client.run.cause import telling_line
 from bridge.client.run.result import Result, ending
 from bridge.diagnostics import Check
@@ -56,6 +57,7 @@ def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Ear
         parts.append(section("End of the log", _log(result, _END_LINES)))
     if verdict is not None:
         parts += [section("Claims", *_claims(verdict)), section("Findings", _findings(verdict))]
+    parts.append(section("Files", *kept_files(result.kept)))
     parts.append(section("Signature and integrity", _checks(checks)))
     parts += [section(f"Report {name}", *_report(value)) for name, value in sorted(result.reports.items())]
     parts.append(section("History of the primary claim", *_history(earlier)))

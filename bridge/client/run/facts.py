@@ -93,6 +93,8 @@ def _next_of_result(status: RunStatus) -> list[list[str]]:
     if result is None or status.verdict is None:
         return []
     claims = status.verdict.claims
+    if not claims and result.kept:
+        return [[PROGRAM, "open", status.id, "--html"]]
     if any(claim.citable for claim in claims):
         return [[PROGRAM, "quote", status.id], [PROGRAM, "verify", status.id]]
     if status.reason in {"passed", "below_required"} and request is not None and request.profile == "smoke":

@@ -107,6 +107,13 @@ class Result:
         return judge_bytes(self.id, reports, files.get("run.json"), files.get("spec.json"), authority=authority)
 
     @property
+    def kept(self) -> dict[str, bytes]:
+        """The files that the program left beside its reports, by path below the reports' folder: untrusted."""
+        declared = () if self.spec is None else self.spec.outputs
+        names = (output.path for output in declared if output.kind == "attachment")
+        return {name: self.tree.files[f"reports/{name}"] for name in names if f"reports/{name}" in self.tree.files}
+
+    @property
     def log(self) -> bytes:
         """The log, written by the program of the run: untrusted."""
         return self.tree.files.get("log.txt", b"")

@@ -13,7 +13,9 @@ from bridge.records.run import RunRecord
 
 
 @rule(
-    "G1-DECLARED", "bound", remedy="Write every report the preset declares below KAKEYA_OUT, under its declared name."
+    "G1-DECLARED",
+    "bound",
+    remedy="Write what is declared: an owner's own program the file that KAKEYA_REPORT names, others below KAKEYA_OUT.",
 )
 def require_declared_reports(evidence: Evidence) -> Iterator[Violation]:
     """Every required report is there; zero reports fail.

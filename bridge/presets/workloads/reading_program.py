@@ -17,6 +17,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 import tomllib
 from pathlib import Path
@@ -24,6 +25,7 @@ from pathlib import Path
 OF = "--@of"
 RUN = "--@run"
 SEED = "KAKEYA_SEED"
+LEAVE = "KAKEYA_LEAVE_WORK"  # set by who looks at what the program wrote
 FILE_MAX_BYTES = 16 << 20  # of a file that is kept, or that a number is read from
 OUTPUT_MAX_BYTES = 8 << 20  # of stdout that numbers are looked for in: the last ones
 _FAILED = 1
@@ -40,19 +42,21 @@ def main(words: list[str]) -> int:
     of, run = words.index(OF), words.index(RUN)
     folder, preset = Path(words[of + 1]), words[of + 2]
     file = tomllib.loads((folder / "workload.toml").read_text("utf-8"))
-    work = Path(os.environ["TMPDIR"], f"as-it-is-{os.getpid()}")
+    top = Path(tempfile.mkdtemp(prefix="as-it-is-", dir=os.environ["TMPDIR"]))
+    work = top / "work"
     link_files(folder, work)
     argv = [os.environ.get(SEED, word) if word == SEED else word for word in words[run + 1 :]]
     code, printed = run_program(argv, work)
     if code != 0:
-        sys.stderr.write(f"error: {Path(argv[0]).name} ended with {code}\n")
-        return code if code > 0 else _FAILED
+        return code if code > 0 else _FAILED  # what it said itself says why
     report, wrong = read_numbers(file, preset, printed, work)
     out = Path(os.environ["KAKEYA_OUT"])
     for line in keep_files(work, out, file.get("outputs", {}).get("keep", [])):
         sys.stderr.write(f"{line}\n")
     for line in wrong:
         sys.stderr.write(f"error: {line}\n")
+    if LEAVE not in os.environ:
+        shutil.rmtree(top, ignore_errors=True)  # a later repeat would have less room
     if wrong:
         return _FAILED
     Path(os.environ["KAKEYA_REPORT"]).write_text(json.dumps({"metrics": report}), "utf-8")

@@ -1,133 +1,251 @@
-"""Write a workload folder that already works: the owner's program, or a small one to begin with.
+"""Write a workload folder that already works: the owner's program as it is, or a small one to begin with.
 
-Parameters are read off the program's own command line where it has one; nothing of it is run.
+What may be asked of it is read off the program's own options; what number is meant, off one run of it.
 """
 
 from __future__ import annotations
 
-import ast
 import json
+import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
-from bridge.presets.workloads.folder import FILE
+from bridge.presets.workloads.folder import FILE, SEED, read_folder
+from bridge.presets.workloads.options import Option, options_of
+from bridge.presets.workloads.trial import Candidate, NotTriedError, Trial, try_preset
 
+REPORT: Final = "KAKEYA_REPORT"
+TRIAL_S: Final = 60.0
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_KEPT_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*){0,3}")
+_KEPT_MOST: Final = 16
 _UNIT_MAX_CHARS: Final = 60
-_PROGRAM: Final = '''"""Begin with this: draw a number from the seed, and report it."""
+_LOWER: Final = re.compile(r"loss|err|time|second|latency|perplexity|_ms$|_s$|mse|rmse|mae|bytes|memory")
+_HIGHER: Final = re.compile(r"acc|score|f1|auc|speed|throughput|per_s|reward|r2|passed|recall|precision")
+_TARGET: Final = re.compile(r"^([A-Za-z0-9_-]+):(?!=)", re.MULTILINE)
+_PROGRAM: Final = '''"""Begin with this: draw a number from the seed, and print it."""
 
 import argparse
-import json
-import os
 import random
-from pathlib import Path
 
 parser = argparse.ArgumentParser()
-parser.add_argument("--scale", type=float, default=1.0)
+parser.add_argument("--scale", type=float, default=1.0, help="what the number is multiplied by")
+parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
-random.seed(int(os.environ["KAKEYA_SEED"]))
-score = options.scale * sum(random.random() for _ in range(1000)) / 1000
-Path(os.environ["KAKEYA_REPORT"]).write_text(json.dumps({"metrics": {"score": score}}))
+random.seed(options.seed)
+print("score:", options.scale * sum(random.random() for _ in range(1000)) / 1000)
 '''
+Choose = Callable[[Sequence[Candidate]], Candidate | None]
 
 
-def write_folder(folder: Path, program: Path | None, interpreter: str, unit: str | None = None) -> tuple[Path, ...]:
+@dataclass
+class WrittenFolder:
+    """What was written, and what its owner has to know of it.
+
+    Attributes:
+        paths: the files.
+        notes: a line each: what became of the program's options, what it did when it was run.
+    """
+
+    paths: list[Path]
+    notes: list[str] = field(default_factory=list)
+
+
+def write_folder(
+    folder: Path,
+    sources: Sequence[Path],
+    *,
+    python: str,
+    host_python: str,
+    choose: Choose,
+    unit: str | None = None,
+) -> WrittenFolder:
     """Write a new folder; return what was written.
 
     Args:
         folder: absolute, not there yet.
-        program: what to begin with, copied; None writes a small one.
-        interpreter: absolute path of the Python that is to run it.
-        unit: of the number that the program reports; None for a plain number.
+        sources: the program to begin with, and files that it reads, copied; none writes a small program.
+        python: absolute path of the interpreter that is to run it, where it is Python.
+        host_python: the runner's own.
+        choose: says which of the numbers that the program left is meant; None for none.
+        unit: of that number; None for a plain number.
 
     Raises:
-        UsageError: the folder is there, its name is none, the program is not there, or the unit is no text of one line.
+        UsageError: the folder is there, its name is none, a file is not there, or the unit is no text of one line.
     """
     if _NAME.fullmatch(folder.name) is None:
         raise UsageError(f"got the name {folder.name!r}; expected lower-case letters, digits, - . _")
     if folder.exists():
         raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
-    if program is not None and not program.is_file():
-        raise UsageError(f"there is no program {program}", remedy="name the file that runs, e.g. --from train.py")
+    for source in sources:
+        if not source.is_file():
+            raise UsageError(f"there is no program {source}", remedy="name the file that runs, e.g. --from train.py")
     if unit is not None and (not unit.strip() or not unit.isprintable() or len(unit) > _UNIT_MAX_CHARS):
         raise UsageError(f"got the unit {unit[:60]!r}; expected a word or two, e.g. --unit nats")
     folder.mkdir(parents=True)
     folder.chmod(0o755)
-    script = folder / ("train.py" if program is None else program.name)
-    if program is None:
+    written = WrittenFolder([folder / FILE, *_copy(folder, sources)])
+    script = written.paths[1]
+    text = script.read_text("utf-8", "replace") if script.stat().st_size < 1 << 20 else ""
+    options = list(options_of(text)) if script.suffix == ".py" or "python" in text[:80] else []
+    draft = _Draft(folder.name, script, text, options, python if script.suffix == ".py" else None, unit)
+    written.notes += _about_options(options)
+    if draft.reports:
+        _put(folder, draft.toml(reported=_reported_metric(text)))
+        return written
+    _put(folder, draft.toml(keep=("any",)))
+    trial = _try(folder, host_python, written)
+    candidates = [] if trial is None else list(trial.candidates)
+    chosen = choose(candidates) if candidates else None
+    files = () if trial is None else tuple(name for name in trial.files if _KEPT_NAME.fullmatch(name))[:_KEPT_MOST]
+    others = [candidate for candidate in candidates if candidate is not chosen]
+    if chosen is None and not files:
+        written.notes.append(
+            "no number and no file of it is known: write [metrics.NAME] number = ... or [outputs] keep = ... there"
+        )
+    _put(folder, draft.toml(chosen=chosen, others=others, keep=files or (() if chosen else ("output.txt",))))
+    written.notes += _about_result(chosen, others, files)
+    return written
+
+
+def _copy(folder: Path, sources: Sequence[Path]) -> list[Path]:
+    """Put the program and what it reads into the folder; return where they are, the program first."""
+    if not sources:
+        script = folder / "train.py"
         script.write_text(_PROGRAM, "utf-8")
-    else:
-        shutil.copyfile(program, script)
-    script.chmod(0o644 if script.suffix == ".py" else 0o755)
-    file = folder / FILE
-    file.write_text(_toml(folder.name, script, interpreter, unit), "utf-8")
-    file.chmod(0o644)
-    return (file, script)
+        script.chmod(0o644)
+        return [script]
+    copies = [folder / source.name for source in sources]
+    for source, copy in zip(sources, copies, strict=True):
+        shutil.copyfile(source, copy)
+        runs = copy.suffix != ".py" and os.access(source, os.X_OK)
+        copy.chmod(0o755 if runs else 0o644)
+    return copies
 
 
-def _toml(name: str, script: Path, interpreter: str, unit: str | None) -> str:
-    text = script.read_text("utf-8", "replace") if script.suffix == ".py" else ""
-    options = list(_options(text))
-    metric = _metric(text)
-    words = "".join(f', "--{option}", "{{{option}}}"' for option, _ in options)
-    lines = [
-        "schema = 1",
-        f'name = "{name}"',
-        "",
-        "[environment]",
-        f'interpreter = "{interpreter}"',
-        "",
-        f"[presets.{name}]",
-        f'description = "Run {script.name}"',
-        f'argv = ["{script.name}"{words}]',
-        *(f"params.{option} = {declared}" for option, declared in options),
-        "limits.wall_s = 600.0",
-        "",
-        f"[metrics.{metric}]",
-        f'pointer = "/metrics/{metric}"',
-        f"unit = {json.dumps(unit or '1', ensure_ascii=False)}",
-        'better = "lower"',
-        "repeats = 6",
-    ]
-    return "\n".join(lines) + "\n"
+def _put(folder: Path, text: str) -> None:
+    (folder / FILE).write_text(text, "utf-8")
+    (folder / FILE).chmod(0o644)
 
 
-def _metric(text: str) -> str:
-    """Return the first key that a program writes below "metrics", else ``score``."""
-    found = re.search(r"[\"']metrics[\"']\s*:\s*\{\s*[\"']([a-z0-9][a-z0-9._-]{0,62})[\"']", text)
-    return found[1] if found else "score"
-
-
-def _options(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the numeric options of a program that uses argparse, each as a declared parameter."""
+def _try(folder: Path, host_python: str, written: WrittenFolder) -> Trial | None:
+    """Run the program once and note how that went; return None where it could not be run."""
     try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-            continue
-        if node.func.attr != "add_argument" or not node.args or not isinstance(node.args[0], ast.Constant):
-            continue
-        name = str(node.args[0].value).removeprefix("--")
-        given = {one.arg: one.value for one in node.keywords if one.arg is not None}
-        kind = given.get("type")
-        default = given.get("default")
-        if not (isinstance(kind, ast.Name) and isinstance(default, ast.Constant) and _NAME.fullmatch(name)):
-            continue
-        if kind.id in {"int", "float"} and isinstance(default.value, int | float):
-            yield name, _declared(name, kind.id, default.value)
+        trial = try_preset(read_folder(folder, host_python).presets[folder.name], host_python, TRIAL_S)
+    except (NotTriedError, OSError, ValueError) as error:
+        written.notes.append(f"not run: {error}")
+        return None
+    if trial.over:
+        written.notes.append(f"ran once, without a sandbox: ended after {TRIAL_S:.0f}s, where it still ran")
+    elif trial.exit_code != 0:
+        written.notes.append(f"ran once, without a sandbox: it failed: {trial.last_line}{module_remedy(trial)}")
+    else:
+        written.notes.append("ran once, without a sandbox: it ended well")
+    return trial
 
 
-def _declared(name: str, kind: str, default: float) -> str:
-    """Return a parameter between a tenth and ten times its default: the owner narrows it."""
-    low, high = sorted((default / 10, default * 10)) if default else (0, 1)
-    said = f'help = "{name}" }}'
-    if kind == "int":
-        return f'{{ type = "int", min = {int(low)}, max = {max(int(high), 1)}, default = {int(default)}, {said}'
-    low, high, default = float(low), float(high), float(default)
-    return f'{{ type = "float", min = {low!r}, max = {high!r}, default = {default!r}, {said}'
+def module_remedy(trial: Trial) -> str:
+    """Return what to do where a program found no module; nothing where that is not what happened."""
+    line = trial.last_line or ""
+    return '; name the Python that has it: [environment] interpreter = "..."' if "ModuleNotFoundError" in line else ""
+
+
+def _about_options(options: Sequence[Option]) -> list[str]:
+    taken = [option.option for option in options if option.declared is not None]
+    lines = [f"parameters: {', '.join(taken)}; narrow their bounds"] if taken else []
+    lines += [f"{option.option} is given the seed of each repeat" for option in options if option.seed]
+    return lines + [f"left out: {option.option}: {option.dropped}" for option in options if option.dropped is not None]
+
+
+def _about_result(chosen: Candidate | None, others: Sequence[Candidate], files: Sequence[str]) -> list[str]:
+    lines = [] if chosen is None else [f"the number is {chosen.name}, {chosen.value:g} this time"]
+    if others:
+        listed = ", ".join(f"{candidate.name} {candidate.value:g}" for candidate in others[:6])
+        lines.append(f"other numbers, as comments in {FILE}: {listed}")
+    return lines + ([f"files that are kept: {', '.join(files)}"] if files else [])
+
+
+def _reported_metric(text: str) -> str:
+    """Return the first key that a program writes below "metrics", else ``score``."""
+    match = re.search(r"[\"']metrics[\"']\s*:\s*\{\s*[\"']([a-z0-9][a-z0-9._-]{0,62})[\"']", text)
+    return match[1] if match else "score"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """What is known of a program before it was run."""
+
+    name: str
+    script: Path
+    text: str
+    options: Sequence[Option]
+    python: str | None
+    unit: str | None
+
+    @property
+    def reports(self) -> bool:
+        """Whether the program writes the report of a repeat itself."""
+        return REPORT in self.text
+
+    @property
+    def seeded(self) -> bool:
+        return SEED in self.text or any(option.seed for option in self.options)
+
+    def toml(
+        self,
+        *,
+        chosen: Candidate | None = None,
+        others: Sequence[Candidate] = (),
+        reported: str | None = None,
+        keep: Sequence[str] = (),
+    ) -> str:
+        """Return the text of workload.toml."""
+        words = [self.script.name, *(word for option in self.options for word in option.words)]
+        if self.script.name == "Makefile":
+            targets = [name for name in _TARGET.findall(self.text) if name not in {"all", "clean", "install"}]
+            words = ["/usr/bin/make", "-s", next((name for name in targets if "bench" in name), (*targets, "all")[0])]
+        if self.reports:
+            words = [word for word in words if "{seed}" not in word]
+        lines = ["schema = 1", f"name = {_quoted(self.name)}", ""]
+        if self.python is not None:
+            lines += ["[environment]", f"interpreter = {_quoted(self.python)}", ""]
+        lines += [f"[presets.{self.name}]", f"description = {_quoted(f'Run {self.script.name}')}"]
+        lines += [f"argv = [{', '.join(map(_quoted, words))}]"]
+        lines += [f"params.{option.name} = {option.declared}" for option in self.options if option.declared is not None]
+        lines += ["limits.wall_s = 600.0", ""]
+        if reported is not None:
+            lines += self._metric(reported, f'pointer = "/metrics/{reported}"')
+        if chosen is not None:
+            lines += self._metric(chosen.name, f"number = {_source(chosen)}")
+        taken = {None if chosen is None else chosen.name}
+        for other in others:
+            if other.name not in taken:
+                taken.add(other.name)
+                lines += [f"# {line}" for line in self._metric(other.name, f"number = {_source(other)}") if line] + [""]
+        lines += ["[outputs]", f"keep = [{', '.join(map(_quoted, keep))}]", ""] if keep else []
+        return "\n".join(lines).rstrip("\n") + "\n"
+
+    def _metric(self, name: str, place: str) -> list[str]:
+        better = "lower" if _LOWER.search(name) else "higher" if _HIGHER.search(name) else None
+        if place.startswith("pointer"):
+            better = better or "lower"
+        lines = [f"[metrics.{name}]", place, f"unit = {_quoted(self.unit or '1')}"]
+        lines += [] if better is None else [f'better = "{better}"']
+        return [*lines, "repeats = 6" if self.seeded or place.startswith("pointer") else "repeats = 1", ""]
+
+
+def _source(candidate: Candidate) -> str:
+    inner = ", ".join(
+        f"{key} = '{value}'" if "'" not in value else f"{key} = {_quoted(value)}"
+        for key, value in candidate.source.items()
+    )
+    return f"{{ {inner} }}"

@@ -39,6 +39,8 @@ def check_rights(policy: Policy, signer: Signer | None, request: Request, preset
         return
     if not rules.allows(preset.name):
         raise _refused(name, "presets", f"preset {preset.name!r}", list(rules.presets))
+    if preset.code == "request" and not rules.own_code:
+        raise _refused(name, "own_code", f"preset {preset.name!r}, which runs the request's code", "false")
     if request.profile not in rules.profiles:
         raise _refused(name, "profiles", f"profile {request.profile!r}", list(rules.profiles))
     if rules.runners and policy.name not in rules.runners:

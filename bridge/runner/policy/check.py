@@ -19,12 +19,13 @@ from typing import Any, Final, get_args
 import pydantic
 
 from bridge.diagnostics import Check
-from bridge.errors import KakeyaError
+from bridge.errors import KakeyaError, UsageError
 from bridge.presets.model import Preset
 from bridge.records.network import describe_network, lesser
 from bridge.runner.policy.allow_lists import REMEDY, exposures
 from bridge.runner.policy.file import own_presets
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.name_files import FOLDER, read_name_files
 from bridge.runner.policy.rights import file_problems
 
 EXAMPLE: Final = "kakeya-runner policy example shows the form"
@@ -43,6 +44,10 @@ def problems(path: Path) -> Iterator[Check]:
     found = list(content_problems(data))
     yield from found
     if not found:
+        try:
+            read_name_files(path)
+        except UsageError as error:
+            yield Check(FOLDER, "fail", error.message, error.remedy)
         policy = Policy.model_validate_json(json.dumps(tomllib.loads(data.decode())))
         for key, text in exposures(policy, (str(path),)):
             yield Check(key, "fail", text, REMEDY)

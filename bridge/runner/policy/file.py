@@ -17,6 +17,7 @@ from bridge.presets.installed import load, registry
 from bridge.presets.model import Preset
 from bridge.runner.policy.allow_lists import refuse_exposed_lists
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.name_files import FOLDER, name_file, read_name_files
 from bridge.runner.policy.rights import file_problems
 from bridge.runner.policy.workloads import offered
 
@@ -69,7 +70,11 @@ def load_policy(path: Path) -> Policy:
     refuse_exposed_lists(policy, (str(path),))
     beside = {name: str(path.absolute().parent / name) for name in (*TRUST_FILES, WORKLOADS_FILE)
               if getattr(policy, name) is None}  # fmt: skip
-    return policy.model_copy(update=beside)
+    named = read_name_files(path)
+    if twice := sorted(named.keys() & policy.names.keys()):
+        remedy = f'take one out: [names."{twice[0]}"], or {name_file(path, twice[0])}'
+        raise UsageError(f"{path} and {FOLDER} both say what {twice[0]} may do", remedy=remedy)
+    return policy.model_copy(update={**beside, "names": {**policy.names, **named}})
 
 
 def own_presets(policy: Policy) -> dict[str, Preset]:

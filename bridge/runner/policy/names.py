@@ -52,6 +52,7 @@ class NameRules(Record):
         hours: local time in which its requests are taken; they wait until then.
         runners: the runners that take them, where several share this file; empty for all.
         per_hour: requests taken per hour; 0 for no limit.
+        own_code: whether it may ask for presets that run the code of its request.
     """
 
     presets: tuple[Text, ...] = ("*",)
@@ -61,6 +62,7 @@ class NameRules(Record):
     hours: Hours | None = None
     runners: tuple[Name, ...] = ()
     per_hour: Annotated[int, Field(ge=0)] | None = None
+    own_code: bool = True
 
     def allows(self, preset: str) -> bool:
         """Return whether this name may ask for a preset."""

@@ -14,6 +14,7 @@ from typing import Final
 from bridge.errors import UsageError, of_system
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
+from bridge.runner.policy.name_files import stamp_of
 from bridge.runner.policy.rights import file_problems
 from bridge.system.clock import Clock
 
@@ -42,7 +43,7 @@ class PolicyProblem:
     public: str = ""
 
 
-_Identity = tuple[int, int, int, int, int]
+_Identity = tuple[tuple[int, int, int, int, int], tuple[tuple[str, int, int, int], ...]]
 
 
 class PolicyFile:
@@ -133,4 +134,4 @@ def _unusable(reason: str) -> PolicyProblem:
 
 def _identity(path: Path) -> _Identity:
     facts = path.lstat()
-    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns)
+    return (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns), stamp_of(path)

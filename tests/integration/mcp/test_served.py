@@ -39,8 +39,9 @@ def test_a_client_that_reads_descriptions_runs_is_cut_off_resumes_and_reads_the_
 
     async def until_cut_off():
         async with connected(place) as client:
-            (name,) = [name for name, tool in (await client.tools()).items() if "count a start" in tool.description]
-            sent = await client.call(name)
+            run = (await client.tools())["run"]
+            name = run.input_schema["properties"]["preset"]["enum"][0]
+            sent = await client.call("run", preset=name)
             with anyio.move_on_after(2):
                 await client.call("wait", id=sent["id"])
                 raise AssertionError("it ended before it was let go")
@@ -48,7 +49,7 @@ def test_a_client_that_reads_descriptions_runs_is_cut_off_resumes_and_reads_the_
 
     async def resumed(name):
         async with connected(place) as client:
-            again = await client.call(name)
+            again = await client.call("run", preset=name)
             (s.folder / "counted" / "go-on").touch()
             ended = await client.seen_through(again["id"])
             listed = await client.call("runs")
@@ -58,7 +59,7 @@ def test_a_client_that_reads_descriptions_runs_is_cut_off_resumes_and_reads_the_
 
     name, first, progress = anyio.run(until_cut_off)
     second, ended, listed, quoted, log = anyio.run(resumed, name)
-    assert name == "run_count"
+    assert name == "count"
     assert any("claimed" in text or "started" in text for text in progress)
     assert second == first
     assert (ended["terminal"], ended["outcome"]["reason"]) == (True, "gate_rejected")
@@ -138,7 +139,7 @@ def test_a_text_with_half_of_a_character_is_answered_with_an_error(site, clone):
 def malformed(chance):
     """Yield lines that are no message, no request, or a call that no schema takes: none is a call that could run."""
     call = {"jsonrpc": "2.0", "id": 7, "method": "tools/call",
-            "params": {"name": "run_count", "arguments": {"profile": "neither", "nonsense": [1]}}}  # fmt: skip
+            "params": {"name": "run", "arguments": {"preset": "count", "profile": "neither", "odd": [1]}}}  # fmt: skip
     shapes = [
         b"", b"\x00", b"null", b"[]", b"{}", b"[" * 100_000, b'"' + b"x" * 10**6 + b'"', b"\xff\xfe\xfd", b"1e999",
         json.dumps([call] * 3).encode(),

@@ -151,7 +151,7 @@ def test_no_key_is_made_unless_asked_for_whoever_checks(requester, tmp_path):
     assert (ran.code, "--signing-key auto makes one" in " ".join(ran.err.split())) == (2, True)
     assert not (tmp_path / "config" / "signing_key").exists()
     ran = requester.run("init", "--bus", "memory", "--principal", WHO, "--signing-key", "auto")
-    assert "kakeya-runner trust add 'ssh-ed25519 " in ran.err
+    assert f"kakeya-runner welcome '{WHO} ssh-ed25519 " in ran.err
     doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "ok"
 
@@ -161,7 +161,7 @@ def test_doctor_names_what_is_missing(requester, tmp_path):
     init(requester, "--signing-key", str(key.path))
     doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "warn"
-    assert f"kakeya-runner trust add '{key.public}' --principal {WHO}" in doctor["signing"]["remedy"]
+    assert f"kakeya-runner welcome '{WHO} {key.public}'" in doctor["signing"]["remedy"]
     key.path.unlink()
     doctor = {finding["check"]: finding for finding in requester.run("doctor", "--json").document["data"]}
     assert doctor["signing"]["level"] == "fail"

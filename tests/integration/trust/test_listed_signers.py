@@ -30,7 +30,7 @@ def test_the_owners_list_decides_and_the_refusal_names_one_command(host, keys, l
     assert ended(w, request.id) == "policy_refused"
     message = w.claim(request.id).message or ""
     assert why in message
-    assert f"kakeya-runner trust add '{key.public}' --principal {WHO}" in message
+    assert f"kakeya-runner welcome '{WHO} {key.public}'" in message
     assert w.executor.executed == []
     assert w.record(request.id).principal == "unsigned"
 
@@ -44,7 +44,7 @@ def test_a_name_that_is_listed_with_another_key_gets_no_command_that_would_let_b
     assert ended(w, request.id) == "policy_refused"
     message = w.claim(request.id).message or ""
     assert f"{WHO} is listed with another key" in message
-    assert "trust add" not in message
+    assert "kakeya-runner" not in message
     assert w.executor.executed == []
 
 

@@ -100,7 +100,7 @@ def test_from_init_to_a_signed_run_with_the_owners_one_command(place):
     assert code == 0
     assert document["data"]["principal"] == WHO
     assert (requester.folder / "config" / "signing_key").stat().st_mode & 0o777 == 0o600
-    assert "kakeya-runner trust add 'ssh-ed25519" in stderr
+    assert f"kakeya-runner welcome '{WHO} ssh-ed25519" in stderr
     site.start("serve", "--bus", site.route)
 
     _, unlisted, _ = requester.run("run", "mlx-env-probe", "--wait", "--queue")
@@ -158,7 +158,7 @@ def test_request_code_needs_a_signature_and_somebody_who_vouches_for_it(place):
     refused = site.ended(unsigned)
     assert (refused.reason, record_of(site, unsigned.id).commands) == ("policy_refused", ())
     assert "the request is unsigned" in refused.message
-    assert "kakeya-runner trust add KEY --principal NAME" in refused.message
+    assert "kakeya-runner welcome LINE --may PRESET" in refused.message
 
     signed = send(site, requester, "theirs", key, "HEAD")
     site.ended(signed)

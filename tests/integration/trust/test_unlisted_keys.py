@@ -111,7 +111,7 @@ def test_a_key_of_no_list_is_shown_and_has_the_rights_and_the_share_of_unsigned_
     assert w.verdict(request.id).principal == words
     assert words.replace("@", "@\u2060") in w.result(request.id).files["summary.md"].decode()
     assert ended(w, code.id) == "policy_refused"
-    assert f"kakeya-runner trust add '{key.public}' --principal {STRANGER}" in (w.claim(code.id).message or "")
+    assert f"kakeya-runner welcome '{STRANGER} {key.public}'" in (w.claim(code.id).message or "")
     assert w.process.rules.signers.quota_name(request, request.canonical(), signature) == "unsigned"
 
 

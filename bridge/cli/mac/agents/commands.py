@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Final
 
 from bridge.cli.mac.context import Invocation
+from bridge.client.document.untrusted import clean_line
 from bridge.client.maintenance.agent_files import AGENTS, AgentFile, merged, server_entry
-from bridge.errors import UsageError, install_remedy
+from bridge.errors import KakeyaError, UsageError, install_remedy
 from bridge.system.durable import write_atomically
 from bridge.version import VERSION
 
@@ -25,7 +26,8 @@ def agent(call: Invocation) -> int:
     """Print the section for AGENTS.md, or the agent skill."""
     from bridge.cli.table.documents import skill, snippet
 
-    call.output.data((skill() if call.args.form == "skill" else snippet()).rstrip("\n"))
+    offers = offered_lines(call)
+    call.output.data((skill(offers) if call.args.form == "skill" else snippet(offers)).rstrip("\n"))
     return 0
 
 
@@ -48,8 +50,33 @@ def install(call: Invocation) -> int:
     """Put the tools, the skill and the section into the files of the named programs, beside what is there."""
     from bridge.cli.table.documents import skill, snippet
 
-    server = server_entry(_program(call.environment))
-    return _merge(call, {"server": server, "skill": skill(), "section": snippet()})
+    offers = offered_lines(call)
+    contents = {
+        "server": server_entry("kakeya-mac"),
+        "own server": server_entry(_program(call.environment)),
+        "skill": skill(offers),
+        "section": snippet(offers),
+    }
+    code = _merge(call, contents)
+    if contents["server"] != contents["own server"]:
+        call.output.say(
+            "note",
+            "the files of this repository name kakeya-mac, as everybody who has it may commit them; a program started "
+            f"elsewhere finds it once it is on the PATH: ln -s {_program(call.environment)} ~/.local/bin/",
+        )
+    return code
+
+
+def offered_lines(call: Invocation) -> list[str]:
+    """Return what the bus of this clone offers of its own, a line each; nothing where it does not answer."""
+    from bridge.cli.mac.presets import own_here
+
+    try:
+        own = own_here(call)
+    except KakeyaError:
+        return []
+    return [clean_line(f"`{name}`: {preset.description} ({', '.join(preset.params) or 'no parameters'})")
+            for name, preset in sorted(own.items())]  # fmt: skip
 
 
 def _program(environment: Mapping[str, str]) -> str:
@@ -64,7 +91,7 @@ def _program(environment: Mapping[str, str]) -> str:
 
 def uninstall(call: Invocation) -> int:
     """Take out of those files what `install` put there."""
-    return _merge(call, dict.fromkeys(("server", "skill", "section"), ""))
+    return _merge(call, dict.fromkeys(("server", "own server", "skill", "section"), ""))
 
 
 @dataclass(frozen=True)

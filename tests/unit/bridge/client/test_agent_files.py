@@ -185,7 +185,7 @@ def test_a_comment_stays_where_ours_goes_in_and_a_newer_entry_takes_the_place_of
     assert merge_json("servers")(behind, "") == '{"servers": {"a": 1}}'
 
 
-def test_a_program_that_only_this_environment_has_is_named_by_its_path(tmp_path):
+def test_files_that_are_committed_name_the_program_and_a_file_of_ones_own_its_path(tmp_path):
     here = Path(sys.executable).parent
     anywhere = tmp_path / "bin"
     anywhere.mkdir()
@@ -196,6 +196,10 @@ def test_a_program_that_only_this_environment_has_is_named_by_its_path(tmp_path)
         (str(tmp_path), str(here / "kakeya-mac")),
     ):
         requester = Requester(tmp_path, environment={"HOME": str(tmp_path / "home"), "PATH": path})
-        assert requester.run("agent", "install", "--cursor").code == 0
+        ran = requester.run("agent", "install", "--cursor", "--codex")
+        assert ran.code == 0
         text = (tmp_path / ".cursor" / "mcp.json").read_text()
-        assert json.loads(text)["mcpServers"]["kakeya"]["command"] == command
+        assert json.loads(text)["mcpServers"]["kakeya"]["command"] == "kakeya-mac"
+        own = tomllib.loads((tmp_path / "home" / ".codex" / "config.toml").read_text())
+        assert own["mcp_servers"]["kakeya"]["command"] == command
+        assert ("once it is on the PATH" in " ".join(ran.err.split())) == (command != "kakeya-mac")

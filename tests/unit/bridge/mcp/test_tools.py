@@ -7,7 +7,6 @@ import json
 from typing import Any, Literal
 
 import anyio
-import jsonschema
 import mcp_types as types
 import pytest
 from mcp.client.extension import ClientExtension, ResultClaim
@@ -22,16 +21,18 @@ from bridge.cli.table.commands import BY_NAME
 from bridge.client.document.envelope import of_data
 from bridge.client.send.parameters import listed
 from bridge.client.send.sweep import combinations
-from bridge.mcp import schemas
+from bridge.errors import UsageError
 from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted, remedy_with_tools
 from bridge.mcp.server import make_server
 from bridge.mcp.tasks import EXTENSION
-from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_preset
+from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_offer
 from bridge.presets.installed import registry
+from bridge.presets.workloads.folder import read_folder
 from tests.fakes.memory_bus import MemoryBus, bus_record
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 from tests.fakes.tool_client import connected
+from tests.support.workload_folder import INTERPRETER, write_workload
 from tests.unit.bridge.cli.looking import take
 
 CLIENT_TIMEOUT_S = 60.0
@@ -74,6 +75,11 @@ def served(requester, *words):
     return make_server(InProcess(call), "test")
 
 
+def presets_of(tools):
+    """Return the presets that `run` offers."""
+    return tools["run"].input_schema["properties"]["preset"].get("enum", [])
+
+
 def with_client(server, act, **options):
     async def main():
         async with connected(server, **options) as client:
@@ -85,12 +91,12 @@ def with_client(server, act, **options):
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 def test_a_run_is_started_waited_for_and_read_with_tools_alone(server, requester, host, mode):
     async def act(client):
-        tools = await client.tools()
-        assert "run_mlx-env-probe" in tools
-        assert "run_k3-fused-allmlx-code" not in tools, "the host of this bus does not offer it"
-        sent = await client.call("run_mlx-env-probe")
+        presets = presets_of(await client.tools())
+        assert "mlx-env-probe" in presets
+        assert "k3-fused-allmlx-code" not in presets, "the host of this bus does not offer it"
+        sent = await client.call("run", preset="mlx-env-probe")
         assert sent["outcome"]["reason"] == "pending"
-        again = await client.call("run_mlx-env-probe")
+        again = await client.call("run", preset="mlx-env-probe")
         assert again["id"] == sent["id"]
         requester.clock.plan(1, lambda: take(host, sent["id"]))
         ended = await client.seen_through(sent["id"])
@@ -111,7 +117,7 @@ def test_a_run_of_two_hours_never_makes_a_client_wait_for_a_minute(server, reque
     clock = requester.clock
 
     async def act(client):
-        run_id = (await client.call("run_mlx-env-probe"))["id"]
+        run_id = (await client.call("run", preset="mlx-env-probe"))["id"]
         clock.plan(1, lambda: host.claim(run_id))
         clock.plan(2, lambda: host.start(run_id))
         for renewal in range(1, 24):
@@ -140,7 +146,7 @@ def take_end(host, run_id):
 @pytest.mark.parametrize(("words", "offered"), [(("--bus", "embedded"), True), ((), False)])
 def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_started(requester, words, offered):
     async def act(client):
-        return "run_k3-fused-allmlx-code" in await client.tools()
+        return "k3-fused-allmlx-code" in presets_of(await client.tools())
 
     assert with_client(served(requester, *words), act) == offered
 
@@ -148,9 +154,11 @@ def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_st
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("run_mlx-env-probe", {"params": {"nonsense": 1}}, "nonsense"),
-        ("run_mlx-env-probe", {"profile": "--queue"}, "--queue"),
-        ("run_mlx-env-probe", {"runner": "--new"}, "--new"),
+        ("run", {"preset": "mlx-env-probe", "params": {"nonsense": 1}}, "mlx-env-probe takes no parameters"),
+        ("run", {"preset": "mlx-env-probe", "lr": 0.2}, 'go below params: {"params": {"lr": 0.2}}'),
+        ("run", {"preset": "mlx-env-probe", "profile": "--queue"}, "--queue"),
+        ("run", {"preset": "mlx-env-probe", "runner": "--new"}, "--new"),
+        ("run", {}, "'preset' is a required property"),
         ("status", {"id": "--help"}, "--help"),
         ("wait", {"id": "@last", "seconds": 3600}, "3600"),
         (
@@ -160,7 +168,7 @@ def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_st
         ),
         ("sweep", {"preset": "mlx-env-probe", "values": {"lr": ["a\nb"]}}, "does not match"),
         ("no-such-tool", {}, "no-such-tool"),
-        ("run_no-such-preset", {}, "no-such-preset"),
+        ("run", {"preset": "no-such-preset"}, "'no-such-preset' is not one of"),
     ],
 )
 def test_arguments_that_do_not_fit_are_said_and_nothing_is_sent(server, requester, name, arguments, message):
@@ -180,9 +188,9 @@ def test_a_command_that_cannot_answer_is_an_error_with_its_remedy(server):
     ("remedy", "expected"),
     [
         ("kakeya-mac ls", "call `runs`"),
-        ("kakeya-mac verify 01k9", "call `verify` with 01k9"),
+        ("kakeya-mac quote 01k9", "call `quote` with 01k9"),
         ("kakeya-mac compare --help", "the schema of this tool says what it takes"),
-        ("kakeya-mac presets show my-train", "in a shell: kakeya-mac presets show my-train"),
+        ("kakeya-mac presets show my-train", "call `presets` with my-train"),
         ("give the URL that is meant with --bus URL", "in a shell: give the URL that is meant with --bus URL"),
         ("ask the bus's owner", "ask the bus's owner"),
     ],
@@ -200,13 +208,13 @@ def test_a_whole_number_may_come_with_a_point(server):
     """As JSON of several languages writes it."""
     listed = with_client(server, lambda client: client.call("runs", limit=2.0))
     assert listed["outcome"]["exit_code"] == 0
-    tool = of_preset("k3-fused-allmlx-code")
-    assert "depth=3" in tool.words(tool.checked({"params": {"depth": 3.0}}))
+    tool = of_offer(registry(), ())
+    assert "depth=3" in tool.words(tool.checked({"preset": "k3-fused-allmlx-code", "params": {"depth": 3.0}}))
 
 
 def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
     async def act(client):
-        run_id = (await client.call("run_mlx-env-probe"))["id"]
+        run_id = (await client.call("run", preset="mlx-env-probe"))["id"]
         host.claim(run_id)
         host.start(run_id)
         host.log(run_id, b"".join(b"line %d\n" % number for number in range(9000)), final=True)
@@ -232,7 +240,41 @@ def test_tools_say_what_they_change(server):
     reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     ends = {name for name, tool in tools.items() if tool.annotations.destructive_hint}
     assert ends == {"cancel"}
-    assert {name for name in tools if not name.startswith("run_")} - {"cancel", "sweep"} == reads
+    assert tools.keys() - {"cancel", "sweep", "run"} == reads
+
+
+def test_there_are_a_dozen_tools_whatever_is_offered(server):
+    tools = with_client(server, lambda client: client.tools())
+    assert len(tools) == len(FIXED) + 1 <= 12
+    every = [of_offer(registry(), ()), *FIXED]
+    assert sum(len(json.dumps([tool.name, tool.description, tool.schema])) for tool in every) < 12_000
+
+
+def test_an_answer_repeats_nothing_that_the_agent_said_itself(server, requester, host):
+    async def act(client):
+        sent = await client.call("run", preset="mlx-env-probe")
+        status = await client.call("status", id=sent["id"])
+        take(host, sent["id"])
+        await client.seen_through(sent["id"])
+        logs = await client.raw("logs", id=sent["id"])
+        return status, json.loads(logs.content[0].text)
+
+    status, logs = with_client(server, act)
+    assert status["asked"] == {"preset": "mlx-env-probe", "params": {}, "profile": "smoke"}
+    assert status.keys() <= {"id", "state", "terminal", "outcome", "asked", "where"}
+    assert logs.keys() <= {"id", "state", "terminal", "headline", "outcome", "claims", "findings"}
+
+
+def test_the_presets_of_the_bus_come_first_and_are_described(tmp_path):
+    own = read_folder(write_workload(tmp_path), INTERPRETER).presets["my-train"]
+    tool = of_offer({**registry(), "my-train": own}, ("my-train",))
+    assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
+    assert "my-train: Fit a line. At most 2m. Takes lr: 0.01 to 1.0, default 0.1; steps: 1 to 100" in tool.description
+    assert "Measures final_loss (median, nats, lower is better)." in tool.description
+    with pytest.raises(
+        UsageError, match=r"params\.lr: 7 is greater than the maximum of 1\.0; my-train takes lr, steps"
+    ):
+        tool.words(tool.checked({"preset": "my-train", "params": {"lr": 7}}))
 
 
 def test_a_sweep_is_sent_at_once_and_found_again(server, requester):
@@ -324,7 +366,9 @@ def test_a_client_with_tasks_gets_the_run_as_a_task(server, host):
         take(host, run_id)
 
     tasks = Tasks(end)
-    result = with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
+    result = with_client(
+        server, lambda client: client.raw("run", preset="mlx-env-probe"), mode="2026-07-28", extensions=[tasks]
+    )
     assert tasks.statuses == ["working", "working", "completed"]
     assert '"verdict":"valid"' in result.content[0].text
 
@@ -338,7 +382,7 @@ def test_a_client_with_tasks_gets_an_answer_in_an_older_version_of_the_protocol(
     """The Inspector declares them in every version; a result of another type is none before 2026-07-28."""
     declared = {"extensions": {EXTENSION: {}}}
     about = {"protocolVersion": "2025-11-25", "capabilities": declared, "clientInfo": {"name": "t", "version": "0"}}
-    call = {"name": "run_mlx-env-probe", "arguments": {}}
+    call = {"name": "run", "arguments": {"preset": "mlx-env-probe"}}
 
     async def main():
         async with create_client_server_memory_streams() as (client, served), anyio.create_task_group() as group:
@@ -364,18 +408,17 @@ def test_a_task_that_is_cancelled_asks_the_host_to_end_the_run(server, requester
         host.finish(run_id, "cancelled")
 
     tasks = Tasks(cancel)
-    with_client(server, lambda client: client.raw("run_mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
+    with_client(server, lambda client: client.raw("run", preset="mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
     assert tasks.statuses[-1] == "cancelled"
 
 
 @pytest.mark.parametrize("name", sorted(name for name, preset in registry().items() if preset.status == "ready"))
-def test_every_preset_has_a_valid_schema_that_its_defaults_fit(name):
-    tool = of_preset(name)
-    jsonschema.Draft202012Validator.check_schema(tool.schema)
+def test_the_defaults_of_every_preset_fit_and_become_a_command_line(name):
+    tool = of_offer(registry(), ())
     preset = registry()[name]
     defaults = {key: param.default for key, param in preset.params.items() if param.default is not None}
-    jsonschema.validate(defaults, tool.schema["properties"]["params"] | {"required": []})
-    words = schemas.words(name, {"params": defaults}, installed=True)
+    needed = {key: "0" * 40 for key, param in preset.params.items() if param.default is None and param.type == "commit"}
+    words = tool.words(tool.checked({"preset": name, "params": defaults | needed}))
     assert parser.parse(BY_NAME["run"], words[1:]).preset == name
 
 
@@ -388,17 +431,14 @@ def types_of(schema):
 
 
 def test_no_schema_names_several_types_at_once_which_some_clients_refuse():
-    every_schema = [
-        *(tool.schema for tool in FIXED),
-        *(of_preset(name).schema for name in registry()),
-        schemas.of_unknown(),
-    ]
+    every_schema = [tool.schema for tool in (*FIXED, of_offer(registry(), ()))]
     assert {type(json_type) for schema in every_schema for json_type in types_of(schema)} == {str}
 
 
 def test_every_fixed_tool_is_a_command_line_that_parses():
     samples = {"id": "@last", "a": "@last", "b": "@last", "preset": "my-train", "values": {"lr": [0.1, 0.01]}}
-    for tool in FIXED:
+    for tool in (*FIXED, of_offer(registry(), ())):
+        samples["preset"] = "mlx-env-probe" if tool.name == "run" else "my-train"
         given = tool.checked({key: samples[key] for key in tool.schema["required"]})
         command, *rest = tool.words(given)
         parser.parse(BY_NAME[command], rest)

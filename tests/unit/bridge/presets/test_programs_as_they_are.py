@@ -37,10 +37,10 @@ def as_it_is(top, *numbers, keep=("plot.png",), program=SHELL, repeats=1):
     metrics = "".join(
         f'[metrics.m{at}]\n{number}\nunit = "1"\nrepeats = {repeats}\n' for at, number in enumerate(numbers)
     )
-    kept = ", ".join(f'"{name}"' for name in keep)
+    names = ", ".join(f'"{name}"' for name in keep)
     toml = (
         'schema = 1\nname = "bench"\n[presets.bench]\ndescription = "x"\nargv = ["run.sh", "--seed", "{seed}"]\n'
-        f"{metrics}[outputs]\nkeep = [{kept}]\n"
+        f"{metrics}[outputs]\nkeep = [{names}]\n"
     )
     for name, text in {"workload.toml": toml, "run.sh": program, "words.txt": "read beside the program\n"}.items():
         write(folder / name, text)
@@ -119,7 +119,7 @@ def test_a_picture_that_is_too_large_stays_behind_and_the_number_comes(tmp_path)
 
 def test_a_program_that_fails_ends_the_run_as_it_ended(tmp_path):
     ran, _ = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program="#!/bin/sh\nexit 7\n"), tmp_path)
-    assert (ran.returncode, ran.stderr) == (7, "error: sh ended with 7\n")
+    assert (ran.returncode, ran.stderr) == (7, "")
 
 
 @pytest.mark.parametrize(

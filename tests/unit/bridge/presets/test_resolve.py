@@ -149,7 +149,7 @@ def test_request_code_is_refused_on_a_served_bus_and_the_message_says_what_to_do
     request, tests = ask("pytest-path", workload=CODE), registry()["pytest-path"]
     with pytest.raises(PolicyRefusedError, match="the request is unsigned") as caught:
         resolve(request, tests, FACTS, Trust())
-    assert "kakeya-runner trust add KEY --principal NAME" in str(caught.value)
+    assert "kakeya-runner welcome LINE --may PRESET" in str(caught.value)
     assert "embedded" in str(caught.value)
     with pytest.raises(PolicyRefusedError, match="nobody this host trusts") as caught:
         resolve(request, tests, FACTS, Trust(principal="agent", signer="SHA256:x"))

@@ -1,0 +1,187 @@
+"""Run a workload's program once on its owner's own account, and look at what it prints and writes.
+
+Without a sandbox: it is the owner's program, started by the owner.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from bridge.errors import ParameterError
+from bridge.presets.model import PARAMETER_TOKEN, Preset
+from bridge.presets.parameters import bind, render
+from bridge.presets.workloads.reading_program import LEAVE
+from bridge.records.workload import REPORT_FILE
+from bridge.system.process import run
+
+TRIAL_SEED: Final = "1"
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_LABELLED: Final = re.compile(
+    r"^(?P<before>[^\S\n]*(?P<label>[A-Za-z][\w /().%-]{0,40}?)[^\S\n]*[:=]?[^\S\n]+|[^\S\n]*(?P<word>[A-Za-z]\w*)=)"
+    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])",
+    re.MULTILINE,
+)
+_NUMBER: Final = r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
+_POINTERS_MOST: Final = 12
+_READ_MAX_BYTES: Final = 1 << 20
+_NOT_ITS_OWN: Final = (".", "__pycache__", "as-it-is-")
+_TABLES: Final = (".csv", ".tsv")
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A number that a program left somewhere.
+
+    Attributes:
+        name: of the metric that it could be.
+        source: where it stands, as workload.toml writes it.
+        value: what it was this time.
+    """
+
+    name: str
+    source: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a program did.
+
+    Attributes:
+        exit_code: -n where signal n ended it.
+        over: whether it still ran when its time was over.
+        last_line: of what it said, None where it said nothing.
+        reported: whether it wrote the report that KAKEYA_REPORT names.
+        files: what it wrote, from the folder that it ran in or from KAKEYA_OUT.
+    """
+
+    exit_code: int
+    over: bool
+    last_line: str | None
+    reported: bool
+    files: tuple[str, ...]
+    candidates: tuple[Candidate, ...] = field(default=())
+
+
+class NotTriedError(Exception):
+    """A preset cannot be run without more; the message says why."""
+
+
+def try_preset(preset: Preset, interpreter: str, timeout_s: float) -> Trial:
+    """Run the first command of a preset with its defaults, in a folder that is thrown away.
+
+    Args:
+        preset: of a workload.
+        interpreter: the host's own Python.
+        timeout_s: after which the program is ended.
+
+    Raises:
+        NotTriedError: it times two programs, or a parameter has no default.
+    """
+    command = next((command for command in preset.commands if command.launches is None), None)
+    if command is None:
+        raise NotTriedError("it is timed by turns, which a run does")
+    try:
+        params = bind(preset.params, {})
+    except ParameterError as error:
+        raise NotTriedError(error.message) from error
+    with tempfile.TemporaryDirectory(prefix="kakeya-try-", ignore_cleanup_errors=True) as top:
+        argv: list[str] = []
+        for token in command.argv:
+            parameter = PARAMETER_TOKEN.fullmatch(token)
+            if parameter is not None:
+                argv += render(parameter[1], preset.params[parameter[1]], params[parameter[1]])
+            else:
+                argv.append(interpreter if token == "${interpreter}" else token)  # noqa: S105
+        return _run(argv, Path(top), timeout_s, preset.environment)
+
+
+def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]) -> Trial:
+    out, work = top / "out", top / "work"
+    out.mkdir()
+    work.mkdir()
+    environment = {
+        "PATH": _PATH, "LANG": "C.UTF-8", **variables, "HOME": str(top), "TMPDIR": str(work),
+        "KAKEYA_OUT": str(out), "KAKEYA_REPORT": str(out / REPORT_FILE), "KAKEYA_SEED": TRIAL_SEED, LEAVE: "1",
+        "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1",
+    }  # fmt: skip
+    done = run(argv, env=environment, cwd=work, timeout_s=timeout_s)
+    lines = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace").split("\n")
+    lines = [line for line in lines if line.strip()]
+    printed = done.stdout.decode("utf-8", "replace")
+    folders = [*work.glob("as-it-is-*/work"), work, out]
+    files = dict(_files(folders))
+    return Trial(
+        exit_code=done.exit_code,
+        over=done.timed_out,
+        last_line=lines[-1].strip()[:200] if lines else None,
+        reported=(out / REPORT_FILE).is_file(),
+        files=tuple(files),
+        candidates=tuple(_candidates(printed, files)),
+    )
+
+
+def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
+    """Yield name and place of each file that the program wrote."""
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            name = path.relative_to(folder)
+            ours = name.name == REPORT_FILE or any(part.startswith(_NOT_ITS_OWN) for part in name.parts)
+            if path.is_file() and not path.is_symlink() and not ours:
+                yield str(name), path
+
+
+def _candidates(printed: str, files: dict[str, Path]) -> Iterator[Candidate]:
+    """Yield the numbers that could be meant: what the program says last of each label, then files."""
+    with contextlib.suppress(ValueError):
+        for pointer, value in _pointers(json.loads(printed)):
+            yield Candidate(_metric(pointer), {"pointer": pointer}, value)
+        return
+    labels = {(match["label"] or match["word"]): match for match in _LABELLED.finditer(printed)}
+    for label, match in labels.items():
+        before = re.escape(match["before"].strip()).replace(r"\ ", " ")
+        pattern = rf"^\s*{before}\s*{_NUMBER}"
+        if len(re.findall(pattern, printed, re.MULTILINE)) > 1:
+            pattern += rf"(?![\s\S]*^\s*{before}\s*[-+]?[0-9.])"
+        yield Candidate(_metric(label), {"stdout": pattern}, float(match["number"]))
+    for name, path in files.items():
+        if path.stat().st_size > _READ_MAX_BYTES:
+            continue
+        with contextlib.suppress(ValueError, IndexError, csv.Error):
+            yield from _in_file(name, path)
+
+
+def _in_file(name: str, path: Path) -> Iterator[Candidate]:
+    if path.suffix == ".json":
+        for pointer, value in _pointers(json.loads(path.read_text("utf-8"))):
+            yield Candidate(_metric(pointer), {"file": name, "pointer": pointer}, value)
+    elif path.suffix in _TABLES:
+        text = path.read_text("utf-8")
+        separator = max(",;\t", key=text.splitlines()[0].count)
+        rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
+        for column, value in (rows[-1] if rows else {}).items():
+            with contextlib.suppress(ValueError, TypeError):
+                yield Candidate(_metric(column), {"file": name, "column": column.strip()}, float(value))
+
+
+def _pointers(value: Any, at: str = "") -> list[tuple[str, float]]:
+    """Return pointer and value of the numbers of a JSON text, at most a dozen."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return [(at, float(value))] if at else []
+    items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    inner = (_pointers(item, f"{at}/{str(key).replace('~', '~0').replace('/', '~1')}") for key, item in items)
+    return [pair for pairs in inner for pair in pairs][:_POINTERS_MOST]
+
+
+def _metric(label: str) -> str:
+    """Return the name of a metric for a label or a pointer."""
+    word = label.rpartition("/")[2] if label.startswith("/") else label
+    return re.sub(r"[^a-z0-9]+", "_", word.lower()).strip("_")[:40] or "number"

@@ -1,0 +1,147 @@
+"""`workload new --from`: what becomes of a program's options, which number is meant, what its folder says."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from bridge.errors import UsageError
+from bridge.presets.workloads.folder import read_folder
+from bridge.presets.workloads.options import options_of
+from bridge.presets.workloads.problems import problems
+from bridge.presets.workloads.template import write_folder
+from tests.support.workload_folder import INTERPRETER
+
+ARGPARSE = """
+import argparse, json, random, sys
+p = argparse.ArgumentParser()
+p.add_argument("data", nargs="?")
+p.add_argument("--lr", "-l", type=float, default=0.1, help="learning rate (default: %(default)s)")
+p.add_argument("--epochs", type=int, default=3)
+p.add_argument("--model", choices=["small", "large"], default="small", help="which one")
+p.add_argument("--tag", default="base")
+p.add_argument("--fast", action="store_true", help="skip the checks")
+p.add_argument("--seed", type=int, default=0)
+p.add_argument("--layers", type=int, nargs="+")
+p.add_argument("--config", type=argparse.FileType())
+o = p.parse_args()
+random.seed(o.seed)
+for epoch in range(o.epochs):
+    print("epoch", epoch, "loss:", 1 / (epoch + 1))
+    print(f"loss: {1 / (epoch + 1)}")
+print(f"accuracy = {random.random()}")
+open("curve.csv", "w").write("step,value\\n1,2.5\\n")
+"""
+CLICK = """
+@click.command()
+@click.option("--rate", default=0.5, help="how fast")
+@click.option("--kind", type=click.Choice(["a", "b"]), default="b")
+@click.option("--verbose/--quiet", is_flag=True)
+@click.option("--many", multiple=True, default=[])
+def main(): pass
+"""
+
+
+def last(candidates):
+    return candidates[-1] if candidates else None
+
+
+def written(top, name, sources, choose=last, **options):
+    folder = top / name
+    made = write_folder(folder, sources, python=INTERPRETER, host_python=INTERPRETER, choose=choose, **options)
+    return folder, made, tomllib.loads((folder / "workload.toml").read_text())
+
+
+def program(top, name, text, mode=0o644):
+    path = top / name
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def test_every_option_becomes_a_parameter_or_is_named(tmp_path):
+    source = program(tmp_path, "train.py", ARGPARSE)
+    folder, made, file = written(tmp_path, "digits", [source], lambda numbers: numbers[1])
+    preset = file["presets"]["digits"]
+    assert preset["argv"] == [
+        "train.py", "--lr", "{lr}", "--epochs", "{epochs}", "--model", "{model}", "--tag", "{tag}", "{fast}",
+        "--seed", "{seed}",
+    ]  # fmt: skip
+    assert preset["params"]["lr"]["help"] == "learning rate"
+    assert preset["params"]["model"] == {"type": "choice", "choices": ["small", "large"], "default": "small",
+                                         "help": "which one"}  # fmt: skip
+    assert preset["params"]["fast"] == {"type": "flag", "token": "--fast", "help": "skip the checks"}
+    for line in ("left out: data: it stands", "left out: --layers: it takes", "left out: --config: it has no default",
+                 "--seed is given the seed", "ran once, without a sandbox: it ended well"):  # fmt: skip
+        assert any(note.startswith(line) for note in made.notes), made.notes
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+
+
+def test_the_number_of_the_last_line_of_a_label_is_read_and_the_others_are_comments(tmp_path):
+    folder, _, file = written(tmp_path, "digits", [program(tmp_path, "train.py", ARGPARSE)], lambda many: many[1])
+    assert list(file["metrics"]) == ["loss"]
+    assert (file["metrics"]["loss"]["better"], file["metrics"]["loss"]["repeats"]) == ("lower", 6)
+    assert file["outputs"]["keep"] == ["curve.csv"]
+    text = (folder / "workload.toml").read_text()
+    assert "# [metrics.accuracy]" in text
+    assert "# [metrics.value]" in text
+    (folder / "workload.toml").write_text(text.replace("# ", ""))
+    metrics = read_folder(folder, INTERPRETER).presets["digits"].workload.metrics
+    assert [metric.name for metric in metrics][:1] == ["loss"]
+    assert {metric.name for metric in metrics} >= {"loss", "accuracy", "value"}
+
+
+def test_click_is_read_as_well():
+    options = {option.option: option for option in options_of(CLICK)}
+    assert '"type": "float"'.replace('"', "") in options["--rate"].declared.replace('"', "").replace(" = ", ": ")
+    assert 'choices = ["a", "b"]' in options["--kind"].declared
+    assert options["--verbose"].words == ("{verbose}",)
+    assert options["--many"].dropped == "it takes several values, or does something of its own"
+
+
+def test_a_shell_script_that_makes_a_picture_keeps_files_only(tmp_path):
+    source = program(tmp_path, "plot.sh", "#!/bin/sh\ncat points.txt > plot.png\n", 0o755)
+    points = program(tmp_path, "points.txt", "1 2\n")
+    folder, made, file = written(tmp_path, "plot", [source, points])
+    assert "metrics" not in file
+    assert file["outputs"] == {"keep": ["plot.png"]}
+    assert made.notes[-1] == "files that are kept: plot.png"
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+
+
+def test_a_makefile_runs_its_benchmark(tmp_path):
+    source = program(tmp_path, "Makefile", "all:\n\techo no\nbench:\n\t@echo 'elapsed: 0.25'\n")
+    _, _, file = written(tmp_path, "made", [source])
+    assert file["presets"]["made"]["argv"] == ["/usr/bin/make", "-s", "bench"]
+    assert list(file["metrics"]) == ["elapsed"]
+
+
+def test_a_json_text_on_stdout_is_read_by_pointer(tmp_path):
+    source = program(tmp_path, "b.sh", '#!/bin/sh\necho \'{"results": [{"mean": 0.5, "command": "x"}]}\'\n', 0o755)
+    _, _, file = written(tmp_path, "bench", [source])
+    assert file["metrics"]["mean"]["number"] == {"pointer": "/results/0/mean"}
+
+
+def test_a_program_that_fails_is_written_and_its_last_line_told(tmp_path):
+    source = program(tmp_path, "t.py", "import nosuchmodule\n")
+    folder, made, _ = written(tmp_path, "t", [source])
+    assert any("No module named 'nosuchmodule'; name the Python" in note for note in made.notes)
+    assert (folder / "workload.toml").is_file()
+
+
+def test_a_program_that_reports_by_itself_is_left_to_it(tmp_path):
+    text = 'import os\nopen(os.environ["KAKEYA_REPORT"], "w").write(str({"metrics": {"loss": 1}}))\n'
+    _, _, file = written(tmp_path, "own", [program(tmp_path, "own.py", text)])
+    assert file["metrics"]["loss"] == {"pointer": "/metrics/loss", "unit": "1", "better": "lower", "repeats": 6}
+
+
+@pytest.mark.parametrize(
+    ("name", "sources", "unit", "message"),
+    [("No", [], None, "expected lower-case"), ("x", ["none.py"], None, "no program"), ("x", [], "a\nb", "unit")],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path, name, sources, unit, message):
+    with pytest.raises(UsageError, match=message):
+        written(tmp_path, name, [Path(source) for source in sources], unit=unit)
+    assert list(tmp_path.iterdir()) == []
