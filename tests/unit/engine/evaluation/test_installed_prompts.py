@@ -58,6 +58,7 @@ def test_every_problem_is_a_prompt_of_both_sets(tmp_path: Path, monkeypatch: pyt
         (gzip.compress(b"{"), "cannot read"),
         (gzip.compress(b'{"task_id": "a"}'), "without"),
     ],
+    ids=["no gzip", "half an object", "a field missing"],
 )
 def test_a_package_without_problems_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: Any, message: str
