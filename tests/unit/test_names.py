@@ -19,7 +19,6 @@ EXEMPT = (
     "bridge/errors.py",
     "bridge/executor",
     "bridge/gate",
-    "bridge/hosting",
     "bridge/launches",
     "bridge/mcp",
     "bridge/presets",

@@ -161,12 +161,12 @@ def _commit_of(repo: Repo, revision: str) -> Commit | None:
 
 
 def _branch_commit(repo: Repo, top: Path, branch: str) -> Commit:
-    known = remotes(top)
-    for name in (branch, *(f"{_REMOTES}{remote}/{branch}" for remote in known)):
+    urls = remotes(top)
+    for name in (branch, *(f"{_REMOTES}{remote}/{branch}" for remote in urls)):
         commit = None if name.startswith("-") else _commit_of(repo, name)
         if commit is not None:
             return commit
-    remote = next((name for name in known if branch.startswith(f"{name}/")), next(iter(known), "REMOTE"))
+    remote = next((name for name in urls if branch.startswith(f"{name}/")), next(iter(urls), "REMOTE"))
     namespace = branch.removeprefix(f"{remote}/").rpartition("/")[0]
     refs = f"{namespace}/*" if namespace else branch
     raise UsageError(

@@ -58,11 +58,11 @@ class BusSession:
 
     def pins(self, option: Sequence[str] = ()) -> Pins:
         """Return what this reader goes by on this bus, as it is now; looked up in files once."""
-        known = None if self.roots is None else self.roots.known
+        root = None if self.roots is None else self.roots.known
         if option:
-            return pins(self.settings, option=option, record=self.record, root=known)
-        if not self._pins or self._pins[-1][0] is not known:
-            self._pins.append((known, pins(self.settings, record=self.record, root=known)))
+            return pins(self.settings, option=option, record=self.record, root=root)
+        if not self._pins or self._pins[-1][0] is not root:
+            self._pins.append((root, pins(self.settings, record=self.record, root=root)))
         return self._pins[-1][1]
 
     def runners(self) -> list[SeenRunner]:
@@ -148,11 +148,11 @@ class BusSession:
         return answer_about(files, trusted, runner=runner, archived_at=self.archived_at(run_id, files))
 
     def _ids_on_bus(self) -> set[str]:
-        seen = self.bus.snapshot()
-        return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
+        snapshot = self.bus.snapshot()
+        return {run_id for run_id in (*(ref.id for ref in snapshot.requests), *snapshot.claims) if is_id(run_id)}
 
     def _archived_ids(self) -> set[str]:
-        return {one.tip.claim.id for one in islice(self.bus.archived(), _ARCHIVED_MAX_COUNT)}
+        return {run.tip.claim.id for run in islice(self.bus.archived(), _ARCHIVED_MAX_COUNT)}
 
 
 def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:
