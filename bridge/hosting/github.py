@@ -56,7 +56,7 @@ class GitHubHosting:
         self._token = token
         self._retries = retries
         self._opened: Repository | None = None
-        self._seen: dict[int, Any] = {}
+        self._runs: dict[int, Any] = {}
         self._authors: set[str | None] = set()
         self._asked_who = False
 
@@ -79,16 +79,16 @@ class GitHubHosting:
         """Return the workflow runs of a branch, newest first."""
         with _told(f"list the workflow runs of {branch}"):
             listed = list(islice(self._repository.get_workflow_runs(branch=branch), RUNS_MAX_COUNT))
-            self._seen.update({run.id: run for run in listed[:1]})
+            self._runs.update({run.id: run for run in listed[:1]})
             return tuple(_run(run) for run in listed)
 
     def refresh(self, run: WorkflowRun) -> WorkflowRun:
         """Return a run as it is now; one that has not changed costs nothing of the rate limit (ETag)."""
         with _told(f"read workflow run {run.id}"):
-            if run.id not in self._seen:
-                self._seen[run.id] = self._repository.get_workflow_run(run.id)
-            self._seen[run.id].update()
-            return _run(self._seen[run.id])
+            if run.id not in self._runs:
+                self._runs[run.id] = self._repository.get_workflow_run(run.id)
+            self._runs[run.id].update()
+            return _run(self._runs[run.id])
 
     def queue_position(self, run: WorkflowRun) -> int | None:
         """Return how many older runs of the same workflow wait, None when this one does not wait."""

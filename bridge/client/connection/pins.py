@@ -105,7 +105,7 @@ class RootReader:
         self._settings = settings
         self._pin = root_pin(settings)
         self._memory = RootMemory(settings.state_dir / "roots")
-        self.known: KnownRoot | None = None
+        self.accepted: KnownRoot | None = None
 
     def judge(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
         """Return the bus record of the root that counts, None where none does.
@@ -113,11 +113,11 @@ class RootReader:
         Raises:
             RootError: this reader was told the owner's key, and what is there is not that owner's.
         """
-        if self._settings.new_owner and self.known is None:
+        if self._settings.new_owner and self.accepted is None:
             self._memory.forget(bus_id)
         first = not _own_or_committed(self._settings)[0]
-        self.known = self._memory.meet(files, bus_id, pin=self._pin, now_s=time.time(), first=first)
-        return None if self.known is None else self.known.root.content.record
+        self.accepted = self._memory.meet(files, bus_id, pin=self._pin, now_s=time.time(), first=first)
+        return None if self.accepted is None else self.accepted.root.content.record
 
 
 def root_pin(settings: ClientSettings) -> str | None:
