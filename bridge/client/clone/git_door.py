@@ -120,17 +120,17 @@ def find_request_branch(top: Path, text: str) -> RequestBranch | None:
     return next(iter(branches.values())) if len(branches) == 1 else None
 
 
-def blob(top: Path, tree: str, path: str) -> bytes:
-    """Return a file of a tree.
+def blob(top: Path, commit: str, path: str) -> bytes:
+    """Return a file of a commit.
 
     Raises:
         GitError: there is none.
     """
     with _opened(top) as repo:
         try:
-            data: bytes = (repo.tree(tree) / path).data_stream.read()
+            data: bytes = (repo.commit(commit).tree / path).data_stream.read()
         except KeyError as error:
-            raise GitError(f"there is no {path} in tree {tree[:12]}") from error
+            raise GitError(f"there is no {path} in commit {commit[:12]}") from error
     return data
 
 
