@@ -92,16 +92,16 @@ def _opened(
     from bridge.system.gitobjects import KAKEYA
 
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = resolve(route, repository, state)
+    place = resolve(route, repository, state)
     clone = None if repository is None else read_clone(repository)
-    store = GitStore(found, state, clone, committer=committer or KAKEYA)
-    if not found.is_local and budget is None:
+    store = GitStore(place, state, clone, committer=committer or KAKEYA)
+    if not place.is_local and budget is None:
         import platformdirs
 
-        name = f"{hashlib.sha256(found.shown.encode()).hexdigest()[:16]}.json"
+        name = f"{hashlib.sha256(place.shown.encode()).hexdigest()[:16]}.json"
         budget = platformdirs.user_state_path("kakeya") / "pushes" / name
-    pacer = Pacer(None if found.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock, store.is_near)
+    pacer = Pacer(None if place.is_local else budget, PUSHES_PER_MINUTE_HOSTED, clock, store.is_near)
     quarantine = Quarantine(state / "quarantine.jsonl", clock)
     return kind(
-        store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine, known=state / "beacons"
+        store, clock=clock, pacer=pacer, expect_id=expect_id, quarantine=quarantine, beacons_file=state / "beacons"
     )  # fmt: skip

@@ -39,17 +39,17 @@ def check_place(
     if place is None:
         return
     try:
-        found = token or find_token(environ)
+        secret = token or find_token(environ)
     except HostingError as error:
         yield Check("github", "fail", error.message, error.remedy)
         return
-    if found is None:
+    if secret is None:
         lost = "; ".join(COSTS[feature][0] for feature in features)
         yield Check("github", "warn", f"no token for {place.repository}: {lost}", "GH_TOKEN, or `gh auth login`")
         return
     from bridge.hosting.github import GitHubHosting
 
-    yield from check(GitHubHosting(place.repository, found, api_url=place.api_url), found.source, features,
+    yield from check(GitHubHosting(place.repository, secret, api_url=place.api_url), secret.source, features,
                      registered=registered)  # fmt: skip
 
 

@@ -31,7 +31,7 @@ class Door:
     def __init__(self, hosting: Hosting | None, say: Callable[[str], None]) -> None:
         self._hosting = hosting
         self._say = say
-        self._said: set[str] = set()
+        self._lines_shown: set[str] = set()
 
     @property
     def is_open(self) -> bool:
@@ -45,8 +45,8 @@ class Door:
         try:
             return question(self._hosting)
         except HostingError as error:
-            if error.message not in self._said:
-                self._said.add(error.message)
+            if error.message not in self._lines_shown:
+                self._lines_shown.add(error.message)
                 self._say(f"{error.message}; {_HAND_OVER}" + (f" ({error.remedy})" if error.remedy else ""))
             if error.status in _CLOSING or error.is_limit:
                 self._hosting = None

@@ -56,36 +56,39 @@ class GitHubHosting:
         self._token = token
         self._retries = retries
         self._opened: Repository | None = None
-        self._seen: dict[int, Any] = {}
+        self._runs: dict[int, Any] = {}
         self._authors: set[str | None] = set()
         self._asked_who = False
 
     def repository(self) -> RepositoryFacts:
         """Return GitHub's facts about the repository."""
         with _told(f"read {self._name}"):
-            found = self._repository
-            found.update()
-            permissions = found.permissions
-            if found.private is None:
+            repository = self._repository
+            repository.update()
+            permissions = repository.permissions
+            if repository.private is None:
                 raise ValueError("neither private nor public")
             return RepositoryFacts(
-                found.full_name, found.private, found.default_branch, bool(permissions and permissions.push)
+                repository.full_name,
+                repository.private,
+                repository.default_branch,
+                bool(permissions and permissions.push),
             )
 
     def runs(self, branch: str) -> tuple[WorkflowRun, ...]:
         """Return the workflow runs of a branch, newest first."""
         with _told(f"list the workflow runs of {branch}"):
             listed = list(islice(self._repository.get_workflow_runs(branch=branch), RUNS_MAX_COUNT))
-            self._seen.update({run.id: run for run in listed[:1]})
+            self._runs.update({run.id: run for run in listed[:1]})
             return tuple(_run(run) for run in listed)
 
     def refresh(self, run: WorkflowRun) -> WorkflowRun:
         """Return a run as it is now; one that has not changed costs nothing of the rate limit (ETag)."""
         with _told(f"read workflow run {run.id}"):
-            if run.id not in self._seen:
-                self._seen[run.id] = self._repository.get_workflow_run(run.id)
-            self._seen[run.id].update()
-            return _run(self._seen[run.id])
+            if run.id not in self._runs:
+                self._runs[run.id] = self._repository.get_workflow_run(run.id)
+            self._runs[run.id].update()
+            return _run(self._runs[run.id])
 
     def queue_position(self, run: WorkflowRun) -> int | None:
         """Return how many older runs of the same workflow wait, None when this one does not wait."""
@@ -104,9 +107,12 @@ class GitHubHosting:
         with _told("list the self-hosted runners"):
             return tuple(
                 HostRunner(
-                    one.name, one.status == "online", one.busy, tuple(str(label["name"]) for label in one.labels)
+                    runner.name,
+                    runner.status == "online",
+                    runner.busy,
+                    tuple(str(label["name"]) for label in runner.labels),
                 )
-                for one in self._repository.get_self_hosted_runners()
+                for runner in self._repository.get_self_hosted_runners()
             )
 
     def cancel(self, run: WorkflowRun) -> None:
@@ -125,7 +131,7 @@ class GitHubHosting:
             page = {"target_url": url} if url else {}
             target = self._repository.get_commit(commit)
             newest = target.get_combined_status().statuses
-            there = {(one.context, one.state, one.description or "", one.target_url or "") for one in newest}
+            there = {(each.context, each.state, each.description or "", each.target_url or "") for each in newest}
             if (context, state, cut, url) not in there:
                 target.create_status(state, description=cut, context=context, **page)
 
@@ -169,8 +175,8 @@ class GitHubHosting:
         """Return the open pull requests whose head is this branch or one of these commits."""
         with _told("list the open pull requests"):
             listed = islice(self._repository.get_pulls(state="open"), PULLS_MAX_COUNT)
-            found = [PullRequest(pull.number, pull.head.ref, pull.head.sha, pull.html_url) for pull in listed]
-        return tuple(pull for pull in found if pull.commit in commits or pull.branch == branch)
+            requests = [PullRequest(pull.number, pull.head.ref, pull.head.sha, pull.html_url) for pull in listed]
+        return tuple(pull for pull in requests if pull.commit in commits or pull.branch == branch)
 
     def may(self, feature: Feature) -> bool:
         """Return whether the token may use a feature, by asking for something that does not exist where one writes.
@@ -247,11 +253,11 @@ def _told(what: str) -> Iterator[None]:
     try:
         yield
     except GithubException as error:
-        said = error.data.get("message", "") if isinstance(error.data, dict) else ""
+        message = error.data.get("message", "") if isinstance(error.data, dict) else ""
         remedy = REMEDIES.get(error.status, "GitHub has a fault: try again later, or go on with git alone")
-        limit = error.status == 429 or isinstance(error, RateLimitExceededException) or "asks to wait" in said
+        limit = error.status == 429 or isinstance(error, RateLimitExceededException) or "asks to wait" in message
         raise HostingError(
-            f"could not {what}: HTTP {error.status} {said}".rstrip(),
+            f"could not {what}: HTTP {error.status} {message}".rstrip(),
             remedy=REMEDIES[429] if limit else remedy,
             status=error.status,
             is_limit=limit,

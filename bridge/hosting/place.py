@@ -33,9 +33,9 @@ def place_of(route: str | None, environ: Mapping[str, str]) -> HostedRepository 
         route: the bus's route as it was resolved, None when there is none.
         environ: variables.
     """
-    said = environ.get(REPOSITORY_VARIABLE)
-    if said and _NAME.fullmatch(said):
-        return HostedRepository(said, environ.get(API_VARIABLE, API_URL))
+    named = environ.get(REPOSITORY_VARIABLE)
+    if named and _NAME.fullmatch(named):
+        return HostedRepository(named, environ.get(API_VARIABLE, API_URL))
     own_site = urlsplit(environ.get("GITHUB_SERVER_URL", "")).hostname
     own_api = environ.get("GITHUB_API_URL")
     host, name = _parts(route or "")

@@ -33,7 +33,7 @@ class BoundedRetry(GithubRetry):  # type: ignore[misc]  # PyGithub is optional, 
         if asked_s.isdigit() and int(asked_s) > WAIT_MAX_S:
             response.drain_conn()
             response.release_conn()
-            said = {"message": f"GitHub asks to wait {asked_s} s"}
-            raise GithubException(response.status, said, dict(response.headers))
+            answer = {"message": f"GitHub asks to wait {asked_s} s"}
+            raise GithubException(response.status, answer, dict(response.headers))
         following: Retry = super().increment(method, url, response, *rest, **named)
         return following

@@ -51,11 +51,11 @@ class ArchivedDay:
 
 def claims_in(runs: Mapping[str, ArchivedRun]) -> dict[str, str]:
     """Return the claim commits of archived runs by run id; one that does not hold its claim is left out."""
-    found = {}
+    tips = {}
     for run_id, run in runs.items():
         with suppress(MalformedObjectError):
-            found[run_id] = claim_of(run)[0]
-    return found
+            tips[run_id] = claim_of(run)[0]
+    return tips
 
 
 def day_of(run_id: str) -> str:
@@ -81,8 +81,8 @@ class Archives:
         """
         refs = self._store.list([names.archive_ref(self._prefix, "", "")]).refs
         named = [(names.archive_of(self._prefix, ref), Tip(ref, oid)) for ref, oid in refs.items()]
-        found = [(of[1], tip) for of, tip in named if of is not None and day in (None, of[1])]
-        return [tip for _, tip in sorted(found, key=lambda one: (one[0], one[1].ref), reverse=True)]
+        dated = [(of[1], tip) for of, tip in named if of is not None and day in (None, of[1])]
+        return [tip for _, tip in sorted(dated, key=lambda pair: (pair[0], pair[1].ref), reverse=True)]
 
     def read(self, tips: Sequence[Tip]) -> list[ArchivedDay]:
         """Return what archives hold; what is none, or not its runner's, is left out.
@@ -93,10 +93,10 @@ class Archives:
         fresh = [tip for tip in tips if tip.oid not in self._read]
         if fresh:
             self._tips.gather(fresh, WorkBudget(_READ_CALLS), self._take)
-        found = [self._read[tip.oid] for tip in tips if tip.oid in self._read]
+        archives = [self._read[tip.oid] for tip in tips if tip.oid in self._read]
         while len(self._read) > _DAYS_KEPT:
             self._read.pop(next(iter(self._read)))
-        return [day for day in found if day.tip in tips and not self._answer(day).refused]
+        return [day for day in archives if day.tip in tips and not self._answer(day).refused]
 
     def find(self, run_id: str) -> ArchivedClaim | None:
         """Return a run that was archived, None where no archive of its day has it.
@@ -105,8 +105,8 @@ class Archives:
             RemoteError: the remote did not answer.
         """
         days = self.read(self.listed(day_of(run_id)))
-        found = [one for day in days if run_id in day.runs and (one := self._found(day, run_id)) is not None]
-        return max(found, key=lambda one: (not one.tip.signature.refused, one.tip.claim.position), default=None)
+        claims = [claim for day in days if run_id in day.runs and (claim := self._found(day, run_id)) is not None]
+        return max(claims, key=lambda claim: (not claim.tip.signature.refused, claim.tip.claim.position), default=None)
 
     def archived_by_others(self, claim: Claim, oid: str) -> float | None:
         """Return when a runner other than its own archived a claim, seconds since the epoch; None where none did.
@@ -141,15 +141,15 @@ class Archives:
         Raises:
             RemoteError: the remote did not answer.
         """
-        found: dict[str, ArchivedClaim] = {}
+        claims: dict[str, ArchivedClaim] = {}
         for day in self.read(tips):
             for run_id in day.runs:
-                one = None if run_id in found else self._found(day, run_id)
-                if one is not None:
-                    found[run_id] = one
-        return found
+                claim = None if run_id in claims else self._found(day, run_id)
+                if claim is not None:
+                    claims[run_id] = claim
+        return claims
 
-    def obtain(self, found: ArchivedClaim) -> None:
+    def obtain(self, claim: ArchivedClaim) -> None:
         """Make a run's claims and its result readable here.
 
         Raises:
@@ -157,9 +157,9 @@ class Archives:
             RemoteError: the remote did not answer.
         """
         try:
-            self._store.obtain({"": found.tip.oid}, max_bytes=CHAIN_MAX_BYTES)
+            self._store.obtain({"": claim.tip.oid}, max_bytes=CHAIN_MAX_BYTES)
         except MissingObjectError:  # over protocol v0 a remote gives what a ref leads to, and nothing else
-            self._store.obtain({found.archive: found.archive_oid}, max_bytes=DAY_MAX_BYTES)
+            self._store.obtain({claim.archive: claim.archive_oid}, max_bytes=DAY_MAX_BYTES)
 
     def _take(self, reader: Reader, tip: Tip) -> None:
         archive = read_archive(reader, tip.oid)

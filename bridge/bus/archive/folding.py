@@ -111,7 +111,7 @@ class Folding:
     def due(self, days: Sequence[DayListing], order: ArchiveOrder) -> list[DayListing]:
         """Return the days that are over for good and show something that was not looked at yet, oldest first."""
         last = (order.now - dt.timedelta(seconds=REQUEST_DEAD_S)).strftime("%Y-%m-%d")
-        return [one for one in days if one.day < last and self._looked.get(one.day) != _shows(one, order)]
+        return [day for day in days if day.day < last and self._looked.get(day.day) != _shows(day, order)]
 
     def fold(self, listed: DayListing, order: ArchiveOrder, budget: WorkBudget) -> tuple[list[str], list[EndedRun]]:
         """Archive what ended on a day; return the archives that were written, and the runs that are in them by now.
@@ -125,8 +125,8 @@ class Folding:
             return [], []
         ended = {run_id: tip for run_id, tip in sorted(claims.items()) if _is_to_fold(tip, order)}
         ref = names.archive_ref(self._prefix, order.runner, listed.day)
-        held = self._held(ref)
-        new = [tip for run_id, tip in ended.items() if held.get(run_id) != tip.oid]
+        folded = self._held(ref)
+        new = [tip for run_id, tip in ended.items() if folded.get(run_id) != tip.oid]
         if order.dry_run:
             return [ref] if new else [], [self._ended(tip, listed) for tip in ended.values()]
         written = []
@@ -135,9 +135,9 @@ class Folding:
             if part:
                 self._add(ref, listed.day, order.runner, self._lines(part, listed), order.now)
                 written.append(ref)
-        held = self._read_back(ref) if written else held
+        folded = self._read_back(ref) if written else folded
         self._looked[listed.day] = _shows(listed, order)
-        return written, [self._ended(tip, listed) for run_id, tip in ended.items() if held.get(run_id) == tip.oid]
+        return written, [self._ended(tip, listed) for run_id, tip in ended.items() if folded.get(run_id) == tip.oid]
 
     def _ended(self, tip: ClaimTip, listed: DayListing) -> EndedRun:
         run_id = tip.claim.id
@@ -168,9 +168,9 @@ class Folding:
             for tip in part:
                 run_id = tip.claim.id
                 raw = reader.read(tip.oid, "commit", commits.COMMIT_MAX_BYTES)
-                asked = [ref for ref, _ in listed.branches.get(run_id, ()) if run_id_of(ref) is not None]
+                requests = [ref for ref, _ in listed.branches.get(run_id, ()) if run_id_of(ref) is not None]
                 line = ArchivedRun(
-                    id=run_id, ref=asked[0] if asked else None, claim=tip.claim, commit=raw.decode("latin-1")
+                    id=run_id, ref=requests[0] if requests else None, claim=tip.claim, commit=raw.decode("latin-1")
                 )
                 lines.append((tip.oid, line))
         return lines
@@ -211,8 +211,8 @@ class Folding:
     def _held(self, ref: str) -> Mapping[str, str]:
         """Return the claim commits, by run id, that an archive of ours holds."""
         tip = self._tip(ref)
-        found = [] if tip is None else self._archives.read([Tip(ref, tip)])
-        return found[0].claims if found else {}
+        days = [] if tip is None else self._archives.read([Tip(ref, tip)])
+        return days[0].claims if days else {}
 
     def _read_back(self, ref: str) -> Mapping[str, str]:
         """Return what an archive holds as the remote gives it to somebody who has nothing yet.

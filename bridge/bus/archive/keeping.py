@@ -44,9 +44,9 @@ def keep(
     for day in folding.due(days_in(record.prefix, refs), order):
         if budget.calls <= 0 or budget.stopping():
             return
-        written, held = folding.fold(day, order, budget)
+        written, folded = folding.fold(day, order, budget)
         yield from written
-        gone = list(needless(held, order))
+        gone = list(needless(folded, order))
         yield from (ref for run in gone for ref in run.refs) if order.dry_run else delete(store, gone)
 
 
@@ -70,20 +70,20 @@ def nearest(
         RemoteError: the remote did not answer.
     """
     archived, ids = _by_nearness(archives, listed, run_id)
-    found: dict[str, str] = {}
+    near: dict[str, str] = {}
     budget, looked = WorkBudget(_LOOK_CALLS), 0
-    while looked < min(len(ids), _LOOKED_MAX_COUNT) and len(found) < count and budget.calls > 0:
+    while looked < min(len(ids), _LOOKED_MAX_COUNT) and len(near) < count and budget.calls > 0:
         part = ids[looked : looked + _PART_COUNT]
-        tips = claims.newest({one: listed[one] for one in part if one in listed}, budget)
-        for one in part:
-            tip = tips.get(one)
+        tips = claims.newest({run: listed[run] for run in part if run in listed}, budget)
+        for run in part:
+            tip = tips.get(run)
             if tip is not None and _counts(tip, runner):
-                found[one] = tip.oid
-            elif one in archived and _counts(archived[one].tip, runner):
-                found[one] = archived[one].tip.oid
-                archives.obtain(archived[one])
+                near[run] = tip.oid
+            elif run in archived and _counts(archived[run].tip, runner):
+                near[run] = archived[run].tip.oid
+                archives.obtain(archived[run])
         looked += len(part)
-    return Neighbours(dict(list(found.items())[:count]), looked, len(ids) - looked if len(found) < count else 0)
+    return Neighbours(dict(list(near.items())[:count]), looked, len(ids) - looked if len(near) < count else 0)
 
 
 def _by_nearness(
@@ -99,8 +99,8 @@ def _by_nearness(
         archived |= archives.runs_of([tip for tip in tips if _day(tip) == day])
     # Between a day that was read and one that was not, nothing is known of what lies there.
     oldest, newest = max((d for d in unread if d < mine), default=""), min((d for d in unread if d > mine), default="~")
-    ids = [one for one in {**listed, **archived} if oldest < day_of(one) < newest]
-    return archived, sorted(ids, key=lambda one: abs(unix_ms(one) - unix_ms(run_id)))
+    ids = [run for run in {**listed, **archived} if oldest < day_of(run) < newest]
+    return archived, sorted(ids, key=lambda run: abs(unix_ms(run) - unix_ms(run_id)))
 
 
 def _counts(tip: ClaimTip, runner: str) -> bool:

@@ -89,12 +89,12 @@ def read_archive(reader: Reader, oid: str) -> ArchiveCommit:
     Raises:
         BusError: it is none.
     """
-    head, found = commits.read_record(reader, oid, ARCHIVE_FILE, ArchiveHead)
-    entries = commits.read_entries(reader, found.tree)
+    head, commit_read = commits.read_record(reader, oid, ARCHIVE_FILE, ArchiveHead)
+    entries = commits.read_entries(reader, commit_read.tree)
     names = [part_name(number) for number in range(len(head.parts))]
     if any(name not in entries or entries[name].mode != REGULAR for name in names):
         raise MalformedObjectError(f"archive {oid[:12]} lacks one of the {len(names)} parts that it names")
-    return ArchiveCommit(oid, head, found, tuple(entries[name] for name in names))
+    return ArchiveCommit(oid, head, commit_read, tuple(entries[name] for name in names))
 
 
 def read_runs(reader: Reader, archive: ArchiveCommit) -> Mapping[str, ArchivedRun]:
@@ -121,12 +121,12 @@ def claim_of(run: ArchivedRun) -> tuple[str, Commit]:
     """
     raw = GitObject("commit", run.commit.encode("latin-1"))
     try:
-        found = parse_commit(raw.data)
+        parsed = parse_commit(raw.data)
     except ObjectFormatError as error:
         raise MalformedObjectError(f"the archived claim of run {run.id} is no commit: {error}") from error
-    if found.tree != commits.file_tree({commits.CLAIM_FILE: run.claim.canonical()})[0].oid:
+    if parsed.tree != commits.file_tree({commits.CLAIM_FILE: run.claim.canonical()})[0].oid:
         raise MalformedObjectError(f"the archived commit of run {run.id} does not hold its claim")
-    return raw.oid, found
+    return raw.oid, parsed
 
 
 def _parsed(line: bytes) -> ArchivedRun:

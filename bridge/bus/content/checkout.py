@@ -133,11 +133,11 @@ def check_out(
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
     left = CheckoutBounds(
         limits.entries - len(plan),
-        limits.bytes - sum((into / one.path).lstat().st_size for one in plan if one.entry.mode in _FILES),
+        limits.bytes - sum((into / planned.path).lstat().st_size for planned in plan if planned.entry.mode in _FILES),
         limits.wall_s - (clock.steady_s() - began_s),
     )
     if pointers and large_files != "leave":
-        source = check_handling({path: one for path, (one, _) in pointers.items()}, large_files)
+        source = check_handling({path: pointer for path, (pointer, _) in pointers.items()}, large_files)
         _replace(pointers, source, into)
     return left
 
@@ -184,14 +184,14 @@ def _text(raw: bytes) -> str:
 
 def _check_collisions(plan: Sequence[_Planned]) -> None:
     """Refuse names that are one file where case or composition is folded, whatever this host's file system does."""
-    seen: dict[str, str] = {}
-    for one in plan:
-        key = _folded(one.path)
-        if key in seen:
+    paths: dict[str, str] = {}
+    for planned in plan:
+        key = _folded(planned.path)
+        if key in paths:
             raise RequestRejectedError(
-                f"the workload holds {seen[key]!r} and {one.path!r}, which are one file on some file systems"
+                f"the workload holds {paths[key]!r} and {planned.path!r}, which are one file on some file systems"
             )
-        seen[key] = one.path
+        paths[key] = planned.path
 
 
 def _folded(path: str) -> str:
@@ -245,24 +245,24 @@ def _write(
     """Write all entries; return the large files that pointers stand for, with their modes, by path."""
     left = limits.bytes
     pointers: dict[str, tuple[LfsObject, int]] = {}
-    for one in plan:
-        if one.entry.mode in (DIRECTORY, SUBMODULE):
-            (into / one.path).mkdir(mode=0o755)
-    for one in plan:
-        if one.entry.mode in (DIRECTORY, SUBMODULE, SYMLINK):
+    for planned in plan:
+        if planned.entry.mode in (DIRECTORY, SUBMODULE):
+            (into / planned.path).mkdir(mode=0o755)
+    for planned in plan:
+        if planned.entry.mode in (DIRECTORY, SUBMODULE, SYMLINK):
             continue
         if late():
             raise RequestRejectedError(f"writing the workload took more than {limits.wall_s:.0f} s")
         try:
-            data = reader.read(one.entry.oid, "blob", left)
+            data = reader.read(planned.entry.oid, "blob", left)
         except ObjectBoundError as error:
             raise RequestRejectedError(f"the workload has more than {limits.bytes} bytes of files") from error
         left -= len(data)
-        mode = 0o755 if one.entry.mode == EXECUTABLE else 0o644
-        pointer = pointer_in(one.path, data)
+        mode = 0o755 if planned.entry.mode == EXECUTABLE else 0o644
+        pointer = pointer_in(planned.path, data)
         if pointer is not None:
-            pointers[one.path] = (pointer, mode)
-        _write_file(into / one.path, data, mode)
+            pointers[planned.path] = (pointer, mode)
+        _write_file(into / planned.path, data, mode)
     for path, target in links.items():
         (into / path).symlink_to(target)
     return pointers
@@ -274,14 +274,14 @@ def _replace(pointers: dict[str, tuple[LfsObject, int]], source: LargeFiles, int
     Raises:
         InfrastructureError: one could not be fetched; the tree is not to be used.
     """
-    wanted = {one.oid: one for one, _ in pointers.values() if one.size}
-    with source.fetch(list(wanted.values())) as files:
-        for path, (one, mode) in pointers.items():
+    objects = {pointer.oid: pointer for pointer, _ in pointers.values() if pointer.size}
+    with source.fetch(list(objects.values())) as files:
+        for path, (pointer, mode) in pointers.items():
             (into / path).unlink()
             descriptor = _create(into / path, mode)
             with os.fdopen(descriptor, "wb") as stream:
-                if one.size:
-                    with files[one.oid].open("rb") as data:
+                if pointer.size:
+                    with files[pointer.oid].open("rb") as data:
                         shutil.copyfileobj(data, stream)
 
 

@@ -72,7 +72,7 @@ R = TypeVar("R", bound="Record")
 def file_tree(files: Mapping[bytes, bytes]) -> tuple[GitObject, list[GitObject]]:
     """Return the tree of a flat folder, and all objects of it, the tree last."""
     blobs = {name: blob(data) for name, data in files.items()}
-    top = tree(TreeEntry(REGULAR, name, one.oid) for name, one in blobs.items())
+    top = tree(TreeEntry(REGULAR, name, content.oid) for name, content in blobs.items())
     return top, [*blobs.values(), top]
 
 
@@ -115,8 +115,8 @@ def claim_commit(
 
 def committer_of(claim: Claim, head: Commit) -> Committer:
     """Return who made the commit of a claim; the prefix of its message is what stands before the usual words."""
-    prefix, found, _ = head.message.partition(_claim_subject(claim))
-    return Committer(head.committer, prefix if found else "")
+    prefix, subject, _ = head.message.partition(_claim_subject(claim))
+    return Committer(head.committer, prefix if subject else "")
 
 
 def _claim_subject(claim: Claim) -> str:
@@ -161,8 +161,8 @@ def folder_commit(
 ) -> tuple[GitObject, list[GitObject]]:
     """Return a commit with `.mac-bridge` holding exactly these files, over the entries of a workload tree."""
     folder, objects = file_tree(files)
-    kept = [entry for entry in over if entry.name != FOLDER]
-    top = tree([*kept, TreeEntry(DIRECTORY, FOLDER, folder.oid)])
+    others = [entry for entry in over if entry.name != FOLDER]
+    top = tree([*others, TreeEntry(DIRECTORY, FOLDER, folder.oid)])
     head = commit(top.oid, parents, time_unix_s, message, by)
     return head, [*objects, top, head]
 
@@ -249,11 +249,11 @@ def read_chunk(reader: Reader, oid: str) -> tuple[LogChunk, Commit]:
     """
     from bridge.records.logs import LogHead
 
-    head, found = read_record(reader, oid, HEAD_FILE, LogHead)
-    data = read_file(reader, read_entries(reader, found.tree), CHUNK_FILE, LOG_CHUNK_MAX_BYTES)
+    head, read = read_record(reader, oid, HEAD_FILE, LogHead)
+    data = read_file(reader, read_entries(reader, read.tree), CHUNK_FILE, LOG_CHUNK_MAX_BYTES)
     if data is None or len(data) != head.length or hashlib.sha256(data).hexdigest() != head.sha256:
         raise MalformedObjectError(f"log chunk {head.seq} in {oid[:12]} is not what its head says")
-    return LogChunk(head, data), found
+    return LogChunk(head, data), read
 
 
 def read_folder(reader: Reader, head: Commit, max_tree_bytes: int) -> dict[bytes, TreeEntry]:

@@ -58,10 +58,10 @@ def pointer_in(path: str, data: bytes) -> LfsObject | None:
     if match is None:
         why = "uses an LFS extension" if _EXTENSION.search(data) else "is a malformed LFS pointer"
         raise RequestRejectedError(f"workload file {path!r} {why}; expected version, oid sha256 and size alone")
-    found = LfsObject(match[1].decode(), int(match[2]))
-    if (found.size == 0) != (found.oid == _EMPTY):
+    pointer = LfsObject(match[1].decode(), int(match[2]))
+    if (pointer.size == 0) != (pointer.oid == _EMPTY):
         raise RequestRejectedError(f"workload file {path!r} is an LFS pointer whose size and oid contradict each other")
-    return found
+    return pointer
 
 
 def check_handling(pointers: Mapping[str, LfsObject], handling: LargeFiles | Literal["refuse"]) -> LargeFiles:
@@ -71,7 +71,7 @@ def check_handling(pointers: Mapping[str, LfsObject], handling: LargeFiles | Lit
         PolicyRefusedError: the owner has named no server.
         RequestRejectedError: the objects are more than the owner allows.
     """
-    total = sum(one.size for one in pointers.values())
+    total = sum(pointer.size for pointer in pointers.values())
     if handling == "refuse":
         path = next(iter(pointers))
         raise PolicyRefusedError(

@@ -75,15 +75,15 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
     with store.reader() as reader:
         committed = parse_commit(reader.read(commit, "commit", MIB)).tree
     files = size = 0
-    found = committed
+    sent = committed
     if dirty:
         if commit != resolve_commit(repository, "HEAD"):
             raise UsageError(f"--dirty sends the work tree, which is not at {rev!r}", remedy="leave out --ref")
-        found = _snapshot(repository, clone, store, state)
-        files, size = _difference(repository, store, clone, committed, found)
-    bare = _without_folder(store, found)
+        sent = _snapshot(repository, clone, store, state)
+        files, size = _difference(repository, store, clone, committed, sent)
+    bare = _without_folder(store, sent)
     return Captured(
-        Workload(commit=commit, tree=bare, origin=origin_of(repository), dirty=found != committed),
+        Workload(commit=commit, tree=bare, origin=origin_of(repository), dirty=sent != committed),
         files,
         size,
         _submodules(store, bare),

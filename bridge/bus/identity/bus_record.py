@@ -119,15 +119,15 @@ class BusIdentity:
         """
         if (tip, root) == (self._tip, self._root_tip):
             return
-        known = self._record
+        before = self._record
         self._record = None
         try:
             self.record()
         except (ObjectError, MissingObjectError, BusMissingError):
             # Whoever may push can put anything there, or delete it; what was read stands until one can be read again.
-            if known is None:
+            if before is None:
                 raise
-            self._record, self._tip, self._root_tip = known, tip, root
+            self._record, self._tip, self._root_tip = before, tip, root
 
     def put_back(self) -> bool:
         """Write the record that was read anew where its ref was absent in the last listing; return whether it landed.
@@ -202,8 +202,8 @@ class BusIdentity:
         self._record, self._tip = record, head.oid
 
     def _find(self) -> tuple[str | None, BusRecord]:
-        records, roots = ([name(one) for one in self._prefixes] for name in (names.bus_ref, names.root_ref))
-        beacons = tuple(names.beacon_ref(one, "") for one in self._prefixes)
+        records, roots = ([name(prefix) for prefix in self._prefixes] for name in (names.bus_ref, names.root_ref))
+        beacons = tuple(names.beacon_ref(prefix, "") for prefix in self._prefixes)
         look, self._list_first = self._list_first or self._store.list, None
         listed = look([*records, *roots, *beacons, *sorted(self._beside)]).refs
         self._listed_beside = listed if self._beside else None
@@ -213,23 +213,23 @@ class BusIdentity:
         if (signed := self._signed(tips)) is not None:
             _check_client(signed)
             return tips.get(names.bus_ref(signed.prefix)), signed
-        found, unreadable = self._readable(tips)
-        if not found and unreadable is not None:
+        readable, unreadable = self._readable(tips)
+        if not readable and unreadable is not None:
             raise unreadable
-        if not found:
+        if not readable:
             raise BusMissingError(
                 f"{self._store.route} carries no bus",
                 remedy="on the host: kakeya-runner serve --create-bus, or choose another remote with --bus ROUTE",
             )
-        matching = [one for one in found if self._expect_id in (None, one[2].bus_id)]
+        matching = [entry for entry in readable if self._expect_id in (None, entry[2].bus_id)]
         if not matching:
             raise WrongBusError(
-                f"{self._store.route} carries bus {found[0][2].bus_id}, expected {self._expect_id} (a fork?)",
+                f"{self._store.route} carries bus {readable[0][2].bus_id}, expected {self._expect_id} (a fork?)",
                 remedy=WRONG_BUS_REMEDY,
             )
         if len(matching) > 1:
             raise BusError(
-                f"{self._store.route} carries two bus records, {' and '.join(one[2].bus_id for one in matching)}",
+                f"{self._store.route} carries two bus records, {' and '.join(entry[2].bus_id for entry in matching)}",
                 remedy="pin the right one: --bus ROUTE#ID",
             )
         ref, oid, record = matching[0]
@@ -256,14 +256,14 @@ class BusIdentity:
 
     def _readable(self, tips: Mapping[str, str]) -> tuple[list[tuple[str, str, BusRecord]], BusError | None]:
         """Return the records that can be read, and what is wrong with one that cannot."""
-        found: list[tuple[str, str, BusRecord]] = []
+        readable: list[tuple[str, str, BusRecord]] = []
         unreadable: BusError | None = None
         for ref, oid in sorted(tips.items()):
             try:
-                found.append((ref, oid, self._read(ref, oid)))
+                readable.append((ref, oid, self._read(ref, oid)))
             except (ObjectError, MissingObjectError) as error:
                 unreadable = type(error)(f"{ref}: {error.message}", remedy=_PUT_BACK)
-        return found, unreadable
+        return readable, unreadable
 
     def _read(self, ref: str, oid: str) -> BusRecord:
         self._store.obtain({ref: oid}, max_bytes=MIB)

@@ -31,11 +31,11 @@ class History(Protocol):
         """
         ...
 
-    def cancels(self, run_id: str, seen: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
+    def cancels(self, run_id: str, read_before: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
         """Return the untrusted bytes of a bounded number of cancel branches of a run; none where one holds no cancel.
 
         Args:
             run_id: the run.
-            seen: commits not to be read again, so that repeated calls come to every branch.
+            read_before: commits not to be read again, so that repeated calls come to every branch.
         """
         ...

@@ -80,7 +80,7 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
-    def stop_when(self, asked: Callable[[], bool]) -> None:
+    def stop_when(self, should_stop: Callable[[], bool]) -> None:
         """Give calls of this object up soon after `asked` returns True: they raise `bridge.errors.GivenUpError`."""
         ...
 
@@ -202,7 +202,7 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
-    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
+    def take_over(self, view: ClaimView, claim: Claim) -> HeldClaim:
         """Replace an expired claim at exactly the tip that was seen.
 
         Raises:
@@ -210,7 +210,7 @@ class RunnerBus(SharedBus, Protocol):
         """
         ...
 
-    def put_back(self, held: HeldClaim) -> None:
+    def put_back(self, held_claim: HeldClaim) -> None:
         """Create the claim ref anew, at a held claim whose ref was deleted.
 
         Raises:
@@ -219,7 +219,7 @@ class RunnerBus(SharedBus, Protocol):
         ...
 
     def advance(
-        self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
+        self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
     ) -> HeldClaim:
         """Move the claim on (also to renew its lease), sending a log chunk and a beacon in the same push.
 
@@ -244,7 +244,7 @@ class RunnerBus(SharedBus, Protocol):
         """Store a result tree as a root commit, locally, and return its oid; the same input gives the same oid."""
         ...
 
-    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
+    def publish(self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
         """End the run: one compare-and-swap to a terminal claim whose parents are the last claim and the result.
 
         The end of the log goes along in the same push; only the claim's own acknowledgement counts.

@@ -34,14 +34,14 @@ class BeaconRefs:
     Args:
         store: the remote.
         prefix: of the runner-written refs.
-        known: what was brought when the bus was opened.
+        known_beacons: what was brought when the bus was opened.
     """
 
     def __init__(
-        self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine, known: KnownBeacons
+        self, store: RefStore, prefix: str, seals: BusSeals, quarantine: Quarantine, known_beacons: KnownBeacons
     ) -> None:
         self._store, self._prefix, self._seals = store, prefix, seals
-        self._quarantine, self._known = quarantine, known
+        self._quarantine, self._known_beacons = quarantine, known_beacons
         self._tips = Gatherer(store, quarantine, _USE, batch_max_bytes=4 * MIB, one_max_bytes=MIB)
         self._mine: dict[str, str | None] = {}
         self._sent: dict[str, str] = {}
@@ -50,7 +50,7 @@ class BeaconRefs:
 
     def over(self, store: RefStore) -> BeaconRefs:
         """Return what is known here of this runner's own beacons, over another store of the same remote."""
-        other = BeaconRefs(store, self._prefix, self._seals, self._quarantine, self._known)
+        other = BeaconRefs(store, self._prefix, self._seals, self._quarantine, self._known_beacons)
         other._mine, other._sent = self._mine, self._sent
         return other
 
@@ -123,15 +123,15 @@ class BeaconRefs:
         return self._by_name(self._store.list([names.beacon_ref(self._prefix, "")]).refs)
 
     def _by_name(self, listed: Mapping[str, str]) -> dict[str, str]:
-        found = ((names.runner_name_of(self._prefix, ref), oid) for ref, oid in listed.items())
-        return {name: oid for name, oid in found if name is not None}
+        named = ((names.runner_name_of(self._prefix, ref), oid) for ref, oid in listed.items())
+        return {name: oid for name, oid in named if name is not None}
 
     def _gather(self, tips: Mapping[str, str], budget: WorkBudget) -> bool:
         """Read what is new; return whether the remote gave all of it, or what it gave is no good for ever."""
         for name, oid in tips.items():
-            found = self._known.at(names.beacon_ref(self._prefix, name), oid)
-            if found is not None and found[0].runner == name:
-                self._read[oid] = found
+            beacon = self._known_beacons.at(names.beacon_ref(self._prefix, name), oid)
+            if beacon is not None and beacon[0].runner == name:
+                self._read[oid] = beacon
         fresh = [Tip(names.beacon_ref(self._prefix, name), oid) for name, oid in tips.items() if oid not in self._read]
         if fresh:
             self._tips.gather(fresh, budget, self._take)

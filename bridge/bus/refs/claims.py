@@ -58,27 +58,27 @@ class Claims:
             raise FencedError(f"run {claim.id} is already claimed")
         return HeldClaim(oid, claim, (oid,), self._amends)
 
-    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
+    def take_over(self, view: ClaimView, claim: Claim) -> HeldClaim:
         """Replace a claim at exactly the tip that was seen.
 
         Raises:
             FencedError: the tip moved.
         """
-        return self.advance(seen.held(), claim, [])[0]
+        return self.advance(view.held(), claim, [])[0]
 
-    def put_back(self, held: HeldClaim) -> None:
+    def put_back(self, held_claim: HeldClaim) -> None:
         """Create the claim ref anew, at a held claim whose ref was deleted.
 
         Raises:
             FencedError: a claim is there.
         """
-        ref = names.claim_ref(self._prefix, held.claim.id)
-        outcome = swap(self._store, [RefUpdate(ref, held.oid, None)], authority=ref)[ref]
+        ref = names.claim_ref(self._prefix, held_claim.claim.id)
+        outcome = swap(self._store, [RefUpdate(ref, held_claim.oid, None)], authority=ref)[ref]
         if not outcome.landed:
-            raise FencedError(f"the claim of run {held.claim.id} cannot be put back: {outcome.tip} is there")
+            raise FencedError(f"the claim of run {held_claim.claim.id} cannot be put back: {outcome.tip} is there")
 
     def advance(
-        self, held: HeldClaim, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
+        self, held_claim: HeldClaim, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
     ) -> tuple[HeldClaim, dict[str, SwapResult]]:
         """Move a held claim on, sending other updates along; return the new hold and those updates' outcomes.
 
@@ -88,13 +88,13 @@ class Claims:
         Raises:
             FencedError: the tip moved.
         """
-        below = self._below(held, claim)
+        below = self._below(held_claim, claim)
         parents = (below[-1],) if result_oid is None else (below[-1], result_oid)
         ref = names.claim_ref(self._prefix, claim.id)
-        oid, outcomes = self._move(claim, parents, held.oid, along)
+        oid, outcomes = self._move(claim, parents, held_claim.oid, along)
         for _ in range(RESTORE_TRIES):
             tip = outcomes[ref].tip
-            if outcomes[ref].landed or tip is None or not self._is_set_back(held, tip):
+            if outcomes[ref].landed or tip is None or not self._is_set_back(held_claim, tip):
                 break
             oid, outcomes = self._move(claim, parents, tip, along)
         if not outcomes[ref].landed:
@@ -171,17 +171,17 @@ class Claims:
 
     def raw(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
         """Return (commit object, claim JSON) of each commit."""
-        found = []
+        raw_claims = []
         with self._store.reader() as reader:
             for oid in chain:
                 data = reader.read(oid, "commit", commits.COMMIT_MAX_BYTES)
                 claim, _ = self._one(reader, oid)
-                found.append((data, claim.canonical()))
+                raw_claims.append((data, claim.canonical()))
                 if commits.read_entries(reader, commits.read_commit(reader, oid).tree)[commits.CLAIM_FILE].oid != (
                     blob(claim.canonical()).oid
                 ):
                     raise BusError(f"claim {oid[:12]} is not stored as canonical bytes")
-        return tuple(found)
+        return tuple(raw_claims)
 
     def _signature(self, run_id: str, chain: tuple[str, ...]) -> TrustAnswer:
         """Return the state of a chain's seals: that of its tip, which signs its parents.
@@ -192,8 +192,8 @@ class Claims:
         tip = self._seal_of(run_id, chain[-1])
         if tip.word != "unsigned" or not self._seals.configured:
             return tip
-        held = any(map(self._is_sealed, chain[:-1])) and not self._is_sealed(chain[-1])
-        return self._seal_of(run_id, chain[-1], follows_signed=True) if held else tip
+        was_sealed = any(map(self._is_sealed, chain[:-1])) and not self._is_sealed(chain[-1])
+        return self._seal_of(run_id, chain[-1], follows_signed=True) if was_sealed else tip
 
     def _is_sealed(self, oid: str) -> bool:
         return seal_in(self._read[oid][1].message) is not None
@@ -214,37 +214,41 @@ class Claims:
             return TrustAnswer("altered", "a signed claim in a commit that its runner did not make")
         return signature
 
-    def _below(self, held: HeldClaim, claim: Claim) -> tuple[str, ...]:
+    def _below(self, held_claim: HeldClaim, claim: Claim) -> tuple[str, ...]:
         """Return the chain that a new claim is put on.
 
         Raises:
             BusError: it cannot follow there.
         """
-        if not (claim.beat and held.claim.beat and claim.sequence == held.claim.sequence):
-            check_next(held.claim, claim)
-            return held.chain
-        if claim.beat <= held.claim.beat:
-            raise BusError(f"renewal {claim.beat} does not count on from {held.claim.beat}")
+        if not (claim.beat and held_claim.claim.beat and claim.sequence == held_claim.claim.sequence):
+            check_next(held_claim.claim, claim)
+            return held_claim.chain
+        if claim.beat <= held_claim.claim.beat:
+            raise BusError(f"renewal {claim.beat} does not count on from {held_claim.claim.beat}")
         with self._store.reader() as reader:
-            check_next(self._one(reader, held.chain[-2])[0], claim)
-        return held.chain[:-1]
+            check_next(self._one(reader, held_claim.chain[-2])[0], claim)
+        return held_claim.chain[:-1]
 
-    def _is_set_back(self, held: HeldClaim, tip: str) -> bool:
+    def _is_set_back(self, held_claim: HeldClaim, tip: str) -> bool:
         """Return whether a tip is an earlier claim of ours, or replaced our signed one without being a signed claim."""
-        if tip in held.chain:
+        if tip in held_claim.chain:
             return True
         with self._store.reader() as reader:
-            self._one(reader, held.oid)
-        signed = self._seal_of(held.claim.id, held.oid).signed
+            self._one(reader, held_claim.oid)
+        signed = self._seal_of(held_claim.claim.id, held_claim.oid).signed
         try:
-            view = self.read(held.claim.id, tip)
+            view = self.read(held_claim.claim.id, tip)
         except ObjectError:
             return signed  # no claim chain of this run
         except (RemoteError, BusError):
             return False
-        ours = view is not None and view.chain[:-1] == held.chain[:-1] and view.claim.runner == held.claim.runner
+        ours = (
+            view is not None
+            and view.chain[:-1] == held_claim.chain[:-1]
+            and view.claim.runner == held_claim.claim.runner
+        )
         if view is not None and ours and not view.signature.refused:
-            return view.claim.position < held.claim.position
+            return view.claim.position < held_claim.claim.position
         # A claim that is signed by a key this runner does not know may be another runner's, after the lease ran out.
         return signed and (view is None or view.signature.refused or not view.sealed)
 
@@ -280,11 +284,11 @@ class Claims:
         return ClaimTip(oid, claim, self._is_sealed(oid), signature)
 
     def _one(self, reader: Reader, oid: str) -> tuple[Claim, Commit]:
-        known = self._read.get(oid)
-        if known is None:
-            known = commits.read_record(reader, oid, commits.CLAIM_FILE, Claim)
-            self._remember(oid, *known)
-        return known
+        claim = self._read.get(oid)
+        if claim is None:
+            claim = commits.read_record(reader, oid, commits.CLAIM_FILE, Claim)
+            self._remember(oid, *claim)
+        return claim
 
     def _remember(self, oid: str, claim: Claim, head: Commit) -> None:
         self._absent.discard(oid)

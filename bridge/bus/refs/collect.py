@@ -37,12 +37,12 @@ class EndedRun:
 
 def branches_by_run(refs: Mapping[str, str]) -> dict[str, tuple[tuple[str, str], ...]]:
     """Return the request and cancel branches of a listing, with their tips, by run id."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_run: dict[str, list[tuple[str, str]]] = {}
     for ref, oid in refs.items():
         run_id = run_id_of(ref) or cancelled_id_of(ref)
         if run_id is not None:
-            found.setdefault(run_id, []).append((ref, oid))
-    return {run_id: tuple(sorted(branches)) for run_id, branches in found.items()}
+            by_run.setdefault(run_id, []).append((ref, oid))
+    return {run_id: tuple(sorted(branches)) for run_id, branches in by_run.items()}
 
 
 def ended_runs(
@@ -72,17 +72,17 @@ def ended_runs(
 
 def delete(store: RefStore, runs: Sequence[EndedRun]) -> Iterator[str]:
     """Delete the refs of ended runs by lease; yield each name that is gone."""
-    kept: set[str] = set()
+    left: set[str] = set()
     for stage in ("branches", "log", "claim"):
-        wanted = {ref: (run.run_id, oid) for run in runs if run.run_id not in kept for ref, oid in _refs(run, stage)}
-        if not wanted:
+        doomed = {ref: (run.run_id, oid) for run in runs if run.run_id not in left for ref, oid in _refs(run, stage)}
+        if not doomed:
             continue
-        said = store.push([RefUpdate(ref, None, oid) for ref, (_, oid) in wanted.items()])
-        for ref, (run_id, _) in wanted.items():
-            if said.get(ref):
+        answers = store.push([RefUpdate(ref, None, oid) for ref, (_, oid) in doomed.items()])
+        for ref, (run_id, _) in doomed.items():
+            if answers.get(ref):
                 yield ref
             else:
-                kept.add(run_id)
+                left.add(run_id)
 
 
 def _refs(run: EndedRun, stage: str) -> tuple[tuple[str, str], ...]:

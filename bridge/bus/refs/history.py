@@ -48,8 +48,8 @@ class StoreHistory:
                 entries = parse_tree(reader.read(top, "tree", TREE_ENTRIES_MAX_BYTES))
             except ObjectFormatError as error:
                 raise BusError(f"{oid[:12]} is no commit the bridge reads: {error}") from error
-        kept = [entry for entry in entries if entry.name != commits.FOLDER]
-        return WorkloadCommit(raw, top if len(kept) == len(entries) else tree(kept).oid)
+        others = [entry for entry in entries if entry.name != commits.FOLDER]
+        return WorkloadCommit(raw, top if len(others) == len(entries) else tree(others).oid)
 
     def first_parents(self, ref: str) -> Iterator[str]:
         """Yield the first-parent chain of a ref of the bus, newest first; see the interface."""
@@ -67,29 +67,29 @@ class StoreHistory:
                 at = parents[0] if parents else None
         raise BusError(f"{ref} has more than {CHAIN_MAX_COUNT} commits in a row")
 
-    def cancels(self, run_id: str, seen: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
+    def cancels(self, run_id: str, read_before: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
         """Return what was pushed on some cancel branches of a run; see the interface."""
         listed = self._store.list(cancel_prefixes(self._record, run_id)).refs
         accepted = self._record.request_branches
         tips = {
             ref: oid
             for ref, oid in listed.items()
-            if cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in seen
+            if cancelled_id_of(ref) == run_id and names.accepts(accepted, ref) and oid not in read_before
         }
         # Pushers choose branch names: read in order of name, forged cancels could keep the signed one from being read.
         chosen = sorted(tips.items(), key=lambda _: secrets.randbits(64))[:CANCELS_MAX_COUNT]
-        found = {Tip(ref, oid): ReceivedRequest(RequestRef(run_id, ref, oid), b"", None) for ref, oid in chosen}
+        cancels = {Tip(ref, oid): ReceivedRequest(RequestRef(run_id, ref, oid), b"", None) for ref, oid in chosen}
 
         def read(reader: Reader, tip: Tip) -> None:
             folder = commits.read_folder(reader, commits.read_commit(reader, tip.oid), MIB)
             data, signature = commits.read_signed(reader, folder, commits.CANCEL_FILE)
-            found[tip] = ReceivedRequest(found[tip].ref, data or b"", signature)
+            cancels[tip] = ReceivedRequest(cancels[tip].ref, data or b"", signature)
 
-        self._cancels.gather(list(found), WorkBudget(CANCELS_MAX_COUNT), read)
-        return tuple(found.values())
+        self._cancels.gather(list(cancels), WorkBudget(CANCELS_MAX_COUNT), read)
+        return tuple(cancels.values())
 
 
-def reaches(reader: Reader, start: str, wanted: str, most: int) -> bool:
+def reaches(reader: Reader, start: str, ancestor: str, most: int) -> bool:
     """Say whether a commit is among the ancestors of another, parents of merges included.
 
     Commits beyond the fetched history are not searched.
@@ -97,18 +97,18 @@ def reaches(reader: Reader, start: str, wanted: str, most: int) -> bool:
     Raises:
         BusError: a commit on the way is malformed, or there are more than `most`.
     """
-    seen, pending = {start}, [start]
+    visited, pending = {start}, [start]
     while pending:
         try:
             parents = _parents(_raw(reader, pending.pop()))
         except MissingObjectError:
             continue
-        if wanted in parents:
+        if ancestor in parents:
             return True
-        pending += [one for one in parents if one not in seen]
-        seen.update(parents)
-        if len(seen) > most:
-            raise BusError(f"{wanted[:12]} is not among the last {most} commits of {start[:12]}")
+        pending += [parent for parent in parents if parent not in visited]
+        visited.update(parents)
+        if len(visited) > most:
+            raise BusError(f"{ancestor[:12]} is not among the last {most} commits of {start[:12]}")
     return False
 
 
@@ -120,9 +120,9 @@ def _raw(reader: Reader, oid: str) -> bytes:
     """
     raw = reader.read(oid, "commit", COMMIT_MAX_BYTES)
     algorithm = "sha256" if len(oid) == 64 else "sha1"
-    found = hashlib.new(algorithm, b"commit %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
-    if found != oid:
-        raise BusError(f"commit {oid[:12]} reads as {found[:12]}")
+    digest = hashlib.new(algorithm, b"commit %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
+    if digest != oid:
+        raise BusError(f"commit {oid[:12]} reads as {digest[:12]}")
     return raw
 
 

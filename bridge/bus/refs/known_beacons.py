@@ -75,4 +75,4 @@ class KnownBeacons:
         if self._path is None or not self._path.exists():
             return ()
         lines = self._path.read_text("utf-8", "replace").splitlines()[:_KNOWN_MAX_COUNT]
-        return tuple(one for one in lines if any(names.runner_name_of(prefix, one) for prefix in names.PREFIXES))
+        return tuple(line for line in lines if any(names.runner_name_of(prefix, line) for prefix in names.PREFIXES))

@@ -118,24 +118,24 @@ class Logs:
 
     def _chunks(self, run_id: str, ref: str, tip: str, after_seq: int) -> tuple[LogChunk, ...]:
         self._store.obtain({ref: tip}, max_bytes=CHAIN_MAX_BYTES)
-        found: list[LogChunk] = []
+        chunks: list[LogChunk] = []
         at: str | None = tip
         with self._store.reader() as reader:
             while at is not None:
                 chunk, head = commits.read_chunk(reader, at)
                 if at == tip:
                     self._check(ref, tip, chunk, head, after_seq)
-                if chunk.head.id != run_id or (found and chunk.head.seq != found[-1].head.seq - 1):
+                if chunk.head.id != run_id or (chunks and chunk.head.seq != chunks[-1].head.seq - 1):
                     raise MalformedObjectError(
-                        f"log of run {run_id} has a gap before chunk {found[-1].head.seq if found else '?'}"
+                        f"log of run {run_id} has a gap before chunk {chunks[-1].head.seq if chunks else '?'}"
                     )
                 if chunk.head.seq <= after_seq:
                     break
-                found.append(chunk)
+                chunks.append(chunk)
                 at = head.parents[0] if head.parents else None
-        if found and found[-1].head.seq > max(0, after_seq + 1):
-            raise MalformedObjectError(f"log of run {run_id} begins at chunk {found[-1].head.seq}")
-        return tuple(reversed(found))
+        if chunks and chunks[-1].head.seq > max(0, after_seq + 1):
+            raise MalformedObjectError(f"log of run {run_id} begins at chunk {chunks[-1].head.seq}")
+        return tuple(reversed(chunks))
 
     def signature(self, run_id: str) -> TrustAnswer:
         """Return the state of the signature of the log last read."""

@@ -132,10 +132,12 @@ def request_folders(patterns: Iterable[str]) -> tuple[str, ...]:
     for prefix in listing_prefixes(patterns):
         parts = prefix.split("/")
         folders |= {"/".join(parts[:depth]) for depth in range(HEADS.count("/") + 1, len(parts))}
-    return tuple(sorted({*folders, *(f"{one}/{RESERVED_PRESET}" for one in folders if one.endswith("/mac-bridge"))}))
+    return tuple(
+        sorted({*folders, *(f"{folder}/{RESERVED_PRESET}" for folder in folders if folder.endswith("/mac-bridge"))})
+    )
 
 
 def listing_prefixes(patterns: Iterable[str]) -> tuple[str, ...]:
     """Return the ref prefixes that a listing of request and cancel branches needs; none covers another."""
-    found = sorted({HEADS + _GLOB.split(pattern, maxsplit=1)[0] for pattern in patterns})
-    return tuple(one for one in found if not any(one != other and one.startswith(other) for other in found))
+    heads = sorted({HEADS + _GLOB.split(pattern, maxsplit=1)[0] for pattern in patterns})
+    return tuple(head for head in heads if not any(head != other and head.startswith(other) for other in heads))

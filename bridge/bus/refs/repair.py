@@ -87,8 +87,8 @@ def delete(store: RefStore, bad: BadRef) -> BadRef:
     Raises:
         RemoteError: the remote did not answer.
     """
-    said = store.push([RefUpdate(bad.ref, None, bad.oid)])
-    return BadRef(bad.ref, bad.oid, bad.why, gone=bool(said.get(bad.ref)))
+    answers = store.push([RefUpdate(bad.ref, None, bad.oid)])
+    return BadRef(bad.ref, bad.oid, bad.why, gone=bool(answers.get(bad.ref)))
 
 
 def _in_the_way(kept_out: str) -> str:

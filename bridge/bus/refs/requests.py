@@ -78,15 +78,15 @@ class Requests:
         )
         self._store.write(objects)
         pushed = RequestRef(ref.id, ref.ref, made.oid)
-        known = None if first else tips_of(self._store, [ref.ref]).get(ref.ref)
-        if known is None:
+        tip = None if first else tips_of(self._store, [ref.ref]).get(ref.ref)
+        if tip is None:
             outcome = swap(self._store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref]
             if outcome.landed:
                 return Submission(pushed, reattached=False)
-            known = outcome.tip
-        if known == made.oid or (known is not None and self._is_copy(pushed, known)):
+            tip = outcome.tip
+        if tip == made.oid or (tip is not None and self._is_copy(pushed, tip)):
             return Submission(pushed, reattached=True)
-        raise FencedError(f"{ref.ref} exists with another commit, {known}; a request branch is never overwritten")
+        raise FencedError(f"{ref.ref} exists with another commit, {tip}; a request branch is never overwritten")
 
     def read(self, ref: RequestRef) -> ReceivedRequest:
         """Return the pushed bytes of one branch; what it brings is kept for `workload`.
@@ -95,9 +95,9 @@ class Requests:
             RequestRejectedError: no request, or too large.
             FencedError: the branch already carries a result.
         """
-        known = self._quarantine.reason("request", ref.oid)
-        if known is not None:
-            raise RequestRejectedError(known)
+        reason = self._quarantine.reason("request", ref.oid)
+        if reason is not None:
+            raise RequestRejectedError(reason)
         store = self._isolated(ref)
         try:
             with self._quarantine.reading("request", ref.ref, ref.oid), store.reader() as reader:
@@ -146,21 +146,21 @@ class Requests:
             with suppress(FencedError, RequestRejectedError):
                 named = _asked(self.read(RequestRef(refs[0].id, refs[0].ref, claimed)).data)
                 if (
-                    found := next((one for one in refs if named is not None and one.ref == named.ref), None)
+                    match := next((each for each in refs if named is not None and each.ref == named.ref), None)
                 ) is not None:
-                    return found
+                    return match
         ranks: dict[str, tuple[bool, bool, bool, str]] = {}
 
         def read(reader: Reader, tip: Tip) -> None:
             folder = commits.read_folder(reader, commits.read_commit(reader, tip.oid), TOP_TREE_MAX_BYTES)
             data, signature = commits.read_signed(reader, folder, commits.REQUEST_FILE)
-            asked = _asked(data or b"")
-            is_one = asked is not None and (asked.ref, asked.bus_id) == (tip.ref, bus_id)
+            request = _asked(data or b"")
+            is_one = request is not None and (request.ref, request.bus_id) == (tip.ref, bus_id)
             ranks[tip.ref] = (tip.oid != claimed, not is_one, signature is None, tip.ref)
 
-        ordered = sorted(refs, key=lambda one: (one.oid != claimed, one.ref))
-        self._waiting.gather([Tip(one.ref, one.oid) for one in ordered], WorkBudget(_WHICH_FETCHES), read)
-        return min(ordered, key=lambda one: ranks.get(one.ref, (one.oid != claimed, True, True, one.ref)))
+        ordered = sorted(refs, key=lambda each: (each.oid != claimed, each.ref))
+        self._waiting.gather([Tip(each.ref, each.oid) for each in ordered], WorkBudget(_WHICH_FETCHES), read)
+        return min(ordered, key=lambda each: ranks.get(each.ref, (each.oid != claimed, True, True, each.ref)))
 
     def read_many(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
         """Return what is pushed at many branches, oldest and newest in turn as far as the budget goes.
@@ -207,7 +207,7 @@ class Requests:
         """
         from bridge.bus.refs.history import reaches
 
-        asked = f"base commit {commit_oid[:12]}"
+        name = f"base commit {commit_oid[:12]}"
         try:
             store = self._store.isolate(
                 base_name(ref.id), [ref.oid], max_bytes=TREE_MAX_BYTES, commits=HISTORY_MAX_COMMITS
@@ -215,12 +215,12 @@ class Requests:
             with store.reader() as reader:
                 if not reaches(reader, ref.oid, commit_oid, HISTORY_MAX_COMMITS):
                     raise RequestRejectedError(
-                        f"{asked} is not in the history that was pushed to {ref.ref}",
+                        f"{name} is not in the history that was pushed to {ref.ref}",
                         remedy="name a commit that the sent one descends from: git merge-base BASE HEAD",
                     )
                 bare = _workload_tree(reader, commit_oid)
         except BusError as error:
-            raise RequestRejectedError(f"{asked} cannot be read: {error.message}") from error
+            raise RequestRejectedError(f"{name} cannot be read: {error.message}") from error
         store.write([bare])
         return store, bare.oid
 

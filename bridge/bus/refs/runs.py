@@ -45,7 +45,7 @@ class Runs:
     ) -> None:
         self._store, self._requests, self._quarantine, self._listed = store, requests, quarantine, listed
         self._request_refs: dict[str, str] = {}
-        self._seen: dict[str, Mapping[str, str]] = {}
+        self._listed_before: dict[str, Mapping[str, str]] = {}
         self._chosen: dict[str, tuple[tuple[object, ...], RequestRef]] = {}
 
     def remember(self, run_id: str, ref: str) -> None:
@@ -54,11 +54,11 @@ class Runs:
 
     def request_ref(self, record: BusRecord, run_id: str) -> str | None:
         """Return the full name of a run's request branch, None where there is none."""
-        known = self._request_refs.get(run_id)
-        if known is not None:
-            return known
-        found = self._branches(record, run_id, self._list_for(record, run_id))
-        return found[0].ref if found else None
+        ref = self._request_refs.get(run_id)
+        if ref is not None:
+            return ref
+        branches = self._branches(record, run_id, self._list_for(record, run_id))
+        return branches[0].ref if branches else None
 
     def view(
         self,
@@ -87,8 +87,8 @@ class Runs:
         except ObjectError as error:
             ignored = Refused("claim", "nobody", claim_ref, claim_oid or "", f"it is no claim: {error.message}")
         if claim is not None and claim.signature.refused:
-            said = claim.signature
-            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, said.why, said.revoked)
+            signature = claim.signature
+            ignored = Refused("claim", claim.claim.runner, claim_ref, claim.oid, signature.why, signature.revoked)
             claim = None
         branches = self._branches(record, run_id, refs)
         if claim is None:
@@ -107,13 +107,13 @@ class Runs:
             delivery=delivery,
             cancel_asked=any(cancelled_id_of(ref) == run_id for ref in refs),
             ignored=ignored,
-            namesakes=tuple(one.ref for one in branches if claim is None and one != request),
+            namesakes=tuple(branch.ref for branch in branches if claim is None and branch != request),
         )
 
-    def _obtain(self, refs: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+    def _obtain(self, refs: Mapping[str, str], uses: Mapping[str, str]) -> None:
         """Fetch claim and log of a run at once, unless one of them is no good: then its reader says so."""
-        tips = {ref: refs[ref] for ref in wanted if ref in refs}
-        if len(tips) == len(wanted) and all(self._quarantine.allows(use, tips[ref]) for ref, use in wanted.items()):
+        tips = {ref: refs[ref] for ref in uses if ref in refs}
+        if len(tips) == len(uses) and all(self._quarantine.allows(use, tips[ref]) for ref, use in uses.items()):
             with suppress(ObjectError, MissingObjectError):
                 self._store.obtain(tips, max_bytes=_BOTH_MAX_BYTES)
 
@@ -123,38 +123,40 @@ class Runs:
         With its log, claim and log are brought along unless they were no good when they were last seen.
         """
         own = {names.claim_ref(record.prefix, run_id): "claim", names.log_ref(record.prefix, run_id): "log"}
-        known = self._request_refs.get(run_id)
+        request_ref = self._request_refs.get(run_id)
         branches = (
-            names.listing_prefixes(record.request_branches) if known is None else (known, names.cancel_prefix(known))
+            names.listing_prefixes(record.request_branches)
+            if request_ref is None
+            else (request_ref, names.cancel_prefix(request_ref))
         )
-        seen, bring = self._seen.get(run_id, {}), list[str]()
-        listed = None if seen else self._listed([*own, *branches])
+        before, bring = self._listed_before.get(run_id, {}), list[str]()
+        listed = None if before else self._listed([*own, *branches])
         if listed is None:
-            bring = [ref for ref, use in own.items() if with_log and self._is_brought(ref, use, seen)]
-            asked = [*(ref for ref in own if ref not in bring), *branches]
-            listed = self._store.list(asked, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
+            bring = [ref for ref, use in own.items() if with_log and self._is_brought(ref, use, before)]
+            prefixes = [*(ref for ref in own if ref not in bring), *branches]
+            listed = self._store.list(prefixes, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
         refs = {ref: oid for ref, oid in listed.items() if run_id in ref}
         if with_log:
-            self._seen[run_id] = refs
+            self._listed_before[run_id] = refs
         if with_log and len(bring) < len(own):
             self._obtain(refs, own)
         return refs
 
-    def _is_brought(self, ref: str, use: str, seen: Mapping[str, str]) -> bool:
+    def _is_brought(self, ref: str, use: str, before: Mapping[str, str]) -> bool:
         """Return whether a ref comes with its listing: not what was no good, nor beside what only begins like it."""
-        longer = any(other != ref and other.startswith(ref) for other in seen)
-        return not longer and (ref not in seen or self._quarantine.allows(use, seen[ref]))
+        longer = any(other != ref and other.startswith(ref) for other in before)
+        return not longer and (ref not in before or self._quarantine.allows(use, before[ref]))
 
     def _branches(self, record: BusRecord, run_id: str, refs: Mapping[str, str]) -> list[RequestRef]:
         """Return the request branches of a run, by name; the only one is remembered."""
-        found = [
+        branches = [
             RequestRef(run_id, ref, oid)
             for ref, oid in sorted(refs.items())
             if run_id_of(ref) == run_id and names.accepts(record.request_branches, ref)
         ]
-        if len(found) == 1:
-            self._request_refs.setdefault(run_id, found[0].ref)
-        return found
+        if len(branches) == 1:
+            self._request_refs.setdefault(run_id, branches[0].ref)
+        return branches
 
     def _which(self, record: BusRecord, branches: list[RequestRef], claim: ClaimView | None) -> RequestRef | None:
         """Return the request branch of a run, of several the one that counts."""
@@ -162,13 +164,13 @@ class Runs:
             return branches[0] if branches else None
         run_id, claimed = branches[0].id, None if claim is None else claim.claim.request_oid
         state = (claimed, *branches)
-        known = self._chosen.get(run_id)
-        if known is None or known[0] != state:
-            known = self._chosen[run_id] = state, self._requests.which(branches, record.bus_id, claimed)
-        return known[1]
+        chosen = self._chosen.get(run_id)
+        if chosen is None or chosen[0] != state:
+            chosen = self._chosen[run_id] = state, self._requests.which(branches, record.bus_id, claimed)
+        return chosen[1]
 
 
 def prefixes_of(run_id: str, ref: str) -> list[str]:
     """Return the refs of a run whose request branch is known, on a bus whose prefix is not."""
-    own = [name(one, run_id) for one in names.PREFIXES for name in (names.claim_ref, names.log_ref)]
+    own = [name(prefix, run_id) for prefix in names.PREFIXES for name in (names.claim_ref, names.log_ref)]
     return [*own, ref, names.cancel_prefix(ref)]

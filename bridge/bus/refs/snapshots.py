@@ -30,10 +30,10 @@ def build_snapshot(record: BusRecord, listing: Listing, claims: Claims, done: Co
     refs = listing.refs
     tips = _by_id(record.prefix, "claim", refs)
     pushed = requests_in(record, refs)
-    ended = claims.is_terminal({one.id: tips[one.id] for one in pushed if one.id in tips})
-    pending = [one for one in pushed if one.id not in ended and one.oid not in done]
+    ended = claims.is_terminal({request.id: tips[request.id] for request in pushed if request.id in tips})
+    pending = [request for request in pushed if request.id not in ended and request.oid not in done]
     return Snapshot(
-        requests=tuple(sorted(pending, key=lambda one: (one.id, one.ref))),
+        requests=tuple(sorted(pending, key=lambda request: (request.id, request.ref))),
         claims=tips,
         cancels=cancels_in(record, refs),
         beacons={

@@ -30,8 +30,8 @@ def all_prefixes(record: BusRecord) -> tuple[str, ...]:
 def window_prefixes(record: BusRecord, window: ListingWindow, sparse: Collection[str] = ()) -> tuple[str, ...]:
     """Return the prefixes of what a window shows; of `sparse` beginnings of branch names it shows everything."""
     ids = (*window.beginnings(), *window.runs)
-    claims = (names.claim_ref(record.prefix, one) for one in ids)
-    named = (one for ref in window.refs for one in _of_request(record, ref))
+    claims = (names.claim_ref(record.prefix, beginning) for beginning in ids)
+    named = (prefix for ref in window.refs for prefix in _of_request(record, ref))
     return (*_runner_refs(record), *claims, *_branches(record, window.presets, ids, sparse), *named)
 
 
@@ -75,12 +75,12 @@ def _branches(
     record: BusRecord, presets: Iterable[str], ids: Iterable[str], sparse: Collection[str] = ()
 ) -> tuple[str, ...]:
     """Return prefixes of request and cancel branches; a pattern in which presets have no place is listed whole."""
-    known, beginnings = tuple(presets), tuple(ids)
-    found: list[str] = []
+    names_of_presets, beginnings = tuple(presets), tuple(ids)
+    prefixes: list[str] = []
     for head in names.listing_prefixes(record.request_branches):
         if head in sparse or not head.endswith(_ENDS):
-            found.append(head)
+            prefixes.append(head)
             continue
-        found += [f"{head}cancel{head[-1]}{one}" for one in beginnings]
-        found += [f"{head}{preset}-{one}" for preset in known for one in beginnings]
-    return tuple(found)
+        prefixes += [f"{head}cancel{head[-1]}{beginning}" for beginning in beginnings]
+        prefixes += [f"{head}{preset}-{beginning}" for preset in names_of_presets for beginning in beginnings]
+    return tuple(prefixes)

@@ -81,9 +81,9 @@ class RequesterRefBus(SharedRefBus):
         self, *, as_opened: bool = False, listed: Mapping[str, str] | None = None
     ) -> tuple[tuple[str, Beacon], ...]:
         """Return (tip oid, beacon) of every runner, and remember which were good; see the interface."""
-        found = super().read_beacons(as_opened=as_opened, listed=listed)
-        self._known.keep(names.beacon_ref(self.identity().prefix, beacon.runner) for _, beacon in found)
-        return found
+        beacons = super().read_beacons(as_opened=as_opened, listed=listed)
+        self._known.keep(names.beacon_ref(self.identity().prefix, beacon.runner) for _, beacon in beacons)
+        return beacons
 
     def view(self, run_id: str, *, with_log: bool = False) -> RunView:
         """Return what is known of a run; see the interface."""

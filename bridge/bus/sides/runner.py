@@ -54,16 +54,16 @@ class RunnerRefBus(SharedRefBus):
 
     def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
         """Return what is pushed at many branches, as far as the budget goes; see the interface."""
-        found = self._requests.read_many(refs, budget)
-        self._done |= found.done
-        return found
+        requests = self._requests.read_many(refs, budget)
+        self._done |= requests.done
+        return requests
 
     def requests_of(self, run_ids: Collection[str]) -> tuple[RequestRef, ...]:
         """Return all request branches of some runs; see the interface."""
         record = self.identity()
         refs = self._store.list(names.listing_prefixes(record.request_branches)).refs
-        found = requests_in(record, refs)
-        return tuple(one for one in found if one.id in run_ids and one.oid not in self._done)
+        requests = requests_in(record, refs)
+        return tuple(request for request in requests if request.id in run_ids and request.oid not in self._done)
 
     def bad_claim(self, oid: str) -> str | None:
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
@@ -77,12 +77,12 @@ class RunnerRefBus(SharedRefBus):
 
     def is_archived(self, run_id: str) -> bool:
         """Return whether a run ended and was archived; see the interface."""
-        found = self._archives.find(run_id) if self._may_be_archived(run_id) else None
-        return found is not None and (found.tip.signature.revoked or not found.tip.signature.refused)
+        archived = self._archives.find(run_id) if self._may_be_archived(run_id) else None
+        return archived is not None and (archived.tip.signature.revoked or not archived.tip.signature.refused)
 
-    def stop_when(self, asked: Callable[[], bool]) -> None:
+    def stop_when(self, should_stop: Callable[[], bool]) -> None:
         """Give calls up soon after the program is asked to end; see the interface."""
-        self._store.stop_when(asked)
+        self._store.stop_when(should_stop)
 
     def cancelled(self, run_ids: Sequence[str]) -> frozenset[str]:
         """Return which of these runs have a cancel branch."""
@@ -136,20 +136,20 @@ class RunnerRefBus(SharedRefBus):
         self._pacer.pushed()
         return self._claims.create(claim, over)
 
-    def take_over(self, seen: ClaimView, claim: Claim) -> HeldClaim:
+    def take_over(self, view: ClaimView, claim: Claim) -> HeldClaim:
         """Replace an expired claim at exactly the tip that was seen; see the interface."""
         self._pacer.pushed()
-        return self._claims.take_over(seen, claim)
+        return self._claims.take_over(view, claim)
 
-    def put_back(self, held: HeldClaim) -> None:
+    def put_back(self, held_claim: HeldClaim) -> None:
         """Create the claim ref anew, at a held claim whose ref was deleted; see the interface."""
-        if self.is_archived(held.claim.id):
-            raise FencedError(f"run {held.claim.id} ended and was archived")
+        if self.is_archived(held_claim.claim.id):
+            raise FencedError(f"run {held_claim.claim.id} ended and was archived")
         self._pacer.pushed()
-        self._claims.put_back(held)
+        self._claims.put_back(held_claim)
 
     def advance(
-        self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
+        self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
     ) -> HeldClaim:
         """Move the claim on, sending a log chunk and a beacon in the same push; see the interface."""
         self._pacer.pushed()
@@ -160,7 +160,7 @@ class RunnerRefBus(SharedRefBus):
         alone = beacon is not None and self._lock.acquire(blocking=False)
         try:
             sign = self._beacons.prepare(beacon) if beacon is not None and alone else None
-            moved, others = self._claims.advance(held, claim, along if sign is None else [*along, sign])
+            moved, others = self._claims.advance(held_claim, claim, along if sign is None else [*along, sign])
             for update in along:
                 self._logs.acknowledge(claim.id, others.get(update.ref))
             if sign is not None:
@@ -178,14 +178,14 @@ class RunnerRefBus(SharedRefBus):
         """Store a result tree as a root commit, locally and durably, and return its oid."""
         return self._results.build(tree, run_id)
 
-    def publish(self, held: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
+    def publish(self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
         """End the run: one compare-and-swap to a terminal claim; see the interface."""
         if claim.state != "terminal":
             raise BusError(f"only a terminal claim ends a run; got {claim.state}")
         self._pacer.pushed()
         if log is not None:
             self._logs.append(log, commits.unix_s(claim.time), claim.runner)
-        moved, _ = self._claims.advance(held, claim, self._logs.pending(claim.id), result_oid=claim.result_oid)
+        moved, _ = self._claims.advance(held_claim, claim, self._logs.pending(claim.id), result_oid=claim.result_oid)
         self._logs.forget(claim.id)
         return moved
 
@@ -230,10 +230,10 @@ class RunnerRefBus(SharedRefBus):
         """Check a workload tree and a commit of its history out, as `head` and `base`; see the interface."""
         try:
             left: CheckoutBounds | None = None
-            found = {"head": self._requests.workload(ref, tree), "base": self._requests.base(ref, base)}
-            for name, one in found.items():
+            trees = {"head": self._requests.workload(ref, tree), "base": self._requests.base(ref, base)}
+            for name, source in trees.items():
                 (into / name).mkdir(mode=0o700)
-                left = self._check_out(one, into / name, large_files, left)
+                left = self._check_out(source, into / name, large_files, left)
         finally:
             self._store.drop(base_name(ref.id))
 
@@ -243,7 +243,11 @@ class RunnerRefBus(SharedRefBus):
         """Fold what a runner ended, and drop what may go; see the interface."""
         record, now = self.identity(), self._clock.now()
         dead = {ref for ref, _ in self._beacons.silent_for(BEACON_DEAD_S, now)}
-        live = [one.runner for _, one in self.read_beacons() if names.beacon_ref(record.prefix, one.runner) not in dead]
+        live = [
+            beacon.runner
+            for _, beacon in self.read_beacons()
+            if names.beacon_ref(record.prefix, beacon.runner) not in dead
+        ]
         order = ArchiveOrder(runner, now, live, drop_after_s, dry_run)
         for ref in keep(self._store, record, self._folding, order, budget):
             self._pacer.pushed()
@@ -272,9 +276,9 @@ class RunnerRefBus(SharedRefBus):
         return Folding(self._store, self.identity().prefix, self._claims, self._archives, self._seals)
 
     def _check_out(
-        self, found: tuple[RefStore, str], into: Path, large_files: Handling, left: CheckoutBounds | None = None
+        self, source: tuple[RefStore, str], into: Path, large_files: Handling, left: CheckoutBounds | None = None
     ) -> CheckoutBounds:
         """Write a tree of a store into an empty folder; return what is left of the bounds."""
-        store, tree = found
+        store, tree = source
         with store.reader() as reader:
             return check_out(reader, tree, into, self._clock, left, large_files=large_files)

@@ -60,7 +60,7 @@ class SharedRefBus:
         expect_id: the pinned bus id, or None for a first contact.
         prefix: where the runner's refs are, or None to find out.
         quarantine: the objects that are not read again; None remembers them in memory only.
-        known: the file of the beacons that are brought when the bus is opened; None for none.
+        beacons_file: of the beacons that are brought when the bus is opened; None for none.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class SharedRefBus:
         expect_id: str | None = None,
         prefix: str | None = None,
         quarantine: Quarantine | None = None,
-        known: Path | None = None,
+        beacons_file: Path | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._pacer = pacer
-        self._known_file = known
+        self._known_file = beacons_file
         self._quarantine = quarantine or Quarantine(None, clock)
         self._identity = BusIdentity(store, expect_id, prefix)
         self._requests = Requests(store, self._quarantine)
@@ -227,11 +227,11 @@ class SharedRefBus:
         """Return the claim chain of a run that was archived; a request that may still run was not."""
         if request is not None and not self._may_be_archived(run_id):
             return None
-        found = self._archives.find(run_id)
-        if found is None:
+        archived = self._archives.find(run_id)
+        if archived is None:
             return None
-        self._archives.obtain(found)
-        view = self._claims.read(run_id, found.tip.oid)
+        self._archives.obtain(archived)
+        view = self._claims.read(run_id, archived.tip.oid)
         if view is None or not view.signature.revoked:
             return view
         at = self._archives.archived_by_others(view.claim, view.oid)

@@ -33,20 +33,20 @@ def read_answers(porcelain: str, stderr: str) -> dict[str, RefAnswer]:
         lost = flag == "!" and "failed to report" in summary
         if len(flag) == 1 and tab and ":" in spec and not lost:
             reasons[spec.rpartition(":")[2]] = summary if flag == "!" else None
-    told = [line for line in stderr.replace("\r", "\n").split("\n") if line.startswith(_REMOTE)]
-    told = [line for line in told if not _PROGRESS.search(line)]
+    messages = [line for line in stderr.replace("\r", "\n").split("\n") if line.startswith(_REMOTE)]
+    messages = [line for line in messages if not _PROGRESS.search(line)]
     return {
         ref: RefAnswer(taken=True)
         if summary is None
-        else RefAnswer(taken=False, why=_words(ref, summary, told, reasons))
+        else RefAnswer(taken=False, why=_words(ref, summary, messages, reasons))
         for ref, summary in reasons.items()
     }
 
 
-def _words(ref: str, summary: str, told: list[str], refs: dict[str, str | None]) -> str:
+def _words(ref: str, summary: str, messages: list[str], refs: dict[str, str | None]) -> str:
     """Return why a ref was refused: the reason beside it, then the messages that are not about another ref."""
     reason = _REASON.search(summary)
-    about = [line for line in told if ref in line or not any(other in line for other in refs if other != ref)]
+    about = [line for line in messages if ref in line or not any(other in line for other in refs if other != ref)]
     lines = [summary if reason is None else reason[1], *(line.removeprefix(_REMOTE) for line in about[-3:])]
     text = "; ".join(last_words(_QUERY.sub(r"\1", line)) for line in lines if line.strip())
     return text if len(text) <= WORDS_MAX_CHARS else f"{text[: WORDS_MAX_CHARS - 1]}…"

@@ -70,18 +70,18 @@ class Gatherer:
         self._batch_max_bytes, self._one_max_bytes = batch_max_bytes, one_max_bytes
         self._size = BATCH_MAX_COUNT
 
-    def gather(self, wanted: Sequence[Tip], budget: WorkBudget, read: Callable[[Reader, Tip], None]) -> None:
+    def gather(self, tips: Sequence[Tip], budget: WorkBudget, read: Callable[[Reader, Tip], None]) -> None:
         """Fetch tips in order and hand each to `read`, as far as the budget goes; one that is no good is left out.
 
         Args:
-            wanted: tips that were not read before.
+            tips: tips that were not read before.
             budget: what may be spent.
             read: reads one tip; an error about the object is noted and costs nothing else.
 
         Raises:
             RemoteError: the remote did not answer.
         """
-        waiting = [tip for tip in wanted if self._quarantine.allows(self._use, tip.oid)]
+        waiting = [tip for tip in tips if self._quarantine.allows(self._use, tip.oid)]
         while waiting and budget.take():
             name = f"{self._use}-{secrets.token_hex(4)}"  # several threads may read for the same use
             part = waiting[: self._size]
@@ -124,11 +124,11 @@ class Gatherer:
 
 def from_both_ends(tips: Sequence[Tip]) -> list[Tip]:
     """Return tips with the oldest and the newest first in turn, so that neither waits behind all of the others."""
-    found: list[Tip] = []
+    ordered: list[Tip] = []
     left, right = 0, len(tips) - 1
     while left <= right:
-        found.append(tips[left])
+        ordered.append(tips[left])
         if left != right:
-            found.append(tips[right])
+            ordered.append(tips[right])
         left, right = left + 1, right - 1
-    return found
+    return ordered

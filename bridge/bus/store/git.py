@@ -152,21 +152,21 @@ class GitStore:
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
         """Send updates, each its own compare-and-swap; see the interface."""
-        leases = [f"--force-with-lease={one.ref}:{one.expect or ''}" for one in updates]
-        specs = [f"{one.new or ''}:{one.ref}" for one in updates]
+        leases = [f"--force-with-lease={update.ref}:{update.expect or ''}" for update in updates]
+        specs = [f"{update.new or ''}:{update.ref}" for update in updates]
         environment = {}
         if self._clone is not None and self._clone.shallow.exists():
             environment["GIT_SHALLOW_FILE"] = str(self._clone.shallow)
         # What a partial clone left out, the remote of the bus may lack: git fetches it here from where the clone came.
         lazily = promisor_of(self._clone.top) if self._clone is not None and self._clone.is_partial else ()
         finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment, config=lazily)
-        said = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
-        if not said:
+        answers = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
+        if not answers:
             raise _explain(finished, f"cannot push to {self.route}", self.route)
-        for one in updates:  # what was pushed stays here as long as what was fetched
-            if said.get(one.ref):
-                self._repository.set_ref(_fetched(one.ref), one.new, durable=False)
-        return said
+        for update in updates:  # what was pushed stays here as long as what was fetched
+            if answers.get(update.ref):
+                self._repository.set_ref(_fetched(update.ref), update.new, durable=False)
+        return answers
 
     def pause(self, tries: int) -> bool:
         """Wait before one more try of a push that failed and may pass; see the interface."""
@@ -239,25 +239,25 @@ class GitStore:
             committer=self.committer,
         )
         store._stop_signal = self._stop_signal
-        wanted = {oid: oid for oid in oids}
+        tips = {oid: oid for oid in oids}
         sure = commits == 1 and not (borrows and is_half_pruned(self._repository))
         # git refuses to fetch some history where another fetch of this folder holds its lock
         with in_turn(os.open(folder, os.O_RDONLY | os.O_CLOEXEC), self._wall_s, _CLOCK):
             _unlock(folder, self._wall_s)
-            missing = store._missing(wanted) if sure else wanted
+            missing = store._missing(tips) if sure else tips
             if missing:
                 options = [f"--depth={commits}", *((_SHALLOW_TREES,) if shallow_trees else ())]
                 finished = store._fetch([*options, *missing], max_bytes, checked=checked, patient=patient)
                 # What was not checked may be all here although git could not walk it, so its reader decides; of what
                 # breaks the bound, the commits may be here and what they lead to is not.
                 broken = checked or finished.hit_file_bound
-                if finished.exit_code != 0 and (broken or store._missing(wanted)):
+                if finished.exit_code != 0 and (broken or store._missing(tips)):
                     raise _fetch_error(finished, self.route, self.route)
         return store
 
-    def stop_when(self, asked: Callable[[], bool]) -> None:
+    def stop_when(self, should_stop: Callable[[], bool]) -> None:
         """Give calls up soon after the program is asked to end; see the interface."""
-        self._stop_signal = StopSignal(asked)
+        self._stop_signal = StopSignal(should_stop)
 
     def beside(self) -> GitStore:
         """Return the same store for other work, with a `stop_when` of its own; see the interface."""
@@ -320,8 +320,8 @@ class GitStore:
     def _fetch(
         self, arguments: Sequence[str], max_bytes: int, *, checked: bool = True, patient: bool = True
     ) -> Finished:  # fmt: skip
-        options = [one for one in arguments if one.startswith("--")]
-        specs = [one for one in arguments if not one.startswith("--")]
+        options = [argument for argument in arguments if argument.startswith("--")]
+        specs = [argument for argument in arguments if not argument.startswith("--")]
         unchecked = () if checked else _UNCHECKED
         call = [*unchecked, *_FETCH, *options, self._route.url, *specs]
         return self._run(call, max_file_bytes=max_bytes, timeout_s=TRANSFER_WALL_S if patient else self._wall_s)

@@ -208,7 +208,7 @@ class RefStore(Protocol):
         """Delete an isolated store, if there is one."""
         ...
 
-    def stop_when(self, asked: Callable[[], bool]) -> None:
+    def stop_when(self, should_stop: Callable[[], bool]) -> None:
         """Give calls up soon after `asked` returns True: they raise `bridge.errors.GivenUpError`."""
         ...
 

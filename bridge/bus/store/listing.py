@@ -34,8 +34,8 @@ def parse_trace(trace: bytes) -> Listing | None:
             continue
         if text == b"0000":
             complete = True
-        elif (found := _REF.fullmatch(text)) is not None:
-            refs[found[2].decode("utf-8", "replace")] = found[1].decode()
+        elif (entry := _REF.fullmatch(text)) is not None:
+            refs[entry[2].decode("utf-8", "replace")] = entry[1].decode()
         elif not text.startswith(b"unborn "):
             return None
     return Listing(refs, received, bytes_sent=sent) if complete else None

@@ -24,9 +24,9 @@ def obstacle_of(store: RefStore, ref: str) -> str | None:
     folder = ref.rpartition("/")[0]
     while "/" in folder and folder != "refs/heads":
         listed = sorted(store.list([folder]).refs)
-        found = next((one for one in listed if one == folder or one.startswith(f"{ref}/")), None)
-        if found is not None or any(one.startswith(f"{folder}/") for one in listed):
-            return found  # a folder with something in it stands in others that are folders, too
+        obstacle = next((name for name in listed if name == folder or name.startswith(f"{ref}/")), None)
+        if obstacle is not None or any(name.startswith(f"{folder}/") for name in listed):
+            return obstacle  # a folder with something in it stands in others that are folders, too
         folder = folder.rpartition("/")[0]
     return None
 
@@ -43,16 +43,16 @@ def refuse_beside(store: RefStore, ref: str, what: str) -> None:
         RemoteError: there is one.
     """
     try:
-        found = obstacle_of(store, ref)
+        obstacle = obstacle_of(store, ref)
     except RemoteError:  # what the remote said before is left
         return
-    if found is None:
+    if obstacle is None:
         return
-    by_hand = deletion_of(store, found)
+    by_hand = deletion_of(store, obstacle)
     remedy = f"if nobody needs that branch: {by_hand}"
-    if not found.startswith("refs/heads/"):
+    if not obstacle.startswith("refs/heads/"):
         remedy = f"kakeya-runner bus repair; where there is no bus yet: {by_hand}"
-    name = last_words(found[:NAME_MAX_CHARS])
+    name = last_words(obstacle[:NAME_MAX_CHARS])
     raise RemoteError(f"{what}: {name} is in its way, as git allows no ref beside a folder of its name", remedy=remedy)
 
 

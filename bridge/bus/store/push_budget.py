@@ -92,7 +92,7 @@ class Pacer:
         with os.fdopen(descriptor, "r+", encoding="ascii") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX)
             now = self._clock.steady_s()
-            pushes = [one for one in _numbers(stream.read(8192)) if now - WINDOW_S < one <= now]
+            pushes = [pushed_s for pushed_s in _numbers(stream.read(8192)) if now - WINDOW_S < pushed_s <= now]
             before = list(pushes)
             yield pushes, now
             if pushes != before:
@@ -107,4 +107,6 @@ def _numbers(text: str) -> list[float]:
         value = json.loads(text or "[]")
     except ValueError:
         return []
-    return sorted(float(one) for one in value if isinstance(one, int | float)) if isinstance(value, list) else []
+    return (
+        sorted(float(number) for number in value if isinstance(number, int | float)) if isinstance(value, list) else []
+    )

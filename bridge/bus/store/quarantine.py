@@ -71,8 +71,8 @@ class Quarantine:
             rest_s = min(2 * before_s, REST_S[1])
             if len(self._resting) >= KEPT_MAX_COUNT:
                 self._resting.pop(next(iter(self._resting)))
-            said = f"{ref}: {error.args[0] if error.args else error}"[:REASON_MAX_CHARS]
-            self._resting[use, oid] = (self._clock.steady_s() + rest_s, rest_s, said)
+            words = f"{ref}: {error.args[0] if error.args else error}"[:REASON_MAX_CHARS]
+            self._resting[use, oid] = (self._clock.steady_s() + rest_s, rest_s, words)
 
     @contextmanager
     def reading(self, use: str, ref: str, oid: str) -> Iterator[None]:
@@ -82,9 +82,9 @@ class Quarantine:
             ObjectError: it is no good; the message names the ref.
             MissingObjectError: the remote did not give it a moment ago.
         """
-        known, resting = self.reason(use, oid), self.resting(use, oid)
-        if known is not None:
-            raise ObjectError(known)
+        reason, resting = self.reason(use, oid), self.resting(use, oid)
+        if reason is not None:
+            raise ObjectError(reason)
         if resting is not None:
             raise MissingObjectError(resting)
         try:
@@ -109,7 +109,9 @@ class Quarantine:
                 return
             if len(self._reasons) > KEPT_MAX_COUNT:
                 self._reasons = dict(list(self._reasons.items())[-KEPT_MAX_COUNT // 2 :])
-                write_atomically(self._path, b"".join(self._line(*key, one) for key, one in self._reasons.items()))
+                write_atomically(
+                    self._path, b"".join(self._line(*key, reason) for key, reason in self._reasons.items())
+                )
                 return
             descriptor = os.open(
                 self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600

@@ -153,7 +153,7 @@ def _instead_of(config: tuple[tuple[str, str], ...], url: str) -> str:
     for key, prefix in config:
         lower = key.lower()
         if lower.startswith("url.") and lower.endswith(".insteadof") and url.startswith(prefix):
-            best = max(best, (prefix, key[len("url.") : -len(".insteadof")]), key=lambda one: len(one[0]))
+            best = max(best, (prefix, key[len("url.") : -len(".insteadof")]), key=lambda rule: len(rule[0]))
     return best[1] + url[len(best[0]) :] if best[0] else url
 
 

@@ -178,9 +178,9 @@ def _is_prune_due(repository: BareRepository) -> bool:
 def _alone(repository: BareRepository) -> Iterator[bool]:
     """Hold the lock of a repository's upkeep; tell whether it was free."""
     lock = NameLock(repository.path / _LOCK)
-    held = lock.try_acquire()
+    is_free = lock.try_acquire()
     try:
-        yield held
+        yield is_free
     finally:
         lock.release()
 

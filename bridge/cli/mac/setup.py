@@ -73,7 +73,7 @@ def init(call: Invocation) -> int:
     call.output.row("bus", f"{choice.route} {session.record.bus_id}")
     for line in key_lines(session.record, trusted):
         call.output.row("results", line)
-    known = None if session.roots is None else session.roots.known
+    known = None if session.roots is None else session.roots.accepted
     for same, line in compared_with_bus(call.args.runner_key or (), session.record, known):
         call.output.row("key" if same else "warn", line)
     who = identity_of(replace(session, settings=replace(settings, signing=signing)))

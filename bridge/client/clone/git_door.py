@@ -120,17 +120,17 @@ def find_request_branch(top: Path, text: str) -> RequestBranch | None:
     return next(iter(branches.values())) if len(branches) == 1 else None
 
 
-def blob(top: Path, tree: str, path: str) -> bytes:
-    """Return a file of a tree.
+def blob(top: Path, commit: str, path: str) -> bytes:
+    """Return a file of a commit.
 
     Raises:
         GitError: there is none.
     """
     with _opened(top) as repo:
         try:
-            data: bytes = (repo.tree(tree) / path).data_stream.read()
+            data: bytes = (repo.commit(commit).tree / path).data_stream.read()
         except KeyError as error:
-            raise GitError(f"there is no {path} in tree {tree[:12]}") from error
+            raise GitError(f"there is no {path} in commit {commit[:12]}") from error
     return data
 
 
@@ -161,12 +161,12 @@ def _commit_of(repo: Repo, revision: str) -> Commit | None:
 
 
 def _branch_commit(repo: Repo, top: Path, branch: str) -> Commit:
-    known = remotes(top)
-    for name in (branch, *(f"{_REMOTES}{remote}/{branch}" for remote in known)):
+    urls = remotes(top)
+    for name in (branch, *(f"{_REMOTES}{remote}/{branch}" for remote in urls)):
         commit = None if name.startswith("-") else _commit_of(repo, name)
         if commit is not None:
             return commit
-    remote = next((name for name in known if branch.startswith(f"{name}/")), next(iter(known), "REMOTE"))
+    remote = next((name for name in urls if branch.startswith(f"{name}/")), next(iter(urls), "REMOTE"))
     namespace = branch.removeprefix(f"{remote}/").rpartition("/")[0]
     refs = f"{namespace}/*" if namespace else branch
     raise UsageError(

@@ -199,16 +199,16 @@ def _json_object(path: Path) -> dict[str, Any]:
 
 
 def _text(value: dict[str, Any], name: str) -> str | None:
-    found = value.get(name)
-    return clean_line(found) if isinstance(found, str) else None
+    figure = value.get(name)
+    return clean_line(figure) if isinstance(figure, str) else None
 
 
 def _metric(claims: object) -> str | None:
     """Return the primary claim as a number with its unit."""
-    for one in claims if isinstance(claims, list) else ():
-        value = one.get("value") if isinstance(one, dict) and one.get("role") == "primary" else None
+    for claim in claims if isinstance(claims, list) else ():
+        value = claim.get("value") if isinstance(claim, dict) and claim.get("role") == "primary" else None
         if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
-            unit = _text(one, "unit") or ""
+            unit = _text(claim, "unit") or ""
             number = shown(float(value), unit or UNITLESS)
             return f"{number.value}{number.unit.strip() if unit in _CLOSE else number.unit}".strip()
     return None

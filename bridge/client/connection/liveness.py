@@ -51,24 +51,24 @@ def look(bus: SharedBus, record: BusRecord, now: dt.datetime, *, as_opened: bool
         now: the time that their beacons are compared with.
         as_opened: whether to go by the listing that found the bus record.
     """
-    seen = []
+    runners = []
     for tip, beacon in bus.read_beacons(as_opened=as_opened):
         age_s = (now - parse_rfc3339(beacon.time)).total_seconds()
         live = age_s < beacon_counts_s(beacon, record) and beacon.state != "stopped"
-        seen.append(SeenRunner(tip, beacon, max(0.0, age_s), live=live))
-    return sorted(seen, key=lambda one: (not one.live, one.beacon.runner))
+        runners.append(SeenRunner(tip, beacon, max(0.0, age_s), live=live))
+    return sorted(runners, key=lambda runner: (not runner.live, runner.beacon.runner))
 
 
 def spooled_at(runners: Iterable[SeenRunner], run_id: str) -> SeenRunner | None:
     """Return the runner that says it ended a run and could not deliver its result yet, None when none says so."""
-    return next((one for one in runners if run_id in one.beacon.spooled), None)
+    return next((runner for runner in runners if run_id in runner.beacon.spooled), None)
 
 
-def why_not(seen: SeenRunner, preset: str, selector: RunnerSelector) -> str | None:
+def why_not(runner: SeenRunner, preset: str, selector: RunnerSelector) -> str | None:
     """Return why this runner would not take a request for a preset, None when it would."""
-    beacon = seen.beacon
-    if not seen.live:
-        return f"{'was stopped' if beacon.state == 'stopped' else 'last seen'} {age_text(seen.age_s)} ago"
+    beacon = runner.beacon
+    if not runner.live:
+        return f"{'was stopped' if beacon.state == 'stopped' else 'last seen'} {age_text(runner.age_s)} ago"
     if selector.name is not None and selector.name != beacon.runner:
         return f"is not the runner that was asked for ({selector.name})"
     missing = sorted(set(selector.labels) - set(beacon.labels))
@@ -93,7 +93,7 @@ def require_runner(
     preset: str,
     selector: RunnerSelector,
     poll_s: float,
-    seen: Callable[[], list[SeenRunner]] | None = None,
+    recent_runners: Callable[[], list[SeenRunner]] | None = None,
 ) -> SeenRunner | None:
     """Return a runner that would take the request; None on a bus where none has to be awake.
 
@@ -104,39 +104,39 @@ def require_runner(
         preset: what is asked for.
         selector: which runners may take it.
         poll_s: how long after a look the next one comes.
-        seen: returns the runners as they were seen a moment ago; None looks.
+        recent_runners: returns the runners as they were seen a moment ago; None looks.
 
     Raises:
         NoRunnerError: none, after looking for two poll periods; the message names every runner and why not.
     """
     if record.wake != "poll":
         return None
-    first = look(bus, record, clock.now()) if seen is None else seen()
-    if (found := _willing(first, preset, selector)) is not None:
-        return found
-    numbers = {one.beacon.runner: one.beacon.sequence for one in first}
+    first = look(bus, record, clock.now()) if recent_runners is None else recent_runners()
+    if (taker := _willing(first, preset, selector)) is not None:
+        return taker
+    numbers = {runner.beacon.runner: runner.beacon.sequence for runner in first}
     latest = first
     for _ in range(POLLS):
         clock.sleep(poll_s)
         latest = [
-            replace(one, live=one.live or (_went_on(one.beacon, numbers) and one.beacon.state != "stopped"))
-            for one in look(bus, record, clock.now())
+            replace(runner, live=runner.live or (_went_on(runner.beacon, numbers) and runner.beacon.state != "stopped"))
+            for runner in look(bus, record, clock.now())
         ]
-        if (found := _willing(latest, preset, selector)) is not None:
-            return found
+        if (taker := _willing(latest, preset, selector)) is not None:
+            return taker
     doubted = doubts(bus)
     raise NoRunnerError(_nobody(latest, doubted, preset, selector), remedy=_remedy(latest, doubted, preset, selector))
 
 
 def doubts(bus: SharedBus) -> list[str]:
     """Return a line for each beacon on the bus that does not count because of its signature."""
-    return [f"a beacon of {one.runner} does not count: {one.why}" for one in bus.refused if one.kind == "beacon"]
+    return [f"a beacon of {it.runner} does not count: {it.why}" for it in bus.refused if it.kind == "beacon"]
 
 
 def ignored_claims(bus: SharedBus, run_id: str) -> list[str]:
     """Return a line for each claim on a run that was seen and does not count because of its signature."""
-    seen = (one for one in bus.refused if one.kind == "claim" and one.ref.endswith(f"/{run_id}"))
-    return [f"a claim in the name of {one.runner}: {one.why}" for one in seen]
+    refusals = (refusal for refusal in bus.refused if refusal.kind == "claim" and refusal.ref.endswith(f"/{run_id}"))
+    return [f"a claim in the name of {refusal.runner}: {refusal.why}" for refusal in refusals]
 
 
 def _went_on(beacon: Beacon, numbers: dict[str, int]) -> bool:
@@ -148,19 +148,20 @@ def waiting_because(
     runners: list[SeenRunner], bus: SharedBus, record: BusRecord, preset: str, selector: RunnerSelector
 ) -> str:
     """Return why a queued request is still waiting, in a few words, by the runners that were seen on its bus."""
-    found = _willing(runners, preset, selector)
-    if found is None:
+    taker = _willing(runners, preset, selector)
+    if taker is None:
         return _nobody(runners, doubts(bus), preset, selector) if record.wake == "poll" else "no runner has looked yet"
-    busy = f"{found.beacon.runner} is {found.beacon.state}"
-    return f"{busy}, {found.beacon.queue} in its queue" if found.beacon.queue else busy
+    busy = f"{taker.beacon.runner} is {taker.beacon.state}"
+    return f"{busy}, {taker.beacon.queue} in its queue" if taker.beacon.queue else busy
 
 
 def _willing(runners: list[SeenRunner], preset: str, selector: RunnerSelector) -> SeenRunner | None:
-    return next((one for one in runners if why_not(one, preset, selector) is None), None)
+    return next((runner for runner in runners if why_not(runner, preset, selector) is None), None)
 
 
 def _nobody(runners: list[SeenRunner], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
-    reasons = "; ".join([f"{one.beacon.runner} {why_not(one, preset, selector)}" for one in runners[:4]] + doubted[:4])
+    refusals = [f"{runner.beacon.runner} {why_not(runner, preset, selector)}" for runner in runners[:4]]
+    reasons = "; ".join(refusals + doubted[:4])
     if runners:
         return f"no live runner would take {preset}: {reasons}"
     return f"no runner on this bus counts: {reasons}" if doubted else "no runner has ever been seen on this bus"
@@ -168,11 +169,11 @@ def _nobody(runners: list[SeenRunner], doubted: list[str], preset: str, selector
 
 def _remedy(runners: list[SeenRunner], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
     """Return what helps against the reasons that were found: waking a machine does not resume a paused runner."""
-    if any(why_not(one, preset, selector) == "is paused" for one in runners):
+    if any(why_not(runner, preset, selector) == "is paused" for runner in runners):
         return "on the host: kakeya-runner resume; or send it anyway: --queue"
-    if any(one.live and one.beacon.not_taking for one in runners):
+    if any(runner.live and runner.beacon.not_taking for runner in runners):
         return "on the host: kakeya-runner status; or send it anyway: --queue"
-    if any(one.live for one in runners):
+    if any(runner.live for runner in runners):
         return "kakeya-mac runners shows names, labels and presets; or send it anyway: --queue"
     if doubted:
         return DISTRUSTED

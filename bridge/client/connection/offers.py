@@ -43,21 +43,21 @@ class HostOffer:
 
 def offers_of(runners: Iterable[SeenRunner]) -> dict[str, tuple[HostOffer, ...]]:
     """Return the offers of runners by the preset's name."""
-    found: dict[str, tuple[HostOffer, ...]] = {}
-    for one in runners:
-        for value in one.beacon.offers:
+    offers: dict[str, tuple[HostOffer, ...]] = {}
+    for runner in runners:
+        for value in runner.beacon.offers:
             try:
                 preset = Preset.model_validate_json(json.dumps(value))
             except (pydantic.ValidationError, ValueError, RecursionError):
                 continue
-            if preset.name in one.beacon.presets:
-                found[preset.name] = (*found.get(preset.name, ()), HostOffer(one.beacon.runner, preset))
-    return found
+            if preset.name in runner.beacon.presets:
+                offers[preset.name] = (*offers.get(preset.name, ()), HostOffer(runner.beacon.runner, preset))
+    return offers
 
 
 def offers_on(session: BusSession) -> dict[str, tuple[HostOffer, ...]]:
     """Return what the live runners of an open bus offer of their own."""
-    return offers_of(one for one in session.runners() if one.live)
+    return offers_of(runner for runner in session.runners() if runner.live)
 
 
 def offers_seen(session: BusSession, runner: str | None) -> dict[str, tuple[HostOffer, ...]]:
@@ -68,8 +68,9 @@ def offers_seen(session: BusSession, runner: str | None) -> dict[str, tuple[Host
         runner: the one that was named, if any: its last word counts. Of the others, one that is away counts only
             where no live one offers the preset.
     """
-    seen = session.runners()
-    return offers_of(seen) | offers_of(one for one in seen if one.live or one.beacon.runner == runner)
+    runners = session.runners()
+    live = (each for each in runners if each.live or each.beacon.runner == runner)
+    return offers_of(runners) | offers_of(live)
 
 
 def choose(name: str, runner: str | None, offers: Mapping[str, tuple[HostOffer, ...]]) -> HostOffer | None:
@@ -78,22 +79,22 @@ def choose(name: str, runner: str | None, offers: Mapping[str, tuple[HostOffer, 
     Raises:
         UsageError: hosts differ and none is named, or the named one does not offer it.
     """
-    found = offers.get(name, ())
+    offered = offers.get(name, ())
     if runner is not None:
-        mine = [one for one in found if one.runner == runner]
-        if not mine and found:
-            known = ", ".join(f"{name}{AT}{one.runner}" for one in found)
+        mine = [offer for offer in offered if offer.runner == runner]
+        if not mine and offered:
+            choices = ", ".join(f"{name}{AT}{offer.runner}" for offer in offered)
             raise UsageError(
-                f"runner {runner!r} does not offer {name!r}; offered: {known}", remedy="kakeya-mac runners"
+                f"runner {runner!r} does not offer {name!r}; offered: {choices}", remedy="kakeya-mac runners"
             )
         return mine[0] if mine else None
-    if len({one.digest for one in found}) > 1:
-        known = ", ".join(f"{name}{AT}{one.runner} ({one.digest[:8]})" for one in found)
+    if len({offer.digest for offer in offered}) > 1:
+        choices = ", ".join(f"{name}{AT}{offer.runner} ({offer.digest[:8]})" for offer in offered)
         raise UsageError(
-            f"hosts offer different definitions under {name!r}: {known}",
-            remedy=f"name one: {name}{AT}{found[0].runner}",
+            f"hosts offer different definitions under {name!r}: {choices}",
+            remedy=f"name one: {name}{AT}{offered[0].runner}",
         )
-    return found[0] if found else None
+    return offered[0] if offered else None
 
 
 def remember_names(state_dir: Path, own: dict[str, Preset]) -> dict[str, Preset]:
@@ -111,12 +112,13 @@ def changed_since(session: BusSession, offer: HostOffer) -> str | None:
     """Return the digest that this clone saw last under the same name, where it is another; remember this one."""
     path = session.settings.state_dir / _SEEN
     try:
-        seen = json.loads(path.read_bytes())
+        document = json.loads(path.read_bytes())
     except (OSError, ValueError):
-        seen = {}
+        document = {}
     key = f"{session.record.bus_id} {offer.runner} {offer.preset.name}"
-    before = seen.get(key) if isinstance(seen, dict) else None
+    before = document.get(key) if isinstance(document, dict) else None
     if before != offer.digest:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, json.dumps({**(seen if isinstance(seen, dict) else {}), key: offer.digest}).encode())
+        others = document if isinstance(document, dict) else {}
+        write_atomically(path, json.dumps({**others, key: offer.digest}).encode())
     return before if isinstance(before, str) and before != offer.digest else None

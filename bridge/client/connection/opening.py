@@ -74,12 +74,12 @@ def check_route(settings: ClientSettings) -> BusChoice:
     from bridge.client.clone.configuration import remotes
 
     top = settings.repository.top if settings.repository is not None else None
-    known = {} if top is None else remotes(top)
-    if top is not None and not known:
+    urls = {} if top is None else remotes(top)
+    if top is not None and not urls:
         check_owner(top)
     if choice.route is None:
-        choice = replace(choice, route=_only_remote(choice, known))
-    elif choice.source == "committed" and choice.route not in known and choice.route not in known.values():
+        choice = replace(choice, route=_only_remote(choice, urls))
+    elif choice.source == "committed" and choice.route not in urls and choice.route not in urls.values():
         raise UsageError(
             f"{choice.where} is committed and names {choice.route!r}, which is no remote of this clone",
             remedy=f"if you trust it, once: kakeya-mac init --bus {choice.route}",
@@ -87,12 +87,12 @@ def check_route(settings: ClientSettings) -> BusChoice:
     return choice
 
 
-def _only_remote(choice: BusChoice, known: dict[str, str]) -> str:
-    if "origin" in known:
+def _only_remote(choice: BusChoice, urls: dict[str, str]) -> str:
+    if "origin" in urls:
         return "origin"
-    if len(known) == 1:
-        return next(iter(known))
+    if len(urls) == 1:
+        return next(iter(urls))
     raise UsageError(
-        f"{choice.where} pins a bus id and no route, and this clone has {len(known)} remotes",
+        f"{choice.where} pins a bus id and no route, and this clone has {len(urls)} remotes",
         remedy="kakeya-mac init --bus ROUTE",
     )

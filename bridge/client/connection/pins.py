@@ -51,7 +51,7 @@ class Pins:
     @property
     def texts(self) -> tuple[str, ...]:
         """The runners' keys as a configuration file pins them; nothing where a root names them."""
-        return () if self.root is not None else tuple(f"{one.name}={one.key}" for one in self.authority.keys)
+        return () if self.root is not None else tuple(f"{key.name}={key.key}" for key in self.authority.keys)
 
 
 def pins(
@@ -87,8 +87,8 @@ def pins(
         return Pins(_pinned(texts, where, record), signs)
     if settings.bus.embedded and (keys := _embedded(settings)):
         closed = own or record is not None  # they say nothing of a result from elsewhere
-        found = tuple(NamedKey(one.name, one.public) for one in keys)
-        return Pins(KeyAuthority(found, where="this machine's own runner", closed=closed, bus_id=_id_of(record)), signs)
+        named = tuple(NamedKey(key.name, key.public) for key in keys)
+        return Pins(KeyAuthority(named, where="this machine's own runner", closed=closed, bus_id=_id_of(record)), signs)
     if root is not None:
         return Pins(root.root.authority(vouched=False), signs, root)
     return Pins(NOBODY, signs)
@@ -105,7 +105,7 @@ class RootReader:
         self._settings = settings
         self._pin = root_pin(settings)
         self._memory = RootMemory(settings.state_dir / "roots")
-        self.known: KnownRoot | None = None
+        self.accepted: KnownRoot | None = None
 
     def judge(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
         """Return the bus record of the root that counts, None where none does.
@@ -113,11 +113,11 @@ class RootReader:
         Raises:
             RootError: this reader was told the owner's key, and what is there is not that owner's.
         """
-        if self._settings.new_owner and self.known is None:
+        if self._settings.new_owner and self.accepted is None:
             self._memory.forget(bus_id)
         first = not _own_or_committed(self._settings)[0]
-        self.known = self._memory.meet(files, bus_id, pin=self._pin, now_s=time.time(), first=first)
-        return None if self.known is None else self.known.root.content.record
+        self.accepted = self._memory.meet(files, bus_id, pin=self._pin, now_s=time.time(), first=first)
+        return None if self.accepted is None else self.accepted.root.content.record
 
 
 def root_pin(settings: ClientSettings) -> str | None:
@@ -141,15 +141,15 @@ def root_pin(settings: ClientSettings) -> str | None:
 
 def remembered_root(settings: ClientSettings, bus_id: str | None) -> KnownRoot | None:
     """Return the root that this clone remembers of a bus, by default of the one it pins; None where it has none."""
-    wanted = bus_id or settings.bus.bus_id
-    if wanted is None:
+    named_bus = bus_id or settings.bus.bus_id
+    if named_bus is None:
         return None
-    known, pin = RootMemory(settings.state_dir / "roots").recall(wanted), root_pin(settings)
-    if known is None or pin is None:
-        return known
-    if pin not in known.root.owners:
-        raise UsageError(f"the owner of bus {wanted[:8]} is {known.root.owner}, and {pin} is named", remedy=PIN)
-    return KnownRoot(known.root, vouched=True, note=known.note)
+    remembered, pin = RootMemory(settings.state_dir / "roots").recall(named_bus), root_pin(settings)
+    if remembered is None or pin is None:
+        return remembered
+    if pin not in remembered.root.owners:
+        raise UsageError(f"the owner of bus {named_bus[:8]} is {remembered.root.owner}, and {pin} is named", remedy=PIN)
+    return KnownRoot(remembered.root, vouched=True, note=remembered.note)
 
 
 def answer_about(
@@ -179,12 +179,12 @@ def key_lines(record: BusRecord, trusted: Pins) -> list[str]:
     """Return lines about the signatures of a bus: the keys that count, or the question to the host's owner."""
     root = trusted.root
     if root is not None:
-        said = f"signed under the owner's key {root.root.owner}"
-        lines = [said if root.vouched else f"{said} (first use: compare it with the host's owner, then {PIN})"]
+        how = f"signed under the owner's key {root.root.owner}"
+        lines = [how if root.vouched else f"{how} (first use: compare it with the host's owner, then {PIN})"]
         return [*lines, *([root.note] if root.note is not None else [])]
     if trusted.authority.keys:
         where = trusted.authority.where
-        return [f"of {one.name} must be signed by {one.key[:16]} ({where})" for one in trusted.authority.keys]
+        return [f"of {key.name} must be signed by {key.key[:16]} ({where})" for key in trusted.authority.keys]
     if record.attestation == "none":
         return [UNSIGNED_BUS]
     offered = [f"the bus names {keyring.pin(key)}" for key in record.keys]
@@ -199,25 +199,26 @@ def compared_with_bus(texts: Sequence[str], record: BusRecord, root: KnownRoot |
 
     What a bus names makes no key trusted; a difference is most likely a slip, or another host's key.
     """
-    named = [(one.name, one.public) for one in record.keys]
-    named += [] if root is None else [(one.name, one.key) for one in root.root.authority(vouched=False).keys]
-    found = []
+    named = [(key.name, key.public) for key in record.keys]
+    named += [] if root is None else [(key.name, key.key) for key in root.root.authority(vouched=False).keys]
+    comparisons = []
     for text in texts:
-        told = keyring.pinned(text, "--runner-key")
-        on_bus = [key for name, key in named if name == told.name]
-        if told.public in on_bus:
-            found.append((True, f"{told.name}: the key that the bus names too"))
+        pin = keyring.pinned(text, "--runner-key")
+        on_bus = [key for name, key in named if name == pin.name]
+        if pin.public in on_bus:
+            comparisons.append((True, f"{pin.name}: the key that the bus names too"))
         elif on_bus:
-            said = f"{told.name}: got {told.public}, but the bus names {on_bus[-1]}"
-            found.append((False, f"{said}: compare with what kakeya-runner keygen --bus ROUTE prints there"))
+            difference = f"{pin.name}: got {pin.public}, but the bus names {on_bus[-1]}"
+            hint = "compare with what kakeya-runner keygen --bus ROUTE prints there"
+            comparisons.append((False, f"{difference}: {hint}"))
         else:
-            found.append((False, f"{told.name}: the bus names no key of this name"))
-    return found
+            comparisons.append((False, f"{pin.name}: the bus names no key of this name"))
+    return comparisons
 
 
 def _pinned(texts: Sequence[str], where: str, record: BusRecord | None) -> KeyAuthority:
     keys = tuple(keyring.pinned(text, where) for text in texts)
-    return KeyAuthority(tuple(NamedKey(one.name, one.public) for one in keys), where=where, bus_id=_id_of(record))
+    return KeyAuthority(tuple(NamedKey(key.name, key.public) for key in keys), where=where, bus_id=_id_of(record))
 
 
 def _id_of(record: BusRecord | None) -> str | None:
@@ -226,9 +227,9 @@ def _id_of(record: BusRecord | None) -> str | None:
 
 def _own_or_committed(settings: ClientSettings) -> tuple[tuple[str, ...], str]:
     """Return the runners' keys that this clone or user pins, or that the default branch of a remote names."""
-    found = pinned_keys(settings)
-    if found[0]:
-        return found
+    own = pinned_keys(settings)
+    if own[0]:
+        return own
     text, where = settings.merged_file
     keys = committed_keys(text, where)
     return (keys, where) if keys else ((), "")

@@ -30,14 +30,14 @@ def quotas_of(session: BusSession) -> list[QuotaPart]:
     return [
         QuotaPart(
             principal=name,
-            runner=one.beacon.runner,
+            runner=runner.beacon.runner,
             per_hour=use.per_hour,
             left=use.left,
             next=use.next,
-            as_of=one.beacon.time,
+            as_of=runner.beacon.time,
         )
-        for one in _live(session)
-        if (use := _share(one, name)) is not None
+        for runner in _live(session)
+        if (use := _share(runner, name)) is not None
     ]
 
 
@@ -53,18 +53,18 @@ def used_up(session: BusSession, preset: str, selector: RunnerSelector) -> str |
 
     name, now = asks_as(session), session.clock.now()
     spent = []
-    for one in _live(session):
-        if why_not(one, preset, selector) is not None:
+    for runner in _live(session):
+        if why_not(runner, preset, selector) is not None:
             continue
-        use = _share(one, name)
+        use = _share(runner, name)
         if use is None or use.left or use.next is None or parse_rfc3339(use.next) <= now:
             return None
-        spent.append((one, use))
+        spent.append((runner, use))
     if not spent:
         return None
-    one, use = min(spent, key=lambda found: found[1].next or "")
+    runner, use = min(spent, key=lambda pair: pair[1].next or "")
     who = "unsigned requests have" if use.principal == UNSIGNED else f"{use.principal} has"
-    return f"{who} used up the {use.per_hour} an hour that {one.beacon.runner} takes; the next from {use.next}"
+    return f"{who} used up the {use.per_hour} an hour that {runner.beacon.runner} takes; the next from {use.next}"
 
 
 def asks_as(session: BusSession) -> str:
@@ -78,12 +78,12 @@ def _live(session: BusSession) -> list[SeenRunner]:
     if session.embedded:
         return []
     try:
-        return [one for one in session.runners() if one.live]
+        return [runner for runner in session.runners() if runner.live]
     except InfrastructureError:  # what is left is said beside an answer, and is no reason to withhold it
         return []
 
 
 def _share(runner: SeenRunner, name: str) -> QuotaUse | None:
     """Return what a runner says of a name, None where it bounds it not."""
-    said = {use.principal: use for use in runner.beacon.quotas}
-    return said.get(name) or (None if name == UNSIGNED else said.get(ANYBODY))
+    uses = {use.principal: use for use in runner.beacon.quotas}
+    return uses.get(name) or (None if name == UNSIGNED else uses.get(ANYBODY))

@@ -59,10 +59,10 @@ def require_same_bus(settings: ClientSettings, run_id: str, bus_id: str | None, 
     if sent is None or bus_id is None or sent.bus_id == bus_id:
         return
     words = ["kakeya-mac", *command.split(), run_id, "--bus", f"{sent.route}#{sent.bus_id}"]
-    asked = settings.bus.route or "the embedded bus"
+    place = settings.bus.route or "the embedded bus"
     raise UsageError(
         f"this clone sent {run_id} to the bus {sent.route} ({sent.bus_id[:8]}); "
-        f"looked on {asked} ({bus_id[:8]}, from {settings.bus.where})",
+        f"looked on {place} ({bus_id[:8]}, from {settings.bus.where})",
         remedy=shlex.join(words) + _key_option(sent),
     )
 

@@ -54,15 +54,15 @@ class BusSession:
     roots: RootReader | None = None
     opened_s: float | None = None
     _pins: list[tuple[KnownRoot | None, Pins]] = field(default_factory=list, repr=False, compare=False)
-    _seen: list[tuple[float, list[SeenRunner]]] = field(default_factory=list, repr=False, compare=False)
+    _looks: list[tuple[float, list[SeenRunner]]] = field(default_factory=list, repr=False, compare=False)
 
     def pins(self, option: Sequence[str] = ()) -> Pins:
         """Return what this reader goes by on this bus, as it is now; looked up in files once."""
-        known = None if self.roots is None else self.roots.known
+        root = None if self.roots is None else self.roots.accepted
         if option:
-            return pins(self.settings, option=option, record=self.record, root=known)
-        if not self._pins or self._pins[-1][0] is not known:
-            self._pins.append((known, pins(self.settings, record=self.record, root=known)))
+            return pins(self.settings, option=option, record=self.record, root=root)
+        if not self._pins or self._pins[-1][0] is not root:
+            self._pins.append((root, pins(self.settings, record=self.record, root=root)))
         return self._pins[-1][1]
 
     def runners(self) -> list[SeenRunner]:
@@ -71,10 +71,10 @@ class BusSession:
         The first time, where the bus was opened a moment ago, the listing that opened it is gone by.
         """
         now_s = self.clock.steady_s()
-        if not self._seen or now_s - self._seen[-1][0] >= _SEEN_S:
-            opened = not self._seen and self.opened_s is not None and now_s - self.opened_s < _SEEN_S
-            self._seen.append((now_s, look(self.bus, self.record, self.clock.now(), as_opened=opened)))
-        return self._seen[-1][1]
+        if not self._looks or now_s - self._looks[-1][0] >= _SEEN_S:
+            opened = not self._looks and self.opened_s is not None and now_s - self.opened_s < _SEEN_S
+            self._looks.append((now_s, look(self.bus, self.record, self.clock.now(), as_opened=opened)))
+        return self._looks[-1][1]
 
     @property
     def embedded(self) -> bool:
@@ -148,11 +148,11 @@ class BusSession:
         return answer_about(files, trusted, runner=runner, archived_at=self.archived_at(run_id, files))
 
     def _ids_on_bus(self) -> set[str]:
-        seen = self.bus.snapshot()
-        return {run_id for run_id in (*(ref.id for ref in seen.requests), *seen.claims) if is_id(run_id)}
+        snapshot = self.bus.snapshot()
+        return {run_id for run_id in (*(ref.id for ref in snapshot.requests), *snapshot.claims) if is_id(run_id)}
 
     def _archived_ids(self) -> set[str]:
-        return {one.tip.claim.id for one in islice(self.bus.archived(), _ARCHIVED_MAX_COUNT)}
+        return {run.tip.claim.id for run in islice(self.bus.archived(), _ARCHIVED_MAX_COUNT)}
 
 
 def identify(bus: SharedBus, choice: BusChoice) -> BusRecord:

@@ -83,7 +83,7 @@ def check_takers(session: BusSession, draft: RequestDraft, *, queue: bool, warn:
     if not queue:
         require_runner(
             session.bus, session.record, session.clock,
-            preset=draft.preset, selector=draft.runner, poll_s=_POLL_S, seen=session.runners,
+            preset=draft.preset, selector=draft.runner, poll_s=_POLL_S, recent_runners=session.runners,
         )  # fmt: skip
     for line in warnings(session, draft.workload, draft.preset):
         warn(line)

@@ -65,6 +65,6 @@ def _file(session: BusSession, workload: Workload, path: str) -> bytes | None:
     from bridge.client.clone import git_door
 
     try:
-        return git_door.blob(repository.top, workload.tree, path)
+        return git_door.blob(repository.top, workload.commit, path)
     except GitError:
         return None
