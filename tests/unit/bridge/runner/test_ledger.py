@@ -79,7 +79,7 @@ def test_a_torn_last_line_is_cut_and_a_broken_one_stops_the_runner(path, clock):
 def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from bridge.runner.state.ledger import Ledger\nfrom bridge.records import Request\n"
+        "from bridge.runner.state.ledger import Ledger\nfrom bridge.records.request import Request\n"
         "from bridge.system.clock import SystemClock\n"
         "data = Path(sys.argv[2]).read_bytes()\n"
         f"Ledger(Path(sys.argv[1]), SystemClock()).admit(Request.parse(data), data, {ONE!r}, 'agent')\n"
