@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -124,6 +124,26 @@ class ProcessTree:
             found.setdefault(process.pid, process)
         found.pop(self.root, None)
         return [process for process in found.values() if alive(process)]
+
+
+def adopted(since: float, keepers: Collection[int]) -> list[psutil.Process]:
+    """Return what came to this process when a subreaper of its was killed: they and their descendants.
+
+    Orphans come to the nearest subreaper above them (prctl(2), PR_SET_CHILD_SUBREAPER). What this process starts itself
+    is of its own session, but for the subreapers.
+
+    Args:
+        since: when the command's subreaper began, in seconds since the epoch; whoever is older is nobody's orphan.
+        keepers: ids of the subreapers that this process has started.
+    """
+    session = os.getsid(0)
+    orphans: list[psutil.Process] = []
+    for process in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, OSError):
+            newer = process.create_time() >= since - _SEEN_SLACK_S
+            if process.pid not in keepers and newer and os.getsid(process.pid) != session:
+                orphans += [process, *process.children(recursive=True)]
+    return [process for process in orphans if alive(process)]
 
 
 def _below(root: int) -> list[int] | None:

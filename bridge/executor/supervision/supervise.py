@@ -24,7 +24,7 @@ from bridge.executor.capture.marks import MarkListener, MarkReader
 from bridge.executor.interface import Hooks
 from bridge.executor.process import subreaper
 from bridge.executor.process.cgroup import Cgroup
-from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, kill_until_gone
+from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, adopted, kill_until_gone
 from bridge.executor.supervision.bounds import Bounds, Stop, tasks_in_kernel
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, Watched, open_pipe
 from bridge.records.run import CommandResult
@@ -39,6 +39,7 @@ _ASKING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _AS_WELL_S: Final = 1.0
 _LOAD: Final = "import os,sys;f=os.fdopen(int(sys.argv.pop(1)),'rb');s=f.read();f.close();exec(s)"
 NICE: Final = 10  # of a run where the kernel weighs no groups
+_KEEPERS: Final[set[int]] = set()  # ids of the living subreapers of this process: a peer has one beside its command's
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
 
 
@@ -78,14 +79,16 @@ class Supervisor:
                 stack.callback(group.remove)
             pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
             child = stack.enter_context(self._start_subreaper(plan, pipes))
-            tree = ProcessTree(child.pid, self._marker)
+            _KEEPERS.add(child.pid)
+            stack.callback(_KEEPERS.discard, child.pid)
+            tree, started = ProcessTree(child.pid, self._marker), psutil.Process(child.pid).create_time()
             with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
-                self._hooks.on_started(child.pid, psutil.Process(child.pid).create_time(), self._marker)
+                self._hooks.on_started(child.pid, started, self._marker)
                 watched = Watched()
                 try:
                     self._watch(watched, tree, group, pipes, self._order(plan, group))
                 finally:  # also when a hook raises: what it raises is the runner's, what runs is ours
-                    survivors = self._kill_remaining(tree, group, watched)
+                    survivors = self._kill_remaining(tree, started, group, watched)
             self._drain(pipes["log"])
             return self._result(plan, watched, started_s, survivors, group)
 
@@ -214,14 +217,19 @@ class Supervisor:
         hits = group.hits() if isinstance(group, Cgroup) else {}
         return self._bounds.explain(None, 0, {"tasks": hits.get("tasks", 0)})
 
-    def _kill_remaining(self, tree: ProcessTree, group: Cgroup | str, watched: Watched) -> int:
-        """Find processes of the command by descent, marker and control group; kill them; return how many remain."""
+    def _kill_remaining(self, tree: ProcessTree, started: float, group: Cgroup | str, watched: Watched) -> int:
+        """Find processes of the command by descent, marker and control group; kill them; return how many remain.
+
+        Where its subreaper was killed, the orphans that came to this process are the command's too.
+        """
 
         def find() -> list[psutil.Process]:
             found = {process.pid: process for process in tree.leftovers()}
             for pid in group.members() if isinstance(group, Cgroup) else ():
                 with contextlib.suppress(psutil.Error):
                     found.setdefault(pid, psutil.Process(pid))
+            for process in adopted(started, _KEEPERS):
+                found.setdefault(process.pid, process)
             return list(found.values())
 
         if isinstance(group, Cgroup) and group.members():

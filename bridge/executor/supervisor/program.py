@@ -23,6 +23,7 @@ import psutil
 from bridge.errors import KakeyaError
 from bridge.executor.interface import Execution, Hooks, RunDirectory
 from bridge.executor.observe import host as machine
+from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, prctl
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox.choice import confine
 from bridge.executor.sandbox.held_folders import within_reach
@@ -74,6 +75,7 @@ def supervise(
     if not take(files.lock) or os.fstat(files.lock).st_size > 0 or not wait_for_go():
         return False
     sys.setswitchinterval(_SWITCH_S)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)  # what a killed subreaper of a command leaves behind comes to us
     stopped = _Stop(files.stop)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, stopped.on_signal)

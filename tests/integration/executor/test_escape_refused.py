@@ -44,12 +44,21 @@ def test_a_run_that_requires_a_sandbox_is_refused_and_nothing_starts(leaky, toke
     assert not marker.exists()
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="an ordinary user has no other user for its runs")
 def test_a_run_that_only_prefers_one_says_what_it_ran_without(leaky, token):
     execution = leaky.run(f"print('ran')  # {token}", sandbox=SandboxSpec(mode="preferred"))
 
     assert execution.program_exit == 0
     assert execution.sandbox.kind == "none"
     assert "a run can " in execution.sandbox.reason
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root has another user for its runs")
+def test_a_run_that_only_prefers_one_is_refused_where_it_could_read_the_runners_key(leaky, token):
+    with pytest.raises(SandboxUnavailableError, match="no other user for its runs"):
+        leaky.run(f"print('never')  # {token}", sandbox=SandboxSpec(mode="preferred"))
+
+    assert leaky.started == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="becoming another user is tried on Linux")

@@ -67,7 +67,7 @@ def test_it_outlives_every_validity_and_a_clock_set_back(path, clock):
 def test_what_was_let_in_is_remembered_after_a_kill(tmp_path, path, clock):
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from bridge.runner.state.ledger import Ledger\nfrom bridge.records import Request\n"
+        "from bridge.runner.state.ledger import Ledger\nfrom bridge.records.request import Request\n"
         "from bridge.runner.state.database import StateDatabase\n"
         "from bridge.system.clock import SystemClock\n"
         "data = Path(sys.argv[2]).read_bytes()\n"
