@@ -270,8 +270,8 @@ def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
     entries = rotary_entries(text)
     if any(rope_type(entry) == "yarn" and entry.get("truncate") is False for entry in entries):
         notes.append("rope_scaling.truncate is false: mlx-lm rounds YaRN's bounds, the engine sets the periods itself")
-    if structure.model_type == "qwen3_moe" and any(rope_type(entry) != "default" for entry in entries):
-        notes.append("rope_scaling: mlx-lm leaves it out for qwen3_moe, the engine scales positions itself")
+    if structure.model_type in {"mixtral", "qwen3_moe"} and any(rope_type(entry) != "default" for entry in entries):
+        notes.append("rope_scaling: mlx-lm leaves it out for this model type, the engine scales positions itself")
     if structure.model_type == "mistral" and structure.window is not None:
         notes.append("sliding_window: mlx-lm leaves it out for mistral, the engine sets it")
     return tuple(notes)

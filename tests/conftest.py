@@ -20,7 +20,7 @@ from tests.support import importing, order, tiers
 
 hypothesis.settings.register_profile("patient", deadline=None)  # an example's seconds are the machine's
 hypothesis.settings.load_profile("patient")
-FACILITIES = ("actionlint", "cuda", "metal", "sandbox", "servers", "shellcheck")
+FACILITIES = ("actionlint", "cuda", "metal", "real-models", "sandbox", "servers", "shellcheck")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -193,15 +193,29 @@ class EvictingRows(SinkWindowRows):
         return self._store.library.unpacked(self._pages.page(number), self._page_shape, self._store.buffers()[0])
 
 
+def check_made_again(structure: Structure, layout: CacheLayout) -> None:
+    """Check that a layer's projections are made of its normed input, as rows are that an f_theta makes again.
+
+    Raises:
+        UsageError: If its norms stand behind attention.
+    """
+    if structure.family.behind:
+        raise UsageError(
+            f"{layout} of model type {structure.model_type!r} cannot be decoded yet: it has norms behind attention. "
+            "Use native"
+        )
+
+
 def check_asks(structure: Structure, layout: CacheLayout) -> None:
     """Check that the queries of a model's layers are those which are computed for rows in pages.
 
     Raises:
-        UsageError: If it has sinks, gates or layers that share the rows of others.
+        UsageError: If it has sinks, gates, layers that share the rows of others or norms behind attention.
     """
     family = structure.family
     named = {"heads that may attend to nothing": family.sinks, "recurrent layers": family.hybrid}
     named["layers that share the rows of others"] = structure.owners < len(structure.kinds)
+    named["norms behind attention"] = family.behind
     for what, there in named.items():
         if there:
             raise UsageError(

@@ -67,6 +67,7 @@ class Family:
         hybrid: whether some layers are recurrent.
         partial: whether layers may rotate a share of each head.
         sinks: whether heads may attend to nothing, which torch's fused attention does not compute.
+        behind: whether norms stand behind attention, on whole projections: nothing is normed before one is made.
         defaults: what a config that leaves it out means, where mlx-lm takes something else or nothing.
     """
 
@@ -78,6 +79,7 @@ class Family:
     hybrid: bool = False
     partial: bool = False
     sinks: bool = False
+    behind: bool = False
     defaults: Config = field(default_factory=dict)
 
 
@@ -108,6 +110,7 @@ _GPT_OSS = {
         "original_max_position_embeddings": 4096,
     },
 }
+_MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_key_value_heads": 8, "num_experts_per_tok": 2}
 _QWEN3_MOE = {"num_key_value_heads": 4, "norm_topk_prob": False, "num_experts_per_tok": 8}
 _HYBRID = Family(hybrid, hybrid=True, partial=True, defaults={"num_key_value_heads": 4, "head_dim": 256})
 _WITH_EXPERTS = {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
@@ -120,6 +123,8 @@ FAMILIES = {
     "gpt_oss": Family(alternating, sinks=True, defaults=_GPT_OSS),
     "llama": Family(all_full, listed=False, defaults=_USUAL),
     "mistral": Family(all_sliding, listed=False, defaults=_USUAL | {"num_key_value_heads": 8}),
+    "mixtral": Family(all_sliding, listed=False, defaults=_MIXTRAL),
+    "olmo2": Family(all_full, listed=False, behind=True, defaults={"rms_norm_eps": 1e-5, "rope_theta": 1e4}),
     "qwen2": _WINDOWED,
     "qwen3": replace(_WINDOWED, defaults={**_WINDOWED.defaults, "head_dim": 128}),
     "qwen3_5_moe_text": replace(_HYBRID, defaults=_WITH_EXPERTS | {"num_experts_per_tok": 8}),

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ class FeatureFile(MutableMapping[tuple[int, ...], torch.Tensor]):
         stated = work / "features.json"
         if stated.exists() and json.loads(stated.read_text()) != about:
             raise UsageError(f"{work} holds the features of other rows; give another --work, or remove it")
-        mode = "r+" if stated.exists() else "w+"
+        mode: Literal["r+", "w+"] = "r+" if stated.exists() else "w+"
         shape = (int(ends[-1]), width)
         self._values = np.memmap(work / "features.bf16", np.int16, mode, shape=shape)
         self._marks = np.memmap(work / "features.done", np.uint8, mode, shape=(len(rows),))

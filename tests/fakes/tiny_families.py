@@ -64,6 +64,15 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "llama": BASE
     | {"rope_parameters": LLAMA3 | {"rope_theta": 5e4, "factor": 8.0, "original_max_position_embeddings": 64}},
     "mistral": BASE | {"sliding_window": WINDOW, "rope_theta": 1e4},
+    "mixtral": BASE
+    | {
+        "num_local_experts": 4,
+        "num_experts_per_tok": 2,
+        "intermediate_size": 16,
+        "rope_theta": 1e6,
+        "sliding_window": None,
+    },
+    "olmo2": BASE | {"rope_theta": 5e5, "num_key_value_heads": 4},
     "qwen2": BASE | {"tie_word_embeddings": True, "rope_theta": 1e4},
     "qwen3": BASE | {"rope_parameters": YARN | {"rope_theta": 1e4}},
     "qwen3_moe": BASE | MOE | {"rope_theta": 1e4},

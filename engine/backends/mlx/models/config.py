@@ -21,7 +21,9 @@ from engine.structure.families import FULL, LINEAR, SLIDING
 
 MODULES = {"gemma4_unified_text": "gemma4_text", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
 """Model types that mlx-lm knows by another name."""
-UNWINDOWED = {"qwen2", "qwen3", "qwen3_moe"}
+UNSCALED = {"mixtral", "qwen3_moe"}
+"""Model types whose layers mlx-lm gives positions that are not scaled, whatever the config says."""
+UNWINDOWED = {"mixtral", "qwen2", "qwen3", "qwen3_moe"}
 """Model types whose windows mlx-lm does not apply."""
 OWN_ROTARY = {"gemma4_text", "gemma4_unified_text", "qwen3_5_text", "qwen3_5_moe_text"}
 """Model types whose ``rope_parameters`` mlx-lm reads itself."""
@@ -83,15 +85,16 @@ def settle_windows(module: Any, structure: Structure) -> None:
 def settle_positions(module: Any, structure: Structure) -> None:
     """Have mlx-lm's own decoding scale positions as the config says.
 
-    The layers of a Qwen3 with experts leave that out, though publishers tell their users to add YaRN to its config; and
-    mlx-lm rounds YaRN's bounds whatever ``truncate`` says, which gpt-oss sets to false.
+    The layers of a Qwen3 with experts and of a Mixtral leave that out, though publishers tell their users to add YaRN
+    to a config; and mlx-lm rounds YaRN's bounds whatever ``truncate`` says, which gpt-oss sets to false.
     """
     args = getattr(module, "language_model", module).args
     scaling = getattr(args, "rope_scaling", None) or getattr(args, "rope_parameters", None)
     if not isinstance(scaling, Mapping):
         return
-    if structure.model_type == "qwen3_moe":
-        scaled = initialize_rope(args.head_dim, args.rope_theta, False, dict(scaling), args.max_position_embeddings)
+    if structure.model_type in UNSCALED:
+        longest = getattr(args, "max_position_embeddings", None)
+        scaled = initialize_rope(structure.head_dim, args.rope_theta, False, dict(scaling), longest)
         for layer in module.model.layers:
             layer.self_attn.rope = scaled
     if not scaling.get("truncate", True):

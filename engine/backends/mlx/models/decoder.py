@@ -18,7 +18,7 @@ import mlx.core as mx
 from mlx_lm.models.gemma4_text import logit_softcap
 
 from engine.backends.caches import LayerRows
-from engine.backends.evicting import EvictingRows, check_asks
+from engine.backends.evicting import EvictingRows, check_asks, check_made_again
 from engine.backends.layers import by_layer
 from engine.backends.mlx.caches import attention_mask, make_cache
 from engine.backends.mlx.models.delta_net import new_state, run_layer
@@ -62,6 +62,8 @@ class Decoder:
         """
         if layout.evicts:
             check_asks(self.structure, layout)
+        if layout.rank is not None:
+            check_made_again(self.structure, layout)
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return by_layer(list(zip(self.windows, self.head_dims, strict=True)), layout, states, make_cache)
@@ -152,11 +154,13 @@ class Decoder:
             return masks[self._sources[index]]
         block = self.text.layers[index]
         attention, normed = block.self_attn, block.input_layernorm(hidden)
-        queries = attention.q_proj(normed).reshape(*normed.shape[:2], attention.n_heads, -1)
+        heads = getattr(attention, "n_heads", None) or attention.num_heads
+        key_heads = getattr(attention, "n_kv_heads", None) or attention.num_key_value_heads
+        queries = attention.q_proj(normed).reshape(*normed.shape[:2], heads, -1)
         norm = getattr(attention, "q_norm", None)
         queries = (queries if norm is None else norm(queries)).transpose(0, 2, 1, 3)
         turned = attention.rope(queries, offset=asked.offset)
-        return attention_mask(asked.ask(turned, attention.n_kv_heads, attention.scale))
+        return attention_mask(asked.ask(turned, key_heads, attention.scale))
 
     def _embedding_scale(self) -> Any:
         """Return what the model multiplies embeddings by, None for nothing."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
-from engine.backends.evicting import EvictingRows, check_asks
+from engine.backends.evicting import EvictingRows, check_asks, check_made_again
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
 from engine.backends.torch.caches import LayerCaches, attention_mask
@@ -82,6 +82,8 @@ class Decoder:
         """
         if layout.evicts:
             check_asks(self.structure, layout)
+        if layout.rank is not None:
+            check_made_again(self.structure, layout)
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return LayerCaches(self.windows, self.head_dims, layout, states)

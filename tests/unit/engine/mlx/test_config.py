@@ -22,6 +22,7 @@ LEFT_OUT: dict[str, tuple[str, dict[str, Any], str]] = {
         {"rope_parameters": {FULL: {"rope_theta": 1e6}, SLIDING: {"rope_type": "linear", "factor": 2.0}}},
         "rope type of sliding layers is 'linear'; mlx-lm leaves it out",
     ),
+    "a window": ("mixtral", {"sliding_window": 8}, "sliding_window is 8"),
     "a soft cap": (
         "llama",
         {"final_logit_softcapping": 30.0},

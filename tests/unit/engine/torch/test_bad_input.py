@@ -91,6 +91,17 @@ def test_a_target_with_a_tensor_that_is_not_computed_with_is_refused(
         backend.load_target(folder)
 
 
+def test_a_wrapper_that_transformers_opens_with_its_other_parts_alone_is_one_line(
+    backend: TorchBackend, tmp_path: Path
+) -> None:
+    folder = tiny_torch.write_target(tmp_path, "qwen3")
+    text = json.loads((folder / "config.json").read_text())
+    wrapper = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": text}
+    (folder / "config.json").write_text(json.dumps(wrapper))
+    with pytest.raises(ModelConfigError, match=r"'llava' around its language model.*Use --backend mlx"):
+        backend.load_target(folder)
+
+
 def test_towers_heads_and_tables_beside_a_target_are_known_by_name(backend: TorchBackend, tmp_path: Path) -> None:
     beside = ("mtp.fc.weight", "model.visual.patch_embed.proj.weight", "model.layers.0.self_attn.rotary_emb.inv_freq")
     folder = edit_tensors(

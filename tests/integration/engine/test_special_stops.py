@@ -1,0 +1,42 @@
+"""A text to end at that is a special token ends an answer by its id: it writes nothing that could be waited for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.checkpoint import ASSETS
+from engine.cli.generate import main
+
+TARGET = ASSETS / "kakeya-tiny-qwen3"
+PROMPT = "class Point:\n    def __init__(self, x, y):\n"
+
+
+def answer(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    words = ["--target", str(folder), "--drafter", "none", "--max-new", "24", "--ignore-stop-tokens", "--json"]
+    assert main([PROMPT, *words, *options]) == 0
+    record: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return record
+
+
+def test_a_special_token_ends_an_answer_where_it_is_decoded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tokens = answer(TARGET, capsys)["tokens"]
+    folder = Path(shutil.copytree(TARGET, tmp_path / "target"))
+    file = folder / "tokenizer.json"
+    words = json.loads(file.read_text())
+    texts = {index: word for word, index in words["model"]["vocab"].items()}
+    # One that stands nowhere before, in the prompt neither, which would be read otherwise.
+    new = [index for index, token in enumerate(tokens) if token not in tokens[:index]]
+    at = next(index for index in new[1:] if texts[tokens[index]] not in PROMPT)
+    text = texts[tokens[at]]
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    words["added_tokens"].append({"id": tokens[at], "content": text, "special": True} | flags)
+    words["added_tokens"].sort(key=lambda token: token["id"])
+    file.write_text(json.dumps(words))
+    stopped = answer(folder, capsys, "--stop", text)
+    assert (stopped["tokens"], stopped["stop_reason"]) == (tokens[: at + 1], "eos")
+    assert stopped["prompt_digest"] == answer(TARGET, capsys)["prompt_digest"]
