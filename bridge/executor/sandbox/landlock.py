@@ -28,9 +28,7 @@ from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.sandbox.user import check_readable, closed_to, drop_to, give_to, job_uid, may_mount
 from bridge.records import JobSpec, SandboxApplied, TrialOutcome
 
-NOT_HELD: Final = (
-    "not held: that files outside exist and how large they are, priority and affinity of processes of the same user"
-)
+NOT_HELD: Final = "not held: that files and processes outside exist, how large and of which session they are"
 _VERSION: Final = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _SIGNALS_ABI: Final = 6  # from here on signals do not leave
 _TRUNCATE_ABI: Final = 3

@@ -99,6 +99,7 @@ tell(
         owner=attempt(os.chown, MODEL, os.getuid(), os.getgid()),
         attribute=attempt(os.setxattr, MODEL, "user.x", b"x"),
         signal=attempt(os.kill, VICTIM, 0), limit=attempt(resource.prlimit, VICTIM, resource.RLIMIT_NOFILE, (9, 9)),
+        priority=attempt(os.setpriority, os.PRIO_PROCESS, VICTIM, 19), pin=attempt(os.sched_setaffinity, VICTIM, {0}),
         memory=attempt(lambda: open(f"/proc/{VICTIM}/mem")),
         words=attempt(lambda: open(f"/proc/{VICTIM}/cmdline").read()),
         environment=attempt(lambda: open(f"/proc/{VICTIM}/environ").read()), processes=attempt(os.listdir, "/proc"),

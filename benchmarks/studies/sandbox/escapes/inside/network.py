@@ -33,6 +33,31 @@ def family(number: int) -> str | None:
     return answered(lambda: socket.socket(number, socket.SOCK_RAW if number == 17 else socket.SOCK_STREAM).close())
 
 
+ASKED = (
+    *(
+        "127.0.0.1",
+        "localhost",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "0.0.0.0",
+        "2130706433",
+        "0x7f000001",
+        "127.1",
+    ),
+    *("[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "metadata.google.internal", "10.0.0.1", "192.168.0.1"),
+    *("127.0.0.1.nip.io", "localtest.me", socket.gethostname(), "host.docker.internal", "example.org.", "EXAMPLE.ORG"),
+)
+
+
+@each("reach {} through the proxy", ASKED)
+def proxied(name: str) -> str | None:
+    """What stands for itself inside has no proxy, and refuses the connection."""
+    with socket.create_connection(("127.0.0.1", 3128), 2) as client:
+        client.sendall(f"CONNECT {name}:{TARGETS['port']} HTTP/1.1\r\n\r\n".encode())
+        answer = client.recv(64)
+        return f"answered {answer!r}" if answer.startswith(b"HTTP/1.1 200") else None
+
+
 def connect(kind: int, number: int, address: object) -> str:
     with socket.socket(number, kind) as client:
         client.settimeout(1)
