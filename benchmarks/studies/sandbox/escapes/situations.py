@@ -86,6 +86,7 @@ def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = ()) -> RunDirecto
     own += [str(directory.root / "peer" / name) for name in ("work", "out", "home", "tmp")]
     shutil.copytree(INSIDE, directory.work / "inside", ignore=shutil.ignore_patterns("__pycache__"))
     targets = scene.targets | {"own_paths": own, "parent": str(directory.root), "only": sorted(only)}
+    targets |= {"network": spec.sandbox.network}
     (directory.work / "inside" / "targets.json").write_text(json.dumps(targets))
     (directory.work / "kakeya_planted.py").write_text("")
     return directory
