@@ -3,7 +3,7 @@
 macOS has neither subreapers nor control groups: between two looks such a process becomes launchd's child and carries no
 marker. Three things stay with it: the coalition of the job that started us, which no process can leave; the sandbox of
 its run, which no process can lift; and its start, after the run's. Structures and numbers are those of Darwin's
-sys/proc_info.h and of libsandbox's sandbox_check; never tried on a Mac. Knows nothing about jobs.
+sys/proc_info.h and of libsandbox's sandbox_check; never tried on a Mac. Elsewhere neither library is there, and nobody is found. Knows nothing about jobs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
-import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
@@ -25,8 +24,6 @@ _LAUNCHD: Final = 1
 
 def coalition_of(pid: int) -> int | None:
     """Return the number of the resource coalition of a process; None where the platform does not say."""
-    if sys.platform != "darwin":
-        return None
     with suppress(OSError, AttributeError):
         buffer = ctypes.create_string_buffer(_COALITION.size)
         size = ctypes.CDLL("/usr/lib/libproc.dylib").proc_pidinfo(pid, _COALITION_INFO, 0, buffer, _COALITION.size)
@@ -37,8 +34,6 @@ def coalition_of(pid: int) -> int | None:
 
 def is_sandboxed(pid: int) -> bool:
     """Return whether a process is confined by a sandbox profile."""
-    if sys.platform != "darwin":
-        return False
     with suppress(OSError, AttributeError):
         return int(ctypes.CDLL("/usr/lib/libsandbox.1.dylib").sandbox_check(pid, None, 0)) == 1
     return False

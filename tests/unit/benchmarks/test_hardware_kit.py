@@ -123,16 +123,9 @@ def test_readme_says_untested_until_a_committed_bundle_says_otherwise(row, devic
 def test_of_what_a_kernel_refused_the_operation_stays_and_no_path_of_anybody():
     line = "2026-11-28 10:00:00.000 E  kernel[0:1a] (Sandbox) Sandbox: python3.13(417) deny(1) "
     refused = [
-        *(
-            "file-read-data /Users/ann/.ssh/id_ed25519",
-            "file-read-data /Users/ann/notes",
-            "file-read-metadata /System/Volumes",
-        ),
-        *(
-            "iokit-open-user-client IOSurfaceRootUserClient",
-            "mach-lookup com.apple.securityd.xpc",
-            "sysctl-read kern.procargs2.417",
-        ),
+        *("file-read-data /Users/ann/.ssh/id_ed25519", "file-read-data /Users/ann/notes"),
+        *("file-read-metadata /System/Volumes", "iokit-open-user-client IOSurfaceRootUserClient"),
+        *("mach-lookup com.apple.securityd.xpc", "sysctl-read kern.procargs2.417"),
         *("ipc-posix-shm-write-create /__KMP_REGISTERED_LIB_4711", "process-fork", "mach-lookup net.example.annsagent"),
     ]
     counts = denials("\n".join(f"{line}{text}" for text in refused) + "\nTimestamp  Thread  Type\n")
