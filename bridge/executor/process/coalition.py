@@ -3,12 +3,14 @@
 macOS has neither subreapers nor control groups: between two looks such a process becomes launchd's child and carries no
 marker. Three things stay with it: the coalition of the job that started us, which no process can leave; the sandbox of
 its run, which no process can lift; and its start, after the run's. Structures and numbers are those of Darwin's
-sys/proc_info.h and of libsandbox's sandbox_check; never tried on a Mac. Elsewhere neither library is there, and nobody is found. Knows nothing about jobs.
+sys/proc_info.h and of libsandbox's sandbox_check; never tried on a Mac. Elsewhere neither library is there, and nobody
+is found. Knows nothing about jobs.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import struct
 from collections.abc import Callable, Iterable
@@ -22,21 +24,28 @@ _COALITION: Final = struct.Struct("=2Q3Q")  # resource and jetsam coalition, the
 _LAUNCHD: Final = 1
 
 
+@functools.cache
+def _library(path: str) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(path)
+    except OSError:
+        return None
+
+
 def coalition_of(pid: int) -> int | None:
     """Return the number of the resource coalition of a process; None where the platform does not say."""
-    with suppress(OSError, AttributeError):
-        buffer = ctypes.create_string_buffer(_COALITION.size)
-        size = ctypes.CDLL("/usr/lib/libproc.dylib").proc_pidinfo(pid, _COALITION_INFO, 0, buffer, _COALITION.size)
-        if size == _COALITION.size:
-            return int(_COALITION.unpack(buffer.raw)[0])
-    return None
+    library = _library("/usr/lib/libproc.dylib")
+    if library is None:
+        return None
+    buffer = ctypes.create_string_buffer(_COALITION.size)
+    size = library.proc_pidinfo(pid, _COALITION_INFO, 0, buffer, _COALITION.size)
+    return int(_COALITION.unpack(buffer.raw)[0]) if size == _COALITION.size else None
 
 
 def is_sandboxed(pid: int) -> bool:
     """Return whether a process is confined by a sandbox profile."""
-    with suppress(OSError, AttributeError):
-        return int(ctypes.CDLL("/usr/lib/libsandbox.1.dylib").sandbox_check(pid, None, 0)) == 1
-    return False
+    library = _library("/usr/lib/libsandbox.1.dylib")
+    return library is not None and int(library.sandbox_check(pid, None, 0)) == 1
 
 
 def strays(
