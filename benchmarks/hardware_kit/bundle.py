@@ -17,6 +17,7 @@ from xml.etree import ElementTree as ET
 
 from benchmarks.hardware_kit.private import cleaned, left_in
 from benchmarks.hardware_kit.sources import read_all
+from benchmarks.hardware_kit.walls import walls
 from bridge.diagnostics import Check
 from bridge.executor.observe import condition, host, machine_state
 from bridge.executor.observe.accelerators.apple import registry
@@ -33,6 +34,7 @@ _PACKAGES = ("mlx", "mlx-lm", "torch", "transformers", "nvidia-ml-py", "numpy")
 
 def make(tests: Sequence[str] = TESTS) -> dict[str, Any]:
     """Return the bundle of this machine, not yet cleaned."""
+    tried = walls()  # first: what the kernel refused is read for the minutes before
     raw, absent = read_all()
     described = host.describe()
     meter = find_meter()
@@ -47,6 +49,7 @@ def make(tests: Sequence[str] = TESTS) -> dict[str, Any]:
         "python": platform.python_version(),
         "raw": raw,
         "absent": absent,
+        "sandbox": tried,
         "parsed": {
             "meter": meter if isinstance(meter, str) else meter.source,
             "reading": None if isinstance(meter, str) else asdict(meter.read(())),

@@ -113,7 +113,11 @@ class NamesProxy:
                 self._refuse(client, RequestRefusedError(503, busy))
                 client.close()
                 continue
-            threading.Thread(target=self._serve_one, args=(client,), name="kakeya-tunnel", daemon=True).start()
+            try:
+                threading.Thread(target=self._serve_one, args=(client,), name="kakeya-tunnel", daemon=True).start()
+            except RuntimeError:  # this machine has no thread left: the next connection may find one
+                client.close()
+                self._slots.release()
 
     def _serve_one(self, client: socket.socket) -> None:
         try:

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +24,34 @@ _FURTHER: Final = {
     "cpu": "cpu.weight",
 }  # version 1 hierarchies, used where version 2 lacks the file
 _WEIGHTS: Final = {"cpu.weight": 50, "cpu.shares": 512}  # half of each version's default
+
+
+@dataclass(frozen=True)
+class NoCgroup:
+    """The place of a control group where there is none: nobody is in it, and it bounds nothing.
+
+    Attributes:
+        reason: why there is none.
+    """
+
+    reason: str
+    paths: Sequence[Path] = ()
+    weight: str | None = None
+
+    def members(self) -> list[int]:
+        """Return nobody."""
+        return []
+
+    def kill(self) -> None:
+        """Do nothing: the scan of processes has to do."""
+
+    def hits(self) -> dict[str, int]:
+        """Return nothing: the kernel bounds no group."""
+        return {}
+
+    def remove(self) -> int:
+        """Return 0: there is nothing to remove."""
+        return 0
 
 
 class Cgroup:
@@ -39,19 +69,19 @@ class Cgroup:
         self.weight: str | None = None
 
     @classmethod
-    def create(cls, name: str, *, memory_bytes: int, threads: int) -> Cgroup | str:
+    def create(cls, name: str, *, memory_bytes: int, threads: int) -> Cgroup | NoCgroup:
         """Make a group below our own, or say why there is none."""
         parents = _own_groups()
-        if isinstance(parents, str):
+        if isinstance(parents, NoCgroup):
             return parents
         group = cls(parents[""] / f"kakeya-{name}")
         try:
             group.paths[0].mkdir()
         except OSError as error:
-            return f"cannot create a cgroup below {parents['']}: {error.strerror}"
+            return NoCgroup(f"cannot create a cgroup below {parents['']}: {error.strerror}")
         if not (group.paths[0] / "cgroup.kill").exists():
             group.remove()
-            return "this kernel's cgroups have no cgroup.kill (Linux 5.14 or later has it)"
+            return NoCgroup("this kernel's cgroups have no cgroup.kill (Linux 5.14 or later has it)")
         for controller in [name for name, file in _FURTHER.items() if not (group.paths[0] / file).exists()]:
             if controller in parents:
                 with contextlib.suppress(OSError):
@@ -69,7 +99,7 @@ class Cgroup:
     def leftovers(cls, prefix: str) -> list[Cgroup]:
         """Return the groups that an earlier runner made for a run and did not live to remove."""
         parents = _own_groups()
-        if isinstance(parents, str):
+        if isinstance(parents, NoCgroup):
             return []
         return [cls(path) for parent in parents.values() for path in sorted(parent.glob(f"kakeya-{prefix}-*"))]
 
@@ -126,15 +156,15 @@ def _removed(path: Path) -> bool:
     return True
 
 
-def _own_groups() -> dict[str, Path] | str:
+def _own_groups() -> dict[str, Path] | NoCgroup:
     """Return the directories of our own groups: version 2's without a name, version 1's by their controller."""
     if sys.platform != "linux":
-        return f"{sys.platform} has no cgroups"
+        return NoCgroup(f"{sys.platform} has no cgroups")
     try:
         mounts = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
         own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError as error:
-        return f"cannot read our own cgroup: {error.strerror}"
+        return NoCgroup(f"cannot read our own cgroup: {error.strerror}")
     found = {}
     for controller in ("", *_FURTHER):
         kind = "cgroup" if controller else "cgroup2"
@@ -143,7 +173,7 @@ def _own_groups() -> dict[str, Path] | str:
         if mount is not None and path is not None:
             found[controller] = Path(mount) / path.lstrip("/")
         elif not controller:
-            return "no cgroup version 2 hierarchy is mounted"
+            return NoCgroup("no cgroup version 2 hierarchy is mounted")
     return found
 
 

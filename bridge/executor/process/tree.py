@@ -1,7 +1,8 @@
 """Find and kill the processes of a command from outside, also when its subreaper is gone.
 
 A member descends from the subreaper, was seen as a descendant earlier (id and start time), or carries the marker in its
-environment. Knows nothing about jobs. Never touches this process or its ancestors.
+environment; on macOS also by its coalition and its sandbox. Knows nothing about jobs. Never touches this process or its
+ancestors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final
 import psutil
 
 from bridge.executor.process.cgroup import Cgroup
+from bridge.executor.process.coalition import strays
 from bridge.system.clock import SystemClock
 
 MARKER_NAME: Final = "KAKEYA_MARKER"
@@ -50,12 +52,14 @@ class ProcessTree:
     Attributes:
         seen: start time of every member ever seen, by process id.
         cpu_s: processor time of all members so far, dead ones included.
+        since: when it began, in seconds since the epoch; on macOS a process that nobody holds is no older.
     """
 
     root: int
     marker: str
     seen: dict[int, float] = field(default_factory=dict)
     cpu_s: float = 0.0
+    since: float = field(default_factory=lambda: _CLOCK.now().timestamp())
 
     def members(self) -> list[psutil.Process]:
         """Return the living descendants of the root, and remember them."""
@@ -121,6 +125,8 @@ class ProcessTree:
             if pid not in found and (process := same_process(pid, started, _SEEN_SLACK_S)) is not None:
                 found[pid] = process
         for process in marked(self.marker):
+            found.setdefault(process.pid, process)
+        for process in strays(self.since):
             found.setdefault(process.pid, process)
         found.pop(self.root, None)
         return [process for process in found.values() if alive(process)]
@@ -254,7 +260,7 @@ def kill_leftovers(pid: int, started: float, marker: str) -> int:
     Returns:
         How many processes were killed.
     """
-    tree = ProcessTree(pid, marker)
+    tree = ProcessTree(pid, marker, since=started)
 
     def find() -> list[psutil.Process]:
         root = same_process(pid, started, _RECORDED_SLACK_S)

@@ -6,6 +6,7 @@ Knows nothing about processes; the options themselves are written in `bridge.exe
 from __future__ import annotations
 
 import functools
+import json
 import os
 import platform
 import shutil
@@ -26,6 +27,7 @@ from bridge.executor.sandbox import bwrap_options as bwrap
 from bridge.executor.sandbox import seccomp
 from bridge.executor.sandbox.allowlist import AllowList, allow_list
 from bridge.executor.sandbox.confinement import Wrapped
+from bridge.executor.sandbox.landlock import INSIDE_ABI, SOURCE, kernel_abi, order_inside
 from bridge.executor.sandbox.user import check_readable, drop_to, give_to, group_of, job_uid, may_mount
 from bridge.limits import TEXT_MAX_CHARS
 from bridge.records.jobspec import JobSpec
@@ -87,6 +89,15 @@ def enclose(spec: JobSpec, directory: RunDirectory) -> Bubble:
 
 
 @dataclass(frozen=True)
+class SecondWall:
+    """A command line that puts Landlock around itself inside the sandbox, with the descriptors it needs."""
+
+    argv: tuple[str, ...]
+    pass_fds: tuple[int, ...]
+    status_fd: int
+
+
+@dataclass(frozen=True)
 class Bubble:
     """Confines a run with bubblewrap options made from its job spec."""
 
@@ -118,6 +129,7 @@ class Bubble:
             filters.append("user namespaces disabled inside")
         filters.append(f"file system: empty but for {len(self.allow.declared)} declared and the system's library paths")
         filters += [f"{len(self.allow.masked)} sockets and credentials masked"] if self.allow.masked else []
+        filters += [f"Landlock ABI {kernel_abi()} inside"] if self._has_second_wall else []
         filters += [f"device {path}" for path in self.spec.sandbox.devices]
         return SandboxApplied(
             kind="bwrap",
@@ -162,21 +174,46 @@ class Bubble:
                 staged=stage,
                 covered=tuple(path for path in bwrap.COVERED if Path(path).exists()),
             )
+            second = self._second_wall(stack, argv)
             text = b"".join(os.fsencode(option) + b"\0" for option in bwrap.options(scene, descriptors))
             args = _memory(stack, text)
             if held_back is not None:
                 proxy = NamesProxy(self.spec.sandbox.network, self.ledger)
                 stack.enter_context(serve_inside(proxy, status, held_back[1]))
             yield Wrapped(
-                argv=(*self.drop, self.able.path, "--args", str(args), "--", *argv),
+                argv=(
+                    *self.drop,
+                    self.able.path,
+                    "--args",
+                    str(args),
+                    "--",
+                    *(argv if second is None else second.argv),
+                ),
                 environment={MARKER_NAME: environment[MARKER_NAME]},
                 cwd=Path("/"),
                 wrappers=bwrap.WRAPPERS,
                 cover=tuple({str(Path(place).parent) for place in stage.values()}),
-                pass_fds=(args, *descriptors.numbers()),
+                pass_fds=(args, *descriptors.numbers(), *(() if second is None else second.pass_fds)),
                 stage=stage,
-                status_fd=status,
+                status_fd=status if second is None else second.status_fd,
             )
+
+    @property
+    def _has_second_wall(self) -> bool:
+        """Whether Landlock is put inside: around code of a request, by the Python that runs it.
+
+        Host code is measured from its start on, and another interpreter would start before it.
+        """
+        first = Path(self.spec.commands[0].argv[0]).name
+        return self.spec.code == "request" and first.startswith("python") and kernel_abi() >= INSIDE_ABI
+
+    def _second_wall(self, stack: ExitStack, argv: tuple[str, ...]) -> SecondWall | None:
+        if not self._has_second_wall or not Path(argv[0]).name.startswith("python"):
+            return None
+        status = _memory(stack, b"")
+        order = order_inside(self.allow, self.directory, self.spec.sandbox.devices, kernel_abi())
+        described = _memory(stack, json.dumps({**order, "status": status, "argv": argv}).encode())
+        return SecondWall((argv[0], "-I", "-S", "-c", SOURCE, str(described)), (described, status), status)
 
     def _own_paths(self) -> tuple[str, ...]:
         """Return the paths that the run's user may not be able to reach by name."""

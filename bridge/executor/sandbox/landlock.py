@@ -29,14 +29,13 @@ from bridge.executor.sandbox.user import check_readable, closed_to, drop_to, giv
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import SandboxApplied, TrialOutcome
 
-NOT_HELD: Final = (
-    "not held: that files outside exist and how large they are, priority and affinity of processes of the same user"
-)
+NOT_HELD: Final = "not held: that files and processes outside exist, how large and of which session they are"
 _VERSION: Final = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _SIGNALS_ABI: Final = 6  # from here on signals do not leave
 _TRUNCATE_ABI: Final = 3
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1, 2, 4, 8
-REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_REG, MAKE_FIFO, MAKE_SYM = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 10, 1 << 12
+REMOVE_DIR, REMOVE_FILE, MAKE_DIR, MAKE_REG, MAKE_SOCK = 1 << 4, 1 << 5, 1 << 7, 1 << 8, 1 << 9
+MAKE_FIFO, MAKE_SYM = 1 << 10, 1 << 12
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 READ: Final = EXECUTE | READ_FILE | READ_DIR
 OWN: Final = (
@@ -48,7 +47,8 @@ _FACTS: Final = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/version", "/proc/filesystems"),
     *("/proc/sys", "/proc/self", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
 )
-_SOURCE: Final = Path(stub.__file__).read_text(encoding="utf-8")
+INSIDE_ABI: Final = 2  # the first that lets a program move files between its folders
+SOURCE: Final = Path(stub.__file__).read_text(encoding="utf-8")
 
 
 @functools.cache
@@ -191,7 +191,7 @@ class LandlockWall:
             }
             described = _memory(stack, json.dumps(order).encode())
             yield Wrapped(
-                argv=(*self.drop, sys.executable, "-I", "-S", "-c", _SOURCE, str(described)),
+                argv=(*self.drop, sys.executable, "-I", "-S", "-c", SOURCE, str(described)),
                 environment=environment,
                 cwd=self.directory.work,
                 cover=self.cover,
@@ -199,6 +199,23 @@ class LandlockWall:
                 pass_fds=(described, status),
                 status_fd=status,
             )
+
+
+def order_inside(allow: AllowList, directory: RunDirectory, devices: tuple[str, ...], abi: int) -> dict[str, object]:
+    """Return what the script is told inside a sandbox of namespaces: the same paths, once more.
+
+    Args:
+        allow: what is mounted to be read.
+        directory: where the run may write.
+        devices: what it may open.
+        abi: the version to use, 2 or later.
+    """
+    own = OWN | MAKE_SOCK
+    rules = [(path, READ) for path in (*allow.system, *allow.declared, "/etc")]
+    rules += [("/", READ_DIR), ("/proc", READ | WRITE_FILE), ("/sys", READ_FILE | READ_DIR)]
+    rules += [(path, own) for path in ("/tmp", "/dev/shm", *map(str, _own(directory)))]  # noqa: S108 - its own
+    rules += [(path, READ_FILE | READ_DIR | WRITE_FILE | IOCTL_DEV) for path in ("/dev", *devices)]
+    return {"abi": abi, "rules": rules, "filter": ""}
 
 
 def _without(path: str, hidden: set[str]) -> Iterator[tuple[str, int]]:

@@ -2,8 +2,9 @@
 
 Run as a script (`python -I -S -c … ORDER`), as the run's own user and in its folder. The order is one JSON object in
 an open file: `abi`, `rules` ([path, rights] pairs, of which those that are not there are left out), `filter` (hex of
-the filter's instructions), `status` (a file that gets a word when all is in place), `argv`. Standard library only: it
-starts without site packages. Structures and numbers are those of linux/landlock.h and linux/seccomp.h.
+the filter's instructions; empty inside namespaces, which have one), `status` (a file that gets a word when all is in
+place), `argv`. Standard library only: it starts without site packages. Structures and numbers are those of
+linux/landlock.h and linux/seccomp.h.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ def main() -> None:
         return result
 
     abi = order["abi"]
-    fields = [rights_of(abi), *([NET_TCP] if abi >= 4 else []), *([SCOPES] if abi >= 6 else [])]
+    ports = NET_TCP if order["filter"] else 0  # inside namespaces the network is theirs to hold
+    fields = [
+        rights_of(abi),
+        *([ports] if abi >= 4 else []),
+        *([SCOPES] if abi >= 6 else []),
+    ]
     attributes = struct.pack(f"={len(fields)}Q", *fields)
     ruleset = call("Landlock", CREATE_RULESET, attributes, len(attributes), 0)
     for path, rights in order["rules"]:
@@ -68,7 +74,7 @@ def main() -> None:
     call("Landlock", RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
     code = bytes.fromhex(order["filter"])
-    if libc.prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.byref(Program(len(code) // 8, code)), 0, 0) != 0:
+    if code and libc.prctl(PR_SET_SECCOMP, MODE_FILTER, ctypes.byref(Program(len(code) // 8, code)), 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "the filter of system calls")
     os.pwrite(order["status"], STARTED, 0)
     os.close(order["status"])

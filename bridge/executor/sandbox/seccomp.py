@@ -133,7 +133,16 @@ _REFUSED_ALONE: Final[dict[str, tuple[int, int]]] = {
 }
 _X86_64_ALONE: Final = {"chmod": 90, "chown": 92, "lchown": 94, "utime": 132, "utimes": 235, "futimesat": 261}
 _TRUNCATE: Final = {"x86_64": 76, "aarch64": 45}
-_PRLIMIT: Final = {"x86_64": 302, "aarch64": 261}
+# Calls that name a process by an argument (of this index): alone, a program may name itself, with 0, and nobody else.
+_OF_PROCESSES: Final[dict[str, tuple[int, int, int]]] = {
+    "prlimit64": (302, 261, 0),
+    "setpriority": (141, 140, 1),
+    "sched_setscheduler": (144, 119, 0),
+    "sched_setparam": (142, 118, 0),
+    "sched_setattr": (314, 274, 0),
+    "sched_setaffinity": (203, 122, 0),
+    "ioprio_set": (251, 30, 1),
+}
 
 
 def _table(machine: str) -> Table | None:
@@ -211,8 +220,9 @@ def program(machine: str, *, alone: bool = False, truncate: bool = True) -> byte
     )
     for number in (table.socket, table.socketpair):
         code += _when_call(number, _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
-    if alone:  # nobody else's limits
-        code += _when_call(_PRLIMIT[machine], _argument(0) + _instruction(_JUMP_EQUAL, 0, 1, 0) + _refuse(errno.EPERM))
+    for *numbers, index in _OF_PROCESSES.values() if alone else ():
+        number = numbers[0] if machine == "x86_64" else numbers[1]
+        code += _when_call(number, _argument(index) + _instruction(_JUMP_EQUAL, 0, 1, 0) + _refuse(errno.EPERM))
     requests = b"".join(
         _instruction(_JUMP_EQUAL, request, 0, 1) + _refuse(errno.EPERM) for request in _TERMINAL_REQUESTS
     )

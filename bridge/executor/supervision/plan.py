@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import enum
 import os
 from dataclasses import dataclass, field
 from typing import Final
@@ -127,6 +128,20 @@ class CommandPlan:
     marks_fd: int
 
 
+class Phase(enum.Enum):
+    """How far a command is on the way to its end; it only goes forward."""
+
+    RUNNING = enum.auto()
+    TERM = enum.auto()  # its processes were asked to end
+    KILL = enum.auto()  # the subreaper was told to kill them
+    FORCED = enum.auto()  # it did not in time, and is killed over its head
+
+    @property
+    def order(self) -> bytes | None:
+        """The line that tells the subreaper of it; None where there is nothing to do."""
+        return {Phase.TERM: b"term\n", Phase.KILL: b"kill\n"}.get(self)
+
+
 @dataclass
 class Watched:
     """The state of a running command, as reported by the subreaper and sampled by the supervisor."""
@@ -144,7 +159,7 @@ class Watched:
     peak_rss_bytes: int = 0
     stop: Stop | None = None
     stop_at_s: float = 0.0
-    phase: str = "running"  # running, term, kill, forced
+    phase: Phase = Phase.RUNNING
 
 
 @dataclass

@@ -23,10 +23,10 @@ from bridge.executor.capture.logs import LogKeeper
 from bridge.executor.capture.marks import MarkListener, MarkReader
 from bridge.executor.interface import Hooks
 from bridge.executor.process import subreaper
-from bridge.executor.process.cgroup import Cgroup
+from bridge.executor.process.cgroup import Cgroup, NoCgroup
 from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, adopted, kill_until_gone
 from bridge.executor.supervision.bounds import Bounds, Stop, tasks_in_kernel
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, Watched, open_pipe
+from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Phase, Pipe, Watched, open_pipe
 from bridge.records.run import CommandResult
 from bridge.system.process import Child
 
@@ -75,8 +75,7 @@ class Supervisor:
         self._oom_kills = oom_kills()
         with contextlib.ExitStack() as stack:
             group = self._group(plan.name)
-            if isinstance(group, Cgroup):
-                stack.callback(group.remove)
+            stack.callback(group.remove)
             pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
             child = stack.enter_context(self._start_subreaper(plan, pipes))
             _KEEPERS.add(child.pid)
@@ -92,7 +91,7 @@ class Supervisor:
             self._drain(pipes["log"])
             return self._result(plan, watched, started_s, survivors, group)
 
-    def _group(self, name: str) -> Cgroup | str:
+    def _group(self, name: str) -> Cgroup | NoCgroup:
         """Make the command's control group, its bounds wider than the sampled ones."""
         limits = self._bounds.limits
         return Cgroup.create(
@@ -125,7 +124,7 @@ class Supervisor:
         control.close_read()
         return child
 
-    def _order(self, plan: CommandPlan, group: Cgroup | str) -> bytes:
+    def _order(self, plan: CommandPlan, group: Cgroup | NoCgroup) -> bytes:
         """Return the line that tells the subreaper what to start."""
         wrapped = plan.wrapped
         order = {
@@ -137,13 +136,13 @@ class Supervisor:
             "stage": dict(wrapped.stage),
             "rlimits": plan.rlimits,
             "pass_fds": [plan.marks_fd, *wrapped.pass_fds],
-            "cgroups": [str(path) for path in group.paths] if isinstance(group, Cgroup) else [],
-            "nice": 0 if _weight(group) else NICE,
+            "cgroups": [str(path) for path in group.paths],
+            "nice": 0 if group.weight else NICE,
         }
         return json.dumps(order).encode() + b"\n"
 
     def _watch(
-        self, watched: Watched, tree: ProcessTree, group: Cgroup | str, pipes: dict[str, Pipe], order: bytes
+        self, watched: Watched, tree: ProcessTree, group: Cgroup | NoCgroup, pipes: dict[str, Pipe], order: bytes
     ) -> None:
         """Follow the command until its tree is gone."""
         _send(pipes["control"], order)
@@ -153,7 +152,7 @@ class Supervisor:
             for name in ("log", "status"):
                 selector.register(pipes[name].read, selectors.EVENT_READ, name)
             next_tick_s = 0.0
-            while not (watched.clean or watched.lost or watched.phase == "forced"):
+            while not (watched.clean or watched.lost or watched.phase is Phase.FORCED):
                 for key, _events in selector.select(TICK_S):
                     block = os.read(key.fd, _READ_BYTES)
                     if not block:
@@ -189,7 +188,7 @@ class Supervisor:
                 watched.peak_rss_bytes = max(watched.peak_rss_bytes, report["peak_rss_bytes"])
         return rest
 
-    def _tick(self, watched: Watched, tree: ProcessTree, group: Cgroup | str, control: Pipe) -> None:
+    def _tick(self, watched: Watched, tree: ProcessTree, group: Cgroup | NoCgroup, control: Pipe) -> None:
         """Measure, ask whether to stop, and carry a stop one step further."""
         limits = self._bounds.limits
         usage = tree.usage(memory_bound=limits.memory_bytes, processes_bound=limits.processes)
@@ -201,23 +200,23 @@ class Supervisor:
             watched.stop = self._bounds.check(usage, self._hooks.should_stop) or self._refused_forks(group)
             watched.stop_at_s = now_s
         waited_s, before = now_s - watched.stop_at_s, watched.phase
-        if watched.stop is not None and watched.phase == "running":
-            watched.phase = "term" if watched.stop.graceful else "kill"
-        elif watched.phase == "term" and waited_s > limits.grace_s:
-            watched.phase, watched.stop_at_s = "kill", now_s
-        elif watched.phase == "kill" and waited_s > _FORCE_S:
-            watched.phase = "forced"
-        if watched.phase == "kill" and isinstance(group, Cgroup):
+        if watched.stop is not None and watched.phase is Phase.RUNNING:
+            watched.phase = Phase.TERM if watched.stop.graceful else Phase.KILL
+        elif watched.phase is Phase.TERM and waited_s > limits.grace_s:
+            watched.phase, watched.stop_at_s = Phase.KILL, now_s
+        elif watched.phase is Phase.KILL and waited_s > _FORCE_S:
+            watched.phase = Phase.FORCED
+        if watched.phase is Phase.KILL:
             group.kill()
-        if watched.phase != before and watched.phase in ("term", "kill"):
-            _send(control, watched.phase.encode() + b"\n")
+        if watched.phase is not before and (order := watched.phase.order) is not None:
+            _send(control, order)
 
-    def _refused_forks(self, group: Cgroup | str) -> Stop | None:
+    def _refused_forks(self, group: Cgroup | NoCgroup) -> Stop | None:
         """Return the bound that the kernel holds a fork bomb at, which the samples may never see it pass."""
-        hits = group.hits() if isinstance(group, Cgroup) else {}
+        hits = group.hits()
         return self._bounds.explain(None, 0, {"tasks": hits.get("tasks", 0)})
 
-    def _kill_remaining(self, tree: ProcessTree, started: float, group: Cgroup | str, watched: Watched) -> int:
+    def _kill_remaining(self, tree: ProcessTree, started: float, group: Cgroup | NoCgroup, watched: Watched) -> int:
         """Find processes of the command by descent, marker and control group; kill them; return how many remain.
 
         Where its subreaper was killed, the orphans that came to this process are the command's too.
@@ -225,14 +224,14 @@ class Supervisor:
 
         def find() -> list[psutil.Process]:
             found = {process.pid: process for process in tree.leftovers()}
-            for pid in group.members() if isinstance(group, Cgroup) else ():
+            for pid in group.members():
                 with contextlib.suppress(psutil.Error):
                     found.setdefault(pid, psutil.Process(pid))
             for process in adopted(started, _KEEPERS):
                 found.setdefault(process.pid, process)
             return list(found.values())
 
-        if isinstance(group, Cgroup) and group.members():
+        if group.members():
             group.kill()
         if not watched.clean:
             with contextlib.suppress(psutil.Error):
@@ -267,14 +266,14 @@ class Supervisor:
             time.sleep(TICK_S)
 
     def _result(
-        self, plan: CommandPlan, watched: Watched, started_s: float, survivors: int, group: Cgroup | str
+        self, plan: CommandPlan, watched: Watched, started_s: float, survivors: int, group: Cgroup | NoCgroup
     ) -> CommandEnd:
         exit_code, number = watched.exit_code, watched.signal
         if plan.wrapped.wrappers and exit_code is not None and 128 < exit_code <= 128 + 64:
             number, exit_code = exit_code - 128, None  # the wrapping program reports a signal as shells do
         stop = watched.stop
         if stop is None and exit_code != 0:
-            kernel_hits = group.hits() if isinstance(group, Cgroup) else {}
+            kernel_hits = group.hits()
             stop = self._bounds.explain(number, watched.peak_rss_bytes, kernel_hits)
         if stop is None and (not watched.exited or number in _ASKING or watched.signal in _ASKING):
             stop = self._asked_as_well()
@@ -298,16 +297,12 @@ class Supervisor:
             peak_rss_bytes=watched.peak_rss_bytes,
             cpu_s=watched.cpu_s,
             survivors=survivors,
-            weight=_weight(group) or f"nice {NICE}",
+            weight=group.weight or f"nice {NICE}",
         )
         notes: list[str] = []
         if watched.killed_after and watched.began and watched.stop is None:
             notes.append(f"{watched.killed_after} processes outlived the command and were killed")
         return CommandEnd(result, stop, watched.failed, killed, watched.began or killed is not None, notes)
-
-
-def _weight(group: Cgroup | str) -> str | None:
-    return group.weight if isinstance(group, Cgroup) else None
 
 
 def oom_kills() -> int:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import Hooks
 from bridge.executor.process.subreaper import stage
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox import landlock
+from bridge.executor.sandbox import bubblewrap, bwrap_options, landlock
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import closed_to
 from bridge.executor.trial import make_directory
@@ -99,6 +100,7 @@ tell(
         owner=attempt(os.chown, MODEL, os.getuid(), os.getgid()),
         attribute=attempt(os.setxattr, MODEL, "user.x", b"x"),
         signal=attempt(os.kill, VICTIM, 0), limit=attempt(resource.prlimit, VICTIM, resource.RLIMIT_NOFILE, (9, 9)),
+        priority=attempt(os.setpriority, os.PRIO_PROCESS, VICTIM, 19), pin=attempt(os.sched_setaffinity, VICTIM, {0}),
         memory=attempt(lambda: open(f"/proc/{VICTIM}/mem")),
         words=attempt(lambda: open(f"/proc/{VICTIM}/cmdline").read()),
         environment=attempt(lambda: open(f"/proc/{VICTIM}/environ").read()), processes=attempt(os.listdir, "/proc"),
@@ -168,3 +170,39 @@ def test_a_kernel_without_it_and_a_rule_that_it_does_not_take_start_nothing(tmp_
     assert (execution.ok, execution.ending) == (False, "not_started")
     assert "the sandbox could not be set up" in execution.message
     assert b"it ran" not in execution.log
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that every user may enter, as bubblewrap has to when it is asked to mount it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize(("code", "outcome"), [("host", "got through: 'content'"), ("request", "refused")])
+def test_inside_bubblewrap_a_mount_that_should_not_be_there_opens_nothing_to_code_of_a_request(
+    need_sandbox, tmp_path, monkeypatch, token, open_folder, code, outcome
+):
+    need_sandbox("sandboxed")
+    (open_folder / "key").write_text("content")
+    original = bwrap_options.options
+    hole = ["--ro-bind", str(open_folder), str(open_folder)]
+    monkeypatch.setattr(bwrap_options, "options", lambda *given: [*hole, *original(*given)])
+    program = f"""{TRY}
+def own(name):
+    with open(os.path.join(os.environ[name], "x"), "w") as file:
+        file.write("x")
+    os.rename(os.path.join(os.environ[name], "x"), os.path.join(os.environ[name], "y"))
+tell(key=attempt(lambda: open({str(open_folder / "key")!r}).read()),
+     own=[attempt(own, name) for name in ("PWD", "HOME", "TMPDIR", "KAKEYA_OUT")])  # {token}
+"""
+    spec = Jobs(executor=None, base=tmp_path).spec(program, sandbox=SandboxSpec(mode="required"), code=code)
+    directory = make_directory(tmp_path / "run")
+    quiet = Hooks(on_log=lambda _: None, should_stop=lambda: None)
+    box = bubblewrap.enclose(spec, directory)
+    execution = RunExecution(spec, directory, quiet, secrets=(), confinement=box, clock=SystemClock()).execute()
+
+    assert told(execution) == {"key": outcome, "own": ["got through: None"] * 4}
+    inside = f"Landlock ABI {landlock.kernel_abi()} inside"
+    assert (inside in execution.sandbox.filters) == (code == "request")

@@ -12,6 +12,7 @@ import pytest
 from benchmarks.hardware_kit import bundle, sources
 from benchmarks.hardware_kit.__main__ import FOLDER, main
 from benchmarks.hardware_kit.private import cleaned, left_in, names_of_this_machine
+from benchmarks.hardware_kit.walls import denials
 from bridge.executor.observe.accelerators.apple import registry
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -117,3 +118,25 @@ def test_readme_says_untested_until_a_committed_bundle_says_otherwise(row, devic
     measured = [bundle for bundle in bundles if any(name.startswith(device) for name in bundle["machine"]["devices"])]
     (line,) = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith(f"| {row}")]
     assert ("untested" in line) == (not measured)
+
+
+def test_of_what_a_kernel_refused_the_operation_stays_and_no_path_of_anybody():
+    line = "2026-11-28 10:00:00.000 E  kernel[0:1a] (Sandbox) Sandbox: python3.13(417) deny(1) "
+    refused = [
+        *("file-read-data /Users/ann/.ssh/id_ed25519", "file-read-data /Users/ann/notes"),
+        *("file-read-metadata /System/Volumes", "iokit-open-user-client IOSurfaceRootUserClient"),
+        *("mach-lookup com.apple.securityd.xpc", "sysctl-read kern.procargs2.417"),
+        *("ipc-posix-shm-write-create /__KMP_REGISTERED_LIB_4711", "process-fork", "mach-lookup net.example.annsagent"),
+    ]
+    counts = denials("\n".join(f"{line}{text}" for text in refused) + "\nTimestamp  Thread  Type\n")
+
+    assert counts == {
+        "file-read-data <own>": 2,
+        "file-read-metadata /System/Volumes": 1,
+        "iokit-open-user-client IOSurfaceRootUserClient": 1,
+        "ipc-posix-shm-write-create /__KMP_REGISTERED_LIB_N": 1,
+        "mach-lookup <own>": 1,
+        "mach-lookup com.apple.securityd.xpc": 1,
+        "process-fork": 1,
+        "sysctl-read kern.procargs2.N": 1,
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
@@ -15,14 +16,18 @@ from typing import Any
 
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.sandbox.escapes.scene import Scene, host_scene
-from benchmarks.studies.sandbox.jobs import carry_out
+from benchmarks.studies.sandbox.jobs import QUIET, carry_out
 from bridge.executor.interface import Execution, HostPaths, RunDirectory
 from bridge.executor.process.subreaper import stage
+from bridge.executor.running import RunExecution
+from bridge.executor.sandbox import landlock
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import JOB_UID, closed_to
 from bridge.executor.trial import make_directory
 from bridge.limits import MIB
 from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
+from bridge.records.network import Network
+from bridge.system.clock import SystemClock
 
 OTHER_UID, PEER_UID, RUNNER_UID = 54331, 54332, 54333
 INSIDE = Path(__file__).parent / "inside"
@@ -47,7 +52,7 @@ def new_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-def job(scene: Scene, *, uid: int | None, code: str, peer_uid: int | None = None) -> JobSpec:
+def job(scene: Scene, *, uid: int | None, code: str, peer_uid: int | None = None, network: Network = False) -> JobSpec:
     """Return the job spec of a run of the probes."""
     argv = (sys.executable, "-I", "-S", "inside/main.py")
     if peer_uid is not None:
@@ -59,7 +64,9 @@ def job(scene: Scene, *, uid: int | None, code: str, peer_uid: int | None = None
         policy_digest="0" * 64, params={}, profile="smoke", code=code,
         trust_class="host" if code == "host" else "untrusted",
         commands=(command,), environment=(), limits=LIMITS,
-        sandbox=SandboxSpec(mode="required", uid=uid, peer_uid=peer_uid, read_only=(str(scene.models),)),
+        sandbox=SandboxSpec(
+            mode="required", uid=uid, peer_uid=peer_uid, read_only=(str(scene.models),), network=network
+        ),
         outputs=(), gate_profile="smoke",
     )  # fmt: skip
 
@@ -79,6 +86,7 @@ def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = ()) -> RunDirecto
     own += [str(directory.root / "peer" / name) for name in ("work", "out", "home", "tmp")]
     shutil.copytree(INSIDE, directory.work / "inside", ignore=shutil.ignore_patterns("__pycache__"))
     targets = scene.targets | {"own_paths": own, "parent": str(directory.root), "only": sorted(only)}
+    targets |= {"network": spec.sandbox.network}
     (directory.work / "inside" / "targets.json").write_text(json.dumps(targets))
     (directory.work / "kakeya_planted.py").write_text("")
     return directory
@@ -100,6 +108,19 @@ def try_out(scene: Scene, spec: JobSpec) -> tuple[Found, int]:
     return answer["probes"] | scene.reached(), answer["files"]
 
 
+def try_landlock(scene: Scene, spec: JobSpec) -> tuple[Found, int]:
+    """Run the probes behind Landlock alone, as on a host that denies namespaces.
+
+    Raises:
+        RuntimeError: the program inside gave no answer.
+    """
+    directory = prepare(scene, spec)
+    wall = landlock.enclose(spec, directory)
+    run = RunExecution(spec, directory, QUIET, secrets=(), confinement=wall, clock=SystemClock())
+    answer = answer_of(run.execute())
+    return answer["probes"] | scene.reached(), answer["files"]
+
+
 def answer_of(execution: Execution) -> dict[str, Any]:
     """Return what the program inside printed.
 
@@ -112,19 +133,28 @@ def answer_of(execution: Execution) -> dict[str, Any]:
     raise RuntimeError(f"{execution.ending}: {execution.message}: {execution.log[-2000:]!r}")
 
 
-def as_root(*, uid: int | None, run_uid: int, code: str = "host", peer_uid: int | None = None) -> tuple[Found, int]:
+def as_root(
+    *,
+    uid: int | None,
+    run_uid: int,
+    code: str = "host",
+    peer_uid: int | None = None,
+    network: Network = False,
+    attempt: Callable[[Scene, JobSpec], tuple[Found, int]] = try_out,
+) -> tuple[Found, int]:
     """Try the probes as a run of a root runner."""
     if os.getuid() != 0:
         raise RuntimeError("a root runner's runs are tried as root")
     with new_folder() as folder, host_scene(folder, run_uid) as scene:
-        return try_out(scene, job(scene, uid=uid, code=code, peer_uid=peer_uid))
+        return attempt(scene, job(scene, uid=uid, code=code, peer_uid=peer_uid, network=network))
 
 
-def as_same_user() -> tuple[Found, int]:
+def as_same_user(*, code: str = "host", network: Network = False, wall: str = "bubblewrap") -> tuple[Found, int]:
     """Try the probes as a run of an ordinary runner, whose user the run is."""
     if os.getuid() != 0:
+        attempt = try_landlock if wall == "landlock" else try_out
         with new_folder() as folder, host_scene(folder, os.getuid()) as scene:
-            return try_out(scene, job(scene, uid=None, code="host"))
+            return attempt(scene, job(scene, uid=None, code=code, network=network))
     needed = [*allow_list([sys.executable], ()).declared, str(ROOT)]
     closed = closed_to(RUNNER_UID, dict.fromkeys((*needed, *map(os.path.realpath, needed))))
 
@@ -135,7 +165,8 @@ def as_same_user() -> tuple[Found, int]:
         os.setgid(RUNNER_UID)
         os.setuid(RUNNER_UID)
 
-    program = "from benchmarks.studies.sandbox.escapes import situations; situations.answer_same_user()"
+    given = f"code={code!r}, network={network!r}, wall={wall!r}"
+    program = f"from benchmarks.studies.sandbox.escapes import situations; situations.answer_same_user({given})"
     words = [sys.executable, "-c", program]
     environment = {
         "PATH": os.environ["PATH"],
@@ -158,13 +189,35 @@ def as_same_user() -> tuple[Found, int]:
     return answer["found"], answer["files"]
 
 
-def answer_same_user() -> None:
+def answer_same_user(*, code: str, network: Network, wall: str) -> None:
     """Print what a run of this very user reached; started as that user."""
-    outcomes, files = as_same_user()
+    outcomes, files = as_same_user(code=code, network=network, wall=wall)
     print(MARK + json.dumps({"found": outcomes, "files": files}))
 
 
+NAMES: Network = ("data.example.org", "localtest.me", "*.nip.io")
+NETWORKS: dict[str, Network] = {"names": NAMES, "internet": "internet", "host": "host"}
+
+
+def _with_networks() -> Iterator[tuple[str, Callable[[], tuple[Found, int]]]]:
+    """Yield the situations of runs with a network: each user, each kind of code, each network."""
+    for name, network in NETWORKS.items():
+        for code in ("host", "request"):
+            kind = f"{code} code, network {name}"
+            other = functools.partial(as_root, uid=OTHER_UID, run_uid=OTHER_UID, code=code, network=network)
+            yield (
+                f"root runner, {kind}",
+                functools.partial(as_root, uid=None, run_uid=JOB_UID, code=code, network=network),
+            )
+            yield f"other user, {kind}", other
+            yield f"same user, {kind}", functools.partial(as_same_user, code=code, network=network)
+
+
 SITUATIONS: dict[str, Callable[[], tuple[Found, int]]] = {
+    **dict(_with_networks()),
+    "landlock alone, root runner": lambda: as_root(uid=None, run_uid=JOB_UID, attempt=try_landlock),
+    "landlock alone, other user": lambda: as_root(uid=OTHER_UID, run_uid=OTHER_UID, attempt=try_landlock),
+    "landlock alone, same user": lambda: as_same_user(wall="landlock"),
     "root runner": lambda: as_root(uid=None, run_uid=JOB_UID),
     "other user": lambda: as_root(uid=OTHER_UID, run_uid=OTHER_UID),
     "same user": as_same_user,

@@ -121,13 +121,16 @@ def test_alone_it_refuses_what_namespaces_would_hide(machine, numbers):
 
 
 @pytest.mark.parametrize(
-    ("machine", "prlimit", "socketpair", "truncate"), [("x86_64", 302, 53, 76), ("aarch64", 261, 199, 45)]
+    ("machine", "limits", "priority", "affinity", "socketpair", "truncate"),
+    [("x86_64", 302, 141, 203, 53, 76), ("aarch64", 261, 140, 122, 199, 45)],
 )
-def test_alone_a_program_has_its_own_limits_and_pairs_and_cuts_files_where_that_is_judged(
-    machine, prlimit, socketpair, truncate
+def test_alone_a_program_has_its_own_limits_priority_and_pairs_and_cuts_files_where_that_is_judged(
+    machine, limits, priority, affinity, socketpair, truncate
 ):
-    assert decide(machine, prlimit, 0, alone=True) == ALLOW
-    assert decide(machine, prlimit, 4711, alone=True) == EPERM
+    for number, arguments in ((limits, ()), (affinity, ()), (priority, (0,))):
+        assert decide(machine, number, *arguments, 0, alone=True) == ALLOW
+        assert decide(machine, number, *arguments, 4711, alone=True) == EPERM
+        assert decide(machine, number, *arguments, 4711) == ALLOW
     assert decide(machine, socketpair, 1, alone=True) == ALLOW
     assert decide(machine, truncate, alone=True) == ALLOW
     assert decide(machine, truncate, alone=True, truncate=False) == EPERM

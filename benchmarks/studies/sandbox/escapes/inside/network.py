@@ -26,11 +26,38 @@ ADDRESSES = {
         for address in TARGETS["addresses"]
     },
 }
+if TARGETS["network"] == "host":  # what such a run reaches is known, and no packet of a study leaves the machine
+    ADDRESSES = {name: place for name, place in ADDRESSES.items() if place[1][1] == TARGETS["port"]}
 
 
 @each("make a socket of family {}", FAMILIES)
 def family(number: int) -> str | None:
     return answered(lambda: socket.socket(number, socket.SOCK_RAW if number == 17 else socket.SOCK_STREAM).close())
+
+
+ASKED = (
+    *(
+        "127.0.0.1",
+        "localhost",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "0.0.0.0",
+        "2130706433",
+        "0x7f000001",
+        "127.1",
+    ),
+    *("[::1]", "[::ffff:127.0.0.1]", "169.254.169.254", "metadata.google.internal", "10.0.0.1", "192.168.0.1"),
+    *("127.0.0.1.nip.io", "localtest.me", socket.gethostname(), "host.docker.internal", "example.org.", "EXAMPLE.ORG"),
+)
+
+
+@each("reach {} through the proxy", ASKED)
+def proxied(name: str) -> str | None:
+    """What stands for itself inside has no proxy, and refuses the connection."""
+    with socket.create_connection(("127.0.0.1", 3128), 2) as client:
+        client.sendall(f"CONNECT {name}:{TARGETS['port']} HTTP/1.1\r\n\r\n".encode())
+        answer = client.recv(64)
+        return f"answered {answer!r}" if answer.startswith(b"HTTP/1.1 200") else None
 
 
 def connect(kind: int, number: int, address: object) -> str:
@@ -104,7 +131,7 @@ def raw(what: tuple[int, int]) -> str:
 
 @probe("resolve a name")
 def resolve() -> str:
-    return str(socket.getaddrinfo("example.org", 80))
+    return str(socket.getaddrinfo("localhost" if TARGETS["network"] == "host" else "example.org", 80))
 
 
 @probe("see a network device but the loopback")
