@@ -23,6 +23,7 @@
     │   ├── LeftRunningError           3  the run goes on without this process
     │   ├── SandboxUnavailableError    3
     │   └── JournalError               3
+    ├── TwinError                      3  another runner of this name lives
     ├── PolicyRefusedError             7  the host's owner does not allow it
     ├── PendingError                   8  the wait ended before the run did
     └── IntegrityError                 1  bytes are not what they claim to be
@@ -235,6 +236,13 @@ class JournalError(InfrastructureError):
     """The journal cannot be written, or its chain does not hold."""
 
     reason = "journal"
+
+
+class TwinError(KakeyaError):
+    """Another runner of this runner's name lives: trying on does not help."""
+
+    exit_code = 3
+    reason = "infrastructure"
 
 
 class PolicyRefusedError(KakeyaError):

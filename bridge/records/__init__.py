@@ -12,7 +12,7 @@ from bridge.lazy import importing
 if TYPE_CHECKING:
     from bridge.records.archive import ArchivedRun, ArchiveHead
     from bridge.records.base import Record
-    from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, QuotaUse, Wake
+    from bridge.records.bus import AcceptedWorkflow, Beacon, BusRecord, KeyRecord, QuotaUse, RunnerStart, Wake
     from bridge.records.claim import Claim, ClaimState, Delivery, Reason, RunProgress
     from bridge.records.jobspec import Command, DeclaredOutput, EnvironmentVariable, JobSpec, Limits, SandboxSpec
     from bridge.records.logs import LogHead
@@ -103,6 +103,7 @@ __all__ = [
     "RunProgress",
     "RunRecord",
     "RunnerSelector",
+    "RunnerStart",
     "SampleMark",
     "SandboxApplied",
     "SandboxSpec",
@@ -125,7 +126,7 @@ __all__ = [
 _MODULES = {
     "archive": "ArchivedRun ArchiveHead",
     "base": "Record",
-    "bus": "AcceptedWorkflow Beacon BusRecord KeyRecord QuotaUse Wake",
+    "bus": "AcceptedWorkflow Beacon BusRecord KeyRecord QuotaUse RunnerStart Wake",
     "claim": "Claim ClaimState Delivery Reason RunProgress",
     "jobspec": "Command DeclaredOutput EnvironmentVariable JobSpec Limits SandboxSpec",
     "logs": "LogHead",

@@ -164,10 +164,14 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
 
     Raises:
         InfrastructureError: the bus cannot be listed.
+        TwinError: another runner of this name lives.
     """
     runner.state.folder.stop.unlink(missing_ok=True)
     runner.take_one()
     runner.step(only=branch)
+    while runner.is_watching and not runner.asked_to_end():
+        runner.wait()
+        runner.step(only=branch)
     while runner.busy and not runner.asked_to_end():
         runner.wait()
     runner.join()

@@ -55,11 +55,13 @@ class Fact(StrEnum):
         HISTORY_SINCE: since when attempts are counted in full.
         TAKES_SINCE: requests that are older are not taken: bus and state had both lost what had run by then.
         BEACON: the number of the beacon that was made last.
+        STARTS: the nonces of the last starts.
     """
 
     HISTORY_SINCE = "history since"
     TAKES_SINCE = "takes since"
     BEACON = "beacon"
+    STARTS = "starts"
 
 
 class DamagedStateError(JournalError):
