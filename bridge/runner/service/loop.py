@@ -127,7 +127,7 @@ class Runner:
         self._lock = threading.Lock()
         self._queue = Queue(
             self._rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
-            clock=clock, is_ending=self._takes_no_more, twin=lambda: self._twins.wait, log=log,
+            clock=clock, is_ending=self._takes_no_more, refusal=self._refusal, log=log,
         )  # fmt: skip
         self._view = OwnerView(
             rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
@@ -412,6 +412,10 @@ class Runner:
             delivery=self._delivery.over(link), clock=self.clock, cancelled=lambda: work.ref.id in self._cancels,
             stopping=self.stopping, leaving=self.leaving, slots=self._slots, log=self.log,
         )  # fmt: skip
+
+    def _refusal(self) -> str | None:
+        """Return why nothing is taken because of who this runner is, None where nothing speaks against it."""
+        return self._twins.wait or (None if self._keeper is None else self._keeper.ended())
 
     def _note_beacon(self, number: int) -> None:
         self.state.database.note(Fact.BEACON, str(number), durable=False)

@@ -89,10 +89,10 @@ class Twins:
         tip = beacons.get(self._name)
         if tip is not None and tip != self._tip:
             with self._link.lock:
-                found = [beacon for _, beacon in self._link.bus.read_beacons(listed={self._name: tip})]
+                beacons_of_name = [beacon for _, beacon in self._link.bus.read_beacons(listed={self._name: tip})]
             self._tip = tip
-            if found:
-                self._meet(found[0])
+            if beacons_of_name:
+                self._meet(beacons_of_name[0])
         if self._watched is None or self._clock.steady_s() >= self._watched.until_s:
             self._began, self._watched = True, self._watched if self._began else None
 

@@ -89,7 +89,7 @@ class StateDatabase:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             _sync_folder(path.parent)
         except OSError as error:
-            raise JournalError(f"cannot write {path}: {error.strerror}", remedy=_REMEDY) from error
+            raise JournalError(f"cannot write {path}: {error.strerror}") from error
         self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self._close = weakref.finalize(self, self._connection.close)
         try:

@@ -29,8 +29,8 @@ def start(world, tmp_path):
 
     def make(name: str, *, signs: bool = True):
         process = w.new_process(name, identity=identity)
-        known = KnownKeys(identity, "mini") if signs else None
-        return process.on(link_to(MemoryBus(w.remote, clock=w.clock), w.clock, known)), process
+        by_key = KnownKeys(identity, "mini") if signs else None
+        return process.on(link_to(MemoryBus(w.remote, clock=w.clock), w.clock, by_key)), process
 
     MemoryBus(w.remote, clock=w.clock).update(enrolled(w.requester.identity(), identity, sign=True))
     make.world = w
