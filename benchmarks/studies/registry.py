@@ -10,7 +10,7 @@ from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import remote_sweep
 from benchmarks.studies.requester import command_costs
-from benchmarks.studies.runner import kills
+from benchmarks.studies.runner import disposable, kills
 from benchmarks.studies.sandbox import hogs
 from benchmarks.studies.sandbox.escapes import study as escapes
 from benchmarks.studies.statistics import campaign, failures
@@ -22,6 +22,7 @@ _ALL = (
     listings.STUDY,
     chaos.STUDY,
     kills.STUDY,
+    disposable.STUDY,
     escapes.STUDY,
     hogs.STUDY,
     slurm_runs.STUDY,
