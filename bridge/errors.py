@@ -23,6 +23,8 @@
     │   ├── LeftRunningError           3  the run goes on without this process
     │   ├── SandboxUnavailableError    3
     │   └── JournalError               3
+    ├── EndedKeyError                 11  the bus's owner has revoked or retired this runner
+    ├── TwinError                      3  another runner of this name lives
     ├── PolicyRefusedError             7  the host's owner does not allow it
     ├── PendingError                   8  the wait ended before the run did
     └── IntegrityError                 1  bytes are not what they claim to be
@@ -244,6 +246,20 @@ class JournalError(InfrastructureError):
     """The journal cannot be written, or its chain does not hold."""
 
     reason = "journal"
+
+
+class EndedKeyError(KakeyaError):
+    """The bus's owner has revoked or retired this runner's key: nothing that it would sign counts."""
+
+    exit_code = 11
+    reason = "untrusted"
+
+
+class TwinError(KakeyaError):
+    """Another runner of this runner's name lives: trying on does not help."""
+
+    exit_code = 3
+    reason = "infrastructure"
 
 
 class PolicyRefusedError(KakeyaError):

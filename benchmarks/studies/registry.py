@@ -11,7 +11,7 @@ from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import remote_sweep
 from benchmarks.studies.models import check as models_check
 from benchmarks.studies.requester import command_costs
-from benchmarks.studies.runner import kills
+from benchmarks.studies.runner import disposable, kills
 from benchmarks.studies.sandbox import hogs
 from benchmarks.studies.sandbox.escapes import study as escapes
 from benchmarks.studies.statistics import campaign, choices, failures, standing
@@ -23,6 +23,7 @@ _ALL = (
     listings.STUDY,
     chaos.STUDY,
     kills.STUDY,
+    disposable.STUDY,
     escapes.STUDY,
     hogs.STUDY,
     slurm_runs.STUDY,

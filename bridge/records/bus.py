@@ -80,6 +80,19 @@ class QuotaUse(Record):
     next: Moment | None = None
 
 
+class RunnerStart(Record):
+    """One start of a runner: beacons of two that go on at once under one name differ in it.
+
+    Attributes:
+        nonce: 16 random bytes in hex.
+        machine: sha256 over machine, boot and bus.
+    """
+
+    time: Moment
+    nonce: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
+    machine: Sha256
+
+
 class Beacon(Record):
     """A runner's sign of life.
 
@@ -98,6 +111,7 @@ class Beacon(Record):
         quotas: what is left of the hour's shares of those who asked within it, of unsigned requests, and of names that
             asked nothing where the owner gave no name a share of its own; written only where there are any.
         not_taking: why it takes nothing, where that is because of its policy file; written only then.
+        start: which start of the runner says it; written by runners that remember their starts.
     """
 
     schema_version: Literal[1] = 1
@@ -121,8 +135,9 @@ class Beacon(Record):
     offers: Annotated[tuple[dict[str, Any], ...], Field(max_length=OFFERS_MAX_COUNT)] = ()
     quotas: Annotated[tuple[QuotaUse, ...], Field(max_length=QUOTAS_MAX_COUNT)] = ()
     not_taking: Text = ""
+    start: RunnerStart | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        optional = {"offers", "quotas", "not_taking"}
+        optional = {"offers", "quotas", "not_taking", "start"}
         return {name: value for name, value in serialise(self).items() if value or name not in optional}

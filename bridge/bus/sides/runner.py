@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import Final
 
 from bridge.bus.archive.folding import ArchiveOrder, Folding
 from bridge.bus.archive.keeping import keep
@@ -42,6 +43,8 @@ from bridge.records.claim import Claim, Delivery
 from bridge.records.logs import LogHead
 from bridge.request.branches import HEADS
 from bridge.system.clock import rfc3339
+
+_BEACON_TRIES: Final = 2  # another writer was there first: over what it wrote
 
 
 class RunnerRefBus(SharedRefBus):
@@ -211,8 +214,12 @@ class RunnerRefBus(SharedRefBus):
         """Write this runner's beacon."""
         self._pacer.pushed()
         with self._lock:
-            update = self._beacons.prepare(beacon)
-            self._beacons.acknowledge(update, swap(self._store, [update], authority=update.ref)[update.ref])
+            for _ in range(_BEACON_TRIES):
+                update = self._beacons.prepare(beacon)
+                outcome = swap(self._store, [update], authority=update.ref)[update.ref]
+                self._beacons.acknowledge(update, outcome)
+                if outcome.landed:
+                    return
 
     def withdraw_beacon(self, runner: str) -> bool:
         """Delete this runner's beacon; see the interface."""

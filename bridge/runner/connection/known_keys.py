@@ -5,6 +5,7 @@ The root is read again whenever it moves, so what the bus's owner adds, retires 
 
 from __future__ import annotations
 
+import datetime as dt
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -71,6 +72,8 @@ class KnownKeys:
         if self._say is not None and (before is None or before.root != self.known.root):
             how = "pinned" if vouched else "taken at first use"
             self._say(f"the bus's owner is {self.known.root.owner} ({how}); keys: {found.where}")
+            if (why := self.ended()) is not None:
+                self._say(f"{why}; nothing is taken any more")
         return self.known.root.content.record
 
     def remember_root(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:
@@ -82,6 +85,21 @@ class KnownKeys:
     def root(self) -> TrustRoot | None:
         """Return the bus's root as it is known now, None where there is none."""
         return None if self.known is None else self.known.root
+
+    def ended(self) -> str | None:
+        """Return that the owner has revoked or retired this runner's key or name, and when; None while it counts."""
+        root = self.root()
+        if root is None or not self._own:
+            return None
+        newest = self._own[-1].key
+        revoked = root.content.revoked or {}
+        if (at := min((revoked[key] for key in (newest, self._name) if key in revoked), default=None)) is not None:
+            return f"runner {self._name} was revoked by the bus's owner on {_day(at)}: nothing that it signs counts"
+        of_key = [runner for runner in root.content.runners if runner.key == newest]
+        if of_key and all(runner.until is not None and runner.until <= time.time() for runner in of_key):
+            retired = max(runner.until or 0.0 for runner in of_key)
+            return f"the key of runner {self._name} was retired by the bus's owner on {_day(retired)}"
+        return None
 
     def authority(self) -> KeyAuthority:
         """Return what counts now."""
@@ -105,6 +123,10 @@ class KnownKeys:
     def _of_pins(self) -> KeyAuthority:
         keys = tuple(NamedKey(one.name, one.public) for one in self._pins)
         return KeyAuthority((*keys, *self._own), where="runner_keys" if keys else "own key", closed=bool(keys))
+
+
+def _day(unix_s: float) -> str:
+    return dt.datetime.fromtimestamp(unix_s, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def known_keys(folder: Path, policy: Policy, say: Callable[[str], None] | None = None) -> KnownKeys:

@@ -38,6 +38,10 @@ class RootKeeper:
         self._rests = Rests(clock, PAUSE_S, PAUSE_MAX_S)
         self._times = 0
 
+    def ended(self) -> str | None:
+        """Return that the owner has ended this runner's key, None while it counts."""
+        return self._keys.ended()
+
     def tend(self) -> None:
         """Put back what the last listing showed none or another of, if it is time."""
         self._tend_record()

@@ -61,6 +61,8 @@ def _mended(damaged: DamagedRef, theirs: str | None) -> RefFinding:
         return RefFinding(f"left {ref}: {why}{REMEDY_MARK}then: kakeya-runner bus repair --yes", mended=False)
     if theirs is not None:
         return RefFinding(f"deleted {ref}: left to runner {theirs}, which puts it back", mended=True)
+    if "/log/" in ref:
+        return RefFinding(f"deleted {ref}: a result holds its run's whole log", mended=True)
     if run_id is None:
         return RefFinding(f"deleted {ref}: its runner writes it anew", mended=True)
     again = f"{REMEDY_MARK}kakeya-mac retry {run_id}"

@@ -322,6 +322,9 @@ def _root(context: DoctorContext, keys: KnownKeys, policy: Policy | None) -> Ite
         yield Check(
             "root", "warn", "the owner should have signed it anew", "the bus's owner: kakeya-runner trust rotate"
         )
+    if (why := keys.ended()) is not None:
+        yield Check("revoked", "fail", why, REVOKED_REMEDY)
+        return
     mine = published(context.state.identity)[-1:]
     listed = any(one.key == key.public and one.until is None for key in mine for one in root.content.runners)
     if mine and not listed and policy is not None:

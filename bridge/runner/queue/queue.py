@@ -51,6 +51,7 @@ class Queue:
         look: begins to look at the code that a run is about to need, while its claim is on its way.
         slots: how many runs go on at once.
         is_ending: returns whether the runner was asked to end.
+        refusal: returns why nothing is taken because of who this runner is, None where nothing speaks against it.
     """
 
     def __init__(
@@ -65,11 +66,12 @@ class Queue:
         slots: RunSlots,
         clock: Clock,
         is_ending: Callable[[], bool],
+        refusal: Callable[[], str | None],
         log: logging.Logger,
     ) -> None:
         self._rules, self._state, self._link = rules, state, link
         self._running_ids, self._start, self._look, self._slots = running_ids, start, look, slots
-        self._clock, self._is_ending, self._log = clock, is_ending, log
+        self._clock, self._is_ending, self._refusal, self._log = clock, is_ending, refusal, log
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
         self._beacons: Mapping[str, str] = {}
@@ -148,6 +150,8 @@ class Queue:
         """Return why this runner takes nothing at all now, or None."""
         if self._is_ending() or self._state.folder.drain.exists():
             return NotTaken("this runner is about to end")
+        if (refusal := self._refusal()) is not None:
+            return NotTaken(refusal)
         if self._link.signs and not self._state.attesting.has_key:
             return NotTaken(_KEY_GONE.format(folder=self._state.folder.identity, name=self._rules.now.name))
         if len(self._running_ids()) >= self._slots.count:

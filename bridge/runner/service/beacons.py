@@ -16,7 +16,7 @@ from bridge.executor.observe import condition
 from bridge.limits import BEACON_INTERVAL_IDLE_S, BEACON_LIVE_SLACK_S, OFFERS_MAX_COUNT
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
-from bridge.records.bus import SIGNED_REQUESTS, AcceptedWorkflow, Beacon, QuotaUse
+from bridge.records.bus import SIGNED_REQUESTS, AcceptedWorkflow, Beacon, QuotaUse, RunnerStart
 from bridge.runner.authorisation.rules import OwnerRules, lacking
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
@@ -40,6 +40,7 @@ class BeaconSender:
         spooled: returns the ids of runs whose results have not landed.
         quotas: returns what is left of the hour's shares.
         note: writes down the number of a beacon before it is sent.
+        start: this start of the runner; None where it remembers none.
         stopping: set when the runner was asked to end now.
     """
 
@@ -54,6 +55,7 @@ class BeaconSender:
         spooled: Callable[[], tuple[str, ...]],
         quotas: Callable[[], tuple[QuotaUse, ...]],
         note: Callable[[int], None],
+        start: RunnerStart | None,
         clock: Clock,
         stopping: threading.Event,
         log: logging.Logger,
@@ -69,7 +71,7 @@ class BeaconSender:
         self._running = running
         self._spooled = spooled
         self._quotas = quotas
-        self._note = note
+        self._note, self._start = note, start
         self._last_s = float("-inf")
         self._told: tuple[object, ...] | None = None
         self._queue = 0
@@ -172,6 +174,7 @@ class BeaconSender:
             time=rfc3339(self._clock.now()),
             quotas=self._quotas(),
             not_taking=self._not_taking(),
+            start=self._start,
         )
 
     def _not_taking(self) -> str:

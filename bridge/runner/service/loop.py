@@ -49,6 +49,7 @@ from bridge.runner.service.archiving import Archiving
 from bridge.runner.service.beacons import BeaconSender
 from bridge.runner.service.owner_view import OwnerView
 from bridge.runner.service.recovery import Recovery
+from bridge.runner.service.twins import Twins
 from bridge.runner.service.upkeep import Upkeep
 from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import RUNS_TOO, OpenState
@@ -106,9 +107,11 @@ class Runner:
         )  # fmt: skip
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._rests = Rests(clock, *_REST_S)
+        self._twins = Twins(rules.name, state.database, link, clock=clock, log=log)
         self._beacons = BeaconSender(
             self._rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
-            quotas=self._admission.quotas, note=self._note_beacon, clock=clock, stopping=stopping, log=log,
+            quotas=self._admission.quotas, note=self._note_beacon, start=self._twins.start,
+            clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._upkeep = Upkeep(link, clock=clock, tasks=tasks, is_ending=self.asked_to_end, log=log)
         self._archiving = Archiving(rules, link, clock=clock, tasks=tasks, stopping=stopping, log=log)
@@ -124,7 +127,7 @@ class Runner:
         self._lock = threading.Lock()
         self._queue = Queue(
             self._rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
-            clock=clock, is_ending=self._takes_no_more, log=log,
+            clock=clock, is_ending=self._takes_no_more, refusal=self._refusal, log=log,
         )  # fmt: skip
         self._view = OwnerView(
             rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
@@ -144,6 +147,11 @@ class Runner:
         """What came of the runs so far."""
         with self._lock:
             return tuple(self._outcomes)
+
+    @property
+    def is_watching(self) -> bool:
+        """Whether it takes nothing yet, as it does not know whether another runner of its name lives."""
+        return self._twins.is_watching
 
     @property
     def took_one(self) -> bool:
@@ -172,6 +180,7 @@ class Runner:
 
         Raises:
             InfrastructureError: the bus cannot be listed.
+            TwinError: another runner of this name lives, and this one has just started.
         """
         self._rules.look()
         window = None if only is not None else self._listings.next_window()
@@ -183,6 +192,10 @@ class Runner:
         self._listings.listed(window, snapshot)
         if self._keeper is not None:
             self._keeper.tend()
+        self._twins.look(snapshot.beacons)
+        if self._twins.is_watching:  # what this state knows of may be going on with the other
+            self._pace.listed(ok=True, took_s=took_s)
+            return len(snapshot.requests)
         self._cancels.listed(snapshot.cancels)
         requests = [ref for ref in snapshot.requests if only is None or ref.id == run_id_of(only)]
         refs = {ref.id: ref for ref in requests}
@@ -399,6 +412,10 @@ class Runner:
             delivery=self._delivery.over(link), clock=self.clock, cancelled=lambda: work.ref.id in self._cancels,
             stopping=self.stopping, leaving=self.leaving, slots=self._slots, log=self.log,
         )  # fmt: skip
+
+    def _refusal(self) -> str | None:
+        """Return why nothing is taken because of who this runner is, None where nothing speaks against it."""
+        return self._twins.wait or (None if self._keeper is None else self._keeper.ended())
 
     def _note_beacon(self, number: int) -> None:
         self.state.database.note(Fact.BEACON, str(number), durable=False)

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Final
 
 from bridge.bus.interface import RunnerBus
-from bridge.errors import GivenUpError, InfrastructureError, of_system
+from bridge.errors import EndedKeyError, GivenUpError, InfrastructureError, of_system
 from bridge.runner.actions.announce import announcer
 from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
-from bridge.runner.connection.known_keys import known_keys
+from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.connection.link import link_to
 from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.runner.machine.machine import this_machine
@@ -38,7 +38,7 @@ from bridge.runner.state.folder import OpenState, StateFolder
 from bridge.runner.state.log import keep_log
 from bridge.system.clock import Clock
 from bridge.system.durable import NameLock
-from bridge.trust.judgement import NOBODY
+from bridge.trust.judgement import NOBODY, REVOKED_REMEDY
 
 _LAST_NOTIFY_S: Final = 1.0  # what a runner that is asked to end waits for its owner's program, which goes on alone
 
@@ -73,6 +73,7 @@ def runner_on(
 
     Raises:
         BusError: the remote carries no bus, or another one.
+        EndedKeyError: the bus's owner has revoked or retired this runner.
         JournalError: the journal does not hold.
         UsageError: an installed preset is broken, or the policy lets runs read the state folder.
     """
@@ -95,6 +96,7 @@ def runner_on(
     try:
         log.debug("began: %s, policy %s, on %s", shlex.join(sys.argv), rules.facts.digest[:12], platform.platform())
         link = link_to(bus, clock, keys)
+        _refuse_ended(keys)
         ReadBack(policy.name, state, link, clock=clock, log=log).compare()
         site = announcer(
             policy.hosting, os.environ, log.info, summary, (lambda: NOBODY) if keys is None else keys.authority
@@ -124,6 +126,16 @@ def runner_on(
         unaudit()
         unkeep()
         state.close()
+
+
+def _refuse_ended(keys: KnownKeys | None) -> None:
+    """Refuse to serve with a key that the bus's owner has ended.
+
+    Raises:
+        EndedKeyError: the owner has.
+    """
+    if keys is not None and (why := keys.ended()) is not None:
+        raise EndedKeyError(why, remedy=REVOKED_REMEDY)
 
 
 def serve(runner: Runner, *, idle_s: float | None = None) -> None:
@@ -164,10 +176,14 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
 
     Raises:
         InfrastructureError: the bus cannot be listed.
+        TwinError: another runner of this name lives.
     """
     runner.state.folder.stop.unlink(missing_ok=True)
     runner.take_one()
     runner.step(only=branch)
+    while runner.is_watching and not runner.asked_to_end():
+        runner.wait()
+        runner.step(only=branch)
     while runner.busy and not runner.asked_to_end():
         runner.wait()
     runner.join()

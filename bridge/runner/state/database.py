@@ -55,11 +55,13 @@ class Fact(StrEnum):
         HISTORY_SINCE: since when attempts are counted in full.
         TAKES_SINCE: requests that are older are not taken: bus and state had both lost what had run by then.
         BEACON: the number of the beacon that was made last.
+        STARTS: the nonces of the last starts.
     """
 
     HISTORY_SINCE = "history since"
     TAKES_SINCE = "takes since"
     BEACON = "beacon"
+    STARTS = "starts"
 
 
 class DamagedStateError(JournalError):
@@ -87,7 +89,7 @@ class StateDatabase:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
             _sync_folder(path.parent)
         except OSError as error:
-            raise JournalError(f"cannot write {path}: {error.strerror}", remedy=_REMEDY) from error
+            raise JournalError(f"cannot write {path}: {error.strerror}") from error
         self._connection = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
         self._close = weakref.finalize(self, self._connection.close)
         try:

@@ -33,7 +33,8 @@ class Host:
         w.process = w.new_process(identity=self.identity)
         link = link_to(MemoryBus(w.remote, clock=w.clock), w.clock, KnownKeys(self.identity, "mini"))
         ReadBack("mini", w.process.state, link, clock=w.clock, log=w.process.log).compare()
-        return w.process.on(link), w.process.state
+        self.runner = w.process.on(link)
+        return self.runner, w.process.state
 
     def run(self, runner, count=1):
         refs = []
@@ -62,6 +63,7 @@ def lines(host):
 
 def change(host, how, tmp_path):
     """Change the state folder of a runner that has ended; return what is undone later."""
+    host.runner.announce_end()
     host.w.process.state.close()
     if how == "deleted":
         shutil.rmtree(host.folder)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,8 @@ from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.link import BusLink, link_to
 from bridge.runner.connection.root_keeper import RootKeeper
 from bridge.system.gitobjects import commit
+from bridge.trust import runner_key
+from bridge.trust.judgement import NamedKey
 from bridge.trust.root import RootContent, read_root, write_root
 from tests.fakes.bus_actors import FakeClock
 from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
@@ -143,3 +147,27 @@ def commit_of_nothing(bus: MemoryBus, ref: str | None = None) -> str:
     bus._store.write([*objects, head])
     bus._store.push([RefUpdate("refs/heads/nothing" if ref is None else ref, head.oid, None)])
     return head.oid
+
+
+@pytest.mark.parametrize("how", ["revoked", "retired"])
+def test_a_runner_whose_key_the_owner_ended_is_told_and_takes_no_more(tmp_path: Path, how: str) -> None:
+    clock, now_s = FakeClock(NOW), time.time()
+    made, owner = MemoryBus(clock=clock), make_key(tmp_path / "owner")
+    folder = tmp_path / "mini"
+    folder.mkdir()
+    key = NamedKey("mini", runner_key.generate(folder, "mini").public, since=0.0)
+    content = RootContent(bus_record(clock), (key,))
+    first = write_root(content, owner, NOW)
+    assert made.write_root(first, None)
+    lines: list[str] = []
+    keys = KnownKeys(folder, "mini", say=lines.append)
+    bus = MemoryBus(made.remote, clock=clock)
+    bus.use_root(keys.judge_root)
+    bus.identity()
+    assert keys.ended() is None
+    ended = replace(key, until=now_s - 60.0)
+    after = replace(content, revoked={key.key: now_s}) if how == "revoked" else replace(content, runners=(ended,))
+    assert bus.write_root(write_root(after, owner, NOW, read_root(first)), bus.root_tip)
+    bus.snapshot()
+    assert f"was {how} by the bus's owner on 20" in (keys.ended() or "")
+    assert lines[-1].endswith("nothing is taken any more")
