@@ -139,8 +139,7 @@ class Attempts:
         if line.look is None:
             return attempt
         questions = [earlier.look.question() for earlier in recent if earlier.look is not None]
-        choice = choose(questions, line.look.question(), confirms=confirming)
-        return attempt.evolve(looks=choice.looks, versions=choice.versions, others=choice.others)
+        return attempt.evolve(looks=choose(questions, line.look.question(), confirms=confirming).looks)
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""

@@ -246,8 +246,6 @@ def around(
             "earlier": [],
             "unseen": [],
             "looks": 1,
-            "versions": 1,
-            "others": 0,
             "confirms": None,
         },
         "imported": {
