@@ -17,7 +17,7 @@ from bridge.gate.registry import rules
 from bridge.gate.report_kinds import CODE_THROUGHPUT, PAIRED
 from bridge.gate.rule import record_rule, report_rule
 from bridge.gate.rules.workload import metric_problem
-from bridge.launches.attempts import LOOK_DAYS, too_many_unseen
+from bridge.launches.attempts import LOOK_DAYS, too_many_doubtful, too_many_unseen
 from bridge.limits import ATTEMPTS_LISTED_COUNT
 from bridge.records import Attempt, RunRecord, WorkloadDefinition
 
@@ -185,7 +185,7 @@ def _too_many_doubtful(evidence: Evidence) -> Iterator[Violation]:
     ]
     lost = [name for name in whole if name in evidence.earlier_verdicts]
     doubtful = [name for name in lost if standing_of(name, evidence).use == "doubtful"]
-    if too_many_unseen(len(doubtful)):
+    if too_many_doubtful(len(doubtful)):
         said = f"{len(doubtful)} earlier attempts within {LOOK_DAYS} days lost what the claim rests on"
         yield Violation(f"{said}, e.g. {doubtful[0]}: {standing_of(doubtful[0], evidence).why}", "attempt")
 
