@@ -323,8 +323,6 @@ class Attempt(Record):
         unseen: which of the earlier ones had left neither a report nor a finished pair when this one was judged.
         looks: of how many cells of its preset, parameters alike, that this host measured within 30 days this is one; 1
             where it confirms an earlier run.
-        versions: of how many versions of what ran: they follow each other in time and correct nothing.
-        others: how many questions of other presets the host measured: named, and correcting nothing.
         confirms: the run whose result it was begun to confirm, or None; such runs are attempts of their own.
         history_since: since when the host counted in full: its state was lost then, and of what ran before only what
             the bus still had is counted. Written only where that was within the thirty days.
@@ -335,8 +333,6 @@ class Attempt(Record):
     earlier: tuple[RunId, ...]
     unseen: tuple[RunId, ...] = ()
     looks: Annotated[int, Field(ge=1)] = 1
-    versions: Annotated[int, Field(ge=1)] = 1
-    others: Annotated[int, Field(ge=0)] = 0
     confirms: RunId | None = None
     history_since: Moment | None = None
 

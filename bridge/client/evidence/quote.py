@@ -12,6 +12,7 @@ from bridge.client.run.quotation import quotation
 from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
+from bridge.gate.facts.accelerators import device_words
 from bridge.records.quotation import Quotation, QuotationWord
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult
@@ -93,7 +94,9 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
 def sentence(claim: ClaimResult, result: Result, record: RunRecord, answer: TrustAnswer) -> str:
     """Return a claim with all that a reader needs to look it up: what was asked, on what, and whose word it is."""
     asked = record.preset if result.request is None else asked_text(result.request)
-    device = " ".join(part for part in (*(backend_of(result) or ()), record.host.cpu, record.host.os) if part)
+    backend = backend_of(result)
+    library = "" if backend is None or backend[0] == "none" else device_words(*backend, record.host.devices)
+    device = " ".join(part for part in (library, record.host.cpu, record.host.os) if part)
     parts = [f"{asked}: {claim.wording}", f"on {device}", *_whose(record), answer.text, f"run {result.id}"]
     return clean_line("; ".join(parts))
 

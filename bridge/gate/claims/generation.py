@@ -9,6 +9,7 @@ from typing import Final
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
 from bridge.gate.claims.speed import stamped_rate
+from bridge.gate.facts.launch_series import series_of
 from bridge.gate.facts.samples import (
     Arm,
     Sample,
@@ -27,9 +28,15 @@ DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> Iterator[ClaimDraft]:
     """Yield mean acceptance length and rate of each candidate, the worse of all tokens and before loops."""
+    # In turns the tokens of each show its steps; elsewhere nobody saw how many drafts a step took.
+    word = "" if series_of(report, evidence) is not None else ", as its program counts its steps"
     for place, candidate in enumerate(arms_of(report, evidence).candidates):
         suffix = "" if place == 0 else f"_{candidate.name}"
-        yield from _accepted(candidate, role if place == 0 else "secondary", suffix)
+        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix):
+            summary = str(draft.detail.get("summary") or draft.wording)
+            yield replace(
+                draft, wording=f"{draft.wording}{word}", detail={**draft.detail, "summary": f"{summary}{word}"}
+            )
 
 
 def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:

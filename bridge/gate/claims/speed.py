@@ -21,6 +21,7 @@ from bridge.launches.stopping import BLOCKS, MODELS, decide
 from bridge.records.verdict import Premise
 from bridge.run.stop_rule import Part
 
+_LIBRARIES: Final[Mapping[str, str]] = {"mlx": "mlx_lm generate_step", "torch": "transformers forward"}
 SECONDARY: Final[Mapping[str, tuple[StageName, str]]] = {
     "prefill_speedup": ("prefill_s", "prefill"),
     "total_speedup": ("total_s", "end to end"),
@@ -89,7 +90,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
         raise ValueError("the ratio is of no series of launches")
     bounds, pooled, stated = found.shown, found.pooled, time_ratio(arms, "decode_s")
     decision = decide(own.rule, own.launches)
-    words, baseline = found.words(evidence, least_of(own)), baseline_name(arms)
+    words, baseline = found.words(evidence, least_of(own)), baseline_name(report)
     sd = None if decision.ratio is None else decision.ratio.sd
     rest = found.spoilt + unseen(report, evidence, own)
     return ClaimDraft(
@@ -144,7 +145,7 @@ def unseen(report: Report, evidence: Evidence, own: Series) -> str:
 def _part_over_launches(report: Report, evidence: Evidence, found: SeriesRatio, name: str, said: str) -> ClaimDraft:
     """Return the ratio of the stamps of a part of each sample."""
     arms, bounds, own = arms_of(report, evidence), found.shown, series_of(report, evidence)
-    words, baseline = found.words(evidence, MODELS.least if own is None else least_of(own)), baseline_name(arms)
+    words, baseline = found.words(evidence, MODELS.least if own is None else least_of(own)), baseline_name(report)
     return ClaimDraft(
         id=name,
         role="secondary",
@@ -212,7 +213,7 @@ def _over_prompts(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     worse, over = ratio, "all tokens"
     if before is not None and before.lower(0.975) < ratio.lower(0.975):
         worse, over = before, "before loops"
-    attempts, baseline = 1 + len(earlier), baseline_name(arms)
+    attempts, baseline = 1 + len(earlier), baseline_name(report)
     shown = shown_ratio(worse)
     shown += ", before loops" if over == "before loops" else ""
     shown += f", {attempts} attempts pooled" if attempts > 1 else ""
@@ -230,7 +231,7 @@ def _over_prompts(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             "summary": f"{shown}, vs {baseline}",
         },
     )
-    yield from _secondaries(arms, earlier, names)
+    yield from _secondaries(report, arms, earlier, names)
 
 
 def _other_candidates(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
@@ -242,7 +243,7 @@ def _other_candidates(report: Report, evidence: Evidence) -> Iterator[ClaimDraft
         ratio = time_ratio(arms.against(arm), "decode_s", before)
         if ratio is not None:
             ratios[arm.name] = ratio
-    adjusted, baseline = holm({name: ratio.p_value() for name, ratio in ratios.items()}), baseline_name(arms)
+    adjusted, baseline = holm({name: ratio.p_value() for name, ratio in ratios.items()}), baseline_name(report)
     for name, ratio in ratios.items():
         said = effect(ratio) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
         shown = shown_ratio(ratio)
@@ -261,14 +262,14 @@ def shown_ratio(ratio: Ratio) -> str:
     return f"{ratio.value:.2f}x [{low:.2f}, {high:.2f}] 95 %, {ratio.n} prompts"
 
 
-def _secondaries(arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...]) -> Iterator[ClaimDraft]:
+def _secondaries(report: Report, arms: Arms, earlier: tuple[Arms, ...], names: tuple[str, ...]) -> Iterator[ClaimDraft]:
     ratios: dict[str, Ratio] = {}
     for name, (stage, _) in SECONDARY.items():
         ratio = time_ratio(arms, stage, earlier)
         if ratio is not None:
             ratios[name] = ratio
     adjusted = holm({name: ratio.p_value() for name, ratio in ratios.items()})
-    baseline = baseline_name(arms)
+    baseline = baseline_name(report)
     for name, ratio in ratios.items():
         said = effect(ratio) if adjusted[name] < 1.0 - CONFIDENCE else "no difference shown"
         shown = shown_ratio(ratio)
@@ -327,7 +328,9 @@ def _share(sample: Sample) -> float:
     return 1.0 if onset is None or not steps else steps_before(sample, onset) / steps
 
 
-def baseline_name(arms: Arms) -> str:
-    """Return the baseline's code path for people."""
-    path = "" if arms.baseline is None else arms.baseline.code_path
-    return path.replace(":", " ").replace("mlx_lm.generate ", "mlx_lm ")
+def baseline_name(report: Report) -> str:
+    """Return whose decoding the baseline is, for people: by the backend, whose version the runner knows.
+
+    What a report calls its code path is its own word, and stands in no sentence.
+    """
+    return _LIBRARIES.get(str(report.body["environment"]["backend"]), "its own baseline")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from bridge.gate.facts.launch_series import Series, share_alone
 from bridge.gate.interface import Evidence, Report
+
+_LIBRARIES: Final = frozenset({"mlx", "torch"})
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,32 @@ class Seen:
         return self.busiest is not None or self.own_s is not None or self.alone is not None
 
 
+PROCESSOR: Final = "cpu"
+KINDS: Final = frozenset({"cuda", "metal"})
+"""What a device is called, the name behind a colon left out."""
+
+
 def accelerator_of(report: Report) -> str | None:
     """Return the accelerator that a report says it ran on; None for the processor."""
     device = str(report.body["environment"]["device"])
-    return None if device.split(":", maxsplit=1)[0] == "cpu" else device
+    return None if device == PROCESSOR else device
+
+
+def device_words(backend: str, device: str, known: Sequence[str] = ()) -> str:
+    """Return backend and device for people, in words that are not the program's own.
+
+    Args:
+        backend: as a report calls it.
+        device: as a report calls it.
+        known: devices that the runner found; the name of one of them is said.
+    """
+    library = backend if backend in _LIBRARIES else "an unnamed library"
+    kind, _, name = device.partition(":")
+    if device == PROCESSOR:
+        return f"{library} {PROCESSOR}"
+    if kind not in KINDS:
+        return f"{library}, a device that nobody knows"
+    return f"{library} {kind}" + (f" {name}" if any(name and name in one for one in known) else "")
 
 
 def seen_of(evidence: Evidence, series: Series | None) -> Seen:

@@ -7,6 +7,7 @@ earlier ones and the newest are held.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -34,6 +35,8 @@ _STREAM_PAGE: Final = 64  # rows of a page where a layout names none
 _STREAM_ROWS: Final = 256  # a page on its way, and its copy
 _BLOCK_ROWS: Final = 32  # of the newest append, behind whose start nothing has left yet
 _INDEX_ROWS: Final = 64  # what an index grows by
+OTHER_PARTS_MAX: Final = 2.0
+"""How many times as many values as its text part a folder may hold, of other parts."""
 _LEAST_HEAD: Final = 8  # values of a key that share a scale, at least
 
 
@@ -49,10 +52,14 @@ def shape_of(report: Report, evidence: Evidence, role: str = "target") -> ModelS
 
 
 def parameters_of(report: Report, evidence: Evidence) -> int:
-    """Return how many parameters the target has: the runner's number where there is one."""
+    """Return how many parameters the target has at least: by the folder that the runner read, where it read one.
+
+    Of a folder that holds other parts, too, a share; what a report says of itself counts only where nobody read it.
+    """
     shape = shape_of(report, evidence)
-    said = int(report.body["config"]["target"]["parameters"])
-    return said if shape is None or not shape.text_only else max(said, shape.parameters)
+    if shape is None:
+        return int(report.body["config"]["target"]["parameters"])
+    return shape.parameters if shape.text_only else math.ceil(shape.parameters / OTHER_PARTS_MAX)
 
 
 def native_bytes(caches: tuple[CacheShape, ...], report: Report, positions: int) -> tuple[float, float]:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from bridge.gate.facts.model_sizes import shape_of
+from bridge.gate.facts.model_sizes import OTHER_PARTS_MAX, shape_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
 from bridge.records.run import ModelShape, RunRecord
 
 _BUFFERS_MAX: Final = 0.001
 """Stored values that are no parameters (a scalar a layer) or belong to neither backend's count."""
-_OTHER_PARTS_MAX: Final = 2.0
-"""A folder that holds more than the text model, or codes, bounds the number: no more than stored, no less than half."""
 
 
 @report_rule("G2-MODELS", "inputs", remedy="Load the model of the host's policy, from the folder the policy names.")
@@ -57,7 +55,7 @@ def _choice(name: str, record: RunRecord) -> Iterator[Violation]:
 
 def _parameters(model: str, said: int, shape: ModelShape) -> Iterator[Violation]:
     stored = shape.parameters
-    least = stored * (1 - _BUFFERS_MAX) if shape.text_only else stored / _OTHER_PARTS_MAX
+    least = stored * (1 - _BUFFERS_MAX) if shape.text_only else stored / OTHER_PARTS_MAX
     if not least <= said <= stored * (1 + _BUFFERS_MAX):
         yield Violation(f"{said} parameters, the folder holds {stored}", f"/config/{model}/parameters")
 

@@ -138,8 +138,7 @@ class Attempts:
         if own[0] is None:
             return attempt
         questions = [Look(*digests).question() for _, _, _, *digests in recent if digests[0] is not None]
-        choice = choose(questions, Look(*own).question(), confirms=confirming)
-        return attempt.evolve(looks=choice.looks, versions=choice.versions, others=choice.others)
+        return attempt.evolve(looks=choose(questions, Look(*own).question(), confirms=confirming).looks)
 
     def counted(self, key: str, run_id: str) -> bool:
         """Return whether a run of this question was counted here."""

@@ -119,7 +119,7 @@ def state_claims(case: Case) -> Case:
             "arms": list(draft.arms),
             "value": draft.value if draft.stated is None else draft.stated,
             "unit": draft.unit,
-            "wording": draft.wording,
+            "wording": None,
         }
         for draft in claims.claim_drafts(reports[0], evidence)
         if draft.value is not None

@@ -248,8 +248,6 @@ def around(
             "earlier": [],
             "unseen": [],
             "looks": 1,
-            "versions": 1,
-            "others": 0,
             "confirms": None,
         },
         "imported": {

@@ -51,7 +51,7 @@ def test_a_lie_gets_the_verdict_it_deserves(site: Site, name: str) -> None:
     assert {lie.fell} - {""} <= premises_of(verdict, lie), findings
     assert not any(claim["decision"] == "evidence" for claim in verdict["claims"])
     if lie.decision == "rejected":
-        assert verdict["headline"].startswith("Rejected")
+        assert verdict["headline"].startswith("Refused, because")
         assert ended.claim.exit_code != 0
 
 

@@ -76,7 +76,7 @@ def test_a_lie_over_a_recording_gets_the_verdict_it_deserves(
     assert {lie.fell} - {""} <= premises_of(verdict, lie), findings
     assert not any(claim["decision"] == "evidence" for claim in verdict["claims"])
     if lie.decision == "rejected":
-        assert verdict["headline"].startswith("Rejected")
+        assert verdict["headline"].startswith("Refused, because")
         assert ending.exit_code != 0
 
 

@@ -7,18 +7,20 @@ import statistics
 from collections.abc import Iterator
 
 from bridge.gate.claims import ClaimDraft
+from bridge.gate.facts.accelerators import accelerator_of, device_words
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import ENVIRONMENT_PROBE
 from bridge.gate.rule import report_rule
 
 
-def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
+def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """Yield the claim."""
     checks = report.body["rows"]["checks"]
     required = [check for check in checks if check["required"]]
     held = [check for check in required if check["ok"]]
     environment = report.body["environment"]
-    where = f"{environment['backend']}, {environment['device']}"
+    known = () if evidence.record is None else evidence.record.host.devices
+    where = device_words(str(environment["backend"]), str(environment["device"]), known)
     yield ClaimDraft(
         id="checks",
         stated_as="required_checks_held",
@@ -45,7 +47,7 @@ def require_probe_checks(report: Report, _evidence: Evidence) -> Iterator[Violat
     for index, check in enumerate(report.body["rows"]["checks"]):
         if check["required"] and not check["ok"]:
             yield Violation(f"{check['name']}: {check['detail']}", f"/rows/checks/{index}")
-    if report.body["config"]["accelerator_required"] and report.body["environment"]["device"] == "cpu":
+    if report.body["config"]["accelerator_required"] and accelerator_of(report) is None:
         yield Violation("an accelerator is required, the device is cpu", "/environment/device")
 
 

@@ -55,7 +55,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
             yield from _cost(arm, arms.baseline)
         mine = [row for row in errors if row["arm"] == arm.name]
         if mine:
-            yield from _error(arm.name, mine)
+            shape = shape_of(report, evidence)
+            yield from _error(arm.name, mine, counted=shape is not None and shape.caches is not None)
 
 
 def _cost(arm: Arm, native: Arm) -> Iterator[ClaimDraft]:
@@ -101,7 +102,10 @@ def _informing(name: str, value: float, unit: str, arms: tuple[Arm, Arm], wordin
     )
 
 
-def _error(name: str, rows: list[StatedError]) -> Iterator[ClaimDraft]:
+def _error(name: str, rows: list[StatedError], *, counted: bool) -> Iterator[ClaimDraft]:
+    """Return the error over the layers that the rows have; where nobody counted the model's, that is said."""
+    layers = len({row["layer"] for row in rows})
+    over = f"{layers} layers" + ("" if counted else " of a model whose layers nobody counted")
     relative = sum(row["error_sq"] for row in rows) / sum(row["reference_sq"] for row in rows)
     count = sum(row["values"] for row in rows)
     bits = sum(row["bits"] * row["values"] for row in rows) / count
@@ -112,7 +116,7 @@ def _error(name: str, rows: list[StatedError]) -> Iterator[ClaimDraft]:
         unit="share",
         n=len(rows),
         arms=(name,),
-        wording=f"{name}: relative squared error {relative:.2e} at {bits:.2f} bits per value",
+        wording=f"{name}: relative squared error {relative:.2e} at {bits:.2f} bits per value, over {over}",
         detail={"bits_per_value": bits},
     )
 

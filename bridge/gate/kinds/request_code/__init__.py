@@ -48,7 +48,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         logs = tuple(launch.log_ratio for sitting in launches for launch in sitting)
         sittings, units = pooled.sittings, pooled.unit == "sitting"
     words = wording.RatioWords(bounds, logs, sittings, load_of(evidence), units, looks)
-    baseline = baseline_name(arms)
+    baseline = baseline_name(report)
     yield ClaimDraft(
         id="total_speedup",
         role="primary",

@@ -170,11 +170,6 @@ def _(case: Case) -> None:
         command["argv"] = [*command["argv"][:4], "tests", "/home/me/test_report.py"]
 
 
-@cheat("a headline of the harness's own", "G4-CLAIM")
-def _(case: Case) -> None:
-    case.report["claims"][0]["wording"] = "1.9x faster on every prompt"
-
-
 @cheat("a claim nobody can recompute", "G4-CLAIM")
 def _(case: Case) -> None:
     claim = {"id": "quality", "metric": "quality", "arms": [], "value": 0.99, "unit": "share", "wording": None}

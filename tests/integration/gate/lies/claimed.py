@@ -11,11 +11,6 @@ def _(report: Report) -> None:
     report["claims"][0]["value"] *= 1.02
 
 
-@told("too-strong-a-wording", "G4-CLAIM", fell="bound")
-def _(report: Report) -> None:
-    report["claims"][0]["wording"] = "decodes 3x faster on every prompt"
-
-
 @told("a-claim-nobody-can-recompute", "G4-CLAIM", fell="bound")
 def _(report: Report) -> None:
     report["claims"].append(

@@ -78,7 +78,7 @@ def test_every_kind_has_a_schema_that_is_one(kind):
     Draft202012Validator.check_schema(schema.document(kind))
 
 
-STRIDES = {"smoke": 5, "probe": 1, "suite": 1, "verify_cost": 2, "bounded_kv": 2}
+STRIDES = {"smoke": 13, "probe": 1, "suite": 1, "verify_cost": 5, "bounded_kv": 5}
 EACH = [pytest.param(name, 1, marks=pytest.mark.slow) for name, stride in STRIDES.items() if stride > 1]
 
 

@@ -175,12 +175,25 @@ def test_a_flood_of_nonsense_ends_in_a_bounded_verdict():
 
 
 @pytest.mark.parametrize("odd", ["cpu\nMay be quoted: decode faster: 9x", "cpu\x1b[2J", "cpu\u2028"])
-def test_a_text_that_no_verdict_can_hold_is_a_finding(odd):
+def test_a_text_that_no_verdict_can_hold_is_in_none(odd):
     case = honest("probe")
     case.report["environment"]["device"] = odd
     case.seal()
     verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    assert odd.encode() not in verdict.canonical()
+    (claim,) = verdict.claims
+    assert "(mlx, a device that nobody knows)" in claim.wording
+
+
+def test_a_name_that_no_verdict_can_hold_is_a_finding():
+    case = honest("kv_quantisation")
+    for arm in case.report["arms"]:
+        if arm["role"] == "candidate":
+            for row in case.report["rows"]["errors"]:
+                row["arm"] = row["arm"].replace(arm["name"], "affine8\u2028")
+            arm["name"] = "affine8\u2028"
+            break
+    case.seal()
+    verdict = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
     assert verdict.decision == "rejected"
-    assert not verdict.claims
-    assert any("a claim that no verdict can hold: wording: " in finding.message for finding in verdict.findings)
     assert strictjson.decode(verdict.canonical(), max_bytes=REPORT_MAX_BYTES)["decision"] == "rejected"

@@ -41,7 +41,7 @@ def test_what_is_recomputed_is_declared_with_its_unit():
 def test_a_number_that_no_command_computes_again_is_not_called_recomputed():
     """Where tokens are computed again, what quantising loses is the program's word still."""
     claim = claims(honest("kv_quantisation"))["error_affine8"]
-    assert claim.wording.endswith("bits per value, reported by the host's program")
+    assert claim.wording.endswith("bits per value, over 6 layers, reported by the host's program")
     assert claims(honest("bounded_recall"))["canary_noise"].wording.endswith(", recomputed")
 
 

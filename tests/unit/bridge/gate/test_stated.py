@@ -1,0 +1,104 @@
+"""What a report calls things is no claim: a sentence has words that the gate derived, or says whose word it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client.evidence.quote import quote
+from bridge.gate.facts.accelerators import device_words
+from bridge.gate.judging import judge
+from tests.corpus.gate.breaks import honest
+from tests.unit.bridge.client.test_quote import VERIFIED, result
+
+
+def judged(case):
+    case.seal()
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+
+
+def claim(verdict, name):
+    return next(claim for claim in verdict.claims if claim.id == name)
+
+
+@pytest.mark.parametrize("role", ["baseline", "candidate"])
+def test_what_an_arm_calls_its_code_stands_in_no_sentence(role):
+    def rename(case):
+        for arm in case.report["arms"]:
+            if arm["role"] in {role, "control" if role == "baseline" else role}:
+                arm["code_path"] = "mlx_lm.generate:the_fastest_there_is"
+
+    case = honest("turned")
+    rename(case)
+    verdict = judged(case)
+    assert not any("fastest" in (claim.wording + str(claim.detail.get("summary"))) for claim in verdict.claims)
+    assert "vs mlx_lm generate_step" in claim(verdict, "decode_speedup").wording
+
+
+@pytest.mark.parametrize(
+    ("backend", "device", "words"),
+    [
+        ("mlx", "cpu", "mlx cpu"),
+        ("torch", "cuda:NVIDIA H200", "torch cuda NVIDIA H200"),
+        ("torch", "cuda:the fastest there is", "torch cuda"),
+        ("mlx", "cpu:metal", "mlx, a device that nobody knows"),
+        ("trust me", "metal", "an unnamed library metal"),
+    ],
+)
+def test_a_device_is_said_in_words_that_are_not_the_programs_own(backend, device, words):
+    assert device_words(backend, device, ("NVIDIA H200",)) == words
+
+
+def test_a_quote_names_no_device_that_only_the_report_knows():
+    def lie(case):
+        case.report["environment"]["blas"] = None
+        case.report["environment"]["device"] = "cpu:metal"
+
+    lines = quote(result("acceptance", lie), VERIFIED).lines
+    assert not any("cpu:metal" in line for line in lines)
+    assert not any("trust me" in line for line in lines)
+
+
+def test_a_probe_of_a_device_that_nobody_knows_says_so():
+    case = honest("probe")
+    case.report["environment"]["device"] = "cpu:metal"
+    (checks,) = judged(case).claims
+    assert "cpu:metal" not in checks.wording
+    assert "mlx cpu" in judged(honest("probe")).claims[0].wording
+
+
+def test_drafts_that_nobody_saw_are_the_programs_own_count():
+    word = ", as its program counts its steps"
+    alone, in_turns = (claim(judged(honest(name)), "acceptance_length") for name in ("acceptance", "turned"))
+    assert (alone.wording.endswith(word), in_turns.wording.endswith(word)) == (True, False)
+    rate = claim(judged(honest("acceptance")), "acceptance_rate")
+    assert rate.wording.endswith(word)
+    assert rate.detail["summary"].endswith(word)
+
+
+def test_errors_say_over_how_many_layers_they_are_and_where_nobody_counted_the_models():
+    def worded(case):
+        return next(claim.wording for claim in judged(case).claims if claim.id.startswith("error_"))
+
+    case = honest("kv_quantisation")
+    assert ", over 6 layers, reported by" in worded(case.copy())
+    for model in case.record["models"]:
+        if model["shape"] is not None:
+            model["shape"]["caches"] = None
+    assert ", over 6 layers of a model whose layers nobody counted, reported by" in worded(case)
+
+
+def test_the_size_of_a_target_is_the_folders_whatever_the_report_says():
+    from bridge.gate.facts.model_sizes import parameters_of
+    from bridge.gate.interface import Evidence
+    from bridge.gate.reports.loading import load
+
+    def counted(case):
+        case.seal()
+        (report, *_), _ = load({"report.json": case.files()["report.json"]})
+        return parameters_of(report, Evidence(reports=(report,), record=case.record_value(), spec=None, profile={}))
+
+    case = honest("turned")
+    case.record["models"][0]["shape"]["text_only"] = False
+    before = counted(case)
+    case.report["config"]["target"]["parameters"] = round(0.55 * case.report["config"]["target"]["parameters"])
+    assert counted(case) == before
