@@ -165,7 +165,7 @@ _WATCH = (
             (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
             "A packed result, NAME.tar.xz, is unpacked into the data folder. With --html also a sweep, a preset whose "
             "results are stored here, and a result in a folder or file, whether or not it verifies. The page needs no "
-            "network and no script; its plots need the extra `report`.",
+            "network and no script.",
             ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP"),
             _RESULT_EXITS),
     Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from bridge.cli.table.completion import script
+from bridge.errors import UsageError
 from bridge.mcp.offer import Offer
 from bridge.presets.workloads import read_folder
 from bridge.records.request import Request

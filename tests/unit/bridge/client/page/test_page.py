@@ -109,13 +109,6 @@ def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(shown):
     assert f"ended {record['ended']} host {lasted}" in text
 
 
-def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
-    monkeypatch.setattr(plots, "is_available", lambda: False)
-    page, text = page_of(requester, SMOKE)
-    assert "svg" not in page.tags
-    assert "recorded (smoke)" in text
-
-
 def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(requester, tmp_path):
     forged = unpacked(SMOKE, tmp_path / "forged")
     report = (forged / "reports" / "report.json").read_text()
