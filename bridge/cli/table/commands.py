@@ -162,11 +162,14 @@ _WATCH = (
              "kakeya-mac fetch @last --pack result.tar.xz"), _RESULT_EXITS),
     Verb("open", "Watch", "bridge.cli.mac.watch.look:open_result",
             "print the folder of a run's result, fetching it first",
-            (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
+            (Argument(("id",), "run, sweep, preset, folder or file; with --html alone: the bus", "optional",
+                      metavar="ID", complete="run"),
+             Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
             "A packed result, NAME.tar.xz, is unpacked into the data folder. With --html also a sweep, a preset whose "
-            "results are stored here, and a result in a folder or file, whether or not it verifies. The page needs no "
-            "network and no script.",
-            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP"),
+            "results are stored here, a result in a folder or file, whether or not it verifies, and, "
+            "without ID, the bus. The page needs no network and no script.",
+            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP",
+             "kakeya-mac open --html"),
             _RESULT_EXITS),
     Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.screen.run_view import print_status
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from bridge.cli.mac.context import Invocation
     from bridge.client.run.run import Run
     from bridge.client.run.status import RunStatus
+
+
+_OPEN: Final = "kakeya-mac open @last; the page of the bus: kakeya-mac open --html"
 
 
 def status(call: Invocation) -> int:
@@ -119,6 +122,8 @@ def open_result(call: Invocation) -> int:
         from bridge.cli.mac.watch.pages import open_page
 
         return open_page(call)
+    if call.args.id is None:
+        raise UsageError("open needs a run", remedy=_OPEN)
     if call.args.id.endswith(".tar.xz"):
         from bridge.cli.mac.watch.packing import unpack_result
 
