@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from bridge.client.document.untrusted import clean_line
+from bridge.launches.figures import UNITLESS
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -183,7 +184,7 @@ def _series(series: Series, x: str, y: str, about: str, height: float, kind: str
 
 
 def _name(text: str) -> str:
-    clean = clean_line(text)
+    clean = "no unit" if text == UNITLESS else clean_line(text)
     return clean if len(clean) <= _NAME_CHARS else f"{clean[: _NAME_CHARS - 1]}…"
 
 
