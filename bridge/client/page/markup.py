@@ -25,9 +25,9 @@ pre{white-space:pre-wrap;border:1px solid var(--line);padding:.6rem;font-size:13
 figure{margin:1rem 0}svg text{fill:currentColor;font-size:12px}
 .grid{stroke:var(--line)}.reference{stroke:currentColor;stroke-dasharray:2 4}.dots,.bars,.line{fill:none}
 .dots{stroke-width:5;stroke-linecap:round}.bars{stroke-width:2}.line{stroke-width:1.3}
-.s0{stroke:var(--s0)}.s1{stroke:var(--s1)}.s2{stroke:var(--s2)}.s3{stroke:var(--s3)}.s4{stroke:var(--s4)}
-.s5{stroke:var(--s5)}svg text.s0{fill:var(--s0)}svg text.s1{fill:var(--s1)}svg text.s2{fill:var(--s2)}
-svg text.s3{fill:var(--s3)}svg text.s4{fill:var(--s4)}svg text.s5{fill:var(--s5)}svg text{stroke:none}
+path.s0{stroke:var(--s0)}path.s1{stroke:var(--s1)}path.s2{stroke:var(--s2)}path.s3{stroke:var(--s3)}path.s4{stroke:var(--s4)}
+path.s5{stroke:var(--s5)}svg text.s0{fill:var(--s0)}svg text.s1{fill:var(--s1)}svg text.s2{fill:var(--s2)}
+svg text.s3{fill:var(--s3)}svg text.s4{fill:var(--s4)}svg text.s5{fill:var(--s5)}
 svg,img{max-width:100%;height:auto;display:block}
 @media(max-width:40rem){thead{display:none}tr,td{display:block;border:0;max-width:none}
 tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}}
