@@ -218,11 +218,11 @@ def _about(name: str, place: Place) -> Iterator[str]:
         elif line.use != "revoked" and line.lets(name):
             use = "key" if line.use == "request" else "code"
             yield f"{use:<6} {line.fingerprint} {line.options} (this host's list)"
-    for line in () if place.owner is None else place.owner.root.content.signers:
-        if name in line.split()[0].split(","):
-            words = line.split()
+    for entry in () if place.owner is None else place.owner.root.content.signers:
+        if name in entry.split()[0].split(","):
+            words = entry.split()
             at = next(number for number, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-")))
-            use = "code" if NAMESPACES["code"] in line else "key"
+            use = "code" if NAMESPACES["code"] in entry else "key"
             yield f"{use:<6} {fingerprint_of(' '.join(words[at : at + 2]))} (the root of the bus)"
     if name in place.policy.names:
         own = name_file(place.path, name)

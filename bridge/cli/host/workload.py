@@ -46,7 +46,8 @@ def workload(arguments: argparse.Namespace, policy: Path, say: Say) -> int:
         return _check(folder, listing, rules, as_json=arguments.json)
     if arguments.action == "try":
         return _try(folder, rules, arguments)
-    return _allow(folder, listing, rules, say) if arguments.action == "allow" else _remove(folder, listing, say)
+    served = f"with the policy {policy.absolute()}" if policy.exists() else "this machine's own bus (--bus embedded)"
+    return _allow(folder, listing, rules, served, say) if arguments.action == "allow" else _remove(folder, listing, say)
 
 
 def find_folder(words: str, listing: Path) -> Path:
@@ -184,14 +185,14 @@ def _others(folder: Path, listing: Path, rules: Policy) -> list[str]:
     return names
 
 
-def _allow(folder: Path, listing: Path, rules: Policy, say: Say) -> int:
+def _allow(folder: Path, listing: Path, rules: Policy, served: str, say: Say) -> int:
     offers = checked(folder, rules.interpreter, _others(folder, listing, rules)).presets
     before = allowed(listing)
     write_list(listing, (*before, *(() if folder in before else (folder,))))
     print(folder)
     for check in networks(rules, offers.values()):
         say(one_line(check))
-    say(f"allowed: {', '.join(offers)}; a runner that serves already offers it from now on")
+    say(f"allowed: {', '.join(offers)}; offered from now on by a runner that serves {served}, and by no other")
     say(f"next: kakeya-mac run {next(iter(offers))} --wait")
     return 0
 

@@ -22,15 +22,17 @@ from bridge.records.workload import MetricDefinition
 def presets(call: Invocation) -> int:
     """List the presets that may be run."""
     own = own_here(call)
-    every = {**registry(), **own}
+    every = {**own, **{name: preset for name, preset in registry().items() if name not in own}}
     shown = {name: preset for name, preset in every.items() if call.args.all or preset.status == "ready"}
-    for name, preset in shown.items():
+    printed = shown if call.args.all or not own else own
+    for name, preset in printed.items():
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
         for line in call.output.fitted(clean_line(f"{name:<38} {preset.description}{planned}"), indent=4):
             call.output.data(line)
-    hidden = len(every) - len(shown)
+    hidden = len(every) - len(printed)
     if hidden:
-        call.output.say("note", f"{hidden} planned presets are not shown; kakeya-mac presets --all")
+        what = "of the engine" if len(printed) < len(shown) else "planned"
+        call.output.say("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all")
     data = [
         {
             "name": name,

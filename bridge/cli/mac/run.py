@@ -13,6 +13,7 @@ from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
+from bridge.client.run.notify import argv_of, notify
 from bridge.client.run.present import detached_document, document
 from bridge.client.run.run import Run
 from bridge.client.send.submit import submit, submit_again
@@ -29,6 +30,7 @@ def run(call: Invocation) -> int:
             f"--fail-if {call.args.fail_if} is about how a run comes out, and this line does not wait for that",
             remedy="add --wait",
         )
+    _check_notify(call, waits=_waits(call))
     session = call.connect()
     drafts = drafts_of(call, session)
     if len(drafts) > 1 or call.args.repeat is not None:
@@ -57,6 +59,7 @@ def retry(call: Invocation) -> int:
 def attach(call: Invocation) -> int:
     """Wait for a run that was sent earlier."""
     call.required()
+    _check_notify(call, waits=True)
     found = call.find_on_bus(call.args.id)
     found.reattached = True
     with naming(found):
@@ -155,8 +158,24 @@ def _see_through(call: Invocation, found: Run) -> int:
         return detached.exit_code
     print_status(call.output, found, status, call.directory)
     status = without_unwanted(call.output, status, getattr(call.args, "fail_if", None))
-    call.output.document(document(found, status, call.command.name))
+    shown = document(found, status, call.command.name)
+    call.output.document(shown)
+    if (command := getattr(call.args, "notify", None)) is not None and (wrong := notify(command, shown)) is not None:
+        call.output.say("warn", clean_line(wrong))
     return status.exit_code
+
+
+def _check_notify(call: Invocation, *, waits: bool) -> None:
+    """Refuse what could never be told, before anything is sent.
+
+    Raises:
+        UsageError: the command is none, or the line does not wait.
+    """
+    if call.args.notify is None:
+        return
+    argv_of(call.args.notify)
+    if not waits:
+        raise UsageError("--notify tells how a wait ended, and this line does not wait", remedy="add --wait")
 
 
 def _name_run(call: Invocation, found: Run) -> None:

@@ -56,11 +56,12 @@ class Output:
         for line in more:
             self._talk(f"{'':<{LABEL_CHARS}}{line}\n")
 
-    def note(self, text: str) -> None:
-        """Write one line of talk, cut to the screen where a program wrote it."""
+    def note(self, text: str, lead: str = "") -> None:
+        """Write one line of talk, cut to the screen where a program wrote it; `lead` comes before it."""
         self.end_line()
-        shown = wrapped_to(text, self.columns)[0] if self.columns is not None and text.startswith(PREFIX) else text
-        self._talk(f"{shown}\n")
+        cut = self.columns is not None and text.startswith(PREFIX)
+        shown = wrapped_to(text, (self.columns or 0) - len(lead))[0] if cut else text
+        self._talk(f"{lead}{shown}\n")
 
     def append(self, text: str) -> None:
         """Write a piece of the timeline; pieces share a line until something else is said."""

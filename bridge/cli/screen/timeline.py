@@ -15,6 +15,7 @@ from bridge.client.run.follow import HEARTBEAT_S, Progress
 from bridge.client.run.progress import progress_part, progress_text
 from bridge.durations import duration_text
 
+_OF_LOG = "log "  # before each line that the program wrote
 _END_WORDS = {
     "pending": "still pending",
     "runner_lost": "runner lost",
@@ -58,14 +59,14 @@ class Timeline:
                 self._output.append(state_text(progress, self._limit_s))
             case "log":
                 for line in progress.lines:
-                    self._output.note(f"{PREFIX}{line}")
+                    self._output.note(f"{PREFIX}{line}", lead=_OF_LOG)
             case "trouble":
                 self._output.note(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}")
             case "heartbeat":
                 self._output.note(self._heartbeat(progress))
                 if progress.last_line not in {None, self._line_shown}:
                     self._line_shown = progress.last_line
-                    self._output.note(f"{PREFIX}{progress.last_line}")
+                    self._output.note(f"{PREFIX}{progress.last_line}", lead=_OF_LOG)
             case "end":
                 if progress.end != "terminal":
                     self._output.append(state_text(progress, self._limit_s))
@@ -116,7 +117,7 @@ class LiveTimeline(Timeline):
         match progress.kind:
             case "log":
                 for line in progress.lines:
-                    self._console.print(self._text(f"{PREFIX}{line}", style="dim"))
+                    self._console.print(self._text(f"{_OF_LOG}{PREFIX}{line}", style="dim"))
             case "trouble":
                 self._console.print(self._text(f"{clock_face(progress.elapsed_s)} {progress.lines[0]}", style="yellow"))
             case "heartbeat":
@@ -134,7 +135,7 @@ class LiveTimeline(Timeline):
         elapsed_s = self._last.elapsed_s + self._steady_s() - self._seen_s
         said = f": {progress_text(self._last.run)}" if self._last.run is not None else self._why
         lines = [f"{clock_face(elapsed_s)} {self._last.state.word}{said}"]
-        lines += [] if self._last.last_line is None else [f"{PREFIX}{self._last.last_line}"]
+        lines += [] if self._last.last_line is None else [f"{_OF_LOG}{PREFIX}{self._last.last_line}"]
         return self._text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis")
 
 

@@ -57,6 +57,9 @@ _LOOK_EXITS: Final = (0, 1, 11, 12)
 _RESULT_EXITS: Final = (0, 1, 8, 11, 12)
 _RUN_EXITS: Final = (0, 1, 4, 5, 6, 7, 8, 11, 12, 130, 143)
 
+_NOTIFY = Argument(("--notify",), "program to start here when the wait is over: the document on stdin, and "
+                   "KAKEYA_RUN_ID, KAKEYA_REASON, KAKEYA_VERDICT", metavar="CMD")  # fmt: skip
+
 _SEND = (
     Verb(
         "run", "Send", "bridge.cli.mac.run:run", "send a request, and with --wait see it through",
@@ -66,7 +69,7 @@ _SEND = (
                      "K=V again for each", "repeat", metavar="K=V"),
             _REPEAT,
             Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
-            _WAIT_TIMEOUT, _FOLLOW, _JSON, _JSON_LINES, _PROFILE, _REQUIRE,
+            _WAIT_TIMEOUT, _FOLLOW, _NOTIFY, _JSON, _JSON_LINES, _PROFILE, _REQUIRE,
             Argument(("--dirty",), "send uncommitted changes of tracked files too (request code only)", "flag"),
             Argument(("--ref",), "commit whose tree is sent, default HEAD (request code only)", metavar="REV",
                      complete="ref"),
@@ -95,8 +98,8 @@ _SEND = (
     Verb(
         "attach", "Send", "bridge.cli.mac.run:attach", "wait for a run that was sent earlier, showing its progress",
         (
-            _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _REQUIRE,
-            _JSON, _JSON_LINES, _BUS,
+            _ID, _WAIT_TIMEOUT, Argument(("--follow",), "show the log on stderr while it grows", "flag"), _NOTIFY,
+            _REQUIRE, _JSON, _JSON_LINES, _BUS,
         ),
         examples=("kakeya-mac attach @last",), exit_codes=_RUN_EXITS,
     ),
@@ -150,22 +153,29 @@ _WATCH = (
         examples=("kakeya-mac ls --state started", "kakeya-mac ls -w", "kakeya-mac ls --all --limit 200"),
     ),
     Verb("fetch", "Watch", "bridge.cli.mac.watch.look:fetch", "write a run's verified result to disk",
-            (_ID, Argument(("--pack",), "write it as one file, NAME.tar.xz", metavar="FILE"), _JSON, _BUS),
+            (_ID, Argument(("path",), "one file of it, or the end of its name: copied here", "optional",
+                            metavar="PATH"),
+             Argument(("--pack",), "write it as one file, NAME.tar.xz", metavar="FILE"), _JSON, _BUS),
             "A packed result is read like its folder: `verify`, `quote`, `open`, `compare`, `report` and `gate check` "
             "take the file. Packed again it is the same bytes.",
-            ("kakeya-mac fetch @last", "kakeya-mac fetch @last --pack result.tar.xz"), _RESULT_EXITS),
+            ("kakeya-mac fetch @last", "kakeya-mac fetch @last plot.png",
+             "kakeya-mac fetch @last --pack result.tar.xz"), _RESULT_EXITS),
     Verb("open", "Watch", "bridge.cli.mac.watch.look:open_result",
             "print the folder of a run's result, fetching it first",
-            (_ID, Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
+            (Argument(("id",), "run, sweep, preset, folder or file; with --html alone: the bus", "optional",
+                      metavar="ID", complete="run"),
+             Argument(("--html",), "write one self-contained page and print its path", "flag"), _JSON, _BUS),
             "A packed result, NAME.tar.xz, is unpacked into the data folder. With --html also a sweep, a preset whose "
-            "results are stored here, and a result in a folder or file, whether or not it verifies. The page needs no "
-            "network and no script; its plots need the extra `report`.",
-            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP"),
+            "results are stored here, a result in a folder or file, whether or not it verifies, and, "
+            "without ID, the bus. The page needs no network and no script.",
+            ('cd "$(kakeya-mac open @last)"', "kakeya-mac open --html @last", "kakeya-mac open --html SWEEP",
+             "kakeya-mac open --html"),
             _RESULT_EXITS),
     Verb("runners", "Watch", "bridge.cli.mac.watch.listings:runners", "list the runners of the bus and what they offer",
             (_JSON, _BUS)),
-    Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run",
-            (Argument(("--all",), "also planned ones", "flag"), _JSON, _BUS)),
+    Verb("presets", "Watch", "bridge.cli.mac.presets:presets", "list what may be run, the bus's own first",
+            (Argument(("--all",), "also the engine's where the bus has its own, and planned ones", "flag"), _JSON,
+             _BUS)),
     Verb("presets show", "Watch", "bridge.cli.mac.presets:show", "show a preset: parameters, limits, reports",
             (_PRESET, _JSON, _BUS), examples=("kakeya-mac presets show mlx-env-probe",)),
     Verb("explain", "Watch", "bridge.cli.mac.presets:explain",

@@ -8,6 +8,7 @@ tree (a request branch could be checked out) or the bus record, which anybody ma
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -241,8 +242,11 @@ def _committed_root_key(settings: ClientSettings) -> tuple[str | None, str]:
 
 
 def _embedded(settings: ClientSettings) -> tuple[KeyRecord, ...]:
-    path = embedded_folder(settings.data_dir) / "runner" / keyring.PUBLIC_FILE
-    try:
-        return keyring.decode(path.read_bytes())
-    except (OSError, ValueError):
-        return ()
+    """Return the keys of this user's own runners here: this environment's first, then those of the user's others."""
+    own = embedded_folder(settings.data_dir)
+    others = (path for path in sorted(own.parent.glob("*")) if path != own)
+    found: list[KeyRecord] = []
+    for folder in (own, *others):
+        with contextlib.suppress(OSError, ValueError):
+            found += keyring.decode((folder / "runner" / keyring.PUBLIC_FILE).read_bytes())
+    return tuple(found)

@@ -1,36 +1,110 @@
-"""Plots as SVG by matplotlib (extra `report`); without it a page has its tables alone.
+"""Plots as SVG, drawn here: places of marks as numbers, their markup in a template that escapes every text.
 
-Same numbers, same bytes: no date, no random ids, text stays text. Names and units are of reports, which anybody wrote:
-they are cleaned, cut, and never read as formulas.
+Same numbers, same bytes. Names and units are of reports, which anybody wrote: they are cleaned and cut. Colours are
+those of the page's style, in either theme.
 """
 
 from __future__ import annotations
 
-import html
-import importlib.util
-import io
-import warnings
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from bridge.client.document.untrusted import clean_line
+from bridge.launches.figures import UNITLESS
 
-_WIDTH_IN: Final = 8.0
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_WIDTH: Final = 760
 _NAME_CHARS: Final = 40
+_CHAR_WIDTH: Final = 6.6  # of the font of labels, about
 _MOST: Final = 1e100  # beyond it axes are no longer computed in doubles
-_VECTOR_POINTS: Final = 1000  # more of them are drawn as pixels: a mark takes about 90 bytes
-_SETTINGS: Final = {
-    "svg.fonttype": "none", "svg.hashsalt": "kakeya", "font.size": 9.0, "path.simplify_threshold": 0.5,
-    "text.parse_math": False,
-}  # fmt: skip
+_POINTS_MOST: Final = 4000  # of a plot; of more, every so manieth is drawn
+_LEGEND_MOST: Final = 12
+_TICKS: Final = 5
+_TOP, _BELOW, _RIGHT = 18.0, 40.0, 16.0
 
 Series = Mapping[str, Sequence[tuple[float, float]]]
 """Points (x, y) by name."""
 
 
-def is_available() -> bool:
-    """Return whether matplotlib is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
+@dataclass(frozen=True)
+class Tick:
+    """A mark of an axis: where it is on the drawing, and its text."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """One path: ``dots``, ``line`` or ``bars``."""
+
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Plot:
+    """What the template draws; lengths in units of its view box."""
+
+    about: str
+    height: float
+    left: float
+    x_ticks: Sequence[Tick]
+    y_ticks: Sequence[Tick]
+    drawings: Sequence[Drawing]
+    x_label: str
+    y_label: str = ""
+    legend: Sequence[str] = ()
+    reference: float | None = None
+    y_grid: bool = True
+    width: float = _WIDTH
+    top: float = _TOP
+
+    @property
+    def bottom(self) -> float:
+        """Where the x axis is."""
+        return self.height - _BELOW
+
+    @property
+    def right(self) -> float:
+        """Where the axes end."""
+        return self.width - _RIGHT
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """Maps numbers onto a length of the drawing."""
+
+    low: float
+    high: float
+    begin: float
+    end: float
+
+    @classmethod
+    def over(cls, numbers: Iterable[float], begin: float, end: float) -> _Scale:
+        """Return the scale that shows all of some numbers with a margin."""
+        numbers = list(numbers)
+        low, high = min(numbers), max(numbers)
+        margin = (high - low) * 0.04 or abs(high) * 0.05 or 1.0
+        return cls(low - margin, high + margin, begin, end)
+
+    def at(self, number: float) -> float:
+        """Return where a number is."""
+        return round(self.begin + (number - self.low) / (self.high - self.low) * (self.end - self.begin), 1)
+
+    def ticks(self) -> list[Tick]:
+        """Return marks at round numbers."""
+        rough = (self.high - self.low) / _TICKS
+        unit = 10.0 ** math.floor(math.log10(rough))
+        step = next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough)
+        first = math.ceil(self.low / step)
+        numbers = [place * step for place in range(first, math.floor(self.high / step) + 1)]
+        return [Tick(self.at(number), f"{number:.6g}") for number in numbers]
 
 
 def intervals(rows: Sequence[tuple[str, float, tuple[float, float]]], unit: str, reference: float | None) -> str:
@@ -42,62 +116,84 @@ def intervals(rows: Sequence[tuple[str, float, tuple[float, float]]], unit: str,
         reference: where a line is drawn, e.g. 1 for a ratio; None for none.
     """
     rows = [row for row in rows if all(abs(number) < _MOST for number in (row[1], *row[2]))]
-
-    def draw(axes: Any) -> None:
-        for at, (_, value, (low, high)) in enumerate(reversed(rows)):
-            axes.plot([low, high], [at, at], color="#4477aa", linewidth=2)
-            axes.plot([value], [at], "o", color="#4477aa")
-        axes.set_yticks(range(len(rows)), [_name(name) for name, _, _ in reversed(rows)])
-        axes.set_ylim(-0.6, len(rows) - 0.4)
-        axes.set_xlabel(_name(unit))
-        if reference is not None:
-            axes.axvline(reference, color="#888888", linestyle=":")
-
-    return _figure(draw, f"intervals in {_name(unit)}", 0.7 + 0.35 * len(rows)) if rows else ""
+    if not rows:
+        return ""
+    names = [_name(name) for name, _, _ in rows]
+    left = 16 + _CHAR_WIDTH * max(map(len, names))
+    numbers = [number for _, value, ends in rows for number in (value, *ends)]
+    scale = _Scale.over([*numbers, *([] if reference is None else [reference])], left, _WIDTH - _RIGHT)
+    places = [_TOP + 14 + 26 * number for number in range(len(rows))]
+    rowed = list(zip(places, rows, strict=True))
+    bars = "".join(f"M{scale.at(low)} {at}H{scale.at(high)}" for at, (_, _, (low, high)) in rowed)
+    dots = "".join(f"M{scale.at(value)} {at}h0" for at, (_, value, _) in rowed)
+    return _drawn(
+        Plot(
+            about=f"intervals in {_name(unit)}",
+            height=places[-1] + 16 + _BELOW,
+            left=left,
+            x_ticks=scale.ticks(),
+            y_ticks=[Tick(at, name) for at, name in zip(places, names, strict=True)],
+            drawings=[Drawing("bars", bars), Drawing("dots", dots)],
+            x_label=_name(unit),
+            reference=None if reference is None else scale.at(reference),
+            y_grid=False,
+        )
+    )
 
 
 def dots(series: Series, x: str, y: str) -> str:
     """Return points of several series, a colour each."""
-    return _series(series, x, y, f"{_name(y)} over {_name(x)}", 2.8, marker=".", linestyle="", markersize=5)
+    return _series(series, x, y, f"{_name(y)} over {_name(x)}", 270, "dots")
 
 
 def over_time(series: Series, y: str) -> str:
     """Return lines over seconds."""
-    return _series(series, "seconds", y, f"{_name(y)} over time", 2.2, linewidth=1)
+    return _series(series, "seconds", y, f"{_name(y)} over time", 215, "line")
 
 
-def _series(series: Series, x: str, y: str, about: str, height_in: float, **style: Any) -> str:
-    shown = {name: [one for one in points if max(map(abs, one)) < _MOST] for name, points in series.items()}
-    pixels = sum(map(len, shown.values())) > _VECTOR_POINTS
-
-    def draw(axes: Any) -> None:
-        for name, points in shown.items():
-            xs, ys = [a for a, _ in points], [b for _, b in points]
-            axes.plot(xs, ys, label=_name(name), rasterized=pixels, **style)
-        axes.set_xlabel(_name(x))
-        axes.set_ylabel(_name(y))
-        if len(shown) > 1:
-            axes.legend(loc="best", fontsize=8)
-
-    return _figure(draw, about, height_in) if any(shown.values()) else ""
+def _series(series: Series, x: str, y: str, about: str, height: float, kind: str) -> str:  # noqa: PLR0917
+    shown = {name: [point for point in points if max(map(abs, point)) < _MOST] for name, points in series.items()}
+    shown = {name: points for name, points in shown.items() if points}
+    if not shown:
+        return ""
+    every = max(1, math.ceil(sum(map(len, shown.values())) / _POINTS_MOST))
+    left = 64.0
+    across = _Scale.over((a for points in shown.values() for a, _ in points), left, _WIDTH - _RIGHT)
+    up = _Scale.over((b for points in shown.values() for _, b in points), height - _BELOW, _TOP)
+    drawings = []
+    for points in shown.values():
+        places = [(across.at(a), up.at(b)) for a, b in points[::every]]
+        if kind == "line":
+            path = "M" + "L".join(f"{a} {b}" for a, b in places)
+        else:
+            path = "".join(f"M{a} {b}h0" for a, b in places)
+        drawings.append(Drawing(kind, path))
+    return _drawn(
+        Plot(
+            about=about,
+            height=height,
+            left=left,
+            x_ticks=across.ticks(),
+            y_ticks=up.ticks(),
+            drawings=drawings,
+            x_label=_name(x),
+            y_label=_name(y),
+            legend=[_name(name) for name in list(shown)[:_LEGEND_MOST]] if len(shown) > 1 else (),
+        )
+    )
 
 
 def _name(text: str) -> str:
-    clean = clean_line(text)
+    clean = "no unit" if text == UNITLESS else clean_line(text)
     return clean if len(clean) <= _NAME_CHARS else f"{clean[: _NAME_CHARS - 1]}…"
 
 
-def _figure(draw: Callable[[Any], None], about: str, height_in: float) -> str:
-    if not is_available():
-        return ""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
+def _drawn(plot: Plot) -> str:
+    return _templates().get_template("plot.svg.jinja").render(plot=plot)
 
-    with mpl.rc_context(_SETTINGS), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of characters that a font lacks, which the browser's need not
-        figure = Figure(figsize=(_WIDTH_IN, height_in), layout="constrained")
-        draw(figure.subplots())
-        out = io.StringIO()
-        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None})
-    drawing = out.getvalue()
-    return f'<figure role="img" aria-label="{html.escape(about)}">{drawing[drawing.index("<svg") :]}</figure>'
+
+@cache
+def _templates() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(loader=PackageLoader("bridge.client.page"), autoescape=True, undefined=StrictUndefined)

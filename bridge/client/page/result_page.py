@@ -138,7 +138,8 @@ def _report(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
-    yield plots.dots({"value": [(float(at), one.value) for at, one in enumerate(earlier)]}, "run", "value")
+    if len(earlier) > 1:
+        yield plots.dots({"value": [(float(at), one.value) for at, one in enumerate(earlier)]}, "run", "value")
     shown = earlier[-LISTED:]
     yield table(("ended", "run", "value"), ((text(e.ended), text(e.run), text(f"{e.value:.6g}")) for e in shown))
     yield left_out(earlier, "earlier runs are not listed")
@@ -196,4 +197,7 @@ def _log(result: Result, most_lines: int) -> str:
     shown = last_fitting(last.lines, _LOG_BYTES)
     earlier = last.earlier_lines + len(last.lines) - len(shown)
     left = f"<p>{earlier} earlier lines are in log.txt.</p>" if earlier else ""
+    if b"\x1b" in result.log:
+        command = f"kakeya-mac logs {short(result.id)}"
+        left += f"<p>log.txt holds control characters for terminals; {text(command)} prints it without them.</p>"
     return left + lines(shown) if last.lines else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from bridge.client.clone.config import ClientSettings
 from bridge.client.clone.packed import SUFFIX, is_packed
@@ -13,16 +14,28 @@ from bridge.client.evidence import verify as checking
 from bridge.client.evidence.history import params_of, rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.sweep import SweptRuns
+from bridge.client.page.bus_page import BusView, page_of_bus
 from bridge.client.page.history_page import page_of_history
+from bridge.client.page.pictures import kind_of
 from bridge.client.page.result_page import Earlier, page_of, page_of_refused
 from bridge.client.page.sweep_page import page_of_sweep
+from bridge.client.run.listing import rows
 from bridge.client.run.result import read_folder_result, read_result
 from bridge.client.run.run import Run
 from bridge.errors import IntegrityError
 from bridge.ids import short
 from bridge.records.verdict import Verdict
+from bridge.system.clock import rfc3339
 from bridge.system.durable import write_atomically
 from bridge.trust.verifier import verify_tree
+
+if TYPE_CHECKING:
+    from bridge.client.connection.session import BusSession
+
+BUS_RUNS: Final = 500  # the newest, on the page of a bus
+_HISTORIES: Final = 3  # presets whose history it shows
+_LOOKED_AT: Final = 20  # newest results that are read for their pictures
+_PICTURES_BYTES: Final = 60_000
 
 
 def write_page(settings: ClientSettings, run: Run) -> Path:
@@ -52,6 +65,39 @@ def write_folder_page(settings: ClientSettings, folder: Path) -> Path:
         failed = "; ".join(f"{check.name}: {check.text}" for check in verified.checks if check.level == "fail")
         return _put(settings, named, page_of_refused(named, failed or verified.reason, verified.checks))
     return _put(settings, named, _whole(settings, folder, trusted, verified, named))
+
+
+def write_bus_page(session: BusSession) -> Path:
+    """Write the page of an open bus; return its path, beside the results' folders."""
+    runs = rows(session, state=None, preset=None, limit=BUS_RUNS)
+    measured = dict.fromkeys(row.preset for row in runs if row.fetched and row.preset is not None)
+    histories = {name: list(rows_of_preset(session.settings, name)) for name in list(measured)[:_HISTORIES]}
+    view = BusView(
+        route=str(session.bus.route),
+        at=rfc3339(session.clock.now()),
+        runners=session.runners(),
+        runs=runs,
+        histories={name: found for name, found in histories.items() if found},
+        pictures=_pictures(session.store, [row.id for row in runs if row.fetched]),
+    )
+    return _put(session.settings, f"bus-{session.record.bus_id[:8]}", page_of_bus(view))
+
+
+def _pictures(store: Store, ids: list[str]) -> dict[str, bytes]:
+    """Return small pictures of the newest stored results that have some, by run and path."""
+    found: dict[str, bytes] = {}
+    room = _PICTURES_BYTES
+    for run_id in ids[:_LOOKED_AT]:
+        try:
+            tree = store.read_result(run_id)
+            kept = {} if verify_tree(tree.files, run_id=run_id) else read_result(tree, run_id).kept
+        except IntegrityError:
+            continue
+        for name, data in kept.items():
+            if kind_of(data) is not None and len(data) <= room:
+                room -= len(data)
+                found[f"{short(run_id)} {name}"] = data
+    return found
 
 
 def write_sweep_page(settings: ClientSettings, sweep: SweptRuns) -> Path:

@@ -10,6 +10,7 @@ from bridge.client.document.untrusted import tail
 _SEARCHED_LINES: Final = 200
 _ERROR: Final = re.compile(
     r"\b(\w*(Error|Exception|Interrupt)\b|(?<!\b0 )(?<!\bno )(error|fatal|panic|failed|FAILED|killed)\b)"
+    r"|: (No such file or directory|Permission denied|not found|Exec format error)$"
 )
 _LOG_SAYS: Final = frozenset({"program_failed", "timed_out", "gate_rejected"})
 
@@ -24,7 +25,8 @@ def telling_line(reason: str, log: bytes) -> str | None:
     if reason not in _LOG_SAYS:
         return None
     lines = [line for line in tail(log, _SEARCHED_LINES).lines if line.strip()]
-    errors = [line for line in lines if _ERROR.search(line) is not None and not line.startswith("[kakeya]")]
+    own = [line for line in lines if not line.startswith("[kakeya]")]  # the others say that it failed, not why
+    errors = [line for line in own if _ERROR.search(line) is not None]
     if errors:
         return errors[-1]
-    return lines[-1] if lines and reason != "gate_rejected" else None
+    return (own or lines)[-1] if lines and reason != "gate_rejected" else None

@@ -19,7 +19,8 @@ from bridge.client.connection.run_bus import is_own, sent_from
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.status import RunStatus, run_status, stored_status
 from bridge.errors import BusError, InfrastructureError, IntegrityError, PendingError, RunNotFoundError
-from bridge.ids import short
+from bridge.ids import short, unix_ms
+from bridge.limits import EXPIRY_MAX_S
 from bridge.request import UNSIGNED, expired
 from bridge.run.state import RunState
 from bridge.system.clock import parse_rfc3339, rfc3339
@@ -314,12 +315,22 @@ class Run:
         from bridge.client.connection.quotas import used_up
 
         why = waiting_because(session.runners(), session.bus, session.record, request.preset, request.runner)
+        if before := self._waiting_before():
+            why = f"{why}; {before} sent before it wait{'s' if before == 1 else ''} too"
         if (spent := used_up(session, request.preset, request.runner)) is not None:
             why = f"{why}; {spent}"
         others = () if view is None else view.namesakes
         ignored = [f"{one} has this run id too, and a runner may take it instead" for one in others[:_NAMESAKES_SHOWN]]
         ignored += ignored_claims(session.bus, self.id)
         return clean_line(why), [clean_line(line) for line in ignored]
+
+    def _waiting_before(self) -> int:
+        """Return how many requests that were sent before this one still wait on the bus."""
+        seen = self.bus.bus.snapshot()
+        oldest_ms = self.bus.clock.now().timestamp() * 1000 - EXPIRY_MAX_S * 1000  # none older is started any more
+        return sum(
+            ref.id < self.id and ref.id not in seen.claims and unix_ms(ref.id) > oldest_ms for ref in seen.requests
+        )
 
     def waiting_text(self) -> str:
         """Return in a few words why a queued request waits; a bus that does not answer is one reason."""

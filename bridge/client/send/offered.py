@@ -19,7 +19,7 @@ from bridge.client.connection.offers import (
     remember_names,
 )
 from bridge.client.connection.session import BusSession
-from bridge.errors import UsageError
+from bridge.errors import PresetNotFoundError, UsageError
 from bridge.presets.installed import find, registry
 from bridge.presets.model import Preset
 
@@ -46,7 +46,7 @@ def preset_of(
     name, _, named = words.partition(AT)
     runner = named or None
     if session.embedded:
-        preset = find(name, local())
+        preset = _find_here(session, name, local())
         if name not in registry():
             _say_changed(session, HostOffer(HERE, preset), say)
         return name, preset, None
@@ -57,6 +57,25 @@ def preset_of(
         return name, None, runner
     _say_changed(session, offer, say)
     return name, offer.preset, runner
+
+
+def _find_here(session: BusSession, name: str, presets: Mapping[str, Preset]) -> Preset:
+    """Return a preset of this machine's own bus.
+
+    Raises:
+        PresetNotFoundError: there is none.
+        UsageError: there is none, and nobody named a bus: that comes first.
+    """
+    try:
+        return find(name, presets)
+    except PresetNotFoundError as error:
+        if session.settings.bus.source != "embedded":
+            raise
+        _, mark, near = error.message.partition("; did you mean")
+        raise UsageError(
+            f"no bus is pinned here, and this machine has no preset {name!r}{mark}{near}",
+            remedy="kakeya-mac init --bus ROUTE; what this machine has: kakeya-mac presets",
+        ) from error
 
 
 def _say_changed(session: BusSession, offer: HostOffer, say: Callable[[str, str], None]) -> None:

@@ -21,6 +21,7 @@ import tempfile
 import threading
 import tomllib
 from pathlib import Path
+from typing import Any
 
 OF = "--@of"
 RUN = "--@run"
@@ -102,7 +103,7 @@ def _pass_on(stream: io.BufferedReader, printed: bytearray) -> None:
         del printed[: max(0, len(printed) - OUTPUT_MAX_BYTES)]
 
 
-def read_numbers(file: dict, preset: str, printed: bytes, work: Path) -> tuple[dict[str, float], list[str]]:
+def read_numbers(file: dict[str, Any], preset: str, printed: bytes, work: Path) -> tuple[dict[str, float], list[str]]:
     """Return the numbers of a preset by name, and a line for each that is not there."""
     names = file["presets"][preset].get("metrics") or list(file.get("metrics", {}))
     numbers: dict[str, float] = {}
@@ -118,7 +119,7 @@ def read_numbers(file: dict, preset: str, printed: bytes, work: Path) -> tuple[d
     return numbers, wrong
 
 
-def read_number(source: dict, printed: bytes, work: Path) -> float:
+def read_number(source: dict[str, Any], printed: bytes, work: Path) -> float:
     """Return one number.
 
     Args:

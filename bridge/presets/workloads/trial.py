@@ -167,9 +167,9 @@ def _in_file(name: str, path: Path) -> Iterator[Candidate]:
         text = path.read_text("utf-8")
         separator = max(",;\t", key=text.splitlines()[0].count)
         rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
-        for column, value in (rows[-1] if rows else {}).items():
+        for column, cell in (rows[-1] if rows else {}).items():
             with contextlib.suppress(ValueError, TypeError):
-                yield Candidate(_metric(column), {"file": name, "column": column.strip()}, float(value))
+                yield Candidate(_metric(column), {"file": name, "column": column.strip()}, float(cell))
 
 
 def _pointers(value: Any, at: str = "") -> list[tuple[str, float]]:

@@ -89,8 +89,8 @@ def _check_without_rules(policy: Policy, name: str, preset: Preset) -> None:
         raise PolicyRefusedError(
             f"{name} is listed in the bus's root and has no rule on this host, so its request counts as unsigned "
             f"(names.{name!r} in policy.toml is missing)",
-            remedy=f'the host\'s owner adds [names."{name}"] to policy.toml; see: kakeya-runner policy explain '
-            f"{preset.name} --as {name}",
+            remedy=f"the host's owner: kakeya-runner welcome '{name} ssh-ed25519 KEY' --may {preset.name}, or "
+            f'[names."{name}"] in policy.toml; kakeya-runner who {name} shows what it may',
         )
 
 

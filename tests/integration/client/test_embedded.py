@@ -319,3 +319,10 @@ def test_a_state_folder_that_cannot_be_written_is_said_without_a_traceback(tmp_p
     assert ran.returncode == 3
     assert "Traceback" not in ran.stderr
     assert json.loads(ran.stdout)["outcome"]["reason"] == "infrastructure"
+
+
+def test_an_unknown_preset_in_a_clone_without_a_bus_says_so_first(tmp_path):
+    ran = Clone(tmp_path).mac("run", "sorter")
+    assert ran.returncode == 2
+    assert "no bus is pinned here, and this machine has no preset 'sorter'" in ran.stderr
+    assert "kakeya-mac init --bus ROUTE" in ran.stderr

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clone import Clone
-from tests.support.printed_page import failures, follow_page
+from tests.support.printed_page import carry_out, failures, follow_page
 from tests.support.workload_folder import INTERPRETER
 
 pytestmark = pytest.mark.ci
@@ -25,8 +25,13 @@ def followed(page, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def commands_run(tmp_path_factory):
-    return followed("ten-minutes-workload.md", tmp_path_factory)[1]
+def tutorial(tmp_path_factory):
+    return followed("ten-minutes-workload.md", tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def commands_run(tutorial):
+    return tutorial[1]
 
 
 def test_it_takes_eight_commands_at_most_and_all_end_in_0(commands_run):
@@ -48,6 +53,18 @@ def test_with_a_recompute_command_it_is_recomputed_and_may_be_quoted(commands_ru
     second = [ran.stdout for line, ran in commands_run if line.startswith("kakeya-mac run")][-1]
     assert "recomputed from what train.py@" in second
     assert "recomputed from what train.py@" in commands_run[-1][1].stdout
+
+
+def test_every_output_says_with_which_parameters_it_was_measured(tutorial):
+    clone, ran = tutorial
+    assert "my-train" in ran[-1][1].stdout
+    for words in (("status", "@last"), ("quote", "@last"), ("report", "@last"), ("report", "--history", "my-train")):
+        assert "lr=0.1" in carry_out(clone, f"kakeya-mac {' '.join(words)}").stdout, words
+    page = carry_out(clone, "kakeya-mac open --html @last").stdout.strip()
+    assert "lr=0.1" in Path(page).read_text()
+    assert "lr=0.1" in carry_out(clone, "kakeya-mac ls").stdout
+    folder = carry_out(clone, "kakeya-mac open @last").stdout.strip()
+    assert "lr=0.1" in Path(folder, "summary.md").read_text().replace("\\", "")
 
 
 def test_files_and_pictures_alone_are_listed_and_shown(tmp_path_factory):

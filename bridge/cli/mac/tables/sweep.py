@@ -26,7 +26,7 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
         NoRunnerError: no live runner would take them.
     """
     args = call.args
-    sending.refuse_options({name: getattr(args, name) for name in ("follow", "confirms")})
+    sending.refuse_options({name: getattr(args, name) for name in ("follow", "confirms", "notify")})
     repeats = 1 if args.repeat is None else args.repeat
     if args.dry_run:
         return _show(call, session, sending.place_drafts(session, drafts, repeats, new=args.new))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.screen.run_view import print_status
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
 from bridge.durations import duration_text
+from bridge.errors import UsageError
+from bridge.system.durable import write_atomically
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bridge.cli.mac.context import Invocation
     from bridge.client.run.run import Run
     from bridge.client.run.status import RunStatus
+
+
+_OPEN: Final = "kakeya-mac open @last; the page of the bus: kakeya-mac open --html"
 
 
 def status(call: Invocation) -> int:
@@ -74,12 +82,38 @@ def fetch(call: Invocation) -> int:
         file_of_pack(call)  # a name that cannot be packed into is said before anything is fetched
     run = call.find_run(call.args.id)
     run.result()
-    if call.args.pack is None:
+    if call.args.path is not None:
+        call.output.data(str(_copy_file(call, run)))
+    elif call.args.pack is None:
         print_status(call.output, run, run.status(), call.directory)
     else:
         call.output.data(str(pack_result(call, run)))
     _document(call, run, run.status())
     return 0
+
+
+def _copy_file(call: Invocation, run: Run) -> Path:
+    """Copy one file of a verified result into the working directory; return where.
+
+    Raises:
+        UsageError: no file or several are meant, or one of that name is here already.
+    """
+    if call.args.pack is not None:
+        raise UsageError("--pack writes the whole result; name a PATH or --pack, not both")
+    files, wanted = run.result().tree.files, call.args.path.strip("/")
+    names = [name for name in files if name == wanted] or [name for name in files if f"/{name}".endswith(f"/{wanted}")]
+    if len(names) != 1:
+        kept = [f"reports/{name}" for name in run.result().kept]
+        shown = ", ".join((names or kept or sorted(files))[:8])
+        what = f"{len(names)} files are called" if names else "no file is called"
+        raise UsageError(
+            clean_line(f"{what} {wanted[:120]!r} in {run.short}: {shown}"), remedy="name one of them in full"
+        )
+    path = call.directory / PurePosixPath(names[0]).name
+    if path.exists():
+        raise UsageError(f"{path} is here already", remedy="move it, or go to another folder")
+    write_atomically(path, files[names[0]], mode=0o644)
+    return path
 
 
 def open_result(call: Invocation) -> int:
@@ -88,6 +122,8 @@ def open_result(call: Invocation) -> int:
         from bridge.cli.mac.watch.pages import open_page
 
         return open_page(call)
+    if call.args.id is None:
+        raise UsageError("open needs a run", remedy=_OPEN)
     if call.args.id.endswith(".tar.xz"):
         from bridge.cli.mac.watch.packing import unpack_result
 

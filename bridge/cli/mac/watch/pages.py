@@ -1,4 +1,4 @@
-"""`open --html`: the page of a run, a folder, a sweep or a preset."""
+"""`open --html`: the page of a run, a folder, a sweep or a preset; without any of them, of the bus."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store, holds_result
 from bridge.client.document.envelope import of_data
 from bridge.client.evidence.sweep import SweptRuns
-from bridge.client.page.writing import write_folder_page, write_history_page, write_page, write_sweep_page
+from bridge.client.page.writing import (
+    write_bus_page,
+    write_folder_page,
+    write_history_page,
+    write_page,
+    write_sweep_page,
+)
 from bridge.client.send.sweep import runs_of, sent_sweep
 from bridge.errors import RunNotFoundError, UsageError
 
@@ -18,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def open_page(call: Invocation) -> int:
-    """Write the page of what was named and print its path."""
+    """Write the page of what was named, else of the bus, and print its path."""
+    if call.args.id is None:
+        path = write_bus_page(call.connect(quiet=True))
+        call.output.data(str(path))
+        call.output.document(of_data("open", {"path": str(path)}))
+        return 0
     folder = Path(call.directory, call.args.id)
     path = write_folder_page(call.settings(), folder) if holds_result(folder) else _page_of(call, call.args.id)
     call.output.data(str(path))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+import os
 import shutil
 import subprocess
 
@@ -14,7 +14,7 @@ from bridge.cli.table.completion import script
 ASK = """
 source "$1"; shift
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
-_kakeya_mac
+_shtab_kakeya_mac
 printf '%s\\n' "${COMPREPLY[@]}"
 """
 
@@ -76,8 +76,19 @@ def test_the_script_parses_where_its_shell_is_installed(shell, tmp_path):
     subprocess.run([shell, "-n", str(path)], check=True, timeout=240)
 
 
-def test_zsh_is_told_of_each_place_of_a_command_once():
-    lines = [line for line in script("zsh").splitlines() if ") _arguments " in line]
-    places = [re.findall(r"(?<= )'?([0-9]):", line) for line in lines]
-    assert places.count(["1", "2"]) == 2  # `compare` and `gate explain`
-    assert [numbers for numbers in places if len(set(numbers)) != len(numbers)] == []
+def test_fish_completes_commands_presets_and_runs(tmp_path):
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    path = tmp_path / "script"
+    path.write_text(script("fish"), encoding="utf-8")
+    home = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+    def ask(line: str) -> list[str]:
+        argv = ["fish", "--no-config", "-c", f"source {path}; complete -C {line!r}"]
+        ran = subprocess.run(argv, capture_output=True, text=True, timeout=240, check=True, cwd=tmp_path, env=home)
+        return [word.split("\t")[0] for word in ran.stdout.splitlines()]
+
+    assert "status" in ask("kakeya-mac sta")
+    assert "rules" in ask("kakeya-mac gate ru")
+    assert "mlx-env-probe" in ask("kakeya-mac run mlx-env")
+    assert "@last" in ask("kakeya-mac attach @")

@@ -243,7 +243,7 @@ def test_a_bus_that_only_an_option_named_is_in_every_next_command(requester, hos
 def test_follow_shows_clean_prefixed_lines_on_stderr_only(requester, host):
     plan(requester, host)
     ran = requester.run("run", "mlx-env-probe", "--follow")
-    assert "| line one\n| red # #[error]x\n" in ran.err
+    assert "log | line one\nlog | red # #[error]x\n" in ran.err
     assert "line one" not in ran.out
 
 

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from bridge.cli.table.completion import script
+from bridge.errors import UsageError
 from bridge.mcp.offer import Offer
 from bridge.presets.workloads import read_folder
 from bridge.records.request import Request
@@ -115,16 +116,17 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
         def answer(self, words):
             return requester.run(*words, "--json").document
 
-    (tool,) = [tool for tool in Offer(Commands()).tools() if tool.name == "run_my-train"]
-    assert tool.schema["properties"]["params"]["properties"]["lr"]["maximum"] == 1.0
+    tool = Offer(Commands()).find("run")
+    assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
     assert "final_loss (median, nats, lower is better)" in tool.description
-    assert tool.words({"params": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
+    assert tool.words({"preset": "my-train", "params": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
     second = ScriptedHost(requester.bus, requester.clock, name="big")
     second.offer(other)
-    tools = {tool.name: tool for tool in Offer(Commands()).tools() if "my-train" in tool.name}
-    assert set(tools) == {"run_my-train_at_mini", "run_my-train_at_big"}
-    assert "steps" not in tools["run_my-train_at_big"].schema["properties"]["params"]["properties"]
-    assert tools["run_my-train_at_big"].words({})[:2] == ["run", "my-train@big"]
+    tool = Offer(Commands()).find("run")
+    assert tool.schema["properties"]["preset"]["enum"][:2] == ["my-train@big", "my-train@mini"]
+    assert tool.words({"preset": "my-train@big"})[:2] == ["run", "my-train@big"]
+    with pytest.raises(UsageError, match="takes lr"):
+        tool.words({"preset": "my-train@big", "params": {"steps": 3}})
 
 
 def test_completion_reads_the_names_that_were_offered_last(requester, host):

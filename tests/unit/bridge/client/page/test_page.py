@@ -109,13 +109,6 @@ def test_a_page_subtracts_no_time_of_one_machine_from_one_of_another(shown):
     assert f"ended {record['ended']} host {lasted}" in text
 
 
-def test_without_matplotlib_the_tables_are_there(requester, monkeypatch):
-    monkeypatch.setattr(plots, "is_available", lambda: False)
-    page, text = page_of(requester, SMOKE)
-    assert "svg" not in page.tags
-    assert "measured (smoke)" in text
-
-
 def test_a_forged_result_shows_what_does_not_hold_and_nothing_that_it_says(requester, tmp_path):
     forged = unpacked(SMOKE, tmp_path / "forged")
     report = (forged / "reports" / "report.json").read_text()
@@ -227,3 +220,9 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
     _, of_run = page_of(requester, sent["runs"][0]["id"][-8:])
     assert "exploratory" not in of_run
     assert requester.run("open", "--html", "my-other").code == 2
+
+
+@pytest.mark.parametrize(("log", "warned"), [(b"\x1b[31mred\x1b[0m\n", True), (b"plain\n", False)])
+def test_a_page_says_that_the_log_file_holds_what_a_terminal_obeys(requester, log, warned):
+    _, text = page_of(requester, ended_run(requester, log))
+    assert ("holds control characters for terminals; kakeya-mac logs" in text) == warned

@@ -1,0 +1,115 @@
+"""The page of a bus: its runners, who waits and in which order, the last runs, histories of presets, pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bridge.client.connection.liveness import SeenRunner
+from bridge.client.evidence.history import HistoryRow
+from bridge.client.page import plots
+from bridge.client.page.markup import marked, page, section, table, text
+from bridge.client.page.pictures import kept_files
+from bridge.client.run.listing import Row
+from bridge.durations import age_text, duration_text
+from bridge.ids import short
+from bridge.run.state import RunState
+
+_WAITING = frozenset({RunState.QUEUED})
+_GOING = frozenset({RunState.CLAIMED, RunState.RUNNING, RunState.JUDGING})
+
+
+@dataclass(frozen=True)
+class BusView:
+    """What is shown of a bus.
+
+    Attributes:
+        route: as the reader names it.
+        runners: those that were seen.
+        runs: the newest ones, newest first.
+        histories: claims of stored results by preset, oldest first.
+        pictures: of the newest stored results, by run and path.
+    """
+
+    route: str
+    at: str
+    runners: Sequence[SeenRunner]
+    runs: Sequence[Row]
+    histories: Mapping[str, Sequence[HistoryRow]]
+    pictures: Mapping[str, bytes]
+
+
+def page_of_bus(view: BusView) -> str:
+    """Return the page."""
+    live = sum(runner.live for runner in view.runners)
+    waiting = sorted((row for row in view.runs if row.state in _WAITING), key=lambda row: row.id)
+    going = [row for row in view.runs if row.state in _GOING]
+    kind = "held" if live else "missing"
+    head = (
+        f'<h1>Bus {text(view.route)}</h1><p class="verdict {kind}">{live} of {len(view.runners)} runners are awake, '
+        f"{len(going)} running, {len(waiting)} waiting</p><p>as of {text(view.at)}</p>"
+    )
+    parts = [
+        head,
+        section("Runners", _runners(view.runners)),
+        section("Running", _runs(going)),
+        section("Waiting, in the order in which they were sent", _queue(waiting)),
+        section("Last runs", _runs([row for row in view.runs if row.state not in _WAITING | _GOING])),
+        *(section(f"History of {name}", *_history(rows)) for name, rows in view.histories.items()),
+        section("Pictures of the newest results", *kept_files(view.pictures)),
+    ]
+    return page(f"Kakeya bus {view.route}", parts)
+
+
+def _runners(runners: Sequence[SeenRunner]) -> str:
+    return table(
+        ("runner", "state", "seen", "queue", "labels"),
+        (
+            (
+                text(seen.beacon.runner), marked("held" if seen.live else "missing", _state(seen)),
+                text(f"{age_text(seen.age_s)} ago"), text(seen.beacon.queue), text(", ".join(seen.beacon.labels)),
+            )
+            for seen in runners
+        ),
+    )  # fmt: skip
+
+
+def _state(seen: SeenRunner) -> str:
+    return seen.beacon.state if seen.live or seen.beacon.state == "stopped" else "gone"
+
+
+def _queue(rows: Sequence[Row]) -> str:
+    cells = (
+        (str(place), text(row.preset or "?"), text(row.options or ""), text(short(row.id)), text(age_text(row.age_s)))
+        for place, row in enumerate(rows, start=1)
+    )
+    return table(("place", "preset", "parameters", "run", "waits"), cells)
+
+
+def _runs(rows: Sequence[Row]) -> str:
+    return table(
+        ("run", "preset", "parameters", "state", "value", "runner", "took", "age"),
+        (
+            (
+                text(short(row.id)), text(row.preset or "?"), text(row.options or ""), _ended(row),
+                text(row.metric or ""), text(row.runner or ""),
+                text("" if row.took_s is None else duration_text(row.took_s)), text(age_text(row.age_s)),
+            )
+            for row in rows
+        ),
+    )  # fmt: skip
+
+
+def _ended(row: Row) -> str:
+    words = row.reason or row.state.word
+    return text(words) if row.verdict is None else f"{text(words)} {marked(row.verdict, row.verdict)}"
+
+
+def _history(rows: Sequence[HistoryRow]) -> Iterator[str]:
+    for metric in dict.fromkeys(row.metric for row in rows):
+        series: dict[str, list[tuple[float, float]]] = {}
+        mine = [row for row in rows if row.metric == metric and row.value is not None]
+        for at, row in enumerate(mine):
+            series.setdefault(row.params or metric, []).append((float(at), float(row.value or 0.0)))
+        if len(mine) > 1:
+            yield plots.dots(series, "run, oldest first", f"{metric} ({mine[0].unit})")

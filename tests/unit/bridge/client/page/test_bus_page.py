@@ -1,0 +1,63 @@
+"""The page of a bus: who runs, who waits in which order, what ended; 500 runs in 300 kB."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.client.page.bus_page import BusView, page_of_bus
+from bridge.client.run.listing import Row
+from bridge.ids import short
+from bridge.run.state import RunState
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+from tests.unit.bridge.cli.looking import take
+from tests.unit.bridge.client.page.test_page import read
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def requester(tmp_path):
+    return Requester(tmp_path)
+
+
+def test_runners_queue_and_last_runs_are_on_one_page(requester):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.beat()
+    requester.pin(host.sign())
+    done = requester.run("run", "mlx-env-probe").out.strip()
+    take(host, done)
+    requester.run("fetch", done)
+    waiting = []
+    for _ in range(2):
+        requester.clock.sleep(1)
+        waiting.append(requester.run("run", "mlx-env-probe", "--new").out.strip())
+    host.beat()
+    ran = requester.run("open", "--html")
+    assert ran.code == 0, ran.err
+    _, text = read(ran.out.strip())
+    assert "1 of 1 runners are awake, 0 running, 2 waiting" in text
+    assert text.index(short(waiting[0])) < text.index(short(waiting[1])) < text.index("Last runs")
+    assert text.index("Last runs") < text.index(short(done))
+    assert "mini" in text
+
+
+def test_without_an_id_only_the_page_of_the_bus_opens(requester):
+    ran = requester.run("open")
+    assert (ran.code, "the page of the bus: kakeya-mac open --html" in " ".join(ran.err.split())) == (2, True)
+
+
+def test_five_hundred_runs_are_a_small_page_and_nothing_in_it_is_markup():
+    states = (RunState.DONE, RunState.QUEUED, RunState.RUNNING)
+    runs = [
+        Row(
+            id=f"{at:026}", state=states[at % 3], preset="my-train", profile="smoke", reason="passed",
+            verdict="evidence", runner="mini", created=None, age_s=60.0, fetched=False, took_s=12.0,
+            metric="0.608 nats",
+            options=f"lr=0.{at} {HOSTILE}",
+        )
+        for at in range(500)
+    ]  # fmt: skip
+    page = page_of_bus(BusView(HOSTILE, "now", (), runs, {}, {}))
+    assert len(page.encode()) < 300_000
+    assert "<script" not in page
