@@ -73,11 +73,12 @@ def test_an_agent_that_may_push_below_one_prefix_needs_no_setting(host, runner, 
     host.gates += [in_turn([LATER], is_upload), only_below(f"refs/heads/{space}/")]
     agent = agent_on(branch, tmp_path)
     agent.clone.git("remote", "add", "origin", host.url(tmp_path / "bus.git", "local_proxy"))
-    assert agent.mac("init", "--bus", "origin").code == 0
+    made = agent.mac("init", "--bus", "origin")
+    assert made.code == 0, made.err
+    assert f"go to {space}/mac-bridge-" in " ".join(made.out.split())
     looked = agent.mac("doctor")
     assert looked.code == 0, looked.out
     assert not [line for line in looked.out.splitlines() if line.startswith("fail")]
-    assert f"requests of this clone go to {space}/mac-bridge-" in " ".join(looked.out.split())
     sent = agent.mac("run", "mlx-env-probe")
     assert sent.code == 0, sent.err
     run_id = sent.out.strip()
