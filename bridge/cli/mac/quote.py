@@ -15,7 +15,7 @@ from bridge.trust.judgement import UNCHECKED
 
 def quote(call: Invocation) -> int:
     """Print a pasteable block of a run, or of the result in a folder, or refuse loudly."""
-    run, judged = find_result(call, call.args.id)
+    run, judged = find_result(call, call.args.id, tuple(call.args.runner_key or ()))
     result, answer, markdown = judged.result, judged.answer or UNCHECKED, call.args.markdown
     if not markdown:
         say_first(call, result.id, judged.verdict, judged.answer)

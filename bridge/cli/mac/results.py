@@ -16,8 +16,13 @@ from bridge.records.verdict import Verdict
 from bridge.trust.judgement import TrustAnswer
 
 
-def find_result(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
+def find_result(call: Invocation, what: str, option: tuple[str, ...] = ()) -> tuple[Run | None, JudgedResult]:
     """Return a result by the id of its run, or from the folder that holds it, judged again.
+
+    Args:
+        call: of the command.
+        what: the id or the folder.
+        option: keys named on the command line, which count for a folder.
 
     Raises:
         IntegrityError: the folder holds no result tree.
@@ -25,7 +30,7 @@ def find_result(call: Invocation, what: str) -> tuple[Run | None, JudgedResult]:
     """
     folder = Path(call.directory, what)
     if holds_result(folder):
-        return None, JudgedResult.of_folder(folder, pins_of(call, id_in(folder)))
+        return None, JudgedResult.of_folder(folder, pins_of(call, id_in(folder), option))
     if "/" in what:
         raise UsageError(
             f"there is no folder {what[:200]!r}; expected one of a result, or a run id", remedy="kakeya-mac ls"

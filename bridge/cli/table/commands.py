@@ -197,8 +197,9 @@ _JUDGE = (
             ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"),
             (0, 1, 9, 10, 11, 12, 13)),
     Verb("quote", "Judge", "bridge.cli.mac.quote:quote", "print a pasteable block: the only wording allowed",
-            (_RESULT, Argument(("--markdown",), "as markdown", "flag"), _JSON, _BUS),
-            "Claims that may not be quoted are refused, loudly, with the reason.",
+            (_RESULT, Argument(("--markdown",), "as markdown", "flag"), _KEY, _JSON, _BUS),
+            "A sentence a claim, and the command that checks them. Claims that may not be quoted are named with the "
+            "reason. A key that is named here counts for a result in a folder or a packed file.",
             ("kakeya-mac quote @last",), _RESULT_EXITS),
     Verb("compare", "Judge", "bridge.cli.mac.tables.compare:compare", "put two runs side by side and say what differs",
             (Argument(("a",), "run id, @last or result folder; alone, of a run of a sweep, or a sweep's id",

@@ -107,7 +107,7 @@ def _whose(record: RunRecord) -> list[str]:
     if code is not None and code.origin == "request":
         signer = "signed" if record.signer is not None else "unsigned"
         parts.append(f"{code.trust_class} code of {record.principal}, {signer}")
-    parts += record.labels
+    parts += [f"host labels {', '.join(record.labels)}"] if record.labels else []
     if record.attempt is not None and record.attempt.confirms is not None:
         parts.append(f"to confirm run {record.attempt.confirms}")
     if record.attempt is not None and record.attempt.history_since is not None:

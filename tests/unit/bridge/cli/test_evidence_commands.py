@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -16,6 +18,7 @@ from tests.support.committed import SMOKE, unpacked
 from tests.unit.bridge.cli.looking import claim, take
 
 EVIDENCE = SMOKE
+DOCS = Path(__file__).parents[4] / "docs"
 
 
 @pytest.fixture
@@ -175,3 +178,14 @@ def test_a_page_of_a_rule_has_its_lines_in_json_too(requester, words):
     text = requester.run("gate", "explain", *words, "--json").document["data"]["text"]
     assert text.rstrip("\n") == requester.run("gate", "explain", *words).out.rstrip("\n")
     assert "\n" in text
+
+
+def test_a_fresh_clone_verifies_and_quotes_committed_evidence_with_the_key_that_its_page_names(requester):
+    commands = re.findall(r"^kakeya-mac (.*)$", (DOCS / "evidence" / "README.md").read_text("utf-8"), re.MULTILINE)
+    assert [line.split()[0] for line in commands] == ["verify", "quote"]
+    for line in commands:
+        verb, path, *rest = line.split()
+        ran = requester.run(verb, str(DOCS.parent / path), *rest)
+        assert ran.code == 0, ran.out + ran.err
+    assert "line-fit epochs=5 lr=0.1: final_loss 0.0061 squared error [0.0033, 0.0074] 96.9 %" in ran.out
+    assert requester.run("quote", str(DOCS / "evidence" / "line-fit.tar.xz")).code == 1

@@ -16,7 +16,9 @@ from bridge.records.verdict import Premise
 ROOT = Path(__file__).parents[4]
 README = (ROOT / "README.md").read_text("utf-8")
 FINDING = re.compile(r"^(?P<premise>[a-z]+) +(?P<code>G\d-[A-Z]+)  (?P<message>.+?)  \((?P<where>.+)\)$", re.MULTILINE)
+REASON = re.compile(r"(?:because|;) (?P<message>[^;\n]+?) \((?P<code>G\d-[A-Z]+)\)")
 FINDINGS = [match.groupdict() for match in FINDING.finditer(README)]
+REASONS = sorted({(match["code"], match["message"]) for match in REASON.finditer(README)})
 
 
 def template(node: ast.AST) -> str | None:
@@ -39,12 +41,22 @@ def templates() -> tuple[str, ...]:
     )
 
 
-def test_the_front_page_shows_findings() -> None:
-    assert len(FINDINGS) >= 5
+def test_the_front_page_shows_findings_and_reasons() -> None:
+    assert FINDINGS
+    assert len(REASONS) >= 4
 
 
 @pytest.mark.parametrize("finding", FINDINGS, ids=lambda finding: finding["code"])
 def test_a_finding_of_the_front_page_is_worded_as_the_gate_words_it(finding: dict[str, str]) -> None:
-    assert finding["code"] in rules()
     assert finding["premise"] in get_args(Premise)
-    assert [pattern for pattern in templates() if re.fullmatch(pattern, finding["message"])], finding["message"]
+    assert_worded(finding["code"], finding["message"])
+
+
+@pytest.mark.parametrize(("code", "message"), REASONS)
+def test_a_reason_of_the_front_page_is_worded_as_the_gate_words_it(code: str, message: str) -> None:
+    assert_worded(code, message)
+
+
+def assert_worded(code: str, message: str) -> None:
+    assert code in rules()
+    assert [pattern for pattern in templates() if re.fullmatch(pattern, message)], message
