@@ -4,8 +4,6 @@ The order is none < names < internet < host. Knows names and ports; addresses, a
 executor's.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Final, Literal
 
