@@ -43,7 +43,7 @@ def abilities() -> bwrap.Abilities:
     """
     path = shutil.which("bwrap", path="/usr/bin:/usr/local/bin:/bin")
     if path is None:
-        raise SandboxUnavailableError("bubblewrap (bwrap) is not installed", remedy="install the package bubblewrap")
+        raise SandboxUnavailableError("bubblewrap (bwrap) is not installed", remedy="apt-get install bubblewrap")
     done = run([path, "--help"], env={}, cwd="/", timeout_s=_HELP_S)
     if not done.ok:
         raise SandboxUnavailableError(f"bubblewrap does not answer: {done.describe()}")

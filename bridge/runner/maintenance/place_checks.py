@@ -75,7 +75,7 @@ def why_no_sandbox(applied: SandboxApplied, place: Place) -> tuple[str, str]:
     """Return why no run here can be confined, and what to do."""
     said = applied.reason or "unknown"
     if "is not installed" in said:
-        return said, "install the package bubblewrap"
+        return said, "apt-get install bubblewrap, or the package of that name of another system"
     if place.restricted or any(text in said for text in _RESTRICTED):
         return (
             f"AppArmor restricts user namespaces here ({said})",

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.records.verdict import ClaimResult
 from tests.fakes.requester import Requester, normal
-from tests.fakes.scripted_host import KILLED, ScriptedHost
+from tests.fakes.scripted_host import KILLED, SANDBOX, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, plan, requester_short, run_id
 
 SIGNED = "signed by mini, key EMMK4C8oYk3JrguI ({}/config/config.toml), its number 1"
@@ -49,6 +49,13 @@ def test_a_run_that_no_sandbox_confined_says_so_on_its_line_in_status_and_in_jso
     assert (where["sandbox"], where["no_sandbox_because"], where["uid"]) == ("none", "a test", 0)
     folder = requester.folder / "data" / "runs" / short
     assert "| sandbox | none, as user 0: a test |" in (folder / "summary.md").read_text()
+
+
+def test_a_run_without_a_sandbox_for_want_of_bubblewrap_names_the_package(requester, host):
+    missing = SANDBOX.evolve(reason="bubblewrap (bwrap) is not installed")
+    plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),), "sandbox": missing})
+    out = requester.run("run", "mlx-env-probe", "--wait").out
+    assert "\nremedy      sudo apt-get install bubblewrap (Debian, Ubuntu)" in out
 
 
 def test_a_growing_line_is_ended_by_heartbeats_every_30_seconds(requester, host):
