@@ -51,6 +51,7 @@ PROBE = {
     "claims": [],
     "fallbacks": [],
 }
+SANDBOX = SandboxApplied(kind="none", reason="a test", network=False, namespaces=(), filters=(), uid=0)
 
 
 class ScriptedHost:
@@ -124,15 +125,14 @@ class ScriptedHost:
         reports: Mapping[str, object] | None = None, claims: tuple[ClaimResult, ...] = (), message: str | None = None,
         forge: Mapping[str, bytes] | None = None, program_exit: int | None = 0, attempt: int = 1,
         gate: GateIdentity | None = None, findings: tuple[Finding, ...] = (), commands: tuple[CommandResult, ...] = (),
-        limits_hit: tuple[LimitHit, ...] = (), sandbox: SandboxApplied | None = None,
+        limits_hit: tuple[LimitHit, ...] = (), sandbox: SandboxApplied = SANDBOX,
     ) -> None:  # fmt: skip
         """End a run; `forge` replaces files of the tree after it was sealed, `gate` is who is said to have judged."""
         request = self._request
         files = {name: json.dumps(value).encode() for name, value in (reports or {"probe.json": PROBE}).items()}
         spec = resolve(request, find(request.preset, {**registry(), **self.own}), FACTS, Trust())
         record = self._record(run_id, request, reason, files, message, program_exit, attempt)
-        record = record.evolve(commands=commands or record.commands, limits_hit=limits_hit)
-        record = record if sandbox is None else record.evolve(sandbox=sandbox)
+        record = record.evolve(commands=commands or record.commands, limits_hit=limits_hit, sandbox=sandbox)
         verdict = Verdict(
             id=run_id, decision=decision, headline="a scripted verdict", why=(), profile=request.profile,
             gate=gate or ANOTHER_GATE, findings=findings, claims=claims, reports=tuple(files), rules_run=1,
@@ -213,6 +213,5 @@ CODE = CodeRecord(
     origin="host", trust_class="host", identity="f" * 40, dirty=False, interpreter="/usr/bin/python3",
     interpreter_version="3.11.2", packages={}, lock_digest="4" * 64,
 )  # fmt: skip
-SANDBOX = SandboxApplied(kind="none", reason="a test", network=False, namespaces=(), filters=(), uid=0)
 
 __all__ = ["HOST", "PRESETS", "PROBE", "ScriptedHost"]

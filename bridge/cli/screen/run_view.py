@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _FAILED_LOG_LINES = 12
 _KEPT_MOST = 8
+BUBBLEWRAP = "sudo apt-get install bubblewrap (Debian, Ubuntu), or the package of that name of another system"
 _LABEL_MOST_CHARS = 24
 _RAN_WELL = frozenset({"passed", "gate_rejected", "below_required"})
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
@@ -136,6 +137,8 @@ def _sandbox_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
         return
     if record.sandbox.kind == "none":
         yield "sandbox", clean_line(f"none: {record.sandbox.reason}; it ran as user {record.sandbox.uid}")
+        if "bubblewrap" in str(record.sandbox.reason) and "not installed" in str(record.sandbox.reason):
+            yield "remedy", BUBBLEWRAP
     elif record.sandbox.not_held is not None:
         yield "sandbox", clean_line(f"{record.sandbox.kind}, as user {record.sandbox.uid}; {record.sandbox.not_held}")
     elif record.sandbox.network:

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.cli.table.command import Argument, Completion, Verb
+from bridge.cli.table.command import Argument, Verb
 from bridge.cli.table.commands import COMMANDS, PROGRAM
 
 _MAC: Final = "Library/Application Support"
@@ -66,22 +66,22 @@ def _plain(text: str) -> str:
     return text.replace("%", "%%").replace("'", "").replace("`", "").replace(":", ",")
 
 
-_FUNCTIONS: Final[dict[Completion, dict[str, str]]] = {
+_FUNCTIONS: Final[dict[str, dict[str, str]]] = {
     what: {"bash": f"_kakeya_{name}_bash", "zsh": f"_kakeya_{name}_zsh", "fish": f"(_kakeya_{name})"}
     for what, name in (("preset", "presets"), ("run", "runs"), ("ref", "refs"))
-} | {"path": {"bash": "_shtab_compgen_files", "zsh": "_files", "fish": ""}}  # type: ignore[dict-item]
+} | {"path": {"bash": "_shtab_compgen_files", "zsh": "_files", "fish": ""}}
 
 
-def _preamble(shell: str) -> dict[str, str]:
+def _preamble(shell: str) -> str:
     """Return the functions that the script calls, for its shell."""
     if shell == "fish":
-        return {"fish": _fish()}
+        return _fish()
     names = ("presets", "runs", "refs")
     if shell == "bash":
         own = "\n".join(f'_kakeya_{name}_bash() {{ compgen -W "$(_kakeya_{name})" -- "$1"; }}' for name in names)
     else:
         own = "\n".join(f'_kakeya_{name}_zsh() {{ compadd -- ${{(f)"$(_kakeya_{name})"}}; }}' for name in names)
-    return {shell: f"{_dynamic()}\n{own}"}
+    return f"{_dynamic()}\n{own}"
 
 
 def _preset_folder() -> str:

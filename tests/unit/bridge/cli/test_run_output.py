@@ -13,7 +13,7 @@ from bridge.records.network import NetworkUse, ReachedHost, RefusedContact
 from bridge.records.run import SandboxApplied
 from bridge.records.verdict import ClaimResult
 from tests.fakes.requester import Requester, normal
-from tests.fakes.scripted_host import KILLED, ScriptedHost
+from tests.fakes.scripted_host import KILLED, SANDBOX, ScriptedHost
 from tests.unit.bridge.cli.looking import claim, plan, requester_short, run_id
 
 SIGNED = "signed by mini, key EMMK4C8oYk3JrguI ({}/config/config.toml), its number 1"
@@ -88,6 +88,13 @@ def test_where_a_run_was_by_names_stands_in_status_in_the_summary_and_on_the_pag
     assert "| network | \\*.example.org: data.example.org:443 (2 connections" in summary
     page = Path(requester.run("open", "--html", short).out.strip())
     assert f"<td>{words}</td>" in page.read_text()
+
+
+def test_a_run_without_a_sandbox_for_want_of_bubblewrap_names_the_package(requester, host):
+    missing = SANDBOX.evolve(reason="bubblewrap (bwrap) is not installed")
+    plan(requester, host, ending={"commands": (KILLED.evolve(exit_code=0, signal=None),), "sandbox": missing})
+    out = requester.run("run", "mlx-env-probe", "--wait").out
+    assert "\nremedy      sudo apt-get install bubblewrap (Debian, Ubuntu)" in out
 
 
 def test_a_growing_line_is_ended_by_heartbeats_every_30_seconds(requester, host):

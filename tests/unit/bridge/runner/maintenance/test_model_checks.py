@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from bridge.diagnostics import lines
 from bridge.presets.installed import registry
-from bridge.runner.maintenance.model_checks import check_models
+from bridge.runner.maintenance.model_checks import check_models, what_is_missing
 from bridge.runner.policy.model import Policy
 
 PRESETS = tuple(registry()[name] for name in ("k3-native-baseline", "k3-fused-allmlx-code", "mlx-env-probe"))
+INDEX = json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 TARGET, DRAFTER = "kakeya-tiny-gemma4", "kakeya-tiny-gemma4-dflash"
 
 
@@ -49,7 +53,32 @@ def test_a_model_that_is_nowhere_belongs_into_the_owners_folders(tmp_path):
 
 def test_only_the_models_that_runs_would_take_are_looked_for(engine, tmp_path):
     (tmp_path / "big").mkdir()
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / "big" / name).write_text("{}")
     own = Policy(schema=1, name="here", target=str(tmp_path / "big"))
     assert [(level, text.partition(":")[0]) for level, text, _ in found(own, engine)] == [("ok", str(tmp_path / "big"))]
     other = Policy(schema=1, name="here", drafter=str(tmp_path / "none"))
     assert [level for level, _, _ in found(other, engine)] == ["fail", "warn"]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({}, "has no config.json"),
+        ({"config.json": "{}"}, "has no weights"),
+        ({"config.json": "{}", "model.safetensors": "w"}, None),
+        ({"config.json": "{}", "weights.npz": "w"}, None),
+        (
+            {"config.json": "{}", "model.safetensors.index.json": INDEX, "model-1.safetensors": "w"},
+            "lacks 1 of 2 files of weights, e.g. model-2.safetensors",
+        ),
+        ({"config.json": "{}", "model.safetensors.index.json": "[1]"}, "is no index of weights"),
+        ({"config.json": "{}", "model.safetensors": "w", "x.incomplete": ""}, "is half of a download"),
+        ({"config.json": "{}", "model.safetensors": POINTER}, "is a pointer of git-lfs"),
+    ],
+)
+def test_a_folder_is_whole_or_says_what_it_lacks(tmp_path, files, message):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    problem = what_is_missing(tmp_path)
+    assert problem is None if message is None else message in str(problem)
