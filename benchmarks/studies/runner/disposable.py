@@ -68,8 +68,8 @@ class Scene:
     def command(self, *words: str) -> int:
         """Run a command of the host, keep what it says of a disturbance, and return its exit code."""
         ran = self.site.run(*words)
-        said = [*ran.stdout.splitlines(), *ran.stderr.splitlines()]
-        self.lines += [line for line in said if any(word in line for word in _LINES)]
+        printed = [*ran.stdout.splitlines(), *ran.stderr.splitlines()]
+        self.lines += [line for line in printed if any(word in line for word in _LINES)]
         return ran.code
 
     def refs_below(self, *prefixes: str) -> list[str]:
@@ -166,9 +166,10 @@ def run(case: str) -> list[Row]:
         for group in (first, second):
             GROUPS[group](scene)
         scene.command("bus", "repair", "--yes", "--bus", site.route)
-        scene.refs.append(site.ask())
-        for _ in range(STARTS_MAX):
+        for number in range(STARTS_MAX):
             scene.command("once", "--bus", site.route)
+            if number == 0:
+                scene.refs.append(site.ask())
         return [_row(scene)]
 
 
@@ -186,9 +187,9 @@ def _row(scene: Scene) -> Row:
         except KakeyaError:
             claim = None
         if claim is None or claim.result_oid is None:
-            asked = scene.git("rev-parse", "--verify", "--quiet", ref.ref)
+            tip = scene.git("rev-parse", "--verify", "--quiet", ref.ref)
             named = any(ref.id in line or "retry" in line for line in scene.lines)
-            if asked == ref.oid and not named:
+            if tip == ref.oid and not named:
                 lost.append(ref.id)
             continue
         files = bus.read_result(claim.result_oid).files

@@ -107,7 +107,7 @@ class Runner:
         )  # fmt: skip
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._rests = Rests(clock, *_REST_S)
-        self._twins = Twins(rules.name, state.database, link, clock=clock, log=log)
+        self._twins = Twins(rules.name, state.database, link, clock=clock, log=log, remembers=state.folder.lasts)
         self._beacons = BeaconSender(
             self._rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             quotas=self._admission.quotas, note=self._note_beacon, start=self._twins.start,

@@ -68,10 +68,10 @@ class ReadBack:
         why = lost if lost is not None and (served or lacking or own is not None) else self._behind(lacking, own)
         if why is not None:
             self._say(why, self._take(snapshot, lacking, own))
-        if lost is not None and served and (own is None or not self._link.signs):
+        nothing_of_ours = own is None and not lacking
+        if lost is not None and served and (nothing_of_ours or not self._link.signs):
             self._state.database.note(Fact.TAKES_SINCE, rfc3339(self._clock.now()))
-        if self._state.folder.lasts:
-            note_served(identity, self._link.bus.route, self._link.record)
+        note_served(identity, self._link.bus.route, self._link.record)
 
     def _behind(self, lacking: Mapping[str, ClaimTip], own: Beacon | None) -> str | None:
         """Return what shows that the state is older than the bus, None where nothing does."""

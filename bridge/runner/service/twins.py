@@ -47,9 +47,19 @@ class Twins:
         link: the bus.
         clock: dates this start, and times the watch.
         log: takes the warning where nothing is signed.
+        remembers: whether its state outlives it; one that does not knows no earlier start of its own, and watches none.
     """
 
-    def __init__(self, name: str, database: StateDatabase, link: BusLink, *, clock: Clock, log: logging.Logger) -> None:
+    def __init__(
+        self,
+        name: str,
+        database: StateDatabase,
+        link: BusLink,
+        *,
+        clock: Clock,
+        log: logging.Logger,
+        remembers: bool = True,
+    ) -> None:
         self._name, self._link, self._clock, self._log = name, link, clock, log
         self.start = RunnerStart(
             time=rfc3339(clock.now()), nonce=secrets.token_hex(16), machine=machine_digest(link.record.bus_id)
@@ -58,7 +68,7 @@ class Twins:
         self._sent = int(database.fact(Fact.BEACON) or 0)
         database.note(Fact.STARTS, json.dumps([*self._earlier, self.start.nonce][-_STARTS_KEPT:]))
         self._watched: _Watched | None = None
-        self._began = False
+        self._began, self._remembers = False, remembers
         self._yields_to: str | None = None
         self._tip: str | None = None
 
@@ -86,7 +96,7 @@ class Twins:
             TwinError: another runner of this name lives, and this one has just started.
             RemoteError: the bus does not answer.
         """
-        tip = beacons.get(self._name)
+        tip = beacons.get(self._name) if self._remembers else None
         if tip is not None and tip != self._tip:
             with self._link.lock:
                 beacons_of_name = [beacon for _, beacon in self._link.bus.read_beacons(listed={self._name: tip})]
