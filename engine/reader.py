@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -97,6 +98,7 @@ class Checkpoint:
         dtype: what the config says the weights are.
         mended: what a library computes otherwise and the engine sets right.
         unapplied: what the files ask for and decoding here leaves out.
+        differing: what the two libraries compute otherwise than each other, and is left as each has it.
     """
 
     folder: Path
@@ -113,6 +115,7 @@ class Checkpoint:
     dtype: str | None
     mended: tuple[str, ...]
     unapplied: tuple[str, ...]
+    differing: tuple[str, ...]
 
     @property
     def stop_ids(self) -> tuple[int, ...]:
@@ -181,6 +184,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         dtype=None if named is None else str(named),
         mended=_mended(structure, {**structure.family.defaults, **text}),
         unapplied=_unapplied(folder),
+        differing=_differing(structure, text),
     )
 
 
@@ -275,6 +279,17 @@ def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
     if structure.model_type == "mistral" and structure.window is not None:
         notes.append("sliding_window: mlx-lm leaves it out for mistral, the engine sets it")
     return tuple(notes)
+
+
+def _differing(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what mlx-lm and transformers compute otherwise than each other in float32."""
+    root = float(text["hidden_size"]) ** 0.5
+    (bits,) = struct.unpack("<I", struct.pack("<f", root))
+    # Rounded to the nearest bfloat16, which keeps the upper half of the bits.
+    (rounded,) = struct.unpack("<f", struct.pack("<I", (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000))
+    if structure.model_type != "gemma3_text" or rounded == root:
+        return ()
+    return (f"embeddings in float32: mlx-lm multiplies them by {rounded:g}, transformers by {root:.5g}",)
 
 
 def _unapplied(folder: Path) -> tuple[str, ...]:

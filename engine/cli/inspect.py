@@ -105,4 +105,5 @@ def _lines(record: dict[str, Any]) -> list[str]:
         + ("" if record["legacy"] is None else f", legacy {str(record['legacy']).lower()}")
     )
     lines += [f"set right: {note}" for note in record["mended"]] + [f"left out: {note}" for note in record["unapplied"]]
+    lines += [f"differs between backends: {note}" for note in record["differing"]]
     return [*lines, f"digest of all this: {record['digest']}"]

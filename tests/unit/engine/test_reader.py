@@ -134,3 +134,11 @@ def test_a_drafter_that_does_not_scale_its_input_says_so(tmp_path: Path, capsys:
     (tmp_path / "config.json").write_text(json.dumps(unsaid))
     assert main([str(tmp_path)]) == 0
     assert "no input_embedding_scale" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("hidden", "notes"), [(640, 1), (1024, 0)])
+def test_a_factor_that_the_libraries_round_otherwise_is_named(tmp_path: Path, hidden: int, notes: int) -> None:
+    config = {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "sliding_window": 8, "head_dim": 4}
+    differing = read_checkpoint(write(tmp_path, hidden_size=hidden, **config)).differing
+    assert len(differing) == notes
+    assert all("mlx-lm multiplies them by 25.25, transformers by 25.298" in note for note in differing)
