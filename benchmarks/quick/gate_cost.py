@@ -1,6 +1,6 @@
 """What judging costs: `python -m benchmarks.quick.gate_cost`. Prints ratios to json.loads plus plain schema validation.
 
-Also says which heavy modules `import bridge.gate` and a verdict bring in; numpy, scipy, pandas and torch must not be
+Also says which heavy modules `import bridge.gate.judging` and a verdict bring in; numpy, scipy, pandas and torch must not be
 among them.
 """
 
@@ -35,7 +35,7 @@ def seconds(work: Callable[[], object], repeats: int = 7) -> float:
 
 def measure(repeats: int = 7) -> list[Figure]:
     """Return, per kind of report, what judging costs beside parsing and plain schema validation."""
-    gate = import_module("bridge.gate")
+    gate = import_module("bridge.gate.judging")
     honest = import_module("tests.corpus.gate.breaks").honest
     figures = []
     for name in ("probe", "suite", "smoke", "claim"):
@@ -49,7 +49,7 @@ def measure(repeats: int = 7) -> list[Figure]:
 
 def main() -> int:
     """Print a line per kind; exit 1 when a heavy module was imported by the gate."""
-    gate = import_module("bridge.gate")
+    gate = import_module("bridge.gate.judging")
     loaded = [name for name in HEAVY if name in sys.modules]
     honest = import_module("tests.corpus.gate.breaks").honest
     before = set(sys.modules)

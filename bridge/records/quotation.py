@@ -4,8 +4,6 @@ A verdict has four classes and a claim three, because of what they rest on; a re
 claims, and no screen.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -26,12 +26,12 @@ def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRe
         RemoteError: it gives none of them: then it is the remote that is away.
     """
     tips = [Tip(ref, oid) for ref, oid in sorted(refs.items())]
-    found: list[DamagedRef] = []
+    damaged: list[DamagedRef] = []
     for start in range(0, len(tips), BATCH_MAX_COUNT):
-        found += _of(store, tips[start : start + BATCH_MAX_COUNT])
-    if found and len(found) == len(tips):
-        raise RemoteError(f"{store.route} gives none of its {len(tips)} refs: {found[0].why}")
-    yield from found
+        damaged += _of(store, tips[start : start + BATCH_MAX_COUNT])
+    if damaged and len(found) == len(tips):
+        raise RemoteError(f"{store.route} gives none of its {len(tips)} refs: {damaged[0].why}")
+    yield from damaged
 
 
 def mend(store: RefStore, damaged: DamagedRef, *, restore: bool) -> DamagedRef:

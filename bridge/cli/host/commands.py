@@ -49,7 +49,10 @@ def _setup(arguments: argparse.Namespace) -> int:
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
     name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
     state = state_for(arguments, name)
-    policy = load_policy(path) if path.exists() and not file_problems(path) else None
+    try:
+        policy = load_policy(path) if path.exists() and not file_problems(path) else None
+    except KakeyaError:  # set-up says what is wrong with it, and leaves it to its owner
+        policy = None
     return set_up(arguments, (path, state), name, say, lambda: bus_of(arguments, policy, state))
 
 

@@ -336,6 +336,8 @@ def loaded(place, *words):
 def test_a_look_at_one_run_asks_git_as_seldom_as_it_can(place):
     """One call reads the clone's configuration, one lists bus, runners and run; each thing that is new is fetched.
 
+    Of a queued run one more lists the claims and the other requests, which says its place in the queue.
+
     Each of the two repositories, one for what a remote may have forged, has a git that reads its objects.
     """
     sent = place.run("run", "mlx-env-probe", "--bus", "origin").out.strip()
@@ -347,11 +349,11 @@ def test_a_look_at_one_run_asks_git_as_seldom_as_it_can(place):
     place.host.finish(sent)
     place.run("fetch", sent, "--bus", "origin")
     stored = cost(place, "status", sent).calls
-    for calls in (queued, running):
+    for calls, most in ((queued, 4), (running, 3)):
         readers = [call for call in calls if "cat-file" in call]
         assert len(readers) <= 2, calls
-        assert len(calls) - len(readers) <= 3, calls
-        assert sum("refs/kakeya/claim" in call for call in calls) == 1, calls
+        assert len(calls) - len(readers) <= most, calls
+        assert sum("refs/kakeya/claim" in call for call in calls) == most - 2, calls
     assert stored == []
 
 

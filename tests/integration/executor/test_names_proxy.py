@@ -269,7 +269,7 @@ def test_with_the_proxy_every_connection_ends():
         assert arrived.recv(10) == b""
         with pytest.raises(OSError, match="refused"):
             connected(("127.0.0.1", site.port))
-    assert [thread.name for thread in threading.enumerate() if thread.name.startswith("kakeya-")] == []
+    assert [thread.name for thread in threading.enumerate() if thread.name in {"kakeya-proxy", "kakeya-tunnel"}] == []
 
 
 def test_a_real_client_speaks_tls_through_it(site):

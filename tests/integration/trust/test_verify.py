@@ -90,7 +90,7 @@ def test_a_plain_clone_of_the_request_branch_is_enough(signed, tmp_path) -> None
         assert (code, document["data"]["signed"], document["data"]["id"]) == (0, True, refs[0].id), document
     code, document = told(clone, "verify", refs[0].id, "--bus", "origin")
     assert (code, document["data"]["signed"]) == (9, False)
-    assert "no key is known to check it by" in document["outcome"]["message"]
+    assert "which you have not pinned" in document["outcome"]["message"]
 
 
 def test_keys_come_from_the_default_branch_and_never_from_a_work_tree(signed, tmp_path) -> None:

@@ -35,7 +35,7 @@ def session_of(requester, principal=None):
         discover(requester.folder, requester.surroundings(None, None).environment), requester.clock
     )
     signing = None if principal is None else SigningChoice("/a/key", principal)
-    return replace(session, settings=replace(session.settings, signing=signing), _seen=[])
+    return replace(session, settings=replace(session.settings, signing=signing), _looks=[])
 
 
 def test_what_is_left_is_in_the_documents_of_run_status_and_ls(requester, host):

@@ -123,7 +123,7 @@ def test_an_owners_own_program_has_honest_builders_that_every_rule_of_its_kind_p
 
 def test_judging_imports_no_array_library():
     program = (
-        "import sys, json, bridge.gate as g\n"
+        "import sys, json, bridge.gate.judging as g\n"
         "from tests.corpus.gate.breaks import honest\n"
         "case = honest('smoke'); g.judge(case.run_id, case.files(), case.record_value(), case.spec_value())\n"
         "print(json.dumps([m for m in ('numpy', 'scipy', 'pandas', 'torch', 'mlx') if m in sys.modules]))"
