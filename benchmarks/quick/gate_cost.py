@@ -1,7 +1,6 @@
 """What judging costs: `python -m benchmarks.quick.gate_cost`. Prints ratios to json.loads plus plain schema validation.
 
-Also says which heavy modules `import bridge.gate.judging` and a verdict bring in; numpy, scipy, pandas and torch must not be
-among them.
+Also says which heavy modules the gate and a verdict bring in; numpy, scipy, pandas and torch must not be among them.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRe
     damaged: list[DamagedRef] = []
     for start in range(0, len(tips), BATCH_MAX_COUNT):
         damaged += _of(store, tips[start : start + BATCH_MAX_COUNT])
-    if damaged and len(found) == len(tips):
+    if damaged and len(damaged) == len(tips):
         raise RemoteError(f"{store.route} gives none of its {len(tips)} refs: {damaged[0].why}")
     yield from damaged
 
