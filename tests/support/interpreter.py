@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 ASKED = """#!/bin/sh
+[ "$3" = "-c" ] && exec {python} "$@"
 if [ "$2" = "-c" ]; then
   kept={kept}/$(printf %s "$PWD $*" | cksum | tr -d ' ')
   [ -s "$kept" ] && exec cat "$kept"

@@ -29,6 +29,7 @@ CLONE_NEWNS = 0x00020000
 MS_NOSUID, MS_NODEV, MS_BIND, MS_REC, MS_PRIVATE = 0x2, 0x4, 0x1000, 0x4000, 0x40000
 PR_SET_DUMPABLE = 4
 PR_SET_CHILD_SUBREAPER = 36
+PR_GET_CHILD_SUBREAPER = 37
 PR_SET_NO_NEW_PRIVS = 38
 IGNORED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)
 CLEAN_S = 10.0  # the longest time to kill a process tree that goes on forking
@@ -38,6 +39,14 @@ def prctl(option: int, value: int) -> None:
     """Call prctl on Linux; elsewhere there is none, and the runner's scan has to do."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def is_subreaper() -> bool:
+    """Return whether orphans below this process come to it; on Linux alone."""
+    answer = ctypes.c_int(0)
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_GET_CHILD_SUBREAPER, ctypes.byref(answer), 0, 0, 0)
+    return answer.value == 1
 
 
 def descendants(ancestor: int) -> list[tuple[int, int]]:

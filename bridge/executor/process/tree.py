@@ -19,6 +19,7 @@ import psutil
 
 from bridge.executor.process.cgroup import Cgroup
 from bridge.executor.process.coalition import strays
+from bridge.executor.process.subreaper import is_subreaper
 from bridge.system.clock import SystemClock
 
 MARKER_NAME: Final = "KAKEYA_MARKER"
@@ -135,13 +136,16 @@ class ProcessTree:
 def adopted(since: float, keepers: Collection[int]) -> list[psutil.Process]:
     """Return what came to this process when a subreaper of its was killed: they and their descendants.
 
-    Orphans come to the nearest subreaper above them (prctl(2), PR_SET_CHILD_SUBREAPER). What this process starts itself
-    is of its own session, but for the subreapers.
+    Orphans come to the nearest subreaper above them (prctl(2), PR_SET_CHILD_SUBREAPER): nobody comes to a process that
+    is none, such as a runner that tries its sandbox beside its own git. A subreaper starts nothing in another session
+    but the commands' subreapers.
 
     Args:
         since: when the command's subreaper began, in seconds since the epoch; whoever is older is nobody's orphan.
         keepers: ids of the subreapers that this process has started.
     """
+    if not is_subreaper():
+        return []
     session = os.getsid(0)
     orphans: list[psutil.Process] = []
     for process in psutil.Process().children():

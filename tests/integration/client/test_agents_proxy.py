@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import subprocess
 from dataclasses import dataclass
 
@@ -82,7 +83,8 @@ def test_an_agent_that_may_push_below_one_prefix_needs_no_setting(host, runner, 
     sent = agent.mac("run", "mlx-env-probe")
     assert sent.code == 0, sent.err
     run_id = sent.out.strip()
-    assert f"refs/heads/{space}/mac-bridge-mlx-env-probe-{run_id}{end}" in branches(tmp_path)
+    named = re.escape(f"refs/heads/{space}/mac-bridge-mlx-env-probe-{run_id}-") + f"[0-9a-f]{{12}}{end}"
+    assert any(re.fullmatch(named, ref) for ref in branches(tmp_path))
     runner.claim(run_id)
     assert agent.mac("cancel", run_id).code == 0
     assert runner.bus.view(run_id).cancel_asked

@@ -71,7 +71,7 @@ def test_files_and_pictures_alone_are_listed_and_shown(tmp_path_factory):
     clone, ran = followed("ten-minutes-files.md", tmp_path_factory)
     assert failures(ran) == {}
     screen = next(done.stdout for line, done in ran if line.startswith("kakeya-mac run"))
-    assert screen.startswith("passed      recorded (smoke)")
+    assert screen.startswith("passed      measured (smoke)")
     assert re.search(
         r"^kept +reports/repeat-0/curve\.csv \(\d+ bytes\), reports/repeat-0/curve\.svg", screen, re.MULTILINE
     )

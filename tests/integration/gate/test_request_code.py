@@ -87,7 +87,7 @@ class Site:
         assets = ROOT / "engine" / "assets"
         policy.write_text(POLICY.format(python=sys.executable, assets=assets, uid=UID, peer_uid=PEER_UID))
         policy.chmod(0o600)
-        key = keyring.pin(runner_key.generate(folder / "state", "mini"))
+        key = keyring.pin(runner_key.generate(folder / "identity" / "mini", "mini"))
         argv = ["serve", "--policy", policy, "--state", folder / "state", "--bus", self.route]
         with (folder / "log").open("wb") as log:
             self.runner = guarded.start([sys.executable, "-m", "bridge.cli.host.main", *argv], cwd=ROOT, stderr=log)
