@@ -53,7 +53,7 @@ def test_the_blocks_of_the_front_page_run_as_printed_one_after_the_other(tmp_pat
     seed, route, host_output = tmp_path / "seed.git", tmp_path / "route.git", tmp_path / "host.txt"
     subprocess.run(["git", "clone", "-q", "--bare", str(ROOT), str(seed)], check=True, timeout=240)
     subprocess.run(["git", "init", "-q", "--bare", str(route)], check=True, timeout=240)
-    first = block("git clone REPOSITORY").replace("REPOSITORY", str(seed))
+    first = block("git clone --depth 1 REPOSITORY").replace("REPOSITORY", seed.as_uri())
     on_host = first + block("kakeya-runner setup").replace("ROUTE", str(route))
     with host_output.open("wb") as stream:
         host = subprocess.Popen(
