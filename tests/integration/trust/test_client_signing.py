@@ -11,8 +11,9 @@ import pytest
 from bridge.client.clone.config import discover
 from bridge.errors import UsageError
 from bridge.records.bus import SIGNED_REQUESTS
-from bridge.request import parse
-from bridge.trust.ssh_signatures import made_with
+from bridge.request import parse, request_branch
+from bridge.request.branches import DEFAULT_TEMPLATE
+from bridge.trust.ssh_signatures import made_with, sign
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 from tests.fakes.ssh_keys import WHO, make_key, push_signed, signed_request
@@ -86,8 +87,13 @@ def test_a_request_in_our_name_by_a_strangers_key_is_not_taken_for_ours(requeste
     init(requester, "--signing-key", str(mine.path))
     bus_id = requester.bus.identity().bus_id
     own = parse_wish(requester)
-    forged, signature = signed_request(bus_id, "mlx-env-probe", stranger, now=requester.clock.now(), params=own)
-    push_signed(requester.bus, forged, signature)
+    wish = requester.run("run", "mlx-env-probe", "--dry-run", "--json").document["data"]["request"]
+    made, _ = signed_request(
+        bus_id, "mlx-env-probe", stranger, wish["principal"], now=requester.clock.now(), params=own
+    )
+    named = request_branch(DEFAULT_TEMPLATE, made.preset, made.id, wish["idempotency_key"])  # else nobody looks at it
+    forged = made.evolve(ref=named, idempotency_key=wish["idempotency_key"])
+    push_signed(requester.bus, forged, sign(forged.canonical(), stranger.path))
     assert sent_id(requester) != forged.id
 
 
