@@ -85,8 +85,12 @@ def enclose(spec: JobSpec, directory: RunDirectory, abi: int | None = None) -> L
     code = seccomp.program(platform.machine(), alone=True, truncate=version >= _TRUNCATE_ABI)
     if code is None:
         raise SandboxUnavailableError(f"there is no filter of system calls for {platform.machine()}")
-    programs = [command.argv[0] for command in spec.commands]
-    allow = allow_list(programs, spec.sandbox.read_only, devices=bool(spec.sandbox.devices))
+    allow = allow_list(
+        spec.programs,
+        spec.sandbox.read_only,
+        devices=bool(spec.sandbox.devices),
+        tools=spec.takes_programs_as_they_are,
+    )
     drop = drop_to(uid)
     closed: dict[str, str] = {}
     if drop:

@@ -106,7 +106,7 @@ def check_readable(uid: int, spec: JobSpec) -> None:
     Raises:
         SandboxUnavailableError: a file or folder of them is shut to it by its mode.
     """
-    for path in map(Path, allow_list([command.argv[0] for command in spec.commands], ()).declared):
+    for path in map(Path, allow_list(spec.programs, ()).declared):
         wanted = 5 if path.is_dir() else 4
         if path.exists() and _mode_for(uid, path) & wanted != wanted:
             raise SandboxUnavailableError(

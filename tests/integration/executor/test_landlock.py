@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -31,9 +32,9 @@ ORDINARY = 54333
 OLDEST_FOR_OWN_USER = 6
 
 
-def run(base: Path, program: str, *, abi: int | None = None, **fields):
-    """Run a program behind the wall; return what it came to."""
-    spec = Jobs(executor=None, base=base).spec(program, sandbox=SandboxSpec(mode="required", **fields))
+def run(base: Path, *programs: str, abi: int | None = None, argv=None, **fields):
+    """Run programs, or command lines, behind the wall; return what it came to."""
+    spec = Jobs(executor=None, base=base).spec(*programs, argv=argv, sandbox=SandboxSpec(mode="required", **fields))
     directory = make_directory(base / "run")
     wall = landlock.enclose(spec, directory, abi)
     quiet = Hooks(on_log=lambda _: None, should_stop=lambda: None)
@@ -142,6 +143,19 @@ def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_
     assert (execution.sandbox.kind, execution.sandbox.namespaces) == ("landlock", ())
     assert landlock.NOT_HELD in execution.sandbox.filters
     assert execution.sandbox.uid != 0
+
+
+def test_behind_it_a_program_of_the_runner_starts_the_program_that_it_is_given(tmp_path, token):
+    tmp_path.chmod(0o755)
+    given = shutil.copy(str(shutil.which("true")), tmp_path / "given")
+    code = (
+        f"import subprocess, sys; print('exit code', subprocess.run(sys.argv[2:], check=False).returncode)  # {token}"
+    )
+    argv = (sys.executable, "-I", "-S", "-c", code, "--@run", str(given))
+    execution = run(tmp_path, argv=[argv])
+
+    assert execution.log.decode().strip() == "exit code 0"
+    assert execution.sandbox.kind == "landlock"
 
 
 @pytest.mark.parametrize(
