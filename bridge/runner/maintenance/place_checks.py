@@ -14,6 +14,7 @@ from typing import Final
 
 from bridge.diagnostics import Check
 from bridge.executor.observe.accelerators.cards import Card
+from bridge.executor.sandbox.bubblewrap import INSTALL
 from bridge.executor.sandbox.user import JOB_UID, closed_to, may_mount
 from bridge.gate.facts.cuda import driver_cuda, older_driver, wheel_cuda
 from bridge.runner.machine.packages import added_files
@@ -73,7 +74,7 @@ def this_place(root: Path = Path("/"), interpreter: str = sys.executable) -> Pla
 def why_no_sandbox(reason: str, place: Place) -> tuple[str, str]:
     """Return why bubblewrap confines no run here, and what to do."""
     if "is not installed" in reason:
-        return reason, "sudo apt-get install bubblewrap, or the package bubblewrap of your system"
+        return reason, INSTALL
     if place.restricted or any(text in reason for text in _RESTRICTED):
         return (
             f"AppArmor restricts user namespaces here ({reason})",
