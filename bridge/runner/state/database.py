@@ -12,7 +12,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -158,8 +158,9 @@ class StateDatabase:
             rows.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, value))
 
     def close(self) -> None:
-        """Close the file; a second time does nothing."""
-        self._close()
+        """Close the file, when the event that is being written is whole; a second time does nothing."""
+        with self._lock:  # SQLite itself crashes where a connection is closed under a statement of another thread
+            self._close()
 
     def _begin(self, local: bool) -> None:
         rows = self._connection
@@ -181,8 +182,9 @@ class StateDatabase:
             raise DamagedStateError(f"{self.path} is damaged: {answer}")
 
     def _undo(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
+        with suppress(sqlite3.ProgrammingError):  # closed meanwhile: SQLite has undone it
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
 
 
 @contextmanager

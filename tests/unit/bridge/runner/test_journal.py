@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import shutil
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from typing import get_args
 
@@ -187,3 +189,47 @@ def test_an_attempt_counts_once_and_for_good(path):
     assert attempts.count(other, TWO, NOW).number == 1
     second = attempts.count(key, TWO, NOW)
     assert (second.number, second.earlier) == (2, (ONE,))
+
+
+CLOSED_UNDER_WRITERS = '''
+import sys, threading
+from pathlib import Path
+from bridge.errors import JournalError
+from bridge.runner.state.database import StateDatabase
+
+LONG = """WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 20000)
+SELECT sum(n) FROM numbers"""
+refusals = []
+for attempt in range(20):
+    state = StateDatabase(Path(sys.argv[1]) / f"{attempt}.sqlite", local=True)
+    writing = threading.Event()
+
+    def write():
+        try:
+            while True:
+                with state.write(durable=False) as rows:
+                    writing.set()
+                    rows.execute(LONG).fetchall()
+        except JournalError as error:
+            refusals.append(error)
+
+    writers = [threading.Thread(target=write) for _ in range(4)]
+    for writer in writers:
+        writer.start()
+    writing.wait()
+    state.close()
+    for writer in writers:
+        writer.join()
+print(len(refusals))
+'''
+
+
+def test_a_file_that_is_closed_under_its_writers_refuses_them_and_the_process_lives(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", CLOSED_UNDER_WRITERS, str(tmp_path)],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=240,
+    )
+    assert (done.returncode, done.stdout) == (0, "80\n"), done.stderr[-2000:]
