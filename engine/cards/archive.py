@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from engine.checkpoint import ASSETS, is_lfs_pointer
 from engine.digests import file_digest
@@ -133,28 +133,22 @@ def _files(clone: Path, known: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         yield name, path.read_bytes()
 
 
-class _PlainFile(tarfile.TarInfo):
-    """A header of what `pack` writes; others are refused as they are seen: tarfile would read their content whole."""
-
-    @classmethod
-    def frombuf(cls, buf: bytes | bytearray, encoding: str | None, errors: str) -> Self:
-        """Return a header of a plain file.
-
-        Raises:
-            tarfile.ReadError: it is another, of a long name or further attributes too, or its file is too large.
-        """
-        found = super().frombuf(buf, encoding or tarfile.ENCODING, errors)
-        if found.type not in {tarfile.REGTYPE, tarfile.AREGTYPE} or not 0 <= found.size <= MEMBER_MAX_BYTES:
-            raise tarfile.ReadError(f"it holds {found.name[:100]!r}, no plain file of at most {MEMBER_MAX_BYTES} bytes")
-        return found
-
-
 def _members(file: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield what `pack` wrote, header by header: `tarfile.open` would read what an extension header announces whole."""
     try:
-        with tarfile.open(file, mode="r:gz", tarinfo=_PlainFile) as archive:
-            for member in archive:
-                content = archive.extractfile(member)
-                yield member.name, b"" if content is None else content.read()
+        with gzip.open(file) as plain:
+            while (block := plain.read(tarfile.BLOCKSIZE)) != bytes(tarfile.BLOCKSIZE):
+                header = tarfile.TarInfo.frombuf(block, tarfile.ENCODING, "strict")
+                if header.type not in {tarfile.REGTYPE, tarfile.AREGTYPE} or not 0 <= header.size <= MEMBER_MAX_BYTES:
+                    kind = f"{header.name[:100]!r}, no plain file of at most {MEMBER_MAX_BYTES} bytes"
+                    raise tarfile.ReadError(f"it holds {kind}")
+                content = plain.read(header.size)
+                padding = plain.read(-header.size % tarfile.BLOCKSIZE)
+                if len(content) + len(padding) < header.size + -header.size % tarfile.BLOCKSIZE:
+                    raise tarfile.ReadError(f"it ends within {header.name!r}")
+                yield header.name, content
+            while plain.read(1 << 20):  # to the checksum behind the end
+                pass
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error, ValueError) as error:
         raise ModelWeightsError(
             f"{file} cannot be read as an archive: {error}; expected kakeya-assets-VERSION.tar.gz, or a clone's folder"
