@@ -20,7 +20,20 @@ from tests.support import importing, order, tiers
 
 hypothesis.settings.register_profile("patient", deadline=None)  # an example's seconds are the machine's
 hypothesis.settings.load_profile("patient")
-FACILITIES = ("actionlint", "cuda", "metal", "real-models", "sandbox", "servers", "shellcheck")
+FACILITIES = (
+    "actionlint",
+    "cuda",
+    "metal",
+    "mount",
+    "real-models",
+    "sandbox",
+    "servers",
+    "shellcheck",
+    "ssh",
+    "systemd",
+)
+PROGRAMS = {"bwrap": "sandbox", "ssh-agent": "ssh", "ssh-keygen": "ssh"}
+"""Facility that a program belongs to which a test needs: `@pytest.mark.needs("ssh-keygen")`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,19 +52,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+def end_for_want_of(facility: str, reason: str, config: pytest.Config) -> None:
+    """End a test because a facility is missing: a skip with its reason, or a failure."""
+    if facility not in FACILITIES:
+        raise ValueError(f"unknown facility {facility!r}; expected one of {', '.join(FACILITIES)}")
+    if facility in config.getoption("--require"):
+        pytest.fail(f"--require {facility}: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
 @pytest.fixture(scope="session")
 def missing(request: pytest.FixtureRequest):
-    """Return a function that ends a test because a facility is missing: a skip with its reason, or a failure."""
-    required = set(request.config.getoption("--require"))
+    """Return `end_for_want_of` for this run's options: FACILITY, REASON."""
+    return lambda facility, reason: end_for_want_of(facility, reason, request.config)
 
-    def end(facility: str, reason: str) -> None:
-        if facility not in FACILITIES:
-            raise ValueError(f"unknown facility {facility!r}; expected one of {', '.join(FACILITIES)}")
-        if facility in required:
-            pytest.fail(f"--require {facility}: {reason}", pytrace=False)
-        pytest.skip(reason)
 
-    return end
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End a test that is marked `needs(PROGRAM, …)` before its fixtures start what this machine lacks."""
+    for mark in item.iter_markers("needs"):
+        for program in mark.args:
+            if shutil.which(program) is None:
+                end_for_want_of(PROGRAMS[program], f"{program} is not installed", item.config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -35,7 +35,7 @@ class Key:
 
 
 def make_key(folder: Path, name: str) -> Key:
-    if shutil.which("ssh-keygen") is None:  # where it is promised, `--require servers` fails for want of it
+    if shutil.which("ssh-keygen") is None:  # where it is promised, the tests marked `needs` fail
         pytest.skip("OpenSSH's client is not installed: no ssh-keygen")
     path = folder / name
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(path)]

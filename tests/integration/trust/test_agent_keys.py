@@ -18,6 +18,8 @@ from tests.fakes.memory_bus import bus_record
 from tests.fakes.ssh_keys import Key
 from tests.unit.bridge.publish.test_attestation import tree, verify_attestation
 
+pytestmark = pytest.mark.needs("ssh-agent", "ssh-keygen")
+
 
 @pytest.fixture
 def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

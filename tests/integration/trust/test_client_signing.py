@@ -59,6 +59,7 @@ def test_a_signed_request_carries_the_very_bytes_that_were_signed(requester, tmp
     assert (request.principal, request.signer) == (WHO, key.fingerprint)
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_a_killed_client_sends_the_same_signature_again(requester, tmp_path):
     """ecdsa signatures are random: signing again would be another commit under the same name."""
     path = tmp_path / "ecdsa"
@@ -101,6 +102,7 @@ def parse_wish(requester: Requester) -> dict:
     return requester.run("run", "mlx-env-probe", "--dry-run", "--json").document["data"]["request"]["params"]
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_auto_finds_the_users_key_before_it_makes_one(requester, tmp_path):
     made = init(requester, "--signing-key", "auto")
     assert (tmp_path / "config" / "signing_key").is_file()
@@ -109,6 +111,7 @@ def test_auto_finds_the_users_key_before_it_makes_one(requester, tmp_path):
     assert init(requester, "--signing-key", "auto")["signer"] == own.fingerprint
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_a_key_with_a_passphrase_is_passed_over_and_asks_nothing(requester, tmp_path):
     path = tmp_path / "home" / ".ssh" / "id_ed25519"
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "a passphrase", "-f", str(path)]
@@ -145,6 +148,7 @@ def test_a_key_only_an_agent_holds_signs(tmp_path, monkeypatch):
         guarded.stop(agent)
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_no_key_is_made_unless_asked_for_whoever_checks(requester, tmp_path):
     ran = requester.run("init", "--bus", "memory")
     assert "requests are unsigned; on with: kakeya-mac init --signing-key auto" in ran.out

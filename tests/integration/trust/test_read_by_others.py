@@ -29,6 +29,7 @@ def test_python_tuf_verifies_every_version_of_a_root_and_what_it_lists(tmp_path:
         assert target.hashes["sha256"] == hashlib.sha256(files[name]).hexdigest()
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_ssh_keygen_verifies_a_request_by_the_list_in_the_root(tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     stage = Stage(tmp_path)

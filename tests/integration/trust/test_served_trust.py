@@ -22,6 +22,8 @@ from tests.fakes.asking import make_request
 from tests.fakes.ssh_keys import Key, signed_request
 from tests.support.runner_site import PRESET, site
 
+pytestmark = pytest.mark.needs("ssh-keygen")
+
 __all__ = ["site"]
 CALM = {
     "GIT_CONFIG_NOSYSTEM": "1",

@@ -13,6 +13,8 @@ from bridge.errors import PolicyRefusedError, UsageError
 from bridge.trust import ssh_signatures as signature
 from bridge.trust.ssh_signatures import NAMESPACE, fingerprint, sign, verify
 
+pytestmark = pytest.mark.needs("ssh-keygen")
+
 DATA = b'{"id":"x","preset":"mlx-env-probe"}'
 WHO = "agent@example.org"
 

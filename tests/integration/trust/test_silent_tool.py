@@ -17,6 +17,8 @@ from tests.integration.trust.test_signed_cancels import cancel_of
 from tests.support.runner_world import probe
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.needs("ssh-keygen")
+
 
 @dataclass
 class Tool:

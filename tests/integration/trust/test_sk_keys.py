@@ -15,6 +15,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from bridge.errors import PolicyRefusedError
 from bridge.trust.ssh_signatures import NAMESPACE, fingerprint_of, verify
 
+pytestmark = pytest.mark.needs("ssh-keygen")
+
 KIND, APPLICATION = b"sk-ssh-ed25519@openssh.com", b"ssh:"
 
 

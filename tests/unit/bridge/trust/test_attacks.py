@@ -293,6 +293,7 @@ def test_the_table_says_something_of_every_cell_and_why() -> None:
 
 
 @pytest.mark.parametrize("record", TABLE["records"])
+@pytest.mark.needs("ssh-keygen")
 def test_every_attack_comes_to_what_was_written_down(stage: Stage, record: str) -> None:
     outcomes: dict[tuple[str, str, str], str] = {}
     wrong = []
@@ -305,6 +306,7 @@ def test_every_attack_comes_to_what_was_written_down(stage: Stage, record: str) 
     assert wrong == []
 
 
+@pytest.mark.needs("ssh-keygen")
 def test_what_is_genuine_is_accepted(stage: Stage) -> None:
     """The matrix would also hold of a reader who refuses everything."""
     for record, kind in KINDS.items():

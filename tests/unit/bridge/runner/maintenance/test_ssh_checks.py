@@ -29,6 +29,7 @@ def keys(tmp_path_factory):
     [("open", "open"), ("locked", "locked"), ("pem-open", "open"), ("pem-locked", "locked"), ("none", None),
      ("broken", None), ("absent", None)],
 )  # fmt: skip
+@pytest.mark.needs("ssh-keygen")
 def test_a_key_says_whether_it_wants_a_passphrase(keys, name, kind):
     assert key_kind(keys / name) == kind
 
@@ -47,6 +48,7 @@ def test_only_a_route_by_ssh_has_a_host_to_log_in_to(route, host):
     [(("locked",), "warn", "no keychain or agent"), (("absent",), "warn", "no private key for example.org"),
      (("locked", "open"), "ok", "opens without a passphrase")],
 )  # fmt: skip
+@pytest.mark.needs("ssh-keygen")
 def test_a_bus_by_ssh_needs_a_key_that_opens_by_itself(keys, names, level, text):
     listed = "".join(f"identityfile {keys / name}\n" for name in names)
     checks = list(check_ssh("git@example.org:o/bus.git", lambda *_: f"user git\n{listed}", keys))
