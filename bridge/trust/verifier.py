@@ -20,8 +20,9 @@ from bridge.strictjson import StrictJsonError
 from bridge.system.clock import parse_rfc3339
 from bridge.trust.attestation import ATTESTATION_FILE, Attested, verify_attestation
 from bridge.trust.claim_chain import read_chain
-from bridge.trust.judgement import KeyAuthority, Signed, TrustAnswer, may_say
+from bridge.trust.judgement import NOBODY, KeyAuthority, Signed, TrustAnswer, may_say
 from bridge.trust.seals import seal_in
+from bridge.trust.signing_key import key_id
 
 if TYPE_CHECKING:
     from bridge.records.base import Record
@@ -127,23 +128,25 @@ def judge_result(
         "result", attested.runner, present=True, key=attested.key, at=max(times, default=None), bus_id=bus_id,
         expected=runner, archived_at=archived_at,
     )  # fmt: skip
+    if not authority.closed and not {key_id(key) for key in keys} & set(_key_ids(files)):
+        authority = NOBODY  # each machine calls its own runner `embedded`: this is another's of that name
     answer = may_say(authority, signed)
     if answer.signed:
         answer = replace(answer, why=f"{answer.why}, its number {attested.link.sequence}")
     elif answer.key_unknown:
-        whose = f"signed by {attested.runner}, key id {_key_ids(files)}, which you have not pinned"
+        named_keys = " and ".join(keyid[:_KEY_ID_CHARS] for keyid in _key_ids(files)) or "unnamed"
+        whose = f"signed by {attested.runner}, key id {named_keys}, which you have not pinned"
         answer = replace(answer, why=f"{whose}: {PIN_REMEDY}")
     return ResultAnswer(answer, attested)
 
 
-def _key_ids(files: Mapping[str, bytes]) -> str:
-    """Return the ids of the keys that an attestation names, by their beginnings; nothing has checked them."""
+def _key_ids(files: Mapping[str, bytes]) -> list[str]:
+    """Return the ids of the keys that an attestation names; nothing has checked them."""
     try:
         envelope = strictjson.decode(files[ATTESTATION_FILE], max_bytes=RESULT_MAX_BYTES)
-        key_ids = [str(signature["keyid"])[:_KEY_ID_CHARS] for signature in envelope["signatures"]]
+        return [str(signature["keyid"]) for signature in envelope["signatures"]]
     except (ValueError, KeyError, TypeError):
-        key_ids = []
-    return " and ".join(key_ids) or "unnamed"
+        return []
 
 
 def _said_signed(files: Mapping[str, bytes]) -> str | None:
