@@ -22,6 +22,7 @@ hypothesis.settings.register_profile("patient", deadline=None)  # an example's s
 hypothesis.settings.load_profile("patient")
 FACILITIES = (
     "actionlint",
+    "compiler",
     "cuda",
     "metal",
     "mount",
@@ -32,8 +33,14 @@ FACILITIES = (
     "ssh",
     "systemd",
 )
-PROGRAMS = {"bwrap": "sandbox", "ssh-agent": "ssh", "ssh-keygen": "ssh"}
-"""Facility that a program belongs to which a test needs: `@pytest.mark.needs("ssh-keygen")`."""
+PROGRAMS = {
+    "bwrap": "sandbox",
+    "bwrap|sandbox-exec": "sandbox",
+    "cc": "compiler",
+    "ssh-agent": "ssh",
+    "ssh-keygen": "ssh",
+}
+"""Facility that a program, or one of several, belongs to which a test needs: `@pytest.mark.needs("ssh-keygen")`."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,8 +78,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """End a test that is marked `needs(PROGRAM, …)` before its fixtures start what this machine lacks."""
     for mark in item.iter_markers("needs"):
         for program in mark.args:
-            if shutil.which(program) is None:
-                end_for_want_of(PROGRAMS[program], f"{program} is not installed", item.config)
+            if not any(map(shutil.which, program.split("|"))):
+                end_for_want_of(PROGRAMS[program], f"{program.replace('|', ' or ')} is not installed", item.config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

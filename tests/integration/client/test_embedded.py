@@ -108,6 +108,7 @@ def test_what_is_published_names_no_folder_of_the_machine(clone, probed):
     assert json.loads((folder / "run.json").read_bytes())["imported"]["work"] == "${RUN}/files/work"
 
 
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_every_command_gives_one_answer_about_a_run(clone):
     """The verdict that the host stored, and what verify, gate check, quote, compare, summary and report say of it."""
     ran = clone.mac("run", *QUICK, "--wait", "--new")
@@ -168,6 +169,7 @@ def bus_with_a_key(folder):
 
 
 @pytest.mark.ci
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_a_run_without_a_sandbox_is_asked_for_by_name_here_and_refused_by_a_bus(clone, tmp_path):
     ran = clone.mac("run", *QUICK, "--unsandboxed", "--new", "--wait")
     assert ran.stdout.splitlines()[0].endswith("NO SANDBOX"), ran.stdout + ran.stderr
@@ -190,6 +192,7 @@ def test_looking_from_a_second_terminal(clone, probed):
 
 
 @pytest.mark.ci
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_request_code_runs_from_the_clone_and_a_failing_test_is_rejected_with_its_name(clone):
     passed = clone.document("run", *QUICK, "--new", "--wait")
     assert (passed["outcome"]["exit_code"], passed["outcome"]["reason"]) == (0, "passed"), passed["log_tail"]
@@ -223,6 +226,7 @@ def let_go(clone):
 
 
 @pytest.mark.ci
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_every_state_is_visible_ctrl_c_detaches_and_attach_goes_on(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait")
     short = short_id_of(watched)
@@ -244,6 +248,7 @@ def test_every_state_is_visible_ctrl_c_detaches_and_attach_goes_on(clone):
 
 
 @pytest.mark.ci
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_sigterm_detaches_with_143_and_a_document(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait", "--json", "--new")
     short_id_of(watched)
@@ -259,6 +264,7 @@ def test_sigterm_detaches_with_143_and_a_document(clone):
 
 
 @pytest.mark.ci
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_a_killed_runner_is_restarted_by_whoever_waits_and_the_run_goes_on_once(clone):
     watched = clone.start("run", "pytest-path", "-p", "path=checks/test_waits.py", "--wait", "--json", "--new")
     short = short_id_of(watched)
@@ -296,6 +302,7 @@ def test_a_policy_with_a_mistake_is_refused_before_anything_is_sent(tmp_path):
 
 
 @pytest.mark.ci
+@pytest.mark.needs("bwrap|sandbox-exec")
 def test_a_runner_that_cannot_start_is_named_and_the_request_waits(tmp_path):
     clone = Clone(tmp_path)
     state = embedded_folder(tmp_path / "home" / ".local" / "share" / "kakeya") / "runner" / "state.sqlite"

@@ -16,6 +16,8 @@ from bridge.gate.rules.workload import metric_problem
 from bridge.presets.workloads import problems, read_folder
 from tests.support.workload_folder import INTERPRETER
 
+pytestmark = pytest.mark.needs("cc")
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 BUILT = ("takes-turns", "two-sums")
 

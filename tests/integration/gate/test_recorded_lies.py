@@ -14,6 +14,8 @@ from tests.integration.gate.lies.registry import MODELS, mild, premises_of
 from tests.integration.gate.recording import Recording
 from tests.integration.gate.site import CLOCK, serving
 
+pytestmark = pytest.mark.needs("bwrap|sandbox-exec")
+
 REST = [name for name in LIES if name not in (*HONEST, *RUN_FOR_REAL)]
 RECORDED = [name for name in REST if LIES[name].preset in {"decode", "memory"} and name not in SECONDS_LONG]
 

@@ -149,6 +149,7 @@ def test_every_setting_of_a_run_s_unit_is_tried_or_known_to_be_harmless() -> Non
 
 @NEED_ROOT
 @pytest.mark.parametrize("name", [*PROTECTIONS, "all together"])
+@pytest.mark.needs("bwrap")
 def test_a_sandbox_gets_its_own_proc_under_each_protection_of_a_run_s_unit(name: str) -> None:
     unit = settings((GOLDEN / "linux-run-unit.txt").read_text())
     chosen = unit if name == "all together" else {name: unit[name]}
@@ -170,6 +171,7 @@ FILTERS = {"CapabilityBoundingSet", "NoNewPrivileges", "RestrictAddressFamilies"
 
 @NEED_ROOT
 @pytest.mark.ci
+@pytest.mark.needs("bwrap")
 def test_a_sandbox_holds_in_its_trial_under_all_protections_of_a_run_s_unit_together() -> None:
     unit = settings((GOLDEN / "linux-run-unit.txt").read_text())
     last = {name: value for name, value in unit.items() if name in FILTERS or name.startswith("SystemCall")}
@@ -198,6 +200,7 @@ def test_a_sandbox_holds_in_its_trial_under_all_protections_of_a_run_s_unit_toge
 
 
 @NEED_ROOT
+@pytest.mark.needs("bwrap")
 def test_a_protection_that_would_keep_a_sandbox_from_its_proc_is_noticed() -> None:
     """What `ProtectKernelTunables=yes` does to /proc; the same way of trying it finds that it breaks the sandbox."""
 

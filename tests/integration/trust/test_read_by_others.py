@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
+import pytest
 from tuf.api.metadata import Metadata, Root, Targets
 
 from tests.unit.bridge.trust.stage import Stage
