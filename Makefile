@@ -25,7 +25,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt $(BROKEN)
 	@touch $@ $(VENV)/.requester
 
 $(VENV)/.dev: pyproject.toml constraints.txt $(BROKEN)
-	@$(INSTALL) -e ".[mlx,torch,gguf,models,distributed,github,mcp,dev]"
+	@$(INSTALL) -e ".[mlx,torch,gguf,models,distributed,github,mcp,serve,dev]"
 	@touch $@ $(VENV)/.demo $(VENV)/.requester
 
 $(VENV)/.release: $(VENV)/.dev

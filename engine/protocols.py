@@ -358,6 +358,9 @@ class Backend(Protocol):
     def gaps(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
         """Return by row how far the best logit is above that of ``tokens[row]``, in fp32; 0 where it is the best."""
 
+    def likeliest(self, forward: Forward) -> tuple[int, ...]:
+        """Return by row the id that the target holds likeliest, the lowest of several."""
+
     def log_probabilities(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
         """Return by row the natural logarithm of the probability of ``tokens[row]`` in it, in fp32."""
 

@@ -6,13 +6,13 @@ import argparse
 import json
 import os
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
-from engine.generation.answer import Answer, GenerationRequest, generate
+from engine.generation.answer import Answer, GenerationRequest, generate, sampled
 from engine.generation.score import score
 from engine.loading import Engine
 from engine.options import (
@@ -30,7 +30,6 @@ from engine.options import (
     utf8,
     whole,
 )
-from engine.protocols import Accept, SamplingDrafterModel
 from engine.reports import token_digest
 from engine.tokenizer import Tokenizer
 from engine.verification.rejection import Sampling
@@ -119,7 +118,7 @@ def _run(options: argparse.Namespace) -> int:
         chat=options.chat,
     )
     show = _nothing if options.json else _write
-    engine, rule = _sampled(engine, settings)
+    engine, rule = sampled(engine, settings)
     think = _nothing if options.json else _think
     answer = generate(engine, tokenizer, asked, (rule, make_depth()), show, think=think)
     if options.json:
@@ -181,15 +180,6 @@ def _default_budget(prompt: tuple[int, ...], engine: Engine) -> int:
             file=sys.stderr,
         )
     return max(1, min(DEFAULT_BUDGET, room))
-
-
-def _sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]:
-    """Return the engine and its accept rule; above temperature 0 both target and drafter draw."""
-    if settings is None:
-        return engine, engine.accept
-    if isinstance(engine.drafter, SamplingDrafterModel):
-        engine = replace(engine, drafter=engine.drafter.sampling(settings))
-    return engine, engine.backend.sampling(engine.target, settings)
 
 
 def prompt_text(argument: str | None) -> str:

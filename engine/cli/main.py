@@ -16,6 +16,7 @@ VERBS = {
     "models": ("engine.cli.models", "add models of other people, list and remove them"),
     "generate": ("engine.cli.generate", "complete a prompt, speculatively or not, streaming"),
     "score": ("engine.cli.score", "say how probable a model holds a text: nats a token and perplexity"),
+    "serve": ("engine.cli.serve", "answer OpenAI's completions and chat completions on this machine"),
     "eval": ("engine.cli.eval", "measure a workload and write a schema 3 report"),
     "bench": ("engine.cli.bench", "interleaved comparison against other implementations"),
     "distributed": (
@@ -30,7 +31,7 @@ VERBS = {
     "train": ("engine.cli.train", "train the tokenizer, a target, a DFlash drafter or an f_theta"),
 }
 
-WITHOUT_TORCH = frozenset({"generate", "chat", "score", "inspect", "eval", "bench", "distributed", "probe"})
+WITHOUT_TORCH = frozenset({"generate", "chat", "score", "serve", "inspect", "eval", "bench", "distributed", "probe"})
 """Verbs whose process takes torch in only where a backend or a study asks for it."""
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
 
 from engine.decoding.prompt import check_prompt
 from engine.decoding.speculative import Parts, speculative
@@ -13,11 +13,12 @@ from engine.generation.conversation import Conversation
 from engine.generation.text_stream import Pieces
 from engine.loading import Engine
 from engine.measurement.arms import fell_back
-from engine.protocols import Accept, Depth
+from engine.protocols import Accept, Depth, SamplingDrafterModel
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.tokenizer import Tokenizer
 from engine.types import Step
+from engine.verification.rejection import Sampling
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,9 @@ class Answer:
     """The text and what it took.
 
     ``thought`` is what a turn says in other channels than its answer's; its text is the answer alone.
-    ``reused_tokens`` of the prompt were in the caches. ``acceptance_length`` is committed tokens per target forward of
-    decoding. ``drafted_steps`` counts by drafter the steps that verified a draft.
+    ``reused_tokens`` of the prompt were in the caches. ``target_forwards`` are those of decoding, and
+    ``acceptance_length`` is committed tokens per such forward. ``drafted_steps`` counts by drafter the steps that
+    verified a draft.
     """
 
     text: str
@@ -52,6 +54,7 @@ class Answer:
     prefill_s: float
     decode_s: float
     tokens_per_s: float
+    target_forwards: int
     acceptance_length: float
     drafted_tokens: int
     accepted_tokens: int
@@ -81,6 +84,36 @@ def generate(
     Raises:
         PromptError: If prompt and budget do not fit the target.
     """
+    steps = answering(engine, tokenizer, asked, rule, show, conversation=conversation, think=think)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+
+
+def answering(
+    engine: Engine,
+    tokenizer: Tokenizer,
+    asked: GenerationRequest,
+    rule: tuple[Accept, Depth],
+    show: Callable[[str], None] = lambda _: None,
+    *,
+    conversation: Conversation | None = None,
+    think: Callable[[str], None] = lambda _: None,
+) -> Generator[Step, None, Answer]:
+    """Decode as `generate` does, a step at a time, so that a caller may take several answers' steps in turn.
+
+    Yields:
+        Each step, after its text was shown.
+
+    Returns:
+        The answer. A caller who closes this earlier gets none, and its conversation begins anew.
+
+    Raises:
+        PromptError: If prompt and budget do not fit the target.
+    """
     check_prompt(asked.prompt, engine.target.info, new_tokens=asked.max_new_tokens)
     clock = engine.backend.clock
     conversation = conversation or Conversation(engine, asked.layout)
@@ -98,6 +131,7 @@ def generate(
         marked = list(channels.split(step.tokens)) if channels else [(True, token) for token in step.tokens]
         for stream, answers in ((thought, False), (pieces, True)):
             stream.add(tuple(token for side, token in marked if side is answers), final=step.stop is not None)
+        yield step
     conversation.keep((*asked.prompt, *stopping.emitted))
     decoding = [step for step in steps if not step.prefill]
     forwards = sum(step.target_forwards for step in decoding)
@@ -112,6 +146,7 @@ def generate(
         prefill_s=(first_ns - began_ns) / 1e9,
         decode_s=decode_s,
         tokens_per_s=(len(stopping.emitted) - 1) / decode_s if decode_s else 0.0,
+        target_forwards=forwards,
         acceptance_length=sum(step.committed for step in decoding) / forwards if forwards else 0.0,
         drafted_tokens=sum(step.drafted for step in decoding),
         accepted_tokens=sum(step.accepted for step in decoding),
@@ -123,6 +158,15 @@ def generate(
         kv_bytes=sequence.measured_bytes(),
         drafter_bytes=drafter.measured_bytes(),
     )
+
+
+def sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]:
+    """Return the engine and its accept rule; where ``settings`` say how to draw, both target and drafter draw."""
+    if settings is None:
+        return engine, engine.accept
+    if isinstance(engine.drafter, SamplingDrafterModel):
+        engine = replace(engine, drafter=engine.drafter.sampling(settings))
+    return engine, engine.backend.sampling(engine.target, settings)
 
 
 def _texts(

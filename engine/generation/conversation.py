@@ -21,9 +21,22 @@ class Conversation:
         self._held: tuple[Sequence, Drafter] | None = None
         self._tokens: tuple[int, ...] = ()
 
+    @property
+    def positions(self) -> int:
+        """How many positions the target's cache holds now."""
+        return 0 if self._held is None else self._held[0].length
+
+    def measured_bytes(self) -> int:
+        """Return the bytes of the target's caches and of the drafter's."""
+        return 0 if self._held is None else sum(part.measured_bytes() for part in self._held)
+
+    def shared(self, prompt: tuple[int, ...]) -> int:
+        """Return how many tokens of a prompt the caches begin with, as far as no window has dropped them."""
+        return min(_shared(self._tokens, prompt), len(prompt) - 1)
+
     def resume(self, prompt: tuple[int, ...]) -> tuple[Sequence, Drafter, int]:
         """Return sequence and drafter for a prompt, and how many of its tokens they hold; at least one is left."""
-        shared = min(_shared(self._tokens, prompt), len(prompt) - 1)
+        shared = self.shared(prompt)
         # Whatever breaks off from here on leaves caches that nobody may continue.
         self._tokens, held = (), self._held
         if held is not None and shared > 0:

@@ -7,13 +7,14 @@ what it costs an answer.
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from engine.decoding.prompt import check_prompt
 from engine.errors import PromptError
 from engine.loading import Engine
 from engine.structure.layout import CacheLayout
-from engine.types import Draft
+from engine.types import Draft, Forward
 
 BLOCK_ROWS = 16
 """Rows of a forward: what every cache layout takes."""
@@ -26,10 +27,12 @@ class Score:
     Attributes:
         first: position of the first token that is scored; those before it are its context.
         log_probabilities: in nats, of every token from there on given all before it.
+        likeliest: the id that the model holds likeliest in the place of each of them, and its log probability.
     """
 
     first: int
     log_probabilities: tuple[float, ...]
+    likeliest: tuple[tuple[int, float], ...] = ()
 
     @property
     def nats(self) -> float:
@@ -55,24 +58,53 @@ def score(engine: Engine, ids: tuple[int, ...], layout: CacheLayout, first: int 
     Raises:
         PromptError: If nothing is left to score, or the text does not fit the model.
     """
+    forwards = scoring(engine, ids, layout, first, chunk_tokens)
+    while True:
+        try:
+            next(forwards)
+        except StopIteration as end:
+            whole: Score = end.value
+            return whole
+
+
+def scoring(
+    engine: Engine, ids: tuple[int, ...], layout: CacheLayout, first: int = 1, chunk_tokens: int = 512
+) -> Generator[None, None, Score]:
+    """Score as `score` does, a forward at a time, so that a caller may do other work between them.
+
+    Raises:
+        PromptError: If nothing is left to score, or the text does not fit the model.
+    """
     if not 1 <= first < len(ids):
         raise PromptError(f"{len(ids)} tokens with {first} of them as context; expected at least one of each")
     check_prompt(ids, engine.target.info)
     sequence = engine.target.open((), layout)
-    found: list[float] = []
+    values: list[float] = []
+    likeliest: list[tuple[int, float]] = []
+
+    def read(forward: Forward, tokens: tuple[int, ...]) -> None:
+        best = engine.backend.likeliest(forward)
+        values.extend(engine.backend.log_probabilities(forward, tokens))
+        likeliest.extend(zip(best, engine.backend.log_probabilities(forward, best), strict=True))
+
     with engine.resident():
-        *_, last = sequence.prefill(ids[:first], chunk_tokens)
-        found += engine.backend.log_probabilities(last, (ids[first],))
+        last: Forward | None = None
+        for forward in sequence.prefill(ids[:first], chunk_tokens):
+            last = forward
+            yield
+        if last is not None:  # `first` is one at least
+            read(last, (ids[first],))
         # Each block's rows tell of the token behind each; the last token of the text tells of nothing.
         for start in range(first, len(ids) - 1, BLOCK_ROWS):
             rows = ids[start : min(start + BLOCK_ROWS, len(ids) - 1)]
             forward = sequence.forward_block(rows[0], Draft(tokens=rows[1:], count=len(rows) - 1))
-            found += engine.backend.log_probabilities(forward, ids[start + 1 : start + 1 + len(rows)])
+            read(forward, ids[start + 1 : start + 1 + len(rows)])
             sequence.crop(start + len(rows))
-    if not all(map(math.isfinite, found)):
-        at = next(index for index, value in enumerate(found) if not math.isfinite(value))
+            yield
+    if not all(map(math.isfinite, values)):
+        at = next(index for index, value in enumerate(values) if not math.isfinite(value))
         raise PromptError(
             f"token {first + at} of the text has no finite probability under {engine.target.info.name!r}; use another "
             "--dtype"
         )
-    return Score(first, tuple(found))
+    return Score(first, tuple(values), tuple(likeliest))

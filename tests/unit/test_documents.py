@@ -71,7 +71,7 @@ def test_bridge_and_engine_say_alike_how_an_extra_is_installed() -> None:
     assert engine_install_remedy("mlx") == install_remedy("mlx")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
     mentioned = {extra for path in SOURCES if path.suffix == ".py" for extra in ASKED.findall(path.read_text("utf-8"))}
-    assert mentioned == {"mlx", "distributed", "github", "gguf", "mcp", "models"} <= set(extras)
+    assert mentioned == {"mlx", "distributed", "github", "gguf", "mcp", "models", "serve"} <= set(extras)
 
 
 COMMAND = re.compile(r"`((?:kakeya-mac|kakeya-runner|kakeya-engine)\s[^`]*)`")

@@ -66,6 +66,12 @@ def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(float(gap) for gap in found)
 
 
+def likeliest(forward: Forward) -> tuple[int, ...]:
+    """Return by row the id of the largest logit, the lowest of several."""
+    ids: Any = mx.argmax(forward.logits, axis=-1).tolist()
+    return tuple(int(index) for index in ids)
+
+
 def log_probabilities(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
     """Return by row the natural logarithm of the probability of ``tokens[row]``, in float32."""
     wide = forward.logits.astype(mx.float32)

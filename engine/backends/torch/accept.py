@@ -30,6 +30,11 @@ def gaps(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(float(gap) for gap in found.tolist())
 
 
+def likeliest(forward: Forward) -> tuple[int, ...]:
+    """Return by row the id of the largest logit, the lowest of several."""
+    return tuple(int(index) for index in forward.logits.argmax(dim=-1).tolist())
+
+
 def log_probabilities(forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
     """Return by row the natural logarithm of the probability of ``tokens[row]``, in float32."""
     wide = forward.logits.float()

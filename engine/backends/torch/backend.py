@@ -211,6 +211,10 @@ class TorchBackend:
         """Return by row how far the best logit is above that of ``tokens[row]``."""
         return accept.gaps(forward, tokens)
 
+    def likeliest(self, forward: Forward) -> tuple[int, ...]:
+        """Return by row the id that the target holds likeliest."""
+        return accept.likeliest(forward)
+
     def log_probabilities(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
         """Return by row the natural logarithm of the probability of ``tokens[row]``."""
         return accept.log_probabilities(forward, tokens)

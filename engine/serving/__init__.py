@@ -1,0 +1,1 @@
+"""OpenAI's port in front of an engine: requests over HTTP, one thread that steps their answers in turn."""

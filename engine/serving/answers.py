@@ -1,0 +1,80 @@
+"""What a client gets: bodies and chunks in OpenAI's form."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from engine.generation.score import Score
+from engine.serving.streams import Finished
+from engine.tokenizer import Tokenizer
+
+
+def envelope(kind: str, number: str, model: str, choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a body around choices."""
+    return {"id": number, "object": kind, "created": int(time.time()), "model": model, "choices": list(choices)}
+
+
+def usage(ends: Sequence[Finished], prompt_tokens: Sequence[int], exact: str) -> dict[str, Any]:
+    """Return what the answers of one body took.
+
+    Args:
+        ends: of each prompt.
+        prompt_tokens: of each prompt.
+        exact: what the tokens are equal to, in a word.
+    """
+    answers = [end.answer for end in ends if end.answer is not None]
+    written = sum(len(answer.tokens) for answer in answers)
+    return {
+        "prompt_tokens": sum(prompt_tokens),
+        "completion_tokens": written,
+        "total_tokens": sum(prompt_tokens) + written,
+        "prompt_tokens_details": {"cached_tokens": sum(answer.reused_tokens for answer in answers)},
+        "drafted_tokens": sum(answer.drafted_tokens for answer in answers),
+        "accepted_tokens": sum(answer.accepted_tokens for answer in answers),
+        "target_forwards": sum(answer.target_forwards for answer in answers),
+        "exact": exact,
+    }
+
+
+def completion_logprobs(
+    tokenizer: Tokenizer, prompt: tuple[int, ...], answer: tuple[int, ...], score: Score | None, *, echo: bool
+) -> dict[str, Any]:
+    """Return the log probabilities of a completion, token by token; the first token of an echoed text has none."""
+    shown = (*prompt, *answer) if echo else answer
+    begin = 0 if echo else len(prompt)
+    first = begin if score is None else score.first
+    values = () if score is None else score.log_probabilities
+    best = () if score is None else score.likeliest
+    unscored: list[Any] = [None] * (first - begin)
+    texts = [tokenizer.decode([token]) for token in shown]
+    offsets = [0]
+    for text in texts:
+        offsets.append(offsets[-1] + len(text))
+    tops: list[Any] = [
+        {tokenizer.decode([token]): own} | {tokenizer.decode([likeliest]): value}
+        for token, own, (likeliest, value) in zip(shown[first - begin :], values, best, strict=True)
+    ]
+    return {
+        "tokens": texts,
+        "token_logprobs": [*unscored, *values],
+        "top_logprobs": [*unscored, *tops],
+        "text_offset": offsets[:-1],
+    }
+
+
+def chat_logprobs(tokenizer: Tokenizer, tokens: tuple[int, ...], score: Score | None, *, top: bool) -> dict[str, Any]:
+    """Return the log probabilities of a message's tokens."""
+    if score is None:
+        return {"content": []}
+    entries = [
+        _entry(tokenizer, token, value) | {"top_logprobs": [_entry(tokenizer, *best)] if top else []}
+        for token, value, best in zip(tokens, score.log_probabilities, score.likeliest, strict=True)
+    ]
+    return {"content": entries}
+
+
+def _entry(tokenizer: Tokenizer, token: int, value: float) -> dict[str, Any]:
+    text = tokenizer.decode([token])
+    return {"token": text, "logprob": value, "bytes": list(text.encode())}

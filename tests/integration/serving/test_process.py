@@ -1,0 +1,102 @@
+"""The command as its user starts it: where it listens, whom it lets in, and how it ends."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from engine.errors import UsageError
+from engine.serving.server import listening, read_key
+from tests.integration.serving.conftest import MODEL
+
+pytest.importorskip("mlx.core", reason="the MLX backend is not installed")
+
+
+def test_sigterm_finishes_what_has_begun_and_nothing_else_begins(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command = [sys.executable, "-m", "engine.cli", "serve", "--openai", "127.0.0.1:0", "--depth", "3"]
+    with log.open("w") as file:
+        process = subprocess.Popen(command, stderr=file, stdout=file)
+    try:
+        until = time.monotonic() + 240
+        while (line := re.search(r"serving \S+ at http://127\.0\.0\.1:(\d+)/v1", log.read_text())) is None:
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        connection = http.client.HTTPConnection("127.0.0.1", int(line[1]), timeout=240)
+        body = {"model": MODEL, "prompt": "class A:", "max_tokens": 400, "temperature": 0, "ignore_eos": True}
+        headers = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/completions", json.dumps(body | {"stream": True}), headers)
+        response = connection.getresponse()
+        assert response.readline().startswith(b"data: ")
+        process.send_signal(signal.SIGTERM)
+        lines = [line for line in response.read().splitlines() if line.startswith(b"data: ")]
+        assert lines[-1] == b"data: [DONE]"
+        assert json.loads(lines[-2][6:])["choices"][0]["finish_reason"] == "length"
+        connection.close()
+        assert process.wait(240) == 0
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", int(line[1])), timeout=60)
+    finally:
+        process.kill()
+        process.wait(240)
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0:80", "127.0.0.1", "127.0.0.1:70000", "example.org:80", "::1:80", ":80", "127.0.0.1:-1", ""]
+)
+def test_only_this_machine_is_listened_to(address: str) -> None:
+    with pytest.raises(UsageError, match=r"expected 127\.0\.0\.1:PORT"), listening(address):
+        pass
+
+
+def test_a_place_that_somebody_holds_is_one_line(tmp_path: Path) -> None:
+    with listening("127.0.0.1:0") as (server, _):
+        port = server.getsockname()[1]
+        with pytest.raises(UsageError, match=r"Address already in use; choose another port"):  # noqa: SIM117
+            with listening(f"127.0.0.1:{port}"):
+                pass
+    path = tmp_path / "socket"
+    with listening(f"unix:{path}") as (_, url):
+        assert (url, path.stat().st_mode & 0o777) == (f"http+unix://{path}", 0o600)
+        with pytest.raises(UsageError, match="somebody listens there"), listening(f"unix:{path}"):
+            pass
+    assert not path.exists()
+    left = socket.socket(socket.AF_UNIX)  # a server that was killed leaves its socket
+    left.bind(str(path))
+    left.close()
+    with listening(f"unix:{path}"):
+        pass
+    path.write_text("a file")
+    with pytest.raises(UsageError, match="choose another path"), listening(f"unix:{path}"):
+        pass
+    assert path.read_text() == "a file"
+
+
+def test_a_key_is_one_line_that_others_cannot_read(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("secret\n")
+    path.chmod(0o600)
+    assert read_key(path) == "secret"
+    for text in ("", "two words", "a\nb", "é", "x" * 5_000):
+        path.write_text(text)
+        with pytest.raises(UsageError):
+            read_key(path)
+    path.write_text("secret")
+    path.chmod(0o640)
+    with pytest.raises(UsageError, match="may be read by others; chmod 600"):
+        read_key(path)
+    if os.geteuid() != 0:
+        path.chmod(0)
+        with pytest.raises(UsageError, match="cannot read"):
+            read_key(path)

@@ -1,0 +1,114 @@
+"""Whatever comes over the socket, the server answers with what is wrong, starts no forward for it, and goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import random
+import socket
+import time
+
+import pytest
+
+from tests.integration.serving.conftest import KEY, MODEL, Server
+
+GOOD = {"model": MODEL, "prompt": "class A:", "max_tokens": 4, "temperature": 0}
+HEADERS = {"Content-Type": "application/json", "Authorization": f"Bearer {KEY}"}
+
+
+def post(server: Server, body: bytes, path: str = "/v1/completions", **headers: str) -> tuple[int, dict]:
+    connection = http.client.HTTPConnection(*server.place, timeout=60)
+    connection.request("POST", path, body, HEADERS | {name.replace("_", "-"): text for name, text in headers.items()})
+    response = connection.getresponse()
+    data = response.read()
+    connection.close()
+    return response.status, json.loads(data)
+
+
+def forwards(server: Server) -> tuple[int, int]:
+    server.settle()
+    counts = server.scheduler.counts
+    return counts.finished + counts.cancelled, counts.failed
+
+
+@pytest.mark.parametrize(
+    ("status", "path", "changes", "headers", "message"),
+    [
+        (404, "/v1/completions", {"model": "gpt"}, {}, f"expected '{MODEL}'"),
+        (400, "/v1/completions", {"prompt": [10**6]}, {}, "token id 1000000; expected 0 <= id <"),
+        (400, "/v1/completions", {"prompt": [2] * 20_000}, {}, "holds 16384 positions"),
+        (400, "/v1/completions", {"max_tokens": 16_384}, {}, "leaves"),
+        (400, "/v1/completions", {"tools": []}, {}, "'tools' is not served"),
+        (404, "/v1/embeddings", {}, {}, "is not served"),
+        (415, "/v1/completions", {}, {"Content_Type": "text/plain"}, "expected application/json"),
+        (403, "/v1/completions", {}, {"Host": "attacker.example"}, "is for 127.0.0.1"),
+        (401, "/v1/completions", {}, {"Authorization": "Bearer other"}, "a key is needed"),
+    ],
+)
+def test_what_cannot_be_served_is_said(any_server: Server, status, path, changes, headers, message) -> None:
+    before = forwards(any_server)
+    got, body = post(any_server, json.dumps(GOOD | changes).encode(), path, **headers)
+    assert got == status, body
+    assert message in body["error"]["message"]
+    assert forwards(any_server) == before
+
+
+@pytest.mark.parametrize("length", [f"Content-Length: {1 << 40}", "Transfer-Encoding: chunked"])
+def test_a_body_that_is_too_long_is_refused_and_not_read_on(any_server: Server, length: str) -> None:
+    part = b"400\r\n" + b" " * 0x400 + b"\r\n"
+    with socket.create_connection(any_server.place, timeout=60) as client:
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n"
+        client.sendall(f"{head}Authorization: Bearer {KEY}\r\n\r\n".encode())
+        with contextlib.suppress(OSError):  # closed under us
+            for _ in range(9 << 10 if "chunked" in length else 1):
+                client.sendall(part)
+        assert client.recv(100).startswith(b"HTTP/1.1 413")
+
+
+def test_drawn_bytes_start_nothing_and_are_no_fault_of_the_server(any_server: Server) -> None:
+    drawn, before = random.Random(11), forwards(any_server)
+    good = json.dumps(GOOD).encode()
+    for _ in range(300):
+        body = bytearray(good)
+        for _ in range(drawn.randrange(1, 4)):
+            at = drawn.randrange(len(body))
+            body[at : at + drawn.randrange(3)] = drawn.randbytes(drawn.randrange(3))
+        body = bytes(body) if drawn.random() < 0.8 else drawn.randbytes(drawn.randrange(200))
+        status, _ = post(any_server, body)
+        assert status in {200, 400, 404}, body
+        before = (before[0] + (status == 200), before[1])
+    assert forwards(any_server) == before
+
+
+def test_bytes_that_are_no_http_and_clients_that_say_nothing_hold_nobody_up(any_server: Server) -> None:
+    drawn, silent = random.Random(3), []
+    for number in range(60):
+        client = socket.create_connection(any_server.place, timeout=60)
+        client.sendall(drawn.randbytes(drawn.randrange(1, 400)) if number % 2 else b"POST /v1/completions HTTP/1.1\r\n")
+        silent.append(client)
+    began = time.monotonic()
+    assert post(any_server, json.dumps(GOOD).encode())[0] == 200
+    assert time.monotonic() - began < 50
+    for client in silent:
+        client.close()
+
+
+def test_more_than_may_wait_are_told_to_come_again(any_server: Server) -> None:
+    long = json.dumps(GOOD | {"max_tokens": 4_000, "ignore_eos": True, "stream": True}).encode()
+    clients = []
+    try:
+        until = time.monotonic() + 60
+        while any_server.scheduler.waiting < any_server.scheduler.bounds.waiting:
+            assert time.monotonic() < until
+            connection = http.client.HTTPConnection(*any_server.place, timeout=60)
+            connection.request("POST", "/v1/completions", long, HEADERS)
+            clients.append(connection)
+            time.sleep(0.01)
+        status, body = post(any_server, json.dumps(GOOD).encode())
+        assert (status, body["error"]["type"]) == (429, "overloaded_error")
+    finally:
+        for connection in clients:
+            connection.close()
+    any_server.settle()
+    assert post(any_server, json.dumps(GOOD).encode())[0] == 200
