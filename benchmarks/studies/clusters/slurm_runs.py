@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import pwd
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ UNLIKE = ("sweep", "labelled slurm")  # cases whose nodes are told apart by name
 FAULTS = (
     "controller-restarted", "controller-away-at-submit", "node-killed", "supervisor-killed", "scancel-queued",
     "scancel-running", "requeued", "no-node-has-it", "longest-wait", "cancelled-while-queued",
-    "preempted", "disk-full",
+    "preempted", "disk-full", "partition-limit", "ten-minutes-queued",
 )  # fmt: skip
 
 
@@ -228,6 +229,35 @@ def _longest_wait(site: SlurmSite) -> Row:
     return site.row(site.send("plain"))
 
 
+def _partition_limit(site: SlurmSite) -> Row:
+    """Have the partition allow less than the preset asks for: Slurm queues such a job, and never begins it."""
+    as_root("call", "scontrol", "update", "PartitionName=kakeya", "MaxTime=1")
+    sent_s = time.monotonic()
+    ref = site.send("plain")
+    site.end_of(ref)
+    return site.row(ref, ended_within_a_minute=time.monotonic() - sent_s < 60.0)
+
+
+def _ten_minutes_queued(site: SlurmSite) -> Row:
+    """Count what a run that waits for ten minutes asks of Slurm's controller, its submission included."""
+    as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
+    before = _requests()
+    ref = site.send("plain")
+    site.job(ref)
+    time.sleep(600.0)
+    asked = {name: count - before.get(name, 0) for name, count in _requests().items() if count > before.get(name, 0)}
+    site.requester().ask_cancel(ref.id, b"{}")
+    return site.row(ref, requests=asked, total=sum(asked.values()))
+
+
+def _requests() -> dict[str, int]:
+    """Return how many requests of each kind this user has sent to the controller; sdiag's own are left out."""
+    text = str(as_root("call", "sdiag")).partition("statistics by message type")[2].partition("statistics by user")[0]
+    counts = re.findall(r"(REQUEST_\w+)[^\n]*?count:(\d+)", text)
+    not_ours = ("STATS", "NODE_REGISTRATION", "PING")
+    return {name: int(count) for name, count in counts if not any(word in name for word in not_ours)}
+
+
 def _cancelled_queued(site: SlurmSite) -> Row:
     """Cancel what waits, once its place in the queue was shown."""
     queued = [site.send("long") for _ in range(4)]
@@ -287,10 +317,12 @@ _FAULTS: dict[str, Callable[[SlurmSite], Row]] = {
     "cancelled-while-queued": _cancelled_queued,
     "preempted": _preempted,
     "disk-full": _disk_full,
+    "partition-limit": _partition_limit,
+    "ten-minutes-queued": _ten_minutes_queued,
 }
 
 STUDY = Study("slurm-runs", "Does a run on a real Slurm end as at home, whatever happens to runner, node or queue?",
-              cases, run, "forty minutes")  # fmt: skip
+              cases, run, "an hour")  # fmt: skip
 
 if __name__ == "__main__":
     main(sys.argv[1], Path(sys.argv[2]))

@@ -21,6 +21,7 @@ class EngineJob:
         word: the engine's own word for its state.
         reason: why it waits or ended, in the engine's words; empty where it gives none.
         place: its place among the jobs that wait, from 1, and how many these are; None where it does not wait.
+        for_good: whether waiting changes nothing about the reason: the job asks for what its queue never gives.
     """
 
     id: str
@@ -28,6 +29,7 @@ class EngineJob:
     word: str
     reason: str = ""
     place: tuple[int, int] | None = None
+    for_good: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class ClusterEngine(Protocol):
         ...
 
     def look(self, job: str) -> EngineJob | None:
-        """Return a job as it stands, up to a moment ago; None where the engine has forgotten it.
+        """Return a job as it stands; None where the engine has forgotten it. Its place may be a minute old.
 
         Raises:
             InfrastructureError: the engine does not answer.

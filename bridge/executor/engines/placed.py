@@ -35,6 +35,9 @@ SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, a
 _SETTLE_LOCAL_S: Final = 2.0
 TICK_S: Final = 0.1
 _LOOK_S: Final = 1.0
+_LOOK_GROWTH: Final = 4
+_LOOK_MAX_S: Final = 120.0  # a look is two requests to Slurm's controller: twenty in ten minutes of waiting
+_NEVER: Final = "never"  # why a folder is refused, beside how its run is to end
 _INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
 _OUTLIVED_SETTLES: Final = 3  # a lock that is held so long after its job is that of a node that is gone
 _TOLD_S: Final = 2.0  # what an engine may take to be told something, before the run is ended without its answer
@@ -70,7 +73,7 @@ class PlacedRun:
         self._job, self._since = known.job or known.name, parse_rfc3339(known.since)
         self._numbered = known.job is not None
         self._queue, self._engine = queue, queue.engine
-        self._looked_s = float("-inf")
+        self._looked_s, self._pause_s = float("-inf"), _LOOK_S
         self._looking: Future[EngineJob | None] | None = None
         self._seen: EngineJob | None = None
         self._gone_s: float | None = None
@@ -125,12 +128,12 @@ class PlacedRun:
         if self._withdrawn:
             return True
         if self._folder.taken():
-            self._look(max(_LOOK_S, self._queue.settle_s))
+            self._look(self._queue.settle_s)
             self._gone_s = None
             return self._is_outlived()
         if self._folder.kept() is not None:
             return True
-        self._look(_LOOK_S)
+        self._look(0.0)
         if self._gone_s is None:
             return False
         return self._clock.steady_s() - self._gone_s >= self._queue.settle_s
@@ -142,11 +145,15 @@ class PlacedRun:
         may_take_s = _OUTLIVED_SETTLES * self._queue.settle_s + self._ending_s()
         return self._clock.steady_s() - self._ended_s >= may_take_s
 
-    def _look(self, every_s: float) -> None:
-        """Ask the engine now and then; while it does not answer, nothing follows from that."""
+    def _look(self, least_s: float) -> None:
+        """Ask the engine now and then, less often while nothing changes; where it does not answer nothing follows.
+
+        That a run begins is seen in its folder and not here.
+        """
         now_s = self._clock.steady_s()
-        if self._looking is None and now_s - self._looked_s >= every_s:
+        if self._looking is None and now_s - self._looked_s >= max(least_s, self._pause_s):
             self._looking, self._looked_s = called(partial(self._engine.look, self._job)), now_s
+            self._pause_s = min(_LOOK_MAX_S, self._pause_s * _LOOK_GROWTH)
         if self._looking is None or not self._looking.done():
             return
         looked, self._looking = self._looking, None
@@ -154,6 +161,8 @@ class PlacedRun:
             seen = looked.result()
         except InfrastructureError:
             return
+        if _changed(self._seen, seen):
+            self._pause_s = _LOOK_S
         self._seen = seen or self._seen
         if seen is not None:
             self._ended_s = (self._ended_s or now_s) if seen.state == "ended" else None
@@ -163,7 +172,9 @@ class PlacedRun:
         self._gone_s = None
         if seen.state == "queued" and self._folder.facts() is None:
             self._tell(seen)
-            if (self._clock.now() - self._since).total_seconds() > self._queue.longest_wait_s:
+            if seen.for_good:
+                self._ask(_NEVER)
+            elif (self._clock.now() - self._since).total_seconds() > self._queue.longest_wait_s:
                 self._ask("waited")
 
     def _tell(self, seen: EngineJob) -> None:
@@ -183,7 +194,7 @@ class PlacedRun:
         if self._asked is not None:
             return
         self._withdrawn = self._folder.withdraw(ending)
-        if ending == "waited" and not self._withdrawn:
+        if ending in {"waited", _NEVER} and not self._withdrawn:
             return  # it has just begun: it goes on
         self._asked, self._asked_s = ending, self._clock.steady_s()
         if not self._withdrawn:
@@ -191,7 +202,7 @@ class PlacedRun:
         self._say(partial(self._engine.end, self._job, queued_only=True))
         if not self._withdrawn:
             self._say(partial(self._engine.ask_to_end, self._job))
-        self._looked_s = float("-inf")
+        self._looked_s, self._pause_s = float("-inf"), _LOOK_S
 
     def _say(self, what: Callable[[], None]) -> None:
         """Tell the engine something; where it does not answer the folder has said it, and it is told again."""
@@ -230,6 +241,11 @@ class PlacedRun:
         if self._asked == "waited":
             waited = f"waited {self._queue.longest_wait_s:.0f} s in the queue of {self._engine.name}"
             raise InfrastructureError(f"{waited}, the owner's longest: {self._why()}", remedy="send it again later")
+        if self._asked == _NEVER:
+            raise InfrastructureError(
+                f"{self._engine.name} will never begin it: {self._why()}",
+                remedy="its queue gives less than the preset asks: the owner changes the preset's limits or [executor]",
+            )
         if self._asked == NOT_TAKEN:
             said = (
                 f"{self._engine.name} did not take its job, and an earlier process of this runner ended with the reason"
@@ -253,6 +269,13 @@ class PlacedRun:
             lines = (self._folder.root / "engine.log").read_text("utf-8", "replace").strip().splitlines()
             return f": {lines[-1]}" if lines else ""
         return ""
+
+
+def _changed(before: EngineJob | None, after: EngineJob | None) -> bool:
+    """Return whether a job stands otherwise than before; its place in the queue changes all the time."""
+    if before is None or after is None:
+        return before is not after
+    return (before.state, before.reason) != (after.state, after.reason)
 
 
 def not_begun(folder: RunFolder, clock: Clock, ending: str, message: str) -> Execution:

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
@@ -21,14 +21,26 @@ from bridge.system.clock import Clock
 from bridge.system.process import Completed, run
 
 _CALL_S: Final = 30.0
-_FRESH_S: Final = 1.0  # one listing serves all runs for so long
+_PLACES_S: Final = 60.0  # one listing of what waits serves all runs for so long
 _OUTPUT_MAX_BYTES: Final = 16 << 20
-_FORMAT: Final = "%i|%T|%r"  # no name, no comment: anybody's job may hold a line of its own there
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 _QUEUED: Final = frozenset(
     {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING", "REVOKED"}
 )
 _KNOWN: Final = ("SLURM_CONF", "PATH", "HOME")  # of our environment, what Slurm's commands see
+_FOR_GOOD: Final = frozenset(
+    {
+        "PartitionTimeLimit", "AssocMaxWallDurationPerJobLimit", "QOSMaxWallDurationPerJobLimit", "BadConstraints",
+        "InvalidAccount", "InvalidQOS", "AccountNotAllowed", "QOSNotAllowed", "DependencyNeverSatisfied",
+        "AssocMaxCpuPerJobLimit", "AssocMaxMemPerJob", "AssocMaxGRESPerJob", "AssocMaxNodePerJobLimit",
+        "QOSMaxCpuPerJobLimit", "QOSMaxMemoryPerJob", "QOSMaxGRESPerJob", "QOSMaxNodePerJobLimit",
+    }
+)  # fmt: skip
+"""Reasons of squeue(1) that are about what one job asks for; no other job's end changes them.
+
+`PartitionNodeLimit` and `PartitionConfig` are not among them: they may also mean that nodes are down.
+"""
+_SHOWN: Final = re.compile(r" JobState=(\S+) Reason=(\S+) Dependency=")
 _TAKEN: Final = re.compile(rb"ProctrackType\s*=\s*(\S+)")
 
 
@@ -77,7 +89,7 @@ class SlurmEngine:
         self._options, self._clock = options, clock
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
-        self._jobs: dict[str, EngineJob] = {}
+        self._waiting: tuple[str, ...] = ()
 
     def check(self) -> str | None:
         """Return why a job that leaves processes behind would keep them; None where Slurm holds jobs in a cgroup.
@@ -115,23 +127,36 @@ class SlurmEngine:
         if not job.isdigit():
             raise InfrastructureError(f"sbatch answered {job[:80]!r} instead of a job's number")
         with self._lock:
-            self._listed_s = float("-inf")  # so that nobody takes it for a job that is forgotten
+            self._listed_s = float("-inf")  # so that its place is known at the first look
         return job
 
     def find(self, name: str) -> EngineJob | None:
         """Return the job of a name; see the interface. Anybody may give a job any name: only this user's count."""
         ours = ["--noheader", "--states=all", f"--user={os.geteuid()}", f"--name={name}", "--format=%i"]
         found = self._call(["squeue", *ours]).stdout.decode("ascii", "replace").split()
-        with self._lock:
-            self._list()
-            return self._jobs.get(found[-1]) if found else None
+        return self.look(found[-1]) if found else None
 
     def look(self, job: str) -> EngineJob | None:
-        """Return a job as it stands; see the interface."""
+        """Return a job as it stands; see the interface. It alone is asked for, and what waits once a minute."""
+        done = self._tried(["scontrol", "--oneliner", "show", "job", job])
+        if not done.ok and b"Invalid job id" in done.stderr:
+            return None
+        if not done.ok:
+            raise _failed(done)
+        # What stands before it is a name that `submit` gave, and a comment comes behind it.
+        shown = _SHOWN.search(done.stdout.decode("utf-8", "replace"))
+        if shown is None:
+            raise InfrastructureError(f"scontrol says no state of job {job}")
+        word, reason = shown.groups()
+        seen = EngineJob(job, _state(word), word, _reason(reason), for_good=reason in _FOR_GOOD)
+        return seen if seen.state != "queued" else replace(seen, place=self._place(job))
+
+    def _place(self, job: str) -> tuple[int, int] | None:
+        """Return the place of a job among those that wait, in the order in which they will start."""
         with self._lock:
-            if self._clock.steady_s() - self._listed_s > _FRESH_S:
-                self._list()
-            return self._jobs.get(job)
+            if self._clock.steady_s() - self._listed_s > _PLACES_S:
+                self._waiting, self._listed_s = self._list(), self._clock.steady_s()
+            return (self._waiting.index(job) + 1, len(self._waiting)) if job in self._waiting else None
 
     def ask_to_end(self, job: str) -> None:
         """Send TERM to the job's own process; see the interface."""
@@ -146,27 +171,17 @@ class SlurmEngine:
         if not done.ok and b"Invalid job id" not in done.stderr and b"already completed" not in done.stderr:
             raise _failed(done)
 
-    def _list(self) -> None:
-        """Read all jobs of the partition that Slurm shows us, those that wait in the order in which they will start.
+    def _list(self) -> tuple[str, ...]:
+        """Return the jobs of the partition that wait, as far as Slurm shows them to us, the next to start first.
 
         Raises:
             InfrastructureError: Slurm does not answer.
         """
         where = [] if self._options.partition is None else [f"--partition={self._options.partition}"]
-        words = ["squeue", "--noheader", "--states=all", "--sort=-p,i", f"--format={_FORMAT}", *where]
-        jobs, waiting = {}, []
-        done = self._call(words)
+        done = self._call(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i", *where])
         if done.truncated:
             raise InfrastructureError(f"squeue lists more than {_OUTPUT_MAX_BYTES >> 20} MiB", remedy="set a partition")
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            job, word, reason = (*line.split("|", 2), "", "")[:3]
-            jobs[job] = EngineJob(job, _state(word), word, _reason(reason))
-            if word == "PENDING":
-                waiting.append(job)
-        for place, job in enumerate(waiting, 1):
-            seen = jobs[job]
-            jobs[job] = EngineJob(job, seen.state, seen.word, seen.reason, (place, len(waiting)))
-        self._jobs, self._listed_s = jobs, self._clock.steady_s()
+        return tuple(done.stdout.decode("ascii", "replace").split())
 
     def _call(self, argv: Sequence[str], data: bytes | None = None) -> Completed:
         done = self._tried(argv, data)
@@ -189,7 +204,8 @@ class SlurmEngine:
 def _failed(done: Completed) -> InfrastructureError:
     """Return the error of a call, in Slurm's own words: what a job asked for and no node has, for instance."""
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-    why = "did not answer in time" if done.timed_out else said[-1] if said else f"exit code {done.exit_code}"
+    silent = "did not answer in time" if done.timed_out else f"exit code {done.exit_code}"
+    why = said[-1] if said else silent  # sbatch says `temporarily unable to accept job` while it tries again
     return InfrastructureError(f"{Path(done.argv[0]).name}: {why}", remedy="sinfo; kakeya-runner doctor")
 
 

@@ -63,6 +63,35 @@ def test_what_waits_longer_than_the_owner_allows_is_ended_with_the_engines_reaso
         queue.go().wait()
 
 
+def test_what_will_never_begin_is_not_waited_for(queue: LocalQueue) -> None:
+    queue.engine.slots, queue.longest_wait_s = 0, 3_600.0
+    run = queue.go()
+    job = queue.engine.jobs[0]
+    job.status = replace(job.status, reason="PartitionTimeLimit", for_good=True)
+    with pytest.raises(InfrastructureError, match=r"will never begin it: job 1, PENDING \(PartitionTimeLimit\)"):
+        run.wait()
+    until(lambda: queue.engine.jobs[0].status.word == "CANCELLED", patience_s=20.0)
+
+
+def test_an_engine_is_looked_at_less_and_less_while_nothing_changes(
+    queue: LocalQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a hundredth of the pauses: looks at 0, 1, 5, 21 and 85 hundredths of a second, then each 1.2 s."""
+    monkeypatch.setattr(placed, "_LOOK_S", 0.01)
+    monkeypatch.setattr(placed, "_LOOK_MAX_S", 1.2)
+    queue.engine.slots, queue.longest_wait_s = 0, 1.5
+    real, looks = queue.engine.look, list[str]()
+
+    def look(job: str) -> object:
+        looks.append(job)
+        return real(job)
+
+    queue.engine.look = look  # type: ignore[method-assign]
+    with pytest.raises(InfrastructureError, match="the owner's longest"):
+        queue.go().wait()
+    assert 3 <= len(looks) <= 7
+
+
 def test_what_no_node_can_run_or_may_leave_processes_is_refused_before_it_is_queued(queue: LocalQueue) -> None:
     with pytest.raises(InfrastructureError, match="Invalid feature specification: cuda"):
         queue.go(queue.spec(placement=("cuda",)))

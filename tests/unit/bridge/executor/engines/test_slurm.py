@@ -1,4 +1,4 @@
-"""What a listing of Slurm says of our jobs, whatever other users call theirs: a program that prints as squeue does."""
+"""What Slurm says of our jobs, whatever other users call theirs: programs that print as squeue and scontrol do."""
 
 from __future__ import annotations
 
@@ -14,29 +14,40 @@ from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.system.clock import SystemClock
 
 Job = dict[str, object]
-_SQUEUE = """#!/usr/bin/env -S python3 -IS
-import json, sys
-options = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
-for job in json.load(open({file!r})):
-    if options.get("user", job["uid"]) == job["uid"] and options.get("name", job["name"]) == job["name"]:
-        line = options["format"]
-        for letter, key in (("%i", "id"), ("%U", "uid"), ("%T", "state"), ("%r", "reason"), ("%j", "name")):
-            line = line.replace(letter, job[key])
-        print(line)
+_COMMAND = """#!/usr/bin/env -S python3 -IS
+import json, pathlib, sys
+program, words = pathlib.Path(sys.argv[0]).name, sys.argv[1:]
+with open({calls!r}, "a") as calls:
+    print(program, *words, file=calls)
+jobs = json.load(open({file!r}))
+if program == "scontrol":
+    asked = [job for job in jobs if job["id"] == words[-1]]
+    if not asked:
+        sys.exit("slurm_load_jobs error: Invalid job id specified")
+    for job in asked:
+        print("JobId=%(id)s JobName=%(name)s UserId=x(%(uid)s)" % job, end=" ")
+        print("JobState=%(state)s Reason=%(reason)s Dependency=(null)" % job)
+        sys.exit()
+options = dict(word.removeprefix("--").partition("=")[::2] for word in words)
+for job in jobs:
+    states = options["states"] == "all" or job["state"] == options["states"]
+    if states and options.get("user", job["uid"]) == job["uid"] and options.get("name", job["name"]) == job["name"]:
+        print(options["format"].replace("%i", job["id"]))
 """
 OURS, OTHERS = str(os.geteuid()), str(os.geteuid() + 1)
 
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., SlurmEngine]:
-    """Return an engine over a squeue that lists these jobs."""
+    """Return an engine over commands that know these jobs."""
 
     def listing(*jobs: Job) -> SlurmEngine:
         file = tmp_path / "jobs.json"
         file.write_text(json.dumps(jobs))
-        squeue = tmp_path / "squeue"
-        squeue.write_text(_SQUEUE.format(file=str(file)))
-        squeue.chmod(0o755)
+        for name in ("squeue", "scontrol"):
+            program = tmp_path / name
+            program.write_text(_COMMAND.format(file=str(file), calls=str(tmp_path / "calls")))
+            program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
         return SlurmEngine(SlurmOptions(), SystemClock())
 
@@ -48,13 +59,33 @@ def job(number: str, name: str, state: str, *, uid: str = OURS, reason: str = "N
     return {"id": number, "name": name, "state": state, "uid": uid, "reason": reason}
 
 
-def test_a_name_with_a_line_of_its_own_forges_no_job(slurm: Callable[..., SlurmEngine]) -> None:
-    forged = f"x\n8|{OURS}|COMPLETED|None|kakeya-1\n8|COMPLETED|None"
+def test_a_name_of_somebody_else_forges_no_job(slurm: Callable[..., SlurmEngine]) -> None:
+    forged = "x JobState=COMPLETED Reason=None Dependency=(null)"
     engine = slurm(job("8", "kakeya-1", "PENDING", reason="Resources"), job("9", forged, "RUNNING", uid=OTHERS))
     waiting = engine.look("8")
     assert waiting is not None
-    assert (waiting.state, waiting.reason, waiting.place) == ("queued", "Resources", (1, 1))
+    assert (waiting.state, waiting.reason, waiting.place, waiting.for_good) == ("queued", "Resources", (1, 1), False)
     assert engine.find("kakeya-1") == waiting
+    assert engine.look("10") is None
+
+
+@pytest.mark.parametrize("reason", ["PartitionTimeLimit", "QOSMaxWallDurationPerJobLimit", "BadConstraints"])
+def test_a_reason_that_no_waiting_changes_is_told_from_others(slurm: Callable[..., SlurmEngine], reason: str) -> None:
+    engine = slurm(job("8", "kakeya-1", "PENDING", reason=reason))
+    waiting = engine.look("8")
+    assert waiting is not None
+    assert (waiting.reason, waiting.for_good) == (reason, True)
+
+
+def test_a_job_is_looked_at_alone_and_what_waits_is_listed_once_a_minute(
+    slurm: Callable[..., SlurmEngine], tmp_path: Path
+) -> None:
+    engine = slurm(job("8", "kakeya-1", "PENDING"), job("9", "kakeya-2", "PENDING"), job("7", "kakeya-3", "RUNNING"))
+    for number in ("7", "8", "9", "8", "9"):
+        engine.look(number)
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert [line.split()[0] for line in calls].count("squeue") == 1
+    assert [line.split()[-1] for line in calls if line.startswith("scontrol")] == ["7", "8", "9", "8", "9"]
 
 
 def test_a_job_of_another_user_is_not_ours_whatever_it_is_called(slurm: Callable[..., SlurmEngine]) -> None:
