@@ -7,7 +7,6 @@ be had. Every forward that ran without a recording is counted with its reason.
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 
 import torch
@@ -37,7 +36,6 @@ class GraphedSequence(TorchSequence):
         self._slot: Slot | None = None
         self._inside = False
         self._give_back: weakref.finalize | None = None
-        self._reasons: Counter[str] = Counter()
 
     @property
     def length(self) -> int:
@@ -83,10 +81,6 @@ class GraphedSequence(TorchSequence):
         self._leave()
         return super().stored_errors(layout)
 
-    def fallbacks(self) -> dict[str, int]:
-        """Return by reason how many forwards of blocks ran without a recording, and how often recordings were left."""
-        return dict(self._reasons)
-
     @property
     def _static(self) -> Slot | None:
         return self._slot if self._inside else None
@@ -103,6 +97,7 @@ class GraphedSequence(TorchSequence):
             self._inside = True
             self.caches = self._empty()
         start = self._slot.length
+        self._count_eager(rows)
         self.positions_forwarded += rows
         logits, features = self._slot.forward(ids_S)
         return Forward(logits=logits, features=features, start=start, rows=rows)

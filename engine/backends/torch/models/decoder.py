@@ -20,6 +20,7 @@ from engine.backends.evicting import EvictingRows, check_asks, check_made_again
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
 from engine.backends.torch.caches import LayerCaches, attention_mask
+from engine.backends.torch.models.attention import packing
 from engine.backends.torch.models.delta_net import new_state, run_layer
 from engine.backends.torch.models.rotary import Table, rotated
 from engine.errors import UsageError
@@ -68,8 +69,10 @@ class Decoder:
         self.windows = self.structure.windows
         self._sources = self.structure.sources
         layers = self.text.layers
+        self._layers = [packing(layer) for layer in layers]
         self.head_dims = tuple(int(layers[index].self_attn.head_dim) for index in self.structure.attending)
-        self._eager = config._attn_implementation == "eager"
+        self.eager = config._attn_implementation == "eager"
+        """Whether attention computes its own scores, over keys and values repeated for every query head."""
         # Frequencies by kind of layer come from one module that is told the kind.
         self._by_kind = isinstance(self.text.rotary_emb.rope_type, Mapping)
         self._shares = self.structure.model_type.startswith("gemma4")
@@ -112,7 +115,7 @@ class Decoder:
         extras = self._extras(ids, hidden)
         masks = self._masks(caches.masks(rows, ids.device), rows, hidden)
         captured: list[torch.Tensor] = [hidden[0]] if EMBEDDED in capture else []
-        for index, (layer, kind) in enumerate(zip(self.text.layers, self.kinds, strict=True)):
+        for index, (layer, kind) in enumerate(zip(self._layers, self.kinds, strict=True)):
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, caches.states[index])
             else:
@@ -155,7 +158,7 @@ class Decoder:
 
     def attend(self, layer: int, hidden_SD: torch.Tensor, caches: KeyValueCaches, tables: Table) -> torch.Tensor:
         """Append rows to a layer that keeps its own; return what its attention makes of its input, ``[S, D]``."""
-        block, rows = self.text.layers[layer], hidden_SD.shape[0]
+        block, rows = self._layers[layer], hidden_SD.shape[0]
         normed = block.input_layernorm(hidden_SD[None])
         masks = self._masks(caches.masks(rows, hidden_SD.device), rows, normed)
         attended, _ = block.self_attn(
@@ -212,7 +215,7 @@ class Decoder:
         self, masks: Mapping[int, torch.Tensor | None], rows: int, like: torch.Tensor
     ) -> Mapping[int, torch.Tensor | None]:
         """Return masks in the form that the layers' attention reads: eager attention adds them to the scores."""
-        if not self._eager:
+        if not self.eager:
             return masks
         made: dict[int, torch.Tensor | None] = {}
         for mask in masks.values():

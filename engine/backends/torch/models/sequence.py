@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import torch
@@ -19,6 +20,9 @@ from engine.restoration.restorers import Restorer
 from engine.restoration.rows import restore
 from engine.structure.layout import CacheLayout
 from engine.types import Decision, Draft, Forward, Ids, StoredError
+
+EAGER = "attention with sinks repeats keys and values for every query head"
+"""Why a block does not attend with its queries packed by key head."""
 
 
 class TorchSequence:
@@ -42,6 +46,7 @@ class TorchSequence:
         self._reads = tuple(sorted({*capture, *read}))
         self._rotary = RotaryTable(target.family.rotary, target.device, target.info.max_positions)
         self._accept = GreedyAccept(target.info.vocab_size)
+        self._reasons: Counter[str] = Counter()
         self.positions_forwarded = 0
         """Rows of all forwards so far, those that were cropped later too."""
 
@@ -132,8 +137,8 @@ class TorchSequence:
         close_all(self.caches.layers)
 
     def fallbacks(self) -> dict[str, int]:
-        """Return nothing: forwards run as they come, as they were asked to."""
-        return {}
+        """Return by reason how many forwards of blocks ran in a slower way than the engine has."""
+        return dict(self._reasons)
 
     @torch.inference_mode()
     def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
@@ -145,7 +150,12 @@ class TorchSequence:
         return stored_errors(held_rows(self.caches.layers), layout, LIBRARY, squared)
 
     def _block(self, ids_S: torch.Tensor) -> Forward:
+        self._count_eager(ids_S.shape[0])
         return self._forward(ids_S, logits_rows=ids_S.shape[0])
+
+    def _count_eager(self, rows: int) -> None:
+        if self.target.family.eager and rows > 1:
+            self._reasons[EAGER] += 1
 
     @torch.inference_mode()
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
