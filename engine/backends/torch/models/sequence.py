@@ -15,6 +15,7 @@ from engine.backends.torch.caches import GROW_ROWS
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
+from engine.backends.torch.sending import send
 from engine.decoding.prompt import check_prompt
 from engine.restoration.restorers import Restorer
 from engine.restoration.rows import restore
@@ -69,7 +70,7 @@ class TorchSequence:
         check_prompt(ids, self.target.info, self.length)
         chunk = min(chunk, self._chunk_rows or chunk)
         for start in range(0, len(ids), chunk):
-            part = torch.tensor(ids[start : start + chunk], device=self.target.device)
+            part = send(ids[start : start + chunk], self.target.device)
             yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
 
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
@@ -81,16 +82,16 @@ class TorchSequence:
         self.layout.check_block(1 + draft.count)
         watch(self.caches.layers, draft)
         if isinstance(draft.tokens, torch.Tensor):
-            first = torch.tensor([bonus], device=self.target.device)
+            first = send([bonus], self.target.device)
             ids = torch.cat([first, draft.tokens.to(first.dtype)])
         else:
-            ids = torch.tensor([bonus, *draft.tokens], device=self.target.device)
+            ids = send([bonus, *draft.tokens], self.target.device)
         return self._block(ids)
 
     @torch.inference_mode()
     def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
         """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
-        block, drafted = torch.tensor(ids, device=self.target.device), []
+        block, drafted = send(ids, self.target.device), []
         for _ in range(count):
             block = self._block(block).logits[-1:].argmax(dim=-1)
             drafted.append(block)
@@ -100,7 +101,7 @@ class TorchSequence:
         self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
     ) -> Iterator[tuple[Decision, Forward]]:
         """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
-        forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
+        forward, packed = self._queue(send([bonus], self.target.device))
         for left in range(limit - 1, -1, -1):
             following = self._queue(packed[0].long()) if left and self.target.ahead and goes_on() else None
             yield self._accept.read(Draft(), packed), forward
