@@ -45,6 +45,9 @@ class Sequence(Protocol):
     def max_positions(self) -> int:
         """Positions that the target holds: prompt and answer end there."""
 
+    def expect(self, new_tokens: int) -> None:
+        """Take, before the prompt, how many tokens may follow it: what their number decides is made once."""
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt in chunks of at most ``chunk`` rows; only the last forward carries logits (one row)."""
 

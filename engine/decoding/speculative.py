@@ -66,6 +66,7 @@ def speculative(
         stopping=stopping,
     )
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
+    parts.sequence.expect(stopping.remaining_tokens)
     try:
         run.depth.begin(parts.drafter.round_trip_s)
         with parts.resident():

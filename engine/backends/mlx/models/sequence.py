@@ -66,6 +66,10 @@ class MlxSequence:
         """Positions that the target holds."""
         return self.target.info.max_positions
 
+    def expect(self, new_tokens: int) -> None:
+        """Ignore how many tokens may follow: caches grow as they come."""
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk; a chunk is evaluated before the next is built, which bounds memory.
 

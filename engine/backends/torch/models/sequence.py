@@ -61,6 +61,10 @@ class TorchSequence:
         """Positions that the target holds."""
         return self.target.info.max_positions
 
+    def expect(self, new_tokens: int) -> None:
+        """Ignore how many tokens may follow: caches grow as they come."""
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk.
 

@@ -44,6 +44,9 @@ class ScriptedSequence:
     crops: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
+    def expect(self, new_tokens: int) -> None:
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         for start in range(0, len(ids), chunk):
             rows = len(ids[start : start + chunk])
