@@ -9,7 +9,7 @@ from statistics import median
 
 import torch
 
-from engine.backends.torch.models.sequence import EAGER, TorchSequence
+from engine.backends.torch.models.sequence import TorchSequence
 from engine.backends.torch.target import TorchTarget
 from engine.protocols import Clock
 from engine.structure.layout import CacheLayout
@@ -43,7 +43,7 @@ def refusal(target: TorchTarget, clock: Clock, block_rows: int, must_pay: bool) 
             apart = float((found["plain"] - found["recorded"]).abs().max() / found["plain"].abs().max())
             if not apart <= TOLERANCES.get(target.dtype, HALF_TOLERANCE):
                 return f"recorded forwards of {rows} rows differ from plain ones by {apart:.1e} of the largest logit"
-    if recorded.fallbacks().keys() - {EAGER}:
+    if recorded.fallbacks().keys() - plain.fallbacks().keys():
         return None if target.slots is None else target.slots.refused
     if not must_pay:
         return None

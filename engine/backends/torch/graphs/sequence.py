@@ -96,15 +96,15 @@ class GraphedSequence(TorchSequence):
         rows = ids_S.shape[0]
         refusal = self._too_long(rows) or self._reserve(may_record=False)
         if refusal is not None or self._slot is None:
-            self._reasons[refusal or "no slot"] += 1
+            self._count_slow(rows, refusal or "no slot")
             self._leave()
-            return super()._block(ids_S)
+            return self._forward(ids_S, logits_rows=rows)
         if not self._inside:
             self._slot.load(self._held(), self.length)
             self._inside = True
             self.caches = self._empty()
         start = self._slot.length
-        self._count_eager(rows)
+        self._count_slow(rows)
         self.positions_forwarded += rows
         logits, features = self._slot.forward(ids_S)
         return Forward(logits=logits, features=features, start=start, rows=rows)

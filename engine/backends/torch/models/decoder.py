@@ -11,6 +11,7 @@ Shapes: S rows, D hidden size, E values of a head, K captured layers, V vocabula
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -29,6 +30,14 @@ from engine.structure.decoder import read_structure
 from engine.structure.families import LINEAR
 from engine.structure.layout import CacheLayout
 from engine.types import TargetInfo
+
+EAGER = "attention with sinks repeats keys and values for every query head"
+"""Why a block does not attend with its queries packed by key head."""
+FAST_RECURRENCE = "fla"
+"""The module of flash-linear-attention, whose kernels transformers calls where it is installed."""
+REFERENCE_RECURRENCE = (
+    "recurrent layers run transformers' reference, row by row: flash-linear-attention is not installed"
+)
 
 
 class KeyValueCaches(Protocol):
@@ -73,9 +82,16 @@ class Decoder:
         self.head_dims = tuple(int(layers[index].self_attn.head_dim) for index in self.structure.attending)
         self.eager = config._attn_implementation == "eager"
         """Whether attention computes its own scores, over keys and values repeated for every query head."""
+        self._reference = bool(self.structure.recurrent) and importlib.util.find_spec(FAST_RECURRENCE) is None
         # Frequencies by kind of layer come from one module that is told the kind.
         self._by_kind = isinstance(self.text.rotary_emb.rope_type, Mapping)
         self._shares = self.structure.model_type.startswith("gemma4")
+
+    def slow_way(self, rows: int) -> str | None:
+        """Return what a block of so many rows is slower by than it must be, None for nothing."""
+        if self._reference:
+            return REFERENCE_RECURRENCE
+        return EAGER if self.eager and rows > 1 else None
 
     def caches(self, layout: CacheLayout) -> LayerCaches:
         """Return empty caches of one sequence.

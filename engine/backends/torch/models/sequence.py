@@ -22,9 +22,6 @@ from engine.restoration.rows import restore
 from engine.structure.layout import CacheLayout
 from engine.types import Decision, Draft, Forward, Ids, StoredError
 
-EAGER = "attention with sinks repeats keys and values for every query head"
-"""Why a block does not attend with its queries packed by key head."""
-
 
 class TorchSequence:
     """Caches, rotary tables and capture of one request."""
@@ -155,12 +152,14 @@ class TorchSequence:
         return stored_errors(held_rows(self.caches.layers), layout, LIBRARY, squared)
 
     def _block(self, ids_S: torch.Tensor) -> Forward:
-        self._count_eager(ids_S.shape[0])
+        self._count_slow(ids_S.shape[0])
         return self._forward(ids_S, logits_rows=ids_S.shape[0])
 
-    def _count_eager(self, rows: int) -> None:
-        if self.target.family.eager and rows > 1:
-            self._reasons[EAGER] += 1
+    def _count_slow(self, rows: int, refusal: str | None = None) -> None:
+        """Count a block that runs in a slower way than the engine has: one reason a forward, whatever it is made of."""
+        reasons = [reason for reason in (refusal, self.target.family.slow_way(rows)) if reason is not None]
+        if reasons:
+            self._reasons["; ".join(reasons)] += 1
 
     @torch.inference_mode()
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:
