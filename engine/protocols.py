@@ -264,8 +264,12 @@ class Depth(Protocol):
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Take an ask for ``asked`` tokens that came to nothing after ``elapsed_s`` seconds; a plain step follows."""
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
-        """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
+        """Take one finished step that began at ``position``; ``drafted`` is what was really proposed.
+
+        ``elapsed_s`` is None for a plain step of which nobody knows what it took, since a device computed it while the
+        consumer was away.
+        """
 
 
 class Clock(Protocol):

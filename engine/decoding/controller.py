@@ -234,9 +234,17 @@ class ControlledDepth:
         if not self._affordable(costs, self._rates.loss_s(costs, Arm(source, asked))):
             self._probe = (PLAIN, 0)
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
         """Learn acceptance and cost from one finished step, and book what it lost."""
         costs = bucket_at(self.buckets, position, self._table)
+        if elapsed_s is None:
+            # A plain step like any other, of which only the tokens are learnt from.
+            self._shadowing, self._ahead, self._beside, elapsed_s = False, None, None, costs.plain_s
+            self._previous = PLAIN
+            self._until_probe -= 1
+            self._learn(PLAIN, outcome)
+            self.decoded_s += elapsed_s
+            return
         arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
         known, beside = costs.seconds_of(arm), self._beside if arm == PLAIN else None
