@@ -33,7 +33,7 @@ NOISE = tuple(random.Random(7).gauss(1, 0.03) for _ in range(4096))
 
 def cost_of(curve: dict[int, float], rows: int) -> float:
     """Return plain steps that a forward takes, on the line between the rows that were measured."""
-    below, above = max(known for known in curve if known <= rows), min(known for known in curve if known >= rows)
+    below, above = max(size for size in curve if size <= rows), min(size for size in curve if size >= rows)
     share = 0.0 if above == below else (rows - below) / (above - below)
     return curve[below] + share * (curve[above] - curve[below])
 
