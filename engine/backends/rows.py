@@ -82,6 +82,8 @@ class Library:
         settled: has arrays computed now, so that what they are made of is let go.
         alone: such results as rows of so many key heads, one for each query.
         indexes: by policy what the keys of evicted pages are remembered by.
+        doubles: whether a buffer of rows stored as they are doubles when it is full: what attends to it is not traced
+            for its size, so that fewer copies are worth the room.
     """
 
     grown: Callable[[Array | None, Array, int, int, int], Array]
@@ -96,6 +98,7 @@ class Library:
     settled: Callable[[list[Array]], None]
     alone: Callable[[Array, int], Rows]
     indexes: Mapping[str, PageIndex]
+    doubles: bool = False
 
     def codec(self, layout: CacheLayout, head_dim: int) -> Codec:
         """Return how ``layout`` stores the rows of heads of ``head_dim`` values."""

@@ -17,6 +17,7 @@ from engine.generation.conversation import Conversation
 from engine.loading import Engine
 from engine.options import (
     add_chat_options,
+    add_costs_option,
     add_decoding_options,
     add_model_options,
     cache_layout,
@@ -43,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add_model_options(built)
     add_decoding_options(built, depth="auto")
+    add_costs_option(built)
     add_chat_options(built)
     built.add_argument(
         "--max-new", type=positive, default=DEFAULT_BUDGET, help="tokens of an answer at most (default: %(default)s)"
@@ -61,7 +63,7 @@ def _run(options: argparse.Namespace) -> int:
     layout = cache_layout(options)
     engine = open_selected(options)
     tokenizer, conversation = Tokenizer(engine.folder), Conversation(engine, layout)
-    make_depth, told = depth_factory(options.depth, engine)
+    make_depth, told = depth_factory(options.depth, engine, options.costs)
     check_drafting(layout, engine, told)
     # What the controller has learnt serves the next turn; a gate judges every answer anew.
     learnt = make_depth() if options.depth == "auto" else None

@@ -19,6 +19,7 @@ from engine.options import (
     AUTO,
     DEFAULT_DEPTH,
     add_chat_options,
+    add_costs_option,
     add_decoding_options,
     add_model_options,
     cache_layout,
@@ -52,6 +53,7 @@ def parser() -> argparse.ArgumentParser:
     add_decoding_options(
         built, depth=None, told=f"auto; {DEFAULT_DEPTH} with --temperature, so that a seed draws again"
     )
+    add_costs_option(built)
     built.add_argument(
         "--max-new",
         type=positive,
@@ -100,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
     options.depth = options.depth or (AUTO if settings is None else str(DEFAULT_DEPTH))
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    make_depth, told = depth_factory(options.depth, engine)
+    make_depth, told = depth_factory(options.depth, engine, options.costs)
     check_drafting(layout, engine, told)
     prompt = _chat_turn(tokenizer, text, options) if options.chat else tokenizer.encode(text)
     if not options.chat:

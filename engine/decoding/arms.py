@@ -22,6 +22,10 @@ LEAST_HOPE = 0.2
 """How much of the way from what is known of a drafter to being always right is thought possible at any time."""
 
 
+CostTable = Mapping[str, Mapping[int, float]]
+"""Seconds of a step by source and by rows of its forward, the draft included; one row is a plain step."""
+
+
 class Arm(NamedTuple):
     """A drafter and how many tokens it drafts; depth 0 is plain decoding, whoever is named."""
 
@@ -49,17 +53,6 @@ class Source:
     def unknown(cls, longest: int) -> Source:
         """Start with nothing known."""
         return cls(longest, Acceptance.prior(longest))
-
-    @property
-    def trusted(self) -> int:
-        """The deepest depth whose acceptance is not pure extrapolation: one beyond the last reached position.
-
-        Of a draft from elsewhere only what is still to come is worth anything, so all of it is asked for.
-        """
-        if self.latency.elsewhere:
-            return self.longest
-        reached = sum(1 for count in self.acceptance.reached if count)
-        return min(self.longest, max(reached + 1, FIRST_DEPTH))
 
     @property
     def first_depth(self) -> int:
@@ -116,8 +109,8 @@ class Source:
 
     @property
     def promised(self) -> float:
-        """Tokens that a step at the deepest trusted depth is expected to commit."""
-        return self.acceptance.committed(self.trusted)
+        """Tokens that a step with a whole block is expected to commit."""
+        return self.acceptance.committed(self.longest)
 
 
 @dataclass(slots=True)
@@ -148,9 +141,14 @@ class Bucket:
         return self.neighbours or self.plain.seen.get(0, 0) >= PLAIN_STEPS_TO_LEARN
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
-        """Take the time of one step."""
+        """Take the time of one step; what was read or inherited and not timed here moves by as much."""
+        before_s = self.seconds_of(arm)
         (self.of(arm.source) if arm.depth else self.plain).learn(arm.depth, elapsed_s)
         self.since_plain *= arm.depth > 0
+        if before_s:
+            moved = (self.seconds_of(arm) or before_s) / before_s
+            for costs in (self.plain, *self.drafted.values()):
+                costs.scale_untimed(moved)
 
     def seconds_of(self, arm: Arm) -> float | None:
         """Return what a step is known to take, None if unknown."""
@@ -172,6 +170,16 @@ class Bucket:
     def longest_s(self, known_s: float | None) -> float:
         """Return what a drafted step is booked at most, known to take ``known_s`` seconds or not timed yet."""
         return max((known_s or 0.0) * (1 + LARGEST_INNOVATION), LARGEST_FIRST_COST * self.plain_s)
+
+    @classmethod
+    def read(cls, table: CostTable) -> Bucket:
+        """Return a bucket that starts from a table, none of it its own."""
+        plain_s = next(iter(table.values()))[1]
+        drafted = {
+            source: Costs({rows - 1: step_s for rows, step_s in by_rows.items() if rows > 1})
+            for source, by_rows in table.items()
+        }
+        return cls(Costs({0: plain_s}), drafted, neighbours=True)
 
     def inherited(self) -> Bucket:
         """Return a bucket that starts from these estimates, none of them its own."""
@@ -209,12 +217,16 @@ class Ahead:
         return max(0.0, both_s / plain_s - steps)
 
 
-def bucket_at(buckets: dict[int, Bucket], position: int) -> Bucket:
-    """Return the bucket of a position; a new one starts from its nearest neighbour's estimates."""
+def bucket_at(buckets: dict[int, Bucket], position: int, table: CostTable | None = None) -> Bucket:
+    """Return the bucket of a position.
+
+    A new one starts from its nearest neighbour's estimates, the first of all from a table where there is one.
+    """
     number = (position // BUCKET_POSITIONS).bit_length()
     if number not in buckets:
         nearest = min(buckets, key=lambda known: abs(known - number), default=None)
-        buckets[number] = Bucket() if nearest is None else buckets[nearest].inherited()
+        first = Bucket() if table is None else Bucket.read(table)
+        buckets[number] = first if nearest is None else buckets[nearest].inherited()
     return buckets[number]
 
 

@@ -40,6 +40,7 @@ from engine.decoding.arms import (
     Ahead,
     Arm,
     Bucket,
+    CostTable,
     bucket_at,
     sources_of,
 )
@@ -75,7 +76,8 @@ class ControlledDepth:
     tokens up is not among them.
     """
 
-    def __init__(self, longest: int | Mapping[str, int]) -> None:
+    def __init__(self, longest: int | Mapping[str, int], table: CostTable | None = None) -> None:
+        self._table = table
         self.sources = sources_of(longest)
         self.lookups = Lookups()
         self._rates = Rates(self.sources, self.lookups)
@@ -83,6 +85,8 @@ class ControlledDepth:
         self.account_s = 0.0
         self.decoded_s = 0.0
         self._match: Match | None = None
+        self._parked_at: Bucket | None = None
+        self._beside_probes = False
         self._chosen = self._previous = self._selected = PLAIN
         self._tried: set[Arm] = set()
         self._pause = FIRST_PAUSE_STEPS
@@ -118,7 +122,7 @@ class ControlledDepth:
         self._end_pause()
         if limit <= 0:
             return Choice(0)
-        costs, self._match = bucket_at(self.buckets, position), lookup()
+        costs, self._match = bucket_at(self.buckets, position, self._table), lookup()
         if not costs.plain_known:
             return Choice(0)
         found = self._expected(costs, limit)
@@ -132,7 +136,7 @@ class ControlledDepth:
     def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
         """Say whether the match here is expected to gain more than plain steps that are queued ahead."""
         self._match = lookup()
-        costs = bucket_at(self.buckets, position)
+        costs = bucket_at(self.buckets, position, self._table)
         if limit <= 0 or not costs.plain_known:
             return False
         found = self._expected(costs, limit)
@@ -140,12 +144,13 @@ class ControlledDepth:
 
     def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
+        self._parked_at = bucket_at(self.buckets, position, self._table)
         pause = self._parked(position)
         self._ahead = Ahead() if pause.tokens > 1 else None
         return pause
 
     def _parked(self, position: int) -> Pause:
-        costs = bucket_at(self.buckets, position)
+        costs = bucket_at(self.buckets, position, self._table)
         if not costs.plain_known:
             # The first and the last of them are not used; a draft under way would lengthen the others.
             unknown = not any(source.acceptance.reached[0] for source in self.sources.values())
@@ -161,6 +166,9 @@ class ControlledDepth:
         if not self.sources:
             return Pause(LONGEST_PAUSE_STEPS)  # until a match is found
         asked = self._rates.least_known(self._rates.within_reach(costs)) if look else None
+        self._beside_probes = not look and self._until_probe >= LONGEST_SHADOW and self._rates.costs_known(costs)
+        if self._beside_probes:
+            asked = self._rates.least_known(self._rates.within_reach(costs))
         if asked is not None:
             loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self.sources[asked].latency.lost_s
             asked = asked if self._affordable(costs, loss_s) else None
@@ -172,7 +180,11 @@ class ControlledDepth:
         source = self.sources[self._shadowed_source]
         surprising = accepted > 0 and source.acceptance.rates[0] < SURPRISING_BELOW
         source.acceptance.learn(drafted, accepted)
-        if not surprising and source.promised < PROMISING_COMMITTED:
+        if self._beside_probes and self._parked_at is not None:
+            # Verified probes are under way as it is: their pauses end when drafting pays, and are no shorter for hope.
+            if self._rates.best(self._parked_at, PLAIN).depth == 0:
+                return False
+        elif not surprising and source.promised < PROMISING_COMMITTED:
             return False
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
         return True
@@ -218,13 +230,21 @@ class ControlledDepth:
         if source in self.sources:
             self.sources[source].waits.learn(answered=False, lost_s=elapsed_s)
         self.account_s += elapsed_s
-        costs = bucket_at(self.buckets, position)
+        costs = bucket_at(self.buckets, position, self._table)
         if not self._affordable(costs, self._rates.loss_s(costs, Arm(source, asked))):
             self._probe = (PLAIN, 0)
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
         """Learn acceptance and cost from one finished step, and book what it lost."""
-        costs = bucket_at(self.buckets, position)
+        costs = bucket_at(self.buckets, position, self._table)
+        if elapsed_s is None:
+            # A plain step like any other, of which only the tokens are learnt from.
+            self._shadowing, self._ahead, self._beside, elapsed_s = False, None, None, costs.plain_s
+            self._previous = PLAIN
+            self._until_probe -= 1
+            self._learn(PLAIN, outcome)
+            self.decoded_s += elapsed_s
+            return
         arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
         known, beside = costs.seconds_of(arm), self._beside if arm == PLAIN else None
@@ -388,7 +408,8 @@ class ControlledDepth:
     def _probed(self, costs: Bucket, best: Arm, matched: bool) -> Arm:
         """Return the candidate of a probe that is due where it can be borne, or have the next pause look at shadows."""
         candidate = self._rates.candidate(costs, best)
-        self._look = best.depth == 0 and self._shadows and not matched and not self._rates.promising(costs)
+        promising = self._rates.promising(costs) and not self._rates.unknown(costs)
+        self._look = best.depth == 0 and self._shadows and not matched and not promising
         longest = SHADOW_PAUSE_STEPS if self._look else LONGEST_PAUSE_STEPS
         if best.depth == 0 and self.account_s < 0 and self._rates.answering(costs):
             # Earlier gains may be spent on looking more often, but not at a drafter that has fallen silent.

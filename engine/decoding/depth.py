@@ -65,6 +65,6 @@ class FixedDepth(VerifiedOnly):
         del position
         return Pause(1 << 30)
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
         """Ignore what a step cost and brought."""
         del position, drafted, outcome, elapsed_s

@@ -6,7 +6,11 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ACCEPTANCE_WEIGHT = 0.1
+ACCEPTANCE_WEIGHT = 0.07
+USUAL_WEIGHT = 3
+"""How many drafts what is usual counts for where a position was reached for the first time."""
+WELL_REACHED = 16
+"""So often reached, a position is known as well as any: its rate forgets what was before."""
 COST_WEIGHT = 0.3
 EARLY_STEPS = 3
 LARGEST_INNOVATION = 0.25
@@ -34,22 +38,31 @@ class Acceptance:
     def learn(self, drafted: int, accepted: int) -> None:
         """Take one block: positions up to the first rejection were reached."""
         for position in range(min(accepted + 1, drafted)):
+            if position and not self.reached[position]:
+                self.rates[position] = self.usual
             self.reached[position] += 1
-            weight = max(ACCEPTANCE_WEIGHT, 1.0 / (self.reached[position] + 1))
+            prior = USUAL_WEIGHT if position else 1
+            weight = max(ACCEPTANCE_WEIGHT, 1.0 / (self.reached[position] + prior))
             hit = 1.0 if position < accepted else 0.0
             self.rates[position] += weight * (hit - self.rates[position])
 
+    @property
+    def usual(self) -> float:
+        """How likely a position is where nothing was seen of it: what the others are, the better known the more."""
+        weights = [min(count, WELL_REACHED) for count in self.reached]
+        if not any(weights):
+            return self.rates[0]
+        return sum(rate * weight for rate, weight in zip(self.rates, weights, strict=True)) / sum(weights)
+
     def committed(self, depth: int) -> float:
-        """Return the expected committed tokens of a step at ``depth``; unreached positions inherit the last known."""
+        """Return the expected committed tokens of a step at ``depth``; unreached positions are as likely as usual."""
         return self.by_depth(depth)[depth]
 
     def by_depth(self, deepest: int) -> list[float]:
         """Return the expected committed tokens of a step at each depth from 0 to ``deepest``."""
-        expected, survival, known = [1.0], 1.0, self.rates[0]
+        expected, survival, usual = [1.0], 1.0, self.usual
         for position in range(deepest):
-            if self.reached[position]:
-                known = self.rates[position]
-            survival *= known
+            survival *= self.rates[position] if self.reached[position] else usual
             expected.append(expected[-1] + survival)
         return expected
 
@@ -91,6 +104,12 @@ class Costs:
             self.seconds[depth] = elapsed_s
             return
         self.seconds[depth] = known + COST_WEIGHT * (clamped(elapsed_s, known) - known)
+
+    def scale_untimed(self, times: float) -> None:
+        """Take what no step was timed at for ``times`` as long."""
+        for depth in self.seconds:
+            if not self.seen.get(depth):
+                self.seconds[depth] *= times
 
     def of(self, depth: int) -> float | None:
         """Return the cost of ``depth``: measured, or on the line through the measured neighbours; None if unknown."""

@@ -39,11 +39,11 @@ class CommitGate(VerifiedOnly):
         del position
         return Pause(1 << 30 if self._closed else self.plain_steps + 1)
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
         """Time plain steps first, then watch the gain."""
         del position
-        if drafted == 0:
-            self._plain_s.append(elapsed_s)
+        if drafted == 0 or elapsed_s is None:
+            self._plain_s += [] if elapsed_s is None else [elapsed_s]
             return
         # The first timed step filled the pipeline.
         timed = sorted(self._plain_s[1 : self.plain_steps + 1])
@@ -75,7 +75,7 @@ class EntropyGate(VerifiedOnly):
         del position
         return Pause(self.pause_steps)
 
-    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
         """Remember how sure the target was; a backend that does not say leaves the gate as it is."""
         del position, drafted, elapsed_s
         if outcome.min_entropy_nats is not None:

@@ -18,6 +18,8 @@ PROBE_STEPS = 2
 MARGIN = 1.02
 LEAST_ANSWERING = 0.5
 """Share of asks that something must come of for gains to be spent on more of them."""
+CHEAP_BLOCK = 2.0
+"""In plain steps: a whole block that costs no more is verified though nothing is known of the drafter."""
 PROMISING_COMMITTED = 1.5
 """Tokens a step must promise to be worth a verified probe, whatever it cost so far: that may have been a bad moment."""
 
@@ -85,8 +87,8 @@ class Rates:
         return self.sources[arm.source].acceptance.committed(arm.depth) if arm.depth else 1.0
 
     def arms(self) -> list[Arm]:
-        """Return every drafter at every depth whose acceptance is known well enough."""
-        return [Arm(name, depth) for name, source in self.sources.items() for depth in range(1, source.trusted + 1)]
+        """Return every drafter at every depth whose acceptance is learnt."""
+        return [Arm(name, depth) for name, source in self.sources.items() for depth in range(1, source.longest + 1)]
 
     def best(self, costs: Bucket, selected: Arm) -> Arm:
         """Return the arm with the best expected rate, plain decoding unless drafting beats it by the margin.
@@ -95,9 +97,11 @@ class Rates:
         """
         rates = {PLAIN: self.rate(costs, PLAIN)}
         for name, source in self.sources.items():
-            committed = source.acceptance.by_depth(source.trusted)
-            for depth in range(1, source.trusted + 1):
+            committed, compared = source.acceptance.by_depth(source.longest), source.acceptance.reached[0] > 0
+            for depth in range(1, source.longest + 1):
                 arm = Arm(name, depth)
+                if not compared and self._dear(costs, arm):
+                    continue
                 rates[arm] = self._rate(costs, arm, committed[depth])
         best = max((arm for arm in rates if arm.depth), key=rates.__getitem__, default=PLAIN)
         if selected.depth and selected in rates and rates[best] < MARGIN * rates[selected]:
@@ -114,11 +118,25 @@ class Rates:
         if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
             return PLAIN
         longest = self.sources[best.source].longest
+        widest = self._hoped_block(costs, best)
+        if widest is not None:
+            return widest
         beside = [Arm(best.source, depth) for depth in (best.depth + 1, best.depth - 1) if 1 <= depth <= longest]
         others = [
             arm for arm in untried if self.sources[arm.source].hoped_rate(costs, arm.source) > self.rate(costs, best)
         ]
         return min(beside + [arm for arm in others if arm.source != best.source], key=costs.seen)
+
+    def _hoped_block(self, costs: Bucket, best: Arm) -> Arm | None:
+        """Return the whole block where it was never timed and would be better than ``best`` if it cost no more rows.
+
+        What rows cost has steps: beyond one, many more may come for nothing.
+        """
+        whole = Arm(best.source, self.sources[best.source].longest)
+        timed = costs.of(best.source).seconds
+        if costs.seen(whole) or not timed or self.way(costs, whole) is not None:
+            return None
+        return whole if self.committed(whole) / max(timed.values()) > MARGIN * self.rate(costs, best) else None
 
     def _may_be_verified(self, costs: Bucket, arm: Arm) -> bool:
         """Say whether steps like this were timed and are not all overtaken."""
@@ -150,6 +168,21 @@ class Rates:
     def promising(self, costs: Bucket) -> bool:
         """Say whether verified drafts might pay, by what is known of acceptance."""
         return any(self.sources[name].promised >= PROMISING_COMMITTED for name in self.within_reach(costs))
+
+    def _dear(self, costs: Bucket, arm: Arm) -> bool:
+        """Say whether a block costs too much, or nobody knows what, to be verified only to see if it is right."""
+        cost_s = costs.of(arm.source).of(arm.depth)
+        return cost_s is None or cost_s > CHEAP_BLOCK * costs.plain_s
+
+    def unknown(self, costs: Bucket) -> bool:
+        """Say whether it is known of the drafters in reach what their steps cost, and of none how far it is right."""
+        return self.costs_known(costs) and not any(
+            self.sources[name].acceptance.reached[0] for name in self.within_reach(costs)
+        )
+
+    def costs_known(self, costs: Bucket) -> bool:
+        """Say whether it is known of every drafter in reach what its steps cost."""
+        return all(costs.of(name).seconds for name in self.within_reach(costs))
 
     def least_known(self, names: Iterable[str]) -> str | None:
         """Return the drafter that least is known of, None of none."""

@@ -66,11 +66,15 @@ def speculative(
         stopping=stopping,
     )
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
+    parts.sequence.expect(stopping.remaining_tokens)
     try:
         run.depth.begin(parts.drafter.round_trip_s)
         with parts.resident():
             for step in _decode(run, prompt, chunk, held):
-                yield times.filled(step)
+                filled = times.filled(step)
+                given_ns = parts.clock.host_ns()
+                yield filled
+                run.depth.pass_over(parts.clock.host_ns() - given_ns)
     finally:
         parts.drafter.close()
 

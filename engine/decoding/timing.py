@@ -13,26 +13,35 @@ from typing import Any
 from engine.protocols import Clock, Depth, Pending
 from engine.types import LATE, Choice, Decision, Draft, Match, Pause, Step
 
+HIDDEN_SHARE = 0.05
+"""Of a queued step's time: a consumer who was away for more may have been what it waited for."""
+
 
 class TimedDepth:
-    """A depth policy that is told by the clock how long a step took."""
+    """A depth policy that is told by the clock how long a step took, without what its consumer took between steps."""
 
     def __init__(self, depth: Depth, clock: Clock) -> None:
-        self._depth, self._host_ns = depth, clock.host_ns
-        self._began_ns = self._asked_ns = 0
+        self._depth, self._host_ns, self._eager = depth, clock.host_ns, clock.eager
+        self._began_ns = self._asked_ns = self._away_ns = 0
         self.begin, self.shadowed, self.interrupts = depth.begin, depth.shadowed, depth.interrupts
         self.waited, self.came_late = depth.waited, depth.came_late
+
+    def pass_over(self, away_ns: int) -> None:
+        """Take how long the consumer had the last step: nothing of the loop ran meanwhile."""
+        self._began_ns += away_ns
+        self._asked_ns += away_ns
+        self._away_ns += away_ns
 
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> Choice:
         """Return the draft of the step that begins now."""
         choice = self._depth.choose(position, limit, lookup)
-        self._began_ns = self._host_ns()
+        self._began_ns, self._away_ns = self._host_ns(), 0
         return choice
 
     def park(self, position: int) -> Pause:
         """Return the pause that begins now."""
         pause = self._depth.park(position)
-        self._began_ns = self._host_ns()
+        self._began_ns, self._away_ns = self._host_ns(), 0
         return pause
 
     def take(self, pending: Pending, choice: Choice) -> Draft:
@@ -59,8 +68,14 @@ class TimedDepth:
         self._depth.unanswered(position, asked, self._lap_s())
 
     def record(self, position: int, drafted: int, decision: Decision) -> None:
-        """Pass on a finished step with its time; in a pause the next one begins where it ended."""
-        self._depth.record(position, drafted, decision, self._lap_s())
+        """Pass on a finished step with its time; in a pause the next one begins where it ended.
+
+        Of a plain step that a device computed while the consumer was away, nobody knows what it took.
+        """
+        elapsed_s, away_s = self._lap_s(), self._away_ns / 1e9
+        self._away_ns = 0
+        hidden = not drafted and not self._eager and away_s > HIDDEN_SHARE * elapsed_s
+        self._depth.record(position, drafted, decision, None if hidden else elapsed_s)
 
     def _lap_s(self) -> float:
         began_ns, self._began_ns = self._began_ns, self._host_ns()

@@ -2,12 +2,14 @@
 
 Knows only token ids. Without a match of at least ``min_tokens`` it proposes nothing, because a wrong draft costs a
 verify forward. The search is bounded: every occurrence of the last ``min_tokens`` tokens is found through an index kept
-as tokens arrive, and only the ``max_candidates`` most recent ones are compared further back.
+as tokens arrive, and only the ``max_candidates`` most recent ones are compared further back. So is the memory: of a
+longer history than ``max_indexed`` tokens only the newest are in the index.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+import sys
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from engine.drafters.local import LocalDrafter
@@ -16,6 +18,8 @@ from engine.types import Draft, DrafterInfo, Features, Match
 
 LONGEST_DRAFT = 16
 """Tokens a step looks up at most."""
+MOST_INDEXED = 1 << 16
+"""Tokens whose places are in the index at most: text of which no two runs are alike takes some 300 bytes a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,7 @@ class NgramModel:
     min_tokens: int = 2
     max_tokens: int = 8
     max_candidates: int = 64
+    max_indexed: int = MOST_INDEXED
     longest: int = LONGEST_DRAFT
 
     @property
@@ -49,7 +54,7 @@ class NgramDrafter(LocalDrafter):
 
     model: NgramModel
     tokens: list[int] = field(default_factory=list)
-    _ends: defaultdict[tuple[int, ...], deque[int]] = field(default_factory=lambda: defaultdict(deque))
+    _ends: defaultdict[tuple[int, ...], list[int]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def forwards(self) -> int:
@@ -106,15 +111,42 @@ class NgramDrafter(LocalDrafter):
                 ends = self._ends[tuple(self.tokens[-size:])]
                 ends.append(len(self.tokens))
                 if len(ends) > self.model.max_candidates:
-                    ends.popleft()
+                    del ends[0]
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        """Take the run that has become too old out of the index."""
+        size, end = self.model.min_tokens, len(self.tokens) - self.model.max_indexed
+        if end < size:
+            return
+        run = tuple(self.tokens[end - size : end])
+        ends = self._ends.get(run)
+        if ends and ends[0] == end:
+            del ends[0]
+        if ends is not None and not ends:
+            del self._ends[run]
+
+    @property
+    def indexed(self) -> int:
+        """Places that the index holds."""
+        return sum(map(len, self._ends.values()))
+
+    def host_bytes(self) -> int:
+        """Return the bytes that history and index hold in the memory of the host."""
+        index = sum(sys.getsizeof(run) + sys.getsizeof(ends) for run, ends in self._ends.items())
+        numbers = len(self.tokens) + self.indexed  # tokens of a run are those of the history
+        return sys.getsizeof(self.tokens) + sys.getsizeof(self._ends) + index + numbers * sys.getsizeof(1 << 20)
 
     def rewind(self, length: int) -> int:
         """Forget what came after the first ``length`` tokens; return how many are left."""
         size = self.model.min_tokens
         for end in range(len(self.tokens), max(length, size - 1), -1):
-            ends = self._ends[tuple(self.tokens[end - size : end])]
+            run = tuple(self.tokens[end - size : end])
+            ends = self._ends.get(run)
             if ends and ends[-1] == end:
                 ends.pop()
+                if not ends:
+                    del self._ends[run]
         del self.tokens[length:]
         return len(self.tokens)
 

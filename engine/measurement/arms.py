@@ -50,6 +50,10 @@ class Running:
     host_bytes: Callable[[], int] = int
 
 
+NATIVE_CHUNK_TOKENS = 2048
+"""Prompt rows a forward of the library's own loop: mlx_lm's default; transformers would take a prompt whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class ArmSettings:
     """How the arms of one workload decode. ``depth`` makes a fresh, cold policy for each sample."""
@@ -95,7 +99,7 @@ def undrafted(
 def start(engine: Engine, arm: str, settings: ArmSettings, prompt: tuple[int, ...], stopping: Stopping) -> Running:
     """Begin decoding ``prompt`` on an arm; nothing runs until the first step is asked for."""
     if arm != SPECULATIVE:
-        return native(engine.native, prompt, stopping, settings.chunk_tokens)
+        return native(engine.native, prompt, stopping, NATIVE_CHUNK_TOKENS)
     sequence = engine.target.open(engine.drafter.capture, settings.layout)
     drafter = engine.drafter.open()
     parts = Parts(sequence, drafter, engine.accept, settings.depth(), engine.backend.clock, engine.resident)

@@ -17,14 +17,25 @@ import argparse
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from engine.decoding.arms import CostTable
+from engine.decoding.cost_tables import write_costs
+from engine.decoding.lookups import LOOKED_UP
 from engine.errors import PromptError, UsageError
 from engine.loading import Engine
 from engine.measurement.launch import model_facts
 from engine.measurement.study import Study
-from engine.options import add_model_options, add_report_options, counts, open_selected, positive
+from engine.options import (
+    add_model_options,
+    add_report_options,
+    cost_key,
+    counts,
+    open_selected,
+    positive,
+)
 from engine.reports import Fallback, RunContext, token_digest
 from engine.structure.layout import CacheLayout
 from engine.studies.command import StudyCommand
@@ -92,6 +103,15 @@ class MeasuredCosts:
     def rows(self) -> dict[str, Any]:
         """Return the report's rows."""
         return {"verify": [asdict(row) for row in self.verify], "draft": [asdict(row) for row in self.draft]}
+
+    def table(self, drafter: str) -> CostTable:
+        """Return what steps of the shortest context take, by drafter and rows; looked-up tokens need no draft."""
+        shortest = min(row.context_tokens for row in self.verify)
+        verify_s = {row.rows: median(row.seconds) for row in self.verify if row.context_tokens == shortest}
+        draft_s = {row.drafted_tokens + 1: median(row.seconds) for row in self.draft if row.context_tokens == shortest}
+        drafted = {rows: verify_s[rows] + draft_s.get(rows, 0.0) for rows in verify_s if rows == 1 or rows in draft_s}
+        # A drafter that is the only one has no name where it is asked.
+        return {LOOKED_UP: verify_s} | (dict.fromkeys(("", drafter), drafted) if draft_s else {})
 
     def ratio(self, context_tokens: int, rows: int) -> float:
         """Return the median cost of ``rows`` rows over that of one."""
@@ -206,6 +226,12 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", default="1,2,4,8,16", help="block lengths, bonus included (default: %(default)s)")
     parser.add_argument("--repeats", type=positive, help="forwards of each shape (default: the profile's)")
     parser.add_argument(
+        "--costs",
+        type=Path,
+        metavar="FILE",
+        help="write what steps of the shortest context take there too, for `generate --costs FILE`",
+    )
+    parser.add_argument(
         "--random-shapes",
         help="torch only: a target of published shapes with random weights, for cost alone (gemma4-26b-a4b)",
     )
@@ -228,6 +254,8 @@ def measure(options: argparse.Namespace) -> tuple[CostPlan, MeasuredCosts]:
 
     def run() -> tuple[MeasuredCosts, dict[str, Any]]:
         found = measure_costs(engine, plan, lambda size: print(f"context {size}: measured", flush=True))
+        if options.costs is not None:
+            write_costs(options.costs, cost_key(engine), found.table(engine.drafter.info.name))
         return found, {"rows": found.rows(), "fallbacks": found.fallbacks}
 
     shapes = {"contexts": list(plan.contexts), "rows": list(plan.rows), "repeats": plan.repeats}

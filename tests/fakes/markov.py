@@ -23,6 +23,9 @@ class MarkovSequence:
     length: int = 0
     max_positions: int = 1 << 20
 
+    def expect(self, new_tokens: int) -> None:
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         del chunk
         self.length += len(ids)

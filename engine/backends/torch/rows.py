@@ -172,4 +172,5 @@ LIBRARY = Library(
     settled=lambda _: None,
     alone=_alone,
     indexes=INDEXES,
+    doubles=True,
 )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
+from engine.backends.torch.sending import send
 from engine.types import Decision, Draft, Proposal
 from engine.verification import rejection
 from engine.verification.rejection import Sampling
@@ -22,16 +23,31 @@ def shape(logits_RV: torch.Tensor, settings: Sampling) -> torch.Tensor:
     probs_RV = (logits_RV.double() / settings.temperature).softmax(dim=-1)
     vocabulary = probs_RV.shape[-1]
     if settings.top_k in range(1, vocabulary) or settings.top_p < 1.0:
-        kept = settings.top_k or vocabulary
-        # Stable, so that equally likely ids are kept lowest first, as in the reference.
-        ordered, ids = probs_RV.sort(dim=-1, descending=True, stable=True)
-        ordered, ids = ordered[:, :kept], ids[:, :kept]
+        ids = likeliest(logits_RV, settings.top_k or vocabulary)
+        ordered = probs_RV.gather(-1, ids)
         ordered = ordered / ordered.sum(dim=-1, keepdim=True)
         before = ordered.cumsum(dim=-1).roll(1, dims=-1)
         before[:, 0] = 0.0
         ordered = ordered.masked_fill(before >= settings.top_p, 0.0)
         probs_RV = torch.zeros_like(probs_RV).scatter_(-1, ids, ordered)
     return probs_RV / probs_RV.sum(dim=-1, keepdim=True)
+
+
+def likeliest(scores_RV: torch.Tensor, count: int) -> torch.Tensor:
+    """Return the ids of the ``count`` highest scores, highest first, int64 ``[R, count]``; of equal ones the lowest.
+
+    Logits order as their probabilities do and are half as wide, and where few are kept only those few are sorted.
+    """
+    vocabulary = scores_RV.shape[-1]
+    if count >= vocabulary:
+        return scores_RV.argsort(dim=-1, descending=True, stable=True)
+    lowest = scores_RV.topk(count, dim=-1).values[:, -1:]
+    above, equal = scores_RV > lowest, scores_RV == lowest
+    room = count - above.sum(dim=-1, keepdim=True)
+    kept = above | (equal & (equal.cumsum(dim=-1) <= room))
+    ids = scores_RV.masked_fill(~kept, -torch.inf).topk(count, dim=-1).indices.sort(dim=-1).values
+    order = scores_RV.gather(-1, ids).argsort(dim=-1, descending=True, stable=True)
+    return ids.gather(-1, order)
 
 
 def draw(weights_RV: torch.Tensor, uniforms_R: torch.Tensor) -> torch.Tensor:
@@ -47,8 +63,8 @@ def draw(weights_RV: torch.Tensor, uniforms_R: torch.Tensor) -> torch.Tensor:
 
 def proposals(probs_NV: torch.Tensor, most: int) -> list[Proposal]:
     """Return for each row the ids with a probability, at most the ``most`` likeliest, with it."""
-    probs, ids = probs_NV.sort(dim=-1, descending=True, stable=True)
-    rows = zip(ids[:, :most].tolist(), probs[:, :most].tolist(), strict=True)
+    ids = likeliest(probs_NV, most)
+    rows = zip(ids.tolist(), probs_NV.gather(-1, ids).tolist(), strict=True)
     return [rejection.possible(*row) for row in rows]
 
 
@@ -61,7 +77,7 @@ def drawn(
     rows_NV.scatter_(-1, ids, probs.double())
     # What a token is tested against is what it was drawn from: they were added in another precision elsewhere.
     rows_NV /= rows_NV.sum(dim=-1, keepdim=True)
-    return draw(rows_NV, torch.tensor(uniforms, dtype=torch.float64, device=device)), rows_NV
+    return draw(rows_NV, send(uniforms, device, torch.float64)), rows_NV
 
 
 def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Sequence[float]) -> Decision:
@@ -76,8 +92,9 @@ def decide(draft: Draft, logits: torch.Tensor, settings: Sampling, uniforms: Seq
     count = draft.count
     usable = logits.sum(dim=-1, dtype=torch.float32).isfinite()
     target = shape(logits.nan_to_num(0.0, 0.0, 0.0), settings)
-    tokens = torch.as_tensor(draft.tokens, dtype=torch.int64, device=target.device)
-    chances = torch.tensor(uniforms, dtype=target.dtype, device=target.device)
+    on_device = isinstance(draft.tokens, torch.Tensor)
+    tokens = draft.tokens.long() if on_device else send(draft.tokens, target.device, torch.int64)
+    chances = send(uniforms, target.device, target.dtype)
     # Only one row's final draw is ever used, so all rows share its uniform.
     final = chances[-1:].expand(count + 1)
     passed, recovered = verify(target[:count], draft.probs, tokens, chances[:count], final[:count])

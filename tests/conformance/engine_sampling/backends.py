@@ -56,7 +56,7 @@ class SamplingBackend:
 
     def drawn(self, proposed: Sequence[Proposal], vocab_size: int, uniforms: Sequence[float]) -> np.ndarray:
         """Return the rows that a proposed token is tested against."""
-        device = ("cpu",) if self.name == "torch" else ()
+        device = (self.array([0]).device,) if self.name == "torch" else ()
         return np.array(self.module.drawn(proposed, vocab_size, uniforms, *device)[1].tolist())
 
     def verify(self, target: Any, proposed: Any, tokens: Any, tests: Any, finals: Any) -> np.ndarray:

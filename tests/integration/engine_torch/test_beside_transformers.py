@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 import torch
 
+from engine.decoding.depth import FixedDepth
 from engine.drafters.ngram import NgramModel
+from engine.drafters.none import NoDrafter
+from engine.loading import Engine
+from engine.measurement.arms import SPECULATIVE, ArmSettings, start
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from tests.fakes.tiny_torch import CONFIGS, GEMMA, WINDOW, write_wrapped
@@ -102,3 +106,13 @@ def test_the_unified_model_s_text_decodes_as_stock_does(backend: Any, tmp_path: 
     prompt = tuple(range(5, 25))
     native = tokens_of(list(backend.native(target).decode(prompt, Stopping(12), 512)))
     assert tokens_of(drafted(backend, target, NgramModel(), prompt, Stopping(12), depth=3)) == native
+
+
+def test_the_baseline_forwards_a_prompt_in_chunks_of_its_own_library(backend: Any, targets: Any, folders: Any) -> None:
+    target = targets["qwen3"]
+    engine = Engine(backend, target, NoDrafter(), backend.greedy(target), backend.native(target), folders / "qwen3")
+    settings, forwards = ArmSettings(CacheLayout.NATIVE, lambda: FixedDepth(0), 64), {}
+    for arm in (SPECULATIVE, "native"):
+        running = start(engine, arm, settings, prompt_of(300), Stopping(2))
+        forwards[arm] = next(iter(running.steps)).target_forwards
+    assert forwards == {SPECULATIVE: 5, "native": 1}

@@ -11,6 +11,7 @@ import pytest
 from engine.backends.torch.graphs.slots import NoSlot, Slots
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.loading import Engine
@@ -24,16 +25,35 @@ from tests.integration.engine_torch.replaying import BLOCK, CAPTURE, run, slots
 from tests.support.decoding import BUDGET, prompt_of, tokens_of
 
 
+def test_nothing_is_recorded_inside_an_answer_however_long(backend: Any, folders: Any) -> None:
+    target, tapes = backend.load_target(folders / "qwen3"), []
+    target.slots = Slots(lambda: tapes.append(Tape()) or tapes[-1], BLOCK, smallest=16, room=0)
+    for budget, capacity in ((60, 128), (200, 256)):
+        sequence = target.open((), CacheLayout.NATIVE)
+        parts = Parts(sequence, NgramModel().open(), backend.greedy(target), FixedDepth(3), backend.clock)
+        steps = speculative(parts, prompt_of(20), Stopping(budget))
+        next(steps)
+        recorded = [tape.recordings for tape in tapes]
+        assert len(list(steps)) > 1
+        assert [tape.recordings for tape in tapes] == recorded
+        assert sequence.fallbacks() == {}
+        # The smaller slot made room for the larger one.
+        assert [key[2] for key in target.slots.lent] == [capacity]
+        del sequence, parts, steps
+        gc.collect()
+
+
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", ["gemma4", pytest.param("qwen3", marks=pytest.mark.slow)])
 def test_outgrowing_a_slot_is_counted_and_changes_no_token(backend: Any, folders: Any, answers: Any, kind: str) -> None:
     target = backend.load_target(folders / kind)
-    target.slots = slots(smallest=16)
-    dflash, prompt = backend.load_dflash(folders / "dflash", target), prompt_of(WINDOW)
-    for _ in range(2):
-        steps, fell_back = run(backend, target, dflash, prompt, 3)
-        assert tokens_of(steps) == answers(kind, prompt)
-        assert fell_back == {"the cache outgrew its slot and moved to one of 64 positions": 1}
+    target.slots, prompt = slots(smallest=16), prompt_of(WINDOW)
+    sequence = target.open((), CacheLayout.NATIVE)
+    steps = autoregressive(sequence, backend.greedy(target), prompt, Stopping(BUDGET))
+    assert tokens_of(steps) == answers(kind, prompt)
+    [(reason, count)] = sequence.fallbacks().items()
+    assert reason == "no slot of 64 positions was recorded before the answer"
+    assert 0 < count < BUDGET
 
 
 def test_a_slot_is_recorded_once_and_lent_again(backend: Any, folders: Any, answers: Any) -> None:

@@ -148,7 +148,7 @@ def test_a_block_that_is_too_long_a_second_prompt_and_a_deep_crop_are_exact(grap
         (graph_forward, length, fell_back), (other, expected, none) = results
         assert (length, none) == (expected, {})
         assert fell_back.pop("a block of 11 rows; graphs are recorded up to 8") == 1
-        assert not fell_back or fell_back == {"the cache outgrew its slot and moved to one of 128 positions": 1}
+        assert not fell_back
         torch.testing.assert_close(graph_forward.logits, other.logits, atol=1e-4, rtol=1e-4)
         torch.testing.assert_close(graph_forward.features, other.features, atol=1e-4, rtol=1e-4)
 
@@ -178,7 +178,7 @@ def test_the_packaged_pairs_replay_what_they_decode(name: str) -> None:
         running = start(engine, SPECULATIVE, settings, prompt, Stopping(40))
         steps = list(running.steps)
         assert tokens_of(steps) == expected, f"depth {depth}"
-        assert set(running.fallbacks()) <= {"the cache outgrew its slot and moved to one of 512 positions"}
+        assert running.fallbacks() == {}
     assert max(step.accepted for step in steps) > 2
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import plistlib
 import re
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from benchmarks.hardware_kit import bundle, sources
 from benchmarks.hardware_kit.__main__ import FOLDER, main
 from benchmarks.hardware_kit.private import cleaned, left_in, names_of_this_machine
+from benchmarks.hardware_kit.rows import append, measure
 from benchmarks.hardware_kit.walls import denials
 from bridge.executor.observe.accelerators.apple import registry
 
@@ -41,7 +44,7 @@ IOREG = plistlib.dumps(
 def made(tmp_path_factory):
     """Run the kit here, with one of its test files."""
     folder = tmp_path_factory.mktemp("kit")
-    code = main(["--out", str(folder), "--tests", "tests/hardware/test_metal.py"])
+    code = main(["--out", str(folder), "--minutes", "0", "--tests", "tests/hardware/test_metal.py"])
     (path,) = folder.iterdir()
     return code, path.read_text()
 
@@ -140,3 +143,46 @@ def test_of_what_a_kernel_refused_the_operation_stays_and_no_path_of_anybody():
         "process-fork": 1,
         "sysctl-read kern.procargs2.N": 1,
     }
+
+
+PRINTING = "import json, time; [print(json.dumps({'row': n}), flush=True) for n in range(2)]"
+STEPS = {
+    "good": PRINTING,
+    "broken": PRINTING + "; raise SystemExit('no such device on anns-mac-mini')",
+    "hanging": PRINTING + "; time.sleep(600)",
+    "after": PRINTING,
+}
+
+
+def test_a_step_that_breaks_or_hangs_leaves_its_rows_and_the_other_steps(tmp_path):
+    began = time.monotonic()
+    work = [(name, "torch", [sys.executable, "-c", program]) for name, program in STEPS.items()]
+    rows = append(tmp_path / "rows.jsonl", measure(work, 6.0, lambda text: cleaned(text, PRIVATE), least_s=0.5))
+    assert time.monotonic() - began < 60
+    assert [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()] == rows
+    assert [row["row"] for row in rows if "row" in row] == [0, 1] * 4
+    assert [(row["step"], row["broken"].split()[:2]) for row in rows if "broken" in row] == [
+        ("broken", ["no", "such"]),
+        ("hanging", ["stopped", "after"]),
+    ]
+    assert "anns-mac-mini" not in json.dumps(rows)
+
+
+def test_rows_are_in_the_file_before_the_step_ends(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    program = f"import pathlib, time; print('{{}}', flush=True); path = pathlib.Path({str(path)!r})\n"
+    program += "while not (path.exists() and path.read_text()): time.sleep(0.01)\nprint('{}')"
+    assert len(append(path, measure([("slow", "torch", [sys.executable, "-c", program])], 60.0))) == 2
+
+
+def test_what_no_time_is_left_for_is_said():
+    (row,) = measure([("late", "torch", ["never"])], 1.0)
+    assert (row["left_out"], row["why"]) == ("late", "no time was left")
+
+
+@pytest.mark.parametrize("minutes", ["5", "-1", "121"])
+def test_a_time_too_short_or_too_long_is_refused_before_anything_runs(minutes, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main(["--minutes", minutes, "--out", str(tmp_path / "out")])
+    assert "expected 6 to 120" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -66,6 +66,10 @@ class MlxSequence:
         """Positions that the target holds."""
         return self.target.info.max_positions
 
+    def expect(self, new_tokens: int) -> None:
+        """Ignore how many tokens may follow: caches grow as they come."""
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk; a chunk is evaluated before the next is built, which bounds memory.
 
@@ -124,7 +128,11 @@ class MlxSequence:
         forward, answer = self._queue(mx.array([bonus], mx.int32))
         for index in range(limit):
             following = self._queue(answer[0]) if index + 1 < limit and goes_on() else None
-            yield greedy.settle(read(answer), 1, (), self.target.info.vocab_size), forward
+            answered = read(answer)
+            if self._forwards_to_clearing == 1:
+                # The forward that grew the caches was run, and the one that is queued reads the new buffers.
+                self._clear()
+            yield greedy.settle(answered, 1, (), self.target.info.vocab_size), forward
             if following is None:
                 return
             forward, answer = following
@@ -197,8 +205,11 @@ class MlxSequence:
         elif self._forwards_to_clearing is not None:
             self._forwards_to_clearing -= 1
             if self._forwards_to_clearing == 0:
-                self._forwards_to_clearing = None
-                mx.clear_cache()
+                self._clear()
+
+    def _clear(self) -> None:
+        self._forwards_to_clearing = None
+        mx.clear_cache()
 
     def _forward(self, ids: mx.array) -> Forward:
         self._let_go()

@@ -24,6 +24,7 @@ from engine.backends.torch.dflash.convolution import convolution
 from engine.backends.torch.dflash.lender import LendingTarget
 from engine.backends.torch.dflash.selector import Selector
 from engine.backends.torch.models.rotary import RotaryTable, Table, rotated
+from engine.backends.torch.sending import send
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
 from engine.types import Draft, DrafterInfo, Looked
@@ -202,7 +203,7 @@ class TorchDFlashDrafter(DFlashDrafter):
         if self._settings is None or self._uniforms is None:
             return Draft(tokens=self.model.best(bonus, hidden_ND)[0], count=count, attention=looked)
         logits_NV, selector = self.model.logits(hidden_ND), self.model.selector
-        uniforms = torch.tensor(self._uniforms.take(count), dtype=torch.float64, device=logits_NV.device)
+        uniforms = send(self._uniforms.take(count), logits_NV.device, torch.float64)
         if selector is not None:
             tokens, probs = selector.drawn(bonus, hidden_ND, logits_NV, self._settings.temperature, uniforms)
             return Draft(tokens=tokens, count=count, probs=probs, attention=looked)
@@ -212,7 +213,7 @@ class TorchDFlashDrafter(DFlashDrafter):
     def hidden_rows(self, bonus: int, position: int, count: int, asked: list[Asked] | None = None) -> torch.Tensor:
         """Return the normed hidden states ``[1 + count, D]`` of one pass."""
         self._flush()
-        ids = torch.tensor([bonus] + [self.model.config.mask_token_id] * count, device=self.model.target.device)
+        ids = send([bonus] + [self.model.config.mask_token_id] * count, self.model.target.device)
         self._forwards += 1
         return self.model.hidden_rows(ids, position, self.context, self._table, asked)
 

@@ -7,7 +7,6 @@ be had. Every forward that ran without a recording is counted with its reason.
 from __future__ import annotations
 
 import weakref
-from collections import Counter
 from collections.abc import Iterator
 
 import torch
@@ -37,12 +36,17 @@ class GraphedSequence(TorchSequence):
         self._slot: Slot | None = None
         self._inside = False
         self._give_back: weakref.finalize | None = None
-        self._reasons: Counter[str] = Counter()
+        self._expected: int | None = None
+        self._end: int | None = None
 
     @property
     def length(self) -> int:
         """Positions in the cache."""
         return super().length if self._static is None else self._static.length
+
+    def expect(self, new_tokens: int) -> None:
+        """Take how many tokens may follow the prompt: a slot is made with room for them."""
+        self._expected = new_tokens
 
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk, then have everything recorded: that time belongs to no token.
@@ -52,7 +56,8 @@ class GraphedSequence(TorchSequence):
         """
         self._leave()
         yield from super().prefill(ids, chunk)
-        self._reserve()
+        self._end = None if self._expected is None else self.length + self._expected
+        self._reserve(may_record=True)
 
     def crop(self, length: int) -> None:
         """Crop every cache.
@@ -83,26 +88,23 @@ class GraphedSequence(TorchSequence):
         self._leave()
         return super().stored_errors(layout)
 
-    def fallbacks(self) -> dict[str, int]:
-        """Return by reason how many forwards of blocks ran without a recording, and how often recordings were left."""
-        return dict(self._reasons)
-
     @property
     def _static(self) -> Slot | None:
         return self._slot if self._inside else None
 
     def _block(self, ids_S: torch.Tensor) -> Forward:
         rows = ids_S.shape[0]
-        refusal = self._too_long(rows) or self._reserve()
+        refusal = self._too_long(rows) or self._reserve(may_record=False)
         if refusal is not None or self._slot is None:
-            self._reasons[refusal or "no slot"] += 1
+            self._count_slow(rows, refusal or "no slot")
             self._leave()
-            return super()._block(ids_S)
+            return self._forward(ids_S, logits_rows=rows)
         if not self._inside:
             self._slot.load(self._held(), self.length)
             self._inside = True
             self.caches = self._empty()
         start = self._slot.length
+        self._count_slow(rows)
         self.positions_forwarded += rows
         logits, features = self._slot.forward(ids_S)
         return Forward(logits=logits, features=features, start=start, rows=rows)
@@ -111,8 +113,11 @@ class GraphedSequence(TorchSequence):
         most = self._slots.block_rows
         return f"a block of {rows} rows; graphs are recorded up to {most}" if rows > most else None
 
-    def _reserve(self) -> str | None:
-        """Hold a slot with room for one more block; return why there is none."""
+    def _reserve(self, *, may_record: bool) -> str | None:
+        """Hold a slot with room for one more block; return why there is none.
+
+        Within an answer none is recorded, which would take longer than the rest of it: only one that is there is taken.
+        """
         if self.target.family.structure.recurrent:
             return "recurrent states are not kept at fixed addresses"
         if self.layout.bits is not None or self.layout.window is not None:
@@ -122,15 +127,13 @@ class GraphedSequence(TorchSequence):
             return "nothing is cached yet"
         if self._slot is not None and length + self._slots.block_rows <= self._slot.capacity:
             return None
-        capacity = self._slots.capacity_for(length, self.target.info.max_positions)
-        held = self._held()
-        found = self._slots.take(self.target.family, (self.capture, self.layout, capacity), held)
+        self._leave()
+        left = None if self._end is None else max(0, self._end - length)
+        capacity = self._slots.capacity_for(length, self.target.info.max_positions, left)
+        key = self.capture, self.layout, capacity
+        found = self._slots.take(self.target.family, key, self._held(), may_record=may_record)
         if isinstance(found, NoSlot):
             return found.reason
-        if self._inside:
-            self._reasons[f"the cache outgrew its slot and moved to one of {capacity} positions"] += 1
-            found.load(held, length)
-        self._release()
         self._slot, self._give_back = found, weakref.finalize(self, found.release)
         self._give_back.atexit = False
         return None

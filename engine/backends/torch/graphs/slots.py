@@ -19,7 +19,9 @@ from engine.backends.torch.models.decoder import Decoder
 from engine.structure.layout import CacheLayout
 
 HEADROOM_ROWS = 512
-"""Positions beyond the prompt that a new slot has at least."""
+"""Positions beyond the prompt that a new slot has at least where nobody says how long the answer may be."""
+LARGEST_HEADROOM_ROWS = 8192
+"""And at most: what lies beyond is decoded without recordings, for slots hold memory as long as their target."""
 SMALLEST_ROWS = 1024
 """The smallest slot's positions; larger ones double, so that few sizes are recorded."""
 
@@ -94,29 +96,45 @@ class Slots:
         self._smallest, self._room = smallest, room
         self.refused: str | None = None
         self._recorder = recorder
-        self._slots: dict[tuple[tuple[int, ...], CacheLayout, int], Slot] = {}
+        self.lent: dict[tuple[tuple[int, ...], CacheLayout, int], Slot] = {}
+        """By capture, layout and capacity."""
         self._lock = threading.Lock()
 
-    def capacity_for(self, length: int, most: int) -> int:
-        """Return how many positions a slot for ``length`` holds: few sizes, none beyond a model of ``most``."""
+    def capacity_for(self, length: int, most: int, new_tokens: int | None = None) -> int:
+        """Return how many positions a slot for ``length`` and what follows holds: few sizes, none beyond ``most``.
+
+        Args:
+            length: Positions that are cached.
+            most: Positions of the model.
+            new_tokens: How many may follow, None where nobody said.
+        """
+        room = self._room if new_tokens is None else min(new_tokens, LARGEST_HEADROOM_ROWS)
         capacity = self._smallest
-        while capacity < length + max(self._room, self.block_rows):
+        while capacity < length + room + self.block_rows:
             capacity *= 2
         return max(min(capacity, most + self.block_rows), length + self.block_rows)
 
     def take(
-        self, family: Decoder, key: tuple[tuple[int, ...], CacheLayout, int], like: Sequence[HeldRows]
+        self,
+        family: Decoder,
+        key: tuple[tuple[int, ...], CacheLayout, int],
+        like: Sequence[HeldRows],
+        *,
+        may_record: bool = True,
     ) -> Slot | NoSlot:
-        """Return a free slot with everything recorded, made when there is none, or why there is none."""
+        """Return a free slot with everything recorded, or why there is none; made and recorded where that may be."""
         capture, _, capacity = key
         with self._lock:
             if self.refused is not None:
                 return NoSlot(self.refused)
-            slot = self._slots.get(key)
+            slot = self.lent.get(key)
+            if not may_record and (slot is None or not (slot.busy or slot.recorded == self.block_rows)):
+                return NoSlot(f"no slot of {capacity} positions was recorded before the answer")
             if slot is None:
+                self._let_go(key)
                 with torch.inference_mode():
                     slot = Slot(family, capture, (like, capacity, self.block_rows), self._recorder())
-                self._slots[key] = slot
+                self.lent[key] = slot
             if slot.busy:
                 return NoSlot("another sequence holds the static caches")
             slot.busy = True
@@ -124,6 +142,12 @@ class Slots:
             slot.record()
         except NotRecordableError as error:
             self.refused = f"the forward cannot be recorded: {error}"
-            self._slots.clear()
+            self.lent.clear()
             return NoSlot(self.refused)
         return slot
+
+    def _let_go(self, key: tuple[tuple[int, ...], CacheLayout, int]) -> None:
+        """Drop the idle slots of the same capture and layout that a larger one makes needless."""
+        for other, slot in list(self.lent.items()):
+            if other[:2] == key[:2] and other[2] < key[2] and not slot.busy:
+                del self.lent[other]

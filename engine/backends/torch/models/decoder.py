@@ -11,6 +11,7 @@ Shapes: S rows, D hidden size, E values of a head, K captured layers, V vocabula
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -20,6 +21,7 @@ from engine.backends.evicting import EvictingRows, check_asks, check_made_again
 from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
 from engine.backends.torch.caches import LayerCaches, attention_mask
+from engine.backends.torch.models.attention import packing
 from engine.backends.torch.models.delta_net import new_state, run_layer
 from engine.backends.torch.models.rotary import Table, rotated
 from engine.errors import UsageError
@@ -28,6 +30,14 @@ from engine.structure.decoder import read_structure
 from engine.structure.families import LINEAR
 from engine.structure.layout import CacheLayout
 from engine.types import TargetInfo
+
+EAGER = "attention with sinks repeats keys and values for every query head"
+"""Why a block does not attend with its queries packed by key head."""
+FAST_RECURRENCE = "fla"
+"""The module of flash-linear-attention, whose kernels transformers calls where it is installed."""
+REFERENCE_RECURRENCE = (
+    "recurrent layers run transformers' reference, row by row: flash-linear-attention is not installed"
+)
 
 
 class KeyValueCaches(Protocol):
@@ -68,11 +78,20 @@ class Decoder:
         self.windows = self.structure.windows
         self._sources = self.structure.sources
         layers = self.text.layers
+        self._layers = [packing(layer) for layer in layers]
         self.head_dims = tuple(int(layers[index].self_attn.head_dim) for index in self.structure.attending)
-        self._eager = config._attn_implementation == "eager"
+        self.eager = config._attn_implementation == "eager"
+        """Whether attention computes its own scores, over keys and values repeated for every query head."""
+        self._reference = bool(self.structure.recurrent) and importlib.util.find_spec(FAST_RECURRENCE) is None
         # Frequencies by kind of layer come from one module that is told the kind.
         self._by_kind = isinstance(self.text.rotary_emb.rope_type, Mapping)
         self._shares = self.structure.model_type.startswith("gemma4")
+
+    def slow_way(self, rows: int) -> str | None:
+        """Return what a block of so many rows is slower by than it must be, None for nothing."""
+        if self._reference:
+            return REFERENCE_RECURRENCE
+        return EAGER if self.eager and rows > 1 else None
 
     def caches(self, layout: CacheLayout) -> LayerCaches:
         """Return empty caches of one sequence.
@@ -112,7 +131,7 @@ class Decoder:
         extras = self._extras(ids, hidden)
         masks = self._masks(caches.masks(rows, ids.device), rows, hidden)
         captured: list[torch.Tensor] = [hidden[0]] if EMBEDDED in capture else []
-        for index, (layer, kind) in enumerate(zip(self.text.layers, self.kinds, strict=True)):
+        for index, (layer, kind) in enumerate(zip(self._layers, self.kinds, strict=True)):
             if kind == LINEAR:
                 hidden = run_layer(layer, hidden, caches.states[index])
             else:
@@ -155,7 +174,7 @@ class Decoder:
 
     def attend(self, layer: int, hidden_SD: torch.Tensor, caches: KeyValueCaches, tables: Table) -> torch.Tensor:
         """Append rows to a layer that keeps its own; return what its attention makes of its input, ``[S, D]``."""
-        block, rows = self.text.layers[layer], hidden_SD.shape[0]
+        block, rows = self._layers[layer], hidden_SD.shape[0]
         normed = block.input_layernorm(hidden_SD[None])
         masks = self._masks(caches.masks(rows, hidden_SD.device), rows, normed)
         attended, _ = block.self_attn(
@@ -212,7 +231,7 @@ class Decoder:
         self, masks: Mapping[int, torch.Tensor | None], rows: int, like: torch.Tensor
     ) -> Mapping[int, torch.Tensor | None]:
         """Return masks in the form that the layers' attention reads: eager attention adds them to the scores."""
-        if not self._eager:
+        if not self.eager:
             return masks
         made: dict[int, torch.Tensor | None] = {}
         for mask in masks.values():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import torch
@@ -14,6 +15,7 @@ from engine.backends.torch.caches import GROW_ROWS
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.rotary import RotaryTable
 from engine.backends.torch.rows import LIBRARY, squared
+from engine.backends.torch.sending import send
 from engine.decoding.prompt import check_prompt
 from engine.restoration.restorers import Restorer
 from engine.restoration.rows import restore
@@ -42,6 +44,7 @@ class TorchSequence:
         self._reads = tuple(sorted({*capture, *read}))
         self._rotary = RotaryTable(target.family.rotary, target.device, target.info.max_positions)
         self._accept = GreedyAccept(target.info.vocab_size)
+        self._reasons: Counter[str] = Counter()
         self.positions_forwarded = 0
         """Rows of all forwards so far, those that were cropped later too."""
 
@@ -55,6 +58,10 @@ class TorchSequence:
         """Positions that the target holds."""
         return self.target.info.max_positions
 
+    def expect(self, new_tokens: int) -> None:
+        """Ignore how many tokens may follow: caches grow as they come."""
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         """Forward the prompt chunk by chunk.
 
@@ -64,7 +71,7 @@ class TorchSequence:
         check_prompt(ids, self.target.info, self.length)
         chunk = min(chunk, self._chunk_rows or chunk)
         for start in range(0, len(ids), chunk):
-            part = torch.tensor(ids[start : start + chunk], device=self.target.device)
+            part = send(ids[start : start + chunk], self.target.device)
             yield self._forward(part, logits_rows=1 if start + chunk >= len(ids) else 0)
 
     def forward_block(self, bonus: int, draft: Draft) -> Forward:
@@ -76,16 +83,16 @@ class TorchSequence:
         self.layout.check_block(1 + draft.count)
         watch(self.caches.layers, draft)
         if isinstance(draft.tokens, torch.Tensor):
-            first = torch.tensor([bonus], device=self.target.device)
+            first = send([bonus], self.target.device)
             ids = torch.cat([first, draft.tokens.to(first.dtype)])
         else:
-            ids = torch.tensor([bonus, *draft.tokens], device=self.target.device)
+            ids = send([bonus, *draft.tokens], self.target.device)
         return self._block(ids)
 
     @torch.inference_mode()
     def draft_ahead(self, ids: tuple[int, ...], count: int) -> Ids:
         """Queue ``count`` greedy forwards, the first over ``ids``; return what they predict, on the device."""
-        block, drafted = torch.tensor(ids, device=self.target.device), []
+        block, drafted = send(ids, self.target.device), []
         for _ in range(count):
             block = self._block(block).logits[-1:].argmax(dim=-1)
             drafted.append(block)
@@ -95,7 +102,7 @@ class TorchSequence:
         self, bonus: int, limit: int, goes_on: Callable[[], bool] = lambda: True
     ) -> Iterator[tuple[Decision, Forward]]:
         """Decode greedily; on an accelerator one forward is always queued behind the one being read."""
-        forward, packed = self._queue(torch.tensor([bonus], device=self.target.device))
+        forward, packed = self._queue(send([bonus], self.target.device))
         for left in range(limit - 1, -1, -1):
             following = self._queue(packed[0].long()) if left and self.target.ahead and goes_on() else None
             yield self._accept.read(Draft(), packed), forward
@@ -132,8 +139,8 @@ class TorchSequence:
         close_all(self.caches.layers)
 
     def fallbacks(self) -> dict[str, int]:
-        """Return nothing: forwards run as they come, as they were asked to."""
-        return {}
+        """Return by reason how many forwards of blocks ran in a slower way than the engine has."""
+        return dict(self._reasons)
 
     @torch.inference_mode()
     def stored_errors(self, layout: CacheLayout) -> tuple[StoredError, ...]:
@@ -145,7 +152,14 @@ class TorchSequence:
         return stored_errors(held_rows(self.caches.layers), layout, LIBRARY, squared)
 
     def _block(self, ids_S: torch.Tensor) -> Forward:
+        self._count_slow(ids_S.shape[0])
         return self._forward(ids_S, logits_rows=ids_S.shape[0])
+
+    def _count_slow(self, rows: int, refusal: str | None = None) -> None:
+        """Count a block that runs in a slower way than the engine has: one reason a forward, whatever it is made of."""
+        reasons = [reason for reason in (refusal, self.target.family.slow_way(rows)) if reason is not None]
+        if reasons:
+            self._reasons["; ".join(reasons)] += 1
 
     @torch.inference_mode()
     def _forward(self, ids_S: torch.Tensor, logits_rows: int) -> Forward:

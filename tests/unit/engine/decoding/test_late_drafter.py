@@ -58,6 +58,9 @@ class TableSequence:
     length: int = 0
     max_positions: int = 1 << 20
 
+    def expect(self, new_tokens: int) -> None:
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         self.length = len(ids)
         yield Forward(None, None, 0, len(ids))

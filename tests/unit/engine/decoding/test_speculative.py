@@ -44,6 +44,9 @@ class ScriptedSequence:
     crops: list[int] = field(default_factory=list)
     rows: list[int] = field(default_factory=list)
 
+    def expect(self, new_tokens: int) -> None:
+        del new_tokens
+
     def prefill(self, ids: tuple[int, ...], chunk: int) -> Iterator[Forward]:
         for start in range(0, len(ids), chunk):
             rows = len(ids[start : start + chunk])
@@ -338,3 +341,35 @@ def test_under_a_rule_that_draws_nothing_is_proposed_in_the_shadow() -> None:
     parts = Parts(ScriptedSequence(), state, Drawing(), Shadowing(0), HostClock())  # type: ignore[arg-type]
     assert tokens_of(list(speculative(parts, PROMPT, Stopping(9)))) == ANSWER[:9]
     assert state.forwards == 0
+
+
+class Heard(FixedDepth):
+    """Takes what steps are said to take."""
+
+    elapsed_s: ClassVar[list[float | None]] = []
+
+    def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
+        self.elapsed_s.append(elapsed_s)
+
+
+@pytest.mark.parametrize("depth", [0, 4])
+@pytest.mark.parametrize("eager", [True, False])
+def test_what_a_consumer_takes_between_steps_moves_no_cost(depth: int, eager: bool) -> None:
+    clock = EagerClock()
+    clock.eager = eager
+
+    class SlowSequence(ScriptedSequence):
+        def _block(self, tokens: list[int]) -> Forward:
+            clock.spend(10)
+            return super()._block(tokens)
+
+    Heard.elapsed_s.clear()
+    model = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda step, index: False)
+    parts = Parts(SlowSequence(), model.open(), ScriptedAccept(), Heard(depth), clock)  # type: ignore[arg-type]
+    drafted = []
+    for step in speculative(parts, PROMPT, Stopping(20)):
+        clock.spend(50)
+        drafted += [] if step.prefill else [step.drafted]
+    # The first plain step of a pause was not queued while somebody was away.
+    plain = [0.01] + [0.01 if eager else None] * (len(drafted) - 1)
+    assert Heard.elapsed_s == ([0.01] * len(drafted) if depth and all(drafted) else plain)

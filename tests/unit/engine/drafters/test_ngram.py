@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,3 +70,27 @@ def test_the_search_is_bounded_to_the_newest_candidates() -> None:
 def test_it_runs_no_network_and_holds_nothing_on_the_device() -> None:
     drafter = NgramModel().open()
     assert (drafter.forwards, drafter.measured_bytes(), NgramModel().capture) == (0, 0, ())
+
+
+def test_of_a_long_history_only_the_newest_tokens_are_indexed() -> None:
+    drafter = NgramModel(max_indexed=100).open()
+    text = tuple(index * 7919 % 1009 for index in range(1000))
+    drafter.observe(0, (1, 2, 3, *text), None)
+    assert drafter.indexed == 100
+    assert drafter.ask(2, 1003, 1).skipped == "no match"
+    newest = text[-50:]
+    assert drafter.ask(newest[1], 1003, 1).skipped == "no match"
+    drafter.observe(1003, (newest[0],), None)
+    assert drafter.ask(newest[1], 1004, 3).tokens == newest[2:5]
+    assert drafter.rewind(950) == 950
+    assert drafter.indexed == 100 - 54
+
+
+def test_the_index_counts_what_it_holds_in_the_memory_of_the_host() -> None:
+    text = tuple(1000 + index * 7919 % 100_003 for index in range(20_000))
+    tracemalloc.start()
+    drafter = NgramModel().open()
+    drafter.observe(0, tuple(int(str(token)) for token in text), None)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert 0.8 * taken < drafter.host_bytes() < 1.25 * taken

@@ -113,3 +113,11 @@ def test_the_mask_admits_exactly_causal_keys_within_the_window(rows: int, offset
                 # Without a mask torch takes a square one, causal from the start.
                 assert offset == 0
                 assert allowed == (key <= query)
+
+
+def test_a_growing_cache_is_copied_a_few_times_and_not_every_few_rows() -> None:
+    cache, buffers = make_cache(None, CacheLayout.NATIVE, DIM), set()
+    for _ in range(2000):
+        cache.append(torch.zeros(1, 1, 1, DIM), torch.zeros(1, 1, 1, DIM))
+        buffers.add(cache.buffers()[0].shape[2])
+    assert buffers == {64, 128, 256, 512, 1024, 2048}

@@ -1,0 +1,68 @@
+"""Which recurrence a hybrid runs: its reference is named, and the kernels of a package in its place are called once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
+from tests.fakes import tiny_families
+
+ROWS = 5
+STAND_IN = """
+calls = []
+
+def _rule(name):
+    def rule(q, k, v, g=None, beta=None, initial_state=None, output_final_state=False, use_qk_l2norm_in_kernel=False):
+        calls.append(name)
+        if initial_state is None:
+            initial_state = v.new_zeros((v.shape[0], v.shape[2], k.shape[3], v.shape[3]))
+        return v.clone(), initial_state
+    return rule
+
+chunk_gated_delta_rule = _rule("chunk")
+fused_recurrent_gated_delta_rule = _rule("fused")
+"""
+PROGRAM = f"""
+import sys
+from pathlib import Path
+import fla
+from engine.backends.torch.backend import TorchBackend
+from engine.structure.layout import CacheLayout
+from engine.types import Draft
+
+target = TorchBackend(device="cpu").load_target(Path(sys.argv[1]))
+sequence = target.open((), CacheLayout.NATIVE)
+list(sequence.prefill(tuple(range(5, 25)), 512))
+fla.calls.clear()
+sequence.forward_block(9, Draft((7,) * {ROWS - 1}, {ROWS - 1}))
+print(fla.calls == ["fused"] * len(target.family.structure.recurrent), len(fla.calls), sequence.fallbacks())
+"""
+
+
+def test_a_hybrid_names_the_reference_recurrence(backend: Any, tmp_path: Path) -> None:
+    target = backend.load_target(tiny_families.write_family(tmp_path, "qwen3_5_text"))
+    sequence = target.open((), CacheLayout.NATIVE)
+    list(sequence.prefill(tuple(range(5, 25)), 512))
+    for _ in range(2):
+        sequence.forward_block(9, Draft((7,) * (ROWS - 1), ROWS - 1))
+    [(reason, count)] = sequence.fallbacks().items()
+    assert "flash-linear-attention is not installed" in reason
+    assert count == 2
+
+
+def test_a_package_with_the_kernels_is_called_once_a_recurrent_layer_whatever_the_rows(tmp_path: Path) -> None:
+    folder = tiny_families.write_family(tmp_path / "model", "qwen3_5_text")
+    (tmp_path / "fla").mkdir()
+    (tmp_path / "fla" / "__init__.py").write_text(STAND_IN)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path.cwd())]), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder)], env=environment, capture_output=True, text=True, check=False
+    )
+    equal, count, fallbacks = done.stdout.split(maxsplit=2) or (done.stderr, "", "")
+    assert (equal, fallbacks.strip()) == ("True", "{}"), done.stderr[-500:]
+    assert int(count) > 0
