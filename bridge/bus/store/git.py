@@ -191,7 +191,7 @@ class GitStore:
         finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment, config=lazily)
         answers = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
         if not answers:
-            raise _explain(finished, f"cannot push to {self.route}", self.route)
+            raise _explain(finished, f"cannot push to {self.route}", self.route, is_push=True)
         for update in updates:  # what was pushed stays here as long as what was fetched
             if answers.get(update.ref):
                 self._repository.set_ref(_fetched(update.ref), update.new, durable=False)
@@ -451,11 +451,11 @@ def _fetched(ref: str) -> str:
     return f"{FETCHED}/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
 
 
-def _explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
+def _explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: bool = False) -> RemoteError:
     """Return the error of a call that failed; what reads its words is loaded only then."""
     from bridge.system import remote_words
 
-    return remote_words.explain(finished, what, route)
+    return remote_words.explain(finished, what, route, is_push=is_push)
 
 
 def _fetch_error(finished: Finished, what: str, route: str) -> InfrastructureError:
