@@ -78,6 +78,10 @@ def send_code(
         names = ", ".join(captured.submodules[:_SHOWN_COUNT])
         more = f" and {len(captured.submodules) - _SHOWN_COUNT} more" if len(captured.submodules) > _SHOWN_COUNT else ""
         say("note", f"submodules are not sent: {names}{more} will be empty folders on the host")
+    if captured.twins:
+        first, second = captured.twins[0]
+        more = f" and {len(captured.twins) - 1} more pairs" if len(captured.twins) > 1 else ""
+        say("note", f"{first!r} and {second!r}{more} are one file on a Mac, which refuses them; Linux takes both")
     return captured.workload
 
 
