@@ -30,6 +30,7 @@ SHARES = (10, 20, 30)
 PARTS, RUNS, CLIENTS = 7, 10, 5
 GIVEN_AGAIN_MAX = 40
 LATE_S = 3.0
+EXPECTED = "gate_rejected"  # what the empty report of a program that does nothing comes to
 ASKING = '[params.number]\ntype = "int"\nmin = 0\nmax = 1000\ndefault = 0\nhelp = "tells one run from another"\n'
 FAULTS = {
     "429": Reply(429, b"rate limited\n"),
@@ -123,23 +124,35 @@ def _row(site: Site, outcomes: Sequence[tuple[str, int]]) -> Row:
     starts, bus = Counter(site.starts()), site.requester()
     ids = [run_id for run_id, _ in outcomes]
     requests = [ref.id for ref in bus.snapshot().requests]
-    lost = 0
-    for run_id in ids:
-        try:
-            claim = bus.view(run_id).claim
-            tree = None if claim is None or not claim.claim.result_oid else bus.read_result(claim.claim.result_oid)
-        except RemoteError:
-            tree = None
-        lost += tree is None or starts[run_id] == 0 or verify_tree(tree.files, run_id=run_id) != []
+    ends = {run_id: _end(site, run_id) for run_id in ids}
+    lost = {run_id: end for run_id, end in ends.items() if end != EXPECTED or starts[run_id] == 0}
     twice = len(ids) - len(set(ids)) + sum(starts[run_id] > 1 for run_id in starts)
     twice += len({*starts, *requests} - set(ids))  # a second request of a question that was answered
+    for run_id, end in lost.items():
+        print(f"    {run_id}: {end}, begun {starts[run_id]} times", flush=True)
     return {
         "runs": len(ids),
-        "lost": lost,
+        "lost": len(lost),
         "twice": twice,
         "given again": sum(again for _, again in outcomes),
         "runs given again": sum(again > 0 for _, again in outcomes),
     }
+
+
+def _end(site: Site, run_id: str) -> str:
+    """Return how a run ended, in words of its claim, or what is wrong with its end."""
+    bus = site.requester()
+    try:
+        claim = bus.view(run_id).claim
+        if claim is None or claim.claim.result_oid is None:
+            return "no end" if claim is None else f"no result, {claim.claim.state}"
+        files = bus.read_result(claim.claim.result_oid).files
+    except RemoteError as error:
+        return error.message
+    problems = verify_tree(files, run_id=run_id)
+    if problems or claim.claim.reason != EXPECTED:
+        return f"{claim.claim.reason} {problems} {files.get('manifest.json', b'')[:1500]!r}"
+    return claim.claim.reason
 
 
 @contextmanager
