@@ -133,6 +133,12 @@ _REMEDIES: Final = {
     Cause.OUTAGE: "repeat it a little later: the same command goes on with what it began; is it up? git ls-remote {}",
     Cause.UNKNOWN: "check the network, the route and the credentials: git ls-remote {}",
 }
+# Where a push is refused, looking works: that it does would tell nobody anything.
+_REMEDIES_OF_PUSHES: Final = {
+    Cause.RIGHTS: "whoever keeps the remote must give this account the right to push there; an agent that may push "
+    "below one prefix only: work on a branch of that prefix",
+    Cause.UNKNOWN: "ask who keeps the remote what refuses it (rights, a rule, a proxy on the way), then repeat",
+}
 
 
 def cause_of(words: str) -> Cause:
@@ -140,23 +146,26 @@ def cause_of(words: str) -> Cause:
     return next((cause for cause, pattern in _TABLE if pattern.search(words)), Cause.UNKNOWN)
 
 
-def remedy_of(cause: Cause, route: str) -> str:
+def remedy_of(cause: Cause, route: str, *, is_push: bool = False) -> str:
     """Return what to do about a cause.
 
     Args:
         cause: of the failure.
         route: of the remote, without user information.
+        is_push: whether it was a push that failed.
     """
-    return _REMEDIES[cause].replace("{}", shlex.quote(route))
+    remedies = _REMEDIES | _REMEDIES_OF_PUSHES if is_push else _REMEDIES
+    return remedies[cause].replace("{}", shlex.quote(route))
 
 
-def explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
+def explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: bool = False) -> RemoteError:
     """Return the error of a call to a remote: what was tried, and git's own last words without user information.
 
     Args:
         finished: the call.
         what: was tried.
         route: of the remote, without user information, for the command that tries it alone.
+        is_push: whether it was a push.
     """
     if finished.timed_out:
         return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
@@ -168,4 +177,4 @@ def explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
     cause = cause_of(finished.stderr)
     kind = RemoteRefusedError if cause in {Cause.RIGHTS, Cause.LOGIN_PAGE} else RemoteError
     words = f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}"
-    return kind(words, remedy=remedy_of(cause, route), cause=cause, is_passing=cause.is_passing)
+    return kind(words, remedy=remedy_of(cause, route, is_push=is_push), cause=cause, is_passing=cause.is_passing)

@@ -72,26 +72,43 @@ class Survey:
     links: Mapping[str, str]
 
     @property
+    def twins(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of paths that are one file where a file system folds case or composition."""
+        paths, pairs = dict[str, str](), []
+        for planned in self.plan:
+            first = paths.setdefault(_folded(planned.path), planned.path)
+            if first != planned.path:
+                pairs.append((first, planned.path))
+        return tuple(pairs)
+
+    @property
     def submodules(self) -> tuple[str, ...]:
         """The paths of folders that stay empty, as a checkout fetches no other repository."""
         return tuple(planned.path for planned in self.plan if planned.entry.mode == SUBMODULE)
 
 
-def survey(reader: Reader, tree_oid: str, limits: CheckoutBounds | None = None) -> Survey:
+def survey(reader: Reader, tree_oid: str, limits: CheckoutBounds | None = None, *, folds: bool = True) -> Survey:
     """Check every path, mode and link of a tree, as a host does before it writes any.
+
+    Args:
+        reader: its objects.
+        tree_oid: the tree.
+        limits: what it may hold.
+        folds: whether names that differ in case or composition only are one file where it will be written.
 
     Raises:
         RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold.
     """
     try:
         plan = tuple(_walk(reader, tree_oid, limits or CheckoutBounds()))
-        _check_collisions(plan)
+        twins = _check_collisions(plan, folds=folds)
         links = {
             planned.path: _text(reader.read(planned.entry.oid, "blob", LINK_MAX_BYTES))
             for planned in plan
             if planned.entry.mode == SYMLINK
         }
-        _check_links(links)
+        # Compared folded wherever that is clear: what escapes on a Mac only is no tree to trust on Linux either.
+        _check_links(links, _as_is if twins else _folded)
     except (BusError, ObjectFormatError) as error:
         raise RequestRejectedError(f"the workload cannot be checked out: {error}") from error
     return Survey(plan, links)
@@ -125,7 +142,7 @@ def check_out(
     limits = bounds or CheckoutBounds()
     began_s = clock.steady_s()
     deadline_s = began_s + limits.wall_s
-    surveyed = survey(reader, tree_oid, limits)
+    surveyed = survey(reader, tree_oid, limits, folds=_folds_names(into))
     plan = surveyed.plan
     try:
         pointers = _write(reader, plan, surveyed.links, into, limits=limits, late=lambda: clock.steady_s() > deadline_s)
@@ -182,16 +199,36 @@ def _text(raw: bytes) -> str:
         raise RequestRejectedError(f"the workload holds a name or link that is not UTF-8: {raw[:80]!r}") from error
 
 
-def _check_collisions(plan: Sequence[_Planned]) -> None:
-    """Refuse names that are one file where case or composition is folded, whatever this host's file system does."""
-    paths: dict[str, str] = {}
+def _check_collisions(plan: Sequence[_Planned], *, folds: bool) -> bool:
+    """Refuse names that are one file; return whether there are some that would be, were case or composition folded."""
+    first_by_fold, paths = dict[str, str](), set[str]()
+    twins = False
     for planned in plan:
-        key = _folded(planned.path)
-        if key in paths:
+        first = first_by_fold.setdefault(_folded(planned.path), planned.path)
+        if planned.path in paths or (folds and first != planned.path):
             raise RequestRejectedError(
-                f"the workload holds {paths[key]!r} and {planned.path!r}, which are one file on some file systems"
+                f"the workload holds {first!r} and {planned.path!r}, which are one file on this host's file system"
             )
-        paths[key] = planned.path
+        paths.add(planned.path)
+        twins = twins or first != planned.path
+    return twins
+
+
+def _folds_names(folder: Path) -> bool:
+    """Return whether a folder takes names for one that differ in case or in Unicode composition, found out by trying.
+
+    A folder that cannot be tried counts as one that does.
+    """
+    name = "Folds-\u00e9"
+    probe = folder / name
+    try:
+        os.close(_create(probe, 0o600))
+    except OSError:
+        return True
+    try:
+        return any((folder / other).exists() for other in (name.swapcase(), unicodedata.normalize("NFD", name)))
+    finally:
+        probe.unlink()
 
 
 def _folded(path: str) -> str:
@@ -199,17 +236,24 @@ def _folded(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", path).casefold())
 
 
-def _check_links(links: dict[str, str]) -> None:
+def _as_is(path: str) -> str:
+    return path
+
+
+def _check_links(links: dict[str, str], key: Callable[[str], str]) -> None:
     """Follow every link as a kernel would, through other links; one that leaves the tree is refused.
 
-    Names are compared folded: on a Mac a link spelt otherwise is the link, and names that fold alike were refused.
+    Args:
+        links: targets by path.
+        key: what a file system takes a path for: on a Mac a link spelt otherwise is the link, and names that fold
+            alike were refused.
     """
-    folded = {_folded(path): target for path, target in links.items()}
+    targets = {key(path): target for path, target in links.items()}
     for path in links:
-        _resolve(path, folded)
+        _resolve(path, targets, key)
 
 
-def _resolve(path: str, links: dict[str, str]) -> None:
+def _resolve(path: str, links: Mapping[str, str], key: Callable[[str], str]) -> None:
     todo = path.split("/")[::-1]
     done: list[str] = []
     hops = 0
@@ -223,7 +267,7 @@ def _resolve(path: str, links: dict[str, str]) -> None:
             done.pop()
             continue
         done.append(part)
-        target = links.get(_folded("/".join(done)))
+        target = links.get(key("/".join(done)))
         if target is None:
             continue
         hops += 1

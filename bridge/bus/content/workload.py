@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from bridge.bus.content.checkout import survey
+from bridge.bus.content.checkout import Survey, survey
 from bridge.bus.content.commits import FOLDER
 from bridge.bus.store.git import StoreReader
 from bridge.bus.store.interface import MissingObjectError
@@ -39,12 +39,14 @@ class Captured:
         files: tracked files that differ from the commit.
         bytes: their size now.
         submodules: folders that stay empty on the host.
+        twins: pairs of paths that a host refuses whose file system takes them for one file.
     """
 
     workload: Workload
     files: int
     bytes: int
     submodules: tuple[str, ...] = ()
+    twins: tuple[tuple[str, str], ...] = ()
 
 
 def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = False) -> Captured:
@@ -82,26 +84,28 @@ def capture(repository: Path, *, state: Path, rev: str = "HEAD", dirty: bool = F
         sent = _snapshot(repository, clone, store, state)
         files, size = _difference(repository, store, clone, committed, sent)
     bare = _without_folder(store, sent)
+    surveyed = _survey(store, bare)
     return Captured(
         Workload(commit=commit, tree=bare, origin=origin_of(repository), dirty=sent != committed),
         files,
         size,
-        _submodules(store, bare),
+        () if surveyed is None else surveyed.submodules,
+        () if surveyed is None else surveyed.twins,
     )
 
 
-def _submodules(store: BareRepository, tree_oid: str) -> tuple[str, ...]:
-    """Return the folders of a tree that stay empty on its host, once all else was found in order.
+def _survey(store: BareRepository, tree_oid: str) -> Survey | None:
+    """Return what a tree holds once it was found in order, None where a partial clone lacks part of it.
 
     Raises:
         RequestRejectedError: the tree holds what no host checks out.
     """
     try:
         with store.reader() as reader:
-            return survey(StoreReader(reader), tree_oid).submodules
+            return survey(StoreReader(reader), tree_oid, folds=False)
     except RequestRejectedError as error:
         if isinstance(error.__cause__, MissingObjectError):  # a partial clone without its work tree: its host will say
-            return ()
+            return None
         raise
 
 

@@ -109,6 +109,7 @@ class GitStore:
         self._stop_signal: StopSignal | None = None
         self._unasked_until_s = float("-inf")
         self._quickest_s = float("inf")
+        self._pushes_singly = False
 
     @property
     def route(self) -> str:
@@ -151,7 +152,35 @@ class GitStore:
         return tuple(_written_ns(folder / place) for place in ("packed-refs", "reftable", *sorted(places)))
 
     def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
-        """Send updates, each its own compare-and-swap; see the interface."""
+        """Send updates, each its own compare-and-swap; see the interface.
+
+        Where a host that takes one ref a push refused several, each goes on its own from then on.
+        """
+        if len(updates) == 1:
+            return self._push(updates)
+        if not self._pushes_singly:
+            try:
+                return self._push(updates)
+            except RemoteError as error:
+                from bridge.system.remote_words import Cause
+
+                if not Cause(error.cause or Cause.UNKNOWN).is_refusal:
+                    raise
+        answers = dict(self._push(updates[:1]))  # in this order: the first is what the others go along with
+        self._pushes_singly = True
+        for update in updates[1:]:
+            try:
+                answers |= self._push([update])
+            except RemoteError as error:
+                answers[update.ref] = RefAnswer(taken=False, why=error.message)
+        return answers
+
+    def _push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+        """Send updates in one push.
+
+        Raises:
+            RemoteError: what answers there says of no ref what became of it.
+        """
         leases = [f"--force-with-lease={update.ref}:{update.expect or ''}" for update in updates]
         specs = [f"{update.new or ''}:{update.ref}" for update in updates]
         environment = {}
@@ -162,7 +191,7 @@ class GitStore:
         finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment, config=lazily)
         answers = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
         if not answers:
-            raise _explain(finished, f"cannot push to {self.route}", self.route)
+            raise _explain(finished, f"cannot push to {self.route}", self.route, is_push=True)
         for update in updates:  # what was pushed stays here as long as what was fetched
             if answers.get(update.ref):
                 self._repository.set_ref(_fetched(update.ref), update.new, durable=False)
@@ -422,11 +451,11 @@ def _fetched(ref: str) -> str:
     return f"{FETCHED}/{hashlib.sha256(ref.encode()).hexdigest()[:24]}"
 
 
-def _explain(finished: Finished, what: str, route: str = "ROUTE") -> RemoteError:
+def _explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: bool = False) -> RemoteError:
     """Return the error of a call that failed; what reads its words is loaded only then."""
     from bridge.system import remote_words
 
-    return remote_words.explain(finished, what, route)
+    return remote_words.explain(finished, what, route, is_push=is_push)
 
 
 def _fetch_error(finished: Finished, what: str, route: str) -> InfrastructureError:

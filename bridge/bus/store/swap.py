@@ -76,7 +76,7 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
 
     words = f"the remote says: {answer.why}" if answer.why else "the remote does not say why"
     cause = cause_of(answer.why) if answer.why else Cause.RULE
-    raise RemoteError(f"{unmoved}; {words}", remedy=remedy_of(cause, store.route), cause=cause)
+    raise RemoteError(f"{unmoved}; {words}", remedy=remedy_of(cause, store.route, is_push=True), cause=cause)
 
 
 def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:

@@ -41,11 +41,16 @@ _QUIET: Final = {
 
 @dataclass(frozen=True)
 class DirtyState:
-    """Uncommitted changes of tracked files (paths relative to the top); how many are not tracked, or not merged yet."""
+    """Uncommitted changes of tracked files (paths relative to the top); how many are not tracked, or not merged yet.
+
+    Attributes:
+        has_work_tree: whether there is one; a bare repository has none.
+    """
 
     changed: tuple[str, ...]
     untracked: int
     unmerged: int = 0
+    has_work_tree: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ def dirty_state(top: Path) -> DirtyState:
         GitError: git failed.
     """
     with _opened(top) as repo:
+        if repo.bare:
+            return DirtyState((), 0, has_work_tree=False)
         staged = repo.head.commit.diff(ignore_submodules="all") if repo.head.is_valid() else []
         unstaged = repo.index.diff(None, ignore_submodules="all")
         changed = {entry.b_path or entry.a_path or "" for entry in (*staged, *unstaged)}

@@ -13,7 +13,10 @@ from bridge.errors import UsageError
 
 @dataclass(frozen=True)
 class Repository:
-    """A clone: its work tree's top folder, its git directory, and the one shared by all its worktrees."""
+    """A clone: its work tree's top folder, its git directory, and the one shared by all its worktrees.
+
+    Of a bare one all three are its own folder.
+    """
 
     top: Path
     git_dir: Path
@@ -28,17 +31,26 @@ class Repository:
 def find_repository(start: Path) -> Repository | None:
     """Return the repository around a folder, or None outside of one.
 
+    A folder that looks like a bare repository counts only where no `.git` is around it: inside a work tree anybody may
+    have committed one, with a configuration of their own.
+
     Raises:
         UsageError: a `.git` file points to nothing.
     """
-    for folder in (start.resolve(), *start.resolve().parents):
+    folders = (start.resolve(), *start.resolve().parents)
+    for folder in folders:
         dot_git = folder / ".git"
         if dot_git.is_dir() and (dot_git / "HEAD").exists():
             return Repository(folder, dot_git, _common(dot_git))
         if dot_git.is_file():
             git_dir = _linked(dot_git)
             return Repository(folder, git_dir, _common(git_dir))
-    return None
+    bare = next((folder for folder in folders if _is_bare(folder)), None)
+    return None if bare is None else Repository(bare, bare, bare)
+
+
+def _is_bare(folder: Path) -> bool:
+    return (folder / "HEAD").is_file() and (folder / "objects").is_dir() and (folder / "refs").is_dir()
 
 
 def _linked(dot_git: Path) -> Path:

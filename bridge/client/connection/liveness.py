@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from bridge.records.request import RunnerSelector
 
 POLLS = 2
+CLOCK_DOUBT_S: Final = 3600.0  # a runner that was silent for so long may serve, and our clock be ahead
 DISTRUSTED: Final = (
     "on the host: upgrade kakeya and restart kakeya-runner, an older one signs neither claims nor beacons; or compare "
     "the pinned key with what `kakeya-runner keygen --bus ROUTE` prints there (kakeya-mac init --runner-key NAME=KEY)"
@@ -125,7 +126,8 @@ def require_runner(
         if (taker := _willing(latest, preset, selector)) is not None:
             return taker
     doubted = doubts(bus)
-    raise NoRunnerError(_nobody(latest, doubted, preset, selector), remedy=_remedy(latest, doubted, preset, selector))
+    remedy = _remedy(latest, doubted, preset, selector, clock.now())
+    raise NoRunnerError(_nobody(latest, doubted, preset, selector), remedy=remedy)
 
 
 def doubts(bus: SharedBus) -> list[str]:
@@ -167,7 +169,9 @@ def _nobody(runners: list[SeenRunner], doubted: list[str], preset: str, selector
     return f"no runner on this bus counts: {reasons}" if doubted else "no runner has ever been seen on this bus"
 
 
-def _remedy(runners: list[SeenRunner], doubted: list[str], preset: str, selector: RunnerSelector) -> str:
+def _remedy(
+    runners: list[SeenRunner], doubted: list[str], preset: str, selector: RunnerSelector, now: dt.datetime
+) -> str:
     """Return what helps against the reasons that were found: waking a machine does not resume a paused runner."""
     if any(why_not(runner, preset, selector) == "is paused" for runner in runners):
         return "on the host: kakeya-runner resume; or send it anyway: --queue"
@@ -177,4 +181,7 @@ def _remedy(runners: list[SeenRunner], doubted: list[str], preset: str, selector
         return "kakeya-mac runners shows names, labels and presets; or send it anyway: --queue"
     if doubted:
         return DISTRUSTED
-    return "on the host: kakeya-runner serve; or send it anyway: --queue"
+    wake = "on the host: kakeya-runner serve; or send it anyway: --queue"
+    if any(runner.age_s > CLOCK_DOUBT_S and runner.beacon.state != "stopped" for runner in runners):
+        return f"{wake}. If it serves, compare clocks: this machine says {now:%Y-%m-%d %H:%M} UTC"
+    return wake

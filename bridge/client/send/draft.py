@@ -121,14 +121,18 @@ def offering(session: BusSession, name: str, *, queued: bool = False) -> SeenRun
         queued: whether the request may wait for a host that is away: then its last word counts.
 
     Raises:
-        PresetNotFoundError: none does; the message names what is installed and what runners offer beside it.
+        PresetNotFoundError: none does; the message names what is installed and what runners offer beside it, and
+            says where no runner has shown itself.
     """
     runners = [one for one in session.runners() if one.live or queued]
     found = next((one for one in runners if name in one.beacon.presets), None)
     if found is not None:
         return found
     elsewhere = {preset for one in runners for preset in one.beacon.presets}
-    raise PresetNotFoundError(name, tuple(sorted({*registry(), *elsewhere})))
+    error = PresetNotFoundError(name, tuple(sorted({*registry(), *elsewhere})))
+    if not runners:
+        error.remedy = f"{error.remedy}; no runner has shown itself yet, and one that was just started soon does"
+    raise error
 
 
 def parse_selector(text: str | None) -> RunnerSelector:

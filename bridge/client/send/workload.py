@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -49,7 +51,7 @@ def send_code(
     """
     repository = session.settings.repository
     if repository is None:
-        raise UsageError(f"preset {preset!r} needs code to send", remedy="run it inside a git clone")
+        raise _no_clone(preset)
     if dirty and ref is not None:
         raise UsageError("--dirty sends the work tree and --ref another commit; give one of them")
     from bridge.bus.content.workload import capture
@@ -58,6 +60,10 @@ def send_code(
     if _uses_lfs(repository.top):
         say("note", "files under git-lfs travel as pointers; the host gets them from the LFS server its owner pinned")
     state = git_door.dirty_state(repository.top)
+    if dirty and not state.has_work_tree:
+        raise UsageError(
+            f"--dirty sends a work tree, and {repository.top} is a bare repository", remedy="--ref REV sends a commit"
+        )
     if ref is None and state.changed and not dirty:
         say("note", f"{len(state.changed)} files with uncommitted changes are not sent; --dirty sends them")
     if dirty and state.unmerged:
@@ -72,7 +78,22 @@ def send_code(
         names = ", ".join(captured.submodules[:_SHOWN_COUNT])
         more = f" and {len(captured.submodules) - _SHOWN_COUNT} more" if len(captured.submodules) > _SHOWN_COUNT else ""
         say("note", f"submodules are not sent: {names}{more} will be empty folders on the host")
+    if captured.twins:
+        first, second = captured.twins[0]
+        more = f" and {len(captured.twins) - 1} more pairs" if len(captured.twins) > 1 else ""
+        say("note", f"{first!r} and {second!r}{more} are one file on a Mac, which refuses them; Linux takes both")
     return captured.workload
+
+
+def _no_clone(preset: str) -> UsageError:
+    """Return the error of a folder without a clone; git's own variables may name one that lies elsewhere."""
+    elsewhere = os.environ.get("GIT_DIR")
+    if elsewhere is None:
+        return UsageError(f"preset {preset!r} needs code to send", remedy="run it inside a git clone")
+    return UsageError(
+        f"preset {preset!r} needs code to send: GIT_DIR names {elsewhere!r}, and code is sent from a clone with a .git",
+        remedy=f"cd into {shlex.quote(elsewhere)} and send a commit of it: --ref HEAD",
+    )
 
 
 def resolve_names(top: Path | None, preset: Preset, values: Mapping[str, ParamValue]) -> dict[str, ParamValue]:

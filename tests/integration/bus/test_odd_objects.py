@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -105,7 +106,6 @@ def test_a_submodule_is_named_as_left_out(place):
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
-        ((b"100644", b"Data.txt"), "one file on some file systems"),  # torvalds/linux
         ((b"100644", b"caf\xe9.txt"), "not UTF-8"),
         ((b"100644", b"git~1"), "take for .git"),
         ((b"100644", b"new\nline"), "control characters"),
@@ -117,6 +117,14 @@ def test_what_no_host_checks_out_is_said_before_anything_is_pushed(place, entry,
     with pytest.raises(RequestRejectedError, match=words):
         place.send()
     assert place.host.snapshot().requests == ()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a Mac refuses them")
+def test_names_that_differ_in_case_are_sent_with_a_word_and_linux_takes_both(place):
+    place.commit(place.tree((b"100644", b"Data.txt", place.file), (b"100644", b"data.txt", place.file)))
+    ref, captured = place.send()  # as torvalds/linux has xt_TCPMSS.c and xt_tcpmss.c
+    assert captured.twins == (("Data.txt", "data.txt"),)
+    assert len(list(place.check_out(ref, captured.workload.tree).iterdir())) == 2
 
 
 def test_an_absolute_link_is_said_before_anything_is_pushed(place):

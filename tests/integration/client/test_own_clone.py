@@ -7,12 +7,18 @@ import os
 
 import pytest
 
+from bridge.bus import open_bus
+from bridge.bus.open.create import new_record
 from bridge.cli.mac.program import Surroundings, main
 from bridge.client.clone.git_door import DirtyState, dirty_state, find_request_branch
+from bridge.client.clone.repository import find_repository
 from bridge.errors import UsageError
+from bridge.records.request import Request
 from bridge.system.clock import SystemClock
 from tests.fakes.clone import Clone
+from tests.fakes.git_servers import bare, git
 from tests.fakes.requester import Ran
+from tests.fakes.scripted_host import ScriptedHost
 
 
 @pytest.fixture
@@ -76,3 +82,80 @@ def test_a_clone_of_another_user_is_told_from_one_without_remotes(clone, tmp_pat
     assert "safe.directory" in ran.err
     with pytest.raises(UsageError, match="dubious ownership"):
         dirty_state(clone.top)
+
+
+@pytest.fixture
+def host(tmp_path):
+    """A bus whose runner takes code of a request."""
+    bus = open_bus(str(bare(tmp_path / "bus.git")), repository=None, state=tmp_path / "runner", clock=SystemClock())
+    bus.create(new_record(SystemClock(), wake="poll", local=True))
+    runner = ScriptedHost(bus, SystemClock())
+    runner.beat(presets=("pytest-path",), interval_s=1200.0)
+    return runner
+
+
+ASK = ("run", "pytest-path", "-p", "path=dir", "--bus")
+
+
+def sent_request(host: ScriptedHost, run_id: str) -> Request:
+    return Request.parse(host.bus.read_request(host.ref(run_id)).data)
+
+
+@pytest.mark.parametrize("layout", ["bare", "bare in a folder"])
+def test_a_commit_is_sent_from_a_repository_without_a_work_tree(clone, host, tmp_path, layout):
+    top = tmp_path / "layout"
+    inner = top if layout == "bare" else top / ".bare"
+    git("clone", "--quiet", "--bare", str(clone.top), str(inner))
+    if inner != top:
+        (top / ".git").write_text("gitdir: ./.bare\n")
+    there = Clone(clone.root)
+    there.top = top
+    ran = mac(there, *ASK, str(tmp_path / "bus.git"))
+    assert ran.code == 0, ran.err
+    assert sent_request(host, ran.out.strip()).workload.commit == git("rev-parse", "main", cwd=clone.top)
+    refused = mac(there, *ASK, str(tmp_path / "bus.git"), "--dirty")
+    assert (refused.code, "is a bare repository" in refused.err) == (2, True), refused.err
+
+
+def test_what_looks_like_a_bare_repository_inside_a_work_tree_is_a_folder_of_it(clone):
+    inner = clone.top / "dir" / "planted"
+    git("init", "--quiet", "--bare", str(inner))
+    (inner / "kakeya.toml").write_text('schema = 1\nroute = "https://elsewhere.example/bus.git"\n')
+    assert find_repository(inner).top == clone.top
+
+
+def test_a_clone_whose_git_folder_is_named_by_a_variable_is_told_how_its_code_is_sent(
+    clone, host, tmp_path, monkeypatch
+):
+    (tmp_path / "empty").mkdir()
+    there = Clone(clone.root)
+    there.top = tmp_path / "empty"
+    monkeypatch.setenv("GIT_DIR", str(clone.top / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(there.top))
+    ran = mac(there, *ASK, str(tmp_path / "bus.git"))
+    assert ran.code == 2
+    assert f"GIT_DIR names '{clone.top}/.git'" in " ".join(ran.err.split())
+
+
+def test_conflict_markers_are_sent_with_a_word(clone, host, tmp_path):
+    clone.git("checkout", "-q", "-b", "side")
+    clone.commit({"a.txt": "side\n"})
+    clone.git("checkout", "-q", "main")
+    clone.commit({"a.txt": "main\n"})
+    with pytest.raises(Exception, match="merge"):
+        clone.git("merge", "side")
+    ran = mac(clone, *ASK, str(tmp_path / "bus.git"), "--dirty")
+    assert ran.code == 0, ran.err
+    assert "1 files are in the middle of a merge: their conflict markers are sent as they are" in " ".join(
+        ran.err.split()
+    )
+
+
+@pytest.mark.parametrize(("wake", "skips"), [("poll", True), ("actions", False)])
+def test_a_request_starts_no_ci_but_where_that_wakes_the_runner(clone, tmp_path, wake, skips):
+    bus = open_bus(str(bare(tmp_path / "bus.git")), repository=None, state=tmp_path / "runner", clock=SystemClock())
+    bus.create(new_record(SystemClock(), wake=wake, local=True))
+    ran = mac(clone, *ASK, str(tmp_path / "bus.git"), "--queue")
+    assert ran.code == 0, ran.err
+    subject = git("for-each-ref", "--format=%(subject)", "refs/heads", cwd=tmp_path / "bus.git")
+    assert subject == f"request {ran.out.strip()}{' [skip ci]' if skips else ''}"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridge.bus.content.checkout import CheckoutBounds, check_out
+from bridge.bus.content.checkout import CheckoutBounds, check_out, survey
 from bridge.errors import RequestRejectedError
 from bridge.system.gitobjects import (
     DIRECTORY,
@@ -129,12 +130,32 @@ def test_names_that_are_no_file_names_are_refused(forge: Forge, into: Path, name
         ("ﬁle".encode(), b"FILE"),
     ],
 )
-def test_names_that_are_one_file_where_case_or_composition_is_folded_are_refused(
+def test_names_that_are_one_file_where_case_or_composition_is_folded_are_refused_there(
     forge: Forge, into: Path, first: bytes, second: bytes
 ) -> None:
-    refused(forge, into, forge.tree((REGULAR, first, forge.file()), (REGULAR, second, forge.file())), "one file")
+    files = forge.tree((REGULAR, first, forge.file(b"1")), (REGULAR, second, forge.file(b"2")))
     folder = forge.tree((REGULAR, b"x", forge.file()))
-    refused(forge, into, forge.tree((SYMLINK, first, forge.file(b".")), (DIRECTORY, second, folder)), "one file")
+    linked = forge.tree((SYMLINK, first, forge.file(b".")), (DIRECTORY, second, folder))
+    with forge.store.reader() as reader:
+        for oid in (files, linked):
+            with pytest.raises(RequestRejectedError, match="one file"):
+                survey(reader, oid, folds=True)
+    if sys.platform == "linux":
+        forge.check_out(files, into)
+        assert {path.name: path.read_bytes() for path in into.iterdir()} == {
+            first.decode(): b"1",
+            second.decode(): b"2",
+        }
+    else:
+        refused(forge, into, files, "one file")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that fold alike are refused on a Mac")
+def test_beside_names_that_fold_alike_a_link_is_followed_by_its_own_name(forge: Forge, into: Path) -> None:
+    folder = forge.tree((REGULAR, b"x", forge.file()))
+    top = ((SYMLINK, b"A", forge.file(b"d")), (SYMLINK, b"a", forge.file(b"d/../..")), (DIRECTORY, b"d", folder))
+    refused(forge, into, forge.tree(*top), "leads out")
+    refused(forge, into, forge.tree(*top, (REGULAR, b"A", forge.file())), "one file")
 
 
 def test_the_same_name_twice_is_refused(forge: Forge, into: Path) -> None:

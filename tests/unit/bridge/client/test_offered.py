@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import pytest
 
 from bridge.client.send.parameters import untyped
@@ -40,8 +42,19 @@ def test_without_a_live_beacon_that_lists_it_it_stays_unknown_and_the_message_na
     assert ran.code == 2
     assert "unknown preset 'another'" in ran.err
     assert "owners-own" in ran.err
+    assert "no runner has shown itself" not in ran.err
     requester.clock.sleep(3600)
-    assert requester.run("run", "owners-own").code == 2
+    ran = requester.run("run", "owners-own")
+    assert ran.code == 2
+    assert "no runner has shown itself yet, and one that was just started soon does" in " ".join(ran.err.split())
+
+
+def test_where_every_runner_seems_to_be_silent_for_long_the_own_clock_is_named(requester, host):
+    requester.clock.at += dt.timedelta(hours=36)  # its clock is ahead; the runner serves
+    ran = requester.run("run", "mlx-env-probe")
+    assert ran.code == 3
+    assert "last seen 36h ago" in ran.err
+    assert "compare clocks: this machine says 2026-11-21 22:00 UTC" in " ".join(ran.err.split())
 
 
 def test_with_queue_the_last_word_of_a_host_that_is_away_counts(requester, host):

@@ -54,3 +54,8 @@ def test_each_cause_has_a_remedy_and_a_command_in_it_can_be_pasted(cause):
     assert "{}" not in remedy
     assert "ROUTE" not in remedy
     assert "git ls-remote" not in remedy or "'https://host/a b.git'" in remedy
+
+
+@pytest.mark.parametrize("cause", [cause for cause in Cause if cause is not Cause.OUTAGE])
+def test_after_a_refused_push_nobody_is_told_to_look_which_works(cause):
+    assert "git ls-remote" not in remedy_of(cause, "https://host/a.git", is_push=True)
