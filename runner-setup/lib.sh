@@ -480,6 +480,24 @@ as_user() {
   fi
 }
 
+# A service that may not push starts, fails and says so in its log alone. Its user has neither our keychain nor our
+# known_hosts; nothing here may ask anybody for a password or about a host.
+ensure_way_to_bus() { # home of the service's user
+  local output remedy
+  remedy="as this user (sudo -u $DAEMON, HOME=$1) give git a credential for it and, over ssh, put the host's key into $1/.ssh/known_hosts; then run this script again"
+  if [ "$MODE" = dry-run ]; then
+    printf 'would  %s\n' "see that $DAEMON comes to the bus, before its service starts"
+  elif output=$(cd / && as_user "$DAEMON" env HOME="$1" GIT_TERMINAL_PROMPT=0 GIT_SSH_COMMAND="ssh -o BatchMode=yes" git ls-remote "$BUS" 2>&1 >/dev/null); then
+    right "the bus: $DAEMON comes to it"
+  elif [ "$MODE" = check ]; then
+    wrong "the bus: $DAEMON does not come to it: $(last_line "$output")" "$remedy"
+  else
+    die "the service is not started: $DAEMON does not come to the bus: $(last_line "$output")" "$remedy"
+  fi
+}
+
+last_line() { printf '%s\n' "$1" | tail -n 1; }
+
 ensure_receipt() { # path user
   local text=${RECEIPT%$'\n'}
   if same_content "$1" "$text"; then

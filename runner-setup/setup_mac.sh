@@ -10,6 +10,9 @@ EXTRAS=mlx,github
 LOCKED_EXTRAS=$EXTRAS
 LOCK=$(dirname "${BASH_SOURCE[0]}")/locks/mac.txt
 MACHINE_LABEL=kakeya-mac
+# Role accounts, of which sysadminctl demands this first character: without a password, a login or a home of a person's.
+RUN_USER=_kakeya-runner
+ACTIONS_USER=_kakeya-actions
 SANDBOX_MODE=preferred
 
 paths() {
@@ -83,9 +86,14 @@ ensure_user() { # name home [shell]: a hidden service user, no password
   fi
 }
 
+# Without -roleAccount sysadminctl makes a person's account with an empty password, among those that may log in.
 make_user() {
-  sysadminctl -addUser "$1" -shell "$3" -home "$2"
+  sysadminctl -addUser "$1" -roleAccount -UID "$(dscl . -list /Users UniqueID | free_role_uid)" -shell "$3" -home "$2"
   dscl . -create "/Users/$1" IsHidden 1
+}
+
+free_role_uid() { # names and user ids on standard input, one a line
+  awk '{ taken[$2] = 1 } END { for (id = 400; id >= 200; id--) if (!(id in taken)) { print id; exit } }'
 }
 
 daemon_words() {
@@ -213,6 +221,7 @@ install_all() {
     ensure_file "launchd daemon" 644 "$PLIST" "$(plist_text)"
   fi
   ensure_wakefulness
+  ensure_way_to_bus "$STATE"
   ensure_service
   ensure_receipt "$CONFIG/setup.tsv" "$DAEMON"
 }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import InfrastructureError, SandboxUnavailableError
-from bridge.executor.sandbox.interpreter import ask
+from bridge.executor.sandbox.interpreter import Interpreter, ask
 from bridge.executor.sandbox.private_paths import masked_below
 from bridge.records.network import Network
 
@@ -53,12 +53,14 @@ class AllowList:
         system: folders and files everybody on this machine may read.
         declared: the rest: interpreter, packages, models.
         masked: sockets and credentials below them, to be covered; True for a folder.
+        pythons: those of the programs that answered as a Python does; a name alone makes none.
     """
 
     links: dict[str, str]
     system: tuple[str, ...]
     declared: tuple[str, ...]
     masked: dict[str, bool] = field(default_factory=dict)
+    pythons: frozenset[str] = frozenset()
 
 
 def allow_list(
@@ -83,11 +85,11 @@ def allow_list(
     Raises:
         SandboxUnavailableError: a declared path does not exist, or holds too much to look for credentials.
     """
-    wanted: list[str] = []
-    for program in dict.fromkeys(programs):
-        wanted += _program(program)
-    needed = tuple(wanted)
     read_only = tuple(read_only)
+    interpreters = {program: _interpreter(program) for program in programs}
+    pythons = frozenset(program for program, interpreter in interpreters.items() if interpreter is not None)
+    wanted = [path for program, interpreter in interpreters.items() for path in _program(program, interpreter)]
+    needed = tuple(wanted)
     for path in read_only:
         if not Path(path).exists():
             raise SandboxUnavailableError(
@@ -97,7 +99,7 @@ def allow_list(
         wanted.append(path)
     masked = masked_below(read_only, needed)
     if not platform_paths:
-        return AllowList({}, (), _outermost(wanted), masked)
+        return AllowList({}, (), _outermost(wanted), masked, pythons)
     system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
     system += _CERTIFICATES if network else ()
     system += _RESOLVER_FILES if network == "host" else ()
@@ -108,7 +110,7 @@ def allow_list(
     system += [path for path in places if Path(path).is_dir() and path not in links]
     kept = _outermost(path for path in system if Path(path).exists())
     covered = [path for path in _outermost(wanted) if not _below(path, (*kept, *links))]
-    return AllowList(links, kept, tuple(covered), masked)
+    return AllowList(links, kept, tuple(covered), masked, pythons)
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
@@ -120,17 +122,14 @@ def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _program(program: str) -> list[str]:
+def _program(program: str, interpreter: Interpreter | None) -> list[str]:
     """Return the paths a program needs; for an interpreter everything it can import."""
     found = _link_chain(program)
     if (behind := _script_interpreter(found[-1])) is not None:
-        found += _program(behind)  # a script may still stand for a Python, as the shims of version managers do
-    if not Path(program).name.startswith("python"):
-        return found  # not an interpreter: the system libraries have to do
-    try:
-        interpreter = ask(program)
-    except InfrastructureError:
-        return found
+        # A script may still stand for a Python, as the shims of version managers do.
+        found += _program(behind, _interpreter(behind))
+    if interpreter is None:
+        return found  # the system libraries have to do
     for prefix in interpreter.prefixes:
         if prefix not in _WHOLE_SYSTEM:
             found.append(prefix)
@@ -139,6 +138,16 @@ def _program(program: str) -> list[str]:
             # Whatever a .pth file added: a project, its `src`, somebody's home.
             found += _packages_in(Path(path)) if _is_project(path) else [path]
     return [*found, *interpreter.editable]
+
+
+def _interpreter(program: str) -> Interpreter | None:
+    """Return what a program of a Python's name answers about itself; None for any other, and for one that does not."""
+    if not Path(program).name.startswith("python"):
+        return None
+    try:
+        return ask(program)
+    except InfrastructureError:
+        return None
 
 
 def _script_interpreter(program: str) -> str | None:

@@ -129,7 +129,7 @@ class Bubble:
             filters.append("user namespaces disabled inside")
         filters.append(f"file system: empty but for {len(self.allow.declared)} declared and the system's library paths")
         filters += [f"{len(self.allow.masked)} sockets and credentials masked"] if self.allow.masked else []
-        filters += [f"Landlock ABI {kernel_abi()} inside"] if self._has_second_wall else []
+        filters += self._describe_second_wall()
         filters += [f"device {path}" for path in self.spec.sandbox.devices]
         return SandboxApplied(
             kind="bwrap",
@@ -198,17 +198,23 @@ class Bubble:
                 status_fd=status if second is None else second.status_fd,
             )
 
-    @property
-    def _has_second_wall(self) -> bool:
+    def _has_second_wall(self, program: str) -> bool:
         """Whether Landlock is put inside: around code of a request, by the Python that runs it.
 
         Host code is measured from its start on, and another interpreter would start before it.
         """
-        first = Path(self.spec.commands[0].argv[0]).name
-        return self.spec.code == "request" and first.startswith("python") and kernel_abi() >= INSIDE_ABI
+        return self.spec.code == "request" and program in self.allow.pythons and kernel_abi() >= INSIDE_ABI
+
+    def _describe_second_wall(self) -> list[str]:
+        """Return the line of the record about the second wall, with the commands that it is around; none without."""
+        around = [command.name for command in self.spec.commands if self._has_second_wall(command.argv[0])]
+        if not around:
+            return []
+        which = "" if len(around) == len(self.spec.commands) else f", around {', '.join(around)} alone"
+        return [f"Landlock ABI {kernel_abi()} inside{which}"]
 
     def _second_wall(self, stack: ExitStack, argv: tuple[str, ...]) -> SecondWall | None:
-        if not self._has_second_wall or not Path(argv[0]).name.startswith("python"):
+        if not self._has_second_wall(argv[0]):
             return None
         status = _memory(stack, b"")
         order = order_inside(self.allow, self.directory, self.spec.sandbox.devices, kernel_abi())

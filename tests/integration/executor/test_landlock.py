@@ -220,3 +220,21 @@ tell(key=attempt(lambda: open({str(open_folder / "key")!r}).read()),
     assert told(execution) == {"key": outcome, "own": ["got through: None"] * 4}
     inside = f"Landlock ABI {landlock.kernel_abi()} inside"
     assert (inside in execution.sandbox.filters) == (code == "request")
+
+
+def test_inside_bubblewrap_the_wall_is_put_up_by_what_answers_as_a_python_whatever_its_name(
+    need_sandbox, tmp_path, token, open_folder
+):
+    need_sandbox("sandboxed")
+    script = open_folder / "python-run"
+    script.write_text(f"#!/bin/sh\necho its own words: $1  # {token}\n")
+    script.chmod(0o755)
+    argv = [(str(script), "ran"), (sys.executable, "-I", "-S", "-c", f"print('a Python')  # {token}")]
+    spec = Jobs(executor=None, base=tmp_path).spec(argv=argv, sandbox=SandboxSpec(mode="required"), code="request")
+    directory = make_directory(tmp_path / "run")
+    quiet = Hooks(on_log=lambda _: None, should_stop=lambda: None)
+    box = bubblewrap.enclose(spec, directory)
+    execution = RunExecution(spec, directory, quiet, secrets=(), confinement=box, clock=SystemClock()).execute()
+
+    assert execution.log.decode().splitlines() == ["its own words: ran", "a Python"]
+    assert f"Landlock ABI {landlock.kernel_abi()} inside, around c1 alone" in execution.sandbox.filters

@@ -90,3 +90,35 @@ def test_an_interpreter_is_pinned_by_the_name_that_survives_an_upgrade(tmp_path,
     done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, timeout=60, check=False)
 
     assert done.stdout.splitlines() == [f"{tmp_path}/{lasting}", gone], done.stderr
+
+
+def ask_shell(words: str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", f"source {SETUP}/lib.sh; {words}"],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_before_the_service_starts_its_user_has_to_come_to_the_bus(tmp_path) -> None:
+    subprocess.run(["git", "init", "--quiet", "--bare", str(tmp_path / "bus.git")], check=True)
+    words = f"ROOT={tmp_path} DAEMON=_kakeya-runner BUS={tmp_path}/%s; ensure_way_to_bus {tmp_path}; echo and on"
+    open_bus, no_bus = ask_shell(words % "bus.git"), ask_shell(words % "none.git")
+
+    assert open_bus.stdout.splitlines() == ["ok     the bus: _kakeya-runner comes to it", "and on"]
+    assert (no_bus.returncode, no_bus.stdout) == (2, "")
+    assert no_bus.stderr.startswith("error: the service is not started: _kakeya-runner does not come to the bus: ")
+    assert f"put the host's key into {tmp_path}/.ssh/known_hosts" in no_bus.stderr
+
+
+def test_a_user_of_the_service_on_a_mac_is_a_role_account_with_a_free_number() -> None:
+    script = (SETUP / "setup_mac.sh").read_text()
+    program = script[script.index("free_role_uid() {") :].partition("\n}\n")[0] + "\n}\nfree_role_uid"
+    taken = [f"_daemon{uid} {uid}" for uid in (400, 399, 397, 501)]
+
+    assert ask_shell(program, "\n".join(taken)).stdout == "398\n"
+    assert 'sysadminctl -addUser "$1" -roleAccount -UID' in script
+    assert {name for name in re.findall(r"^(?:RUN|ACTIONS)_USER=(.)", script, re.MULTILINE)} == {"_"}
