@@ -30,6 +30,10 @@ _FOUND = re.compile(rf"\bkey ({FINGERPRINT_PATTERN})\s*$".encode(), re.MULTILINE
 _PRINCIPAL = re.compile(PRINCIPAL_PATTERN)
 _ARMOUR = re.compile(rb"-----BEGIN SSH SIGNATURE-----\n([A-Za-z0-9+/=\n]+)\n-----END SSH SIGNATURE-----\n?")
 _SHOWN_KEY_CHARS = 160
+_SIGN_AGAIN: Final = (
+    "send the request once more with kakeya-mac run, which signs it anew; changed or copied ones do not count"
+)
+_USE_OWN_NAME: Final = "whose key it is gives the name that the owner knows: kakeya-mac init --principal NAME"
 
 
 @dataclass(frozen=True)
@@ -160,17 +164,15 @@ def verify(
     shaped = len(signature) <= SIGNATURE_MAX_BYTES and _decoded(signature) is not None
     if not shaped or _PRINCIPAL.fullmatch(principal) is None:
         raise PolicyRefusedError("the request's signature or principal is malformed")
-    add = trust_command(signature, principal)
-    if signers.is_file() and _has_another_key(principal, public_key_in(signature), signers):
-        add = f"{principal} is listed with another key; if it was lost, its holder tells the owner, who replaces it"
     if not signers.is_file():
-        raise PolicyRefusedError("the request is signed and this host knows no signers", remedy=add)
+        raise PolicyRefusedError(
+            "the request is signed and this host knows no signers", remedy=trust_command(signature, principal)
+        )
     done = _verify(data, signature, namespace=NAMESPACE, principal=principal, signers=signers, revoked=revoked)
     if done.exit_code != 0:
-        raise PolicyRefusedError(
-            f"the signature of principal {principal!r} is not accepted: {_last(done.stderr) or _last(done.stdout)}",
-            remedy=add,
-        )
+        answer = (_last(done.stderr) or _last(done.stdout)).removeprefix(f"{signers}:")
+        reason, remedy = _explain(re.sub(r"^\d+: ", "", answer), data, signature, principal, signers)
+        raise PolicyRefusedError(f"the signature of principal {principal!r} is not accepted: {reason}", remedy=remedy)
     found = _named(done.stdout)
     if found != expected:
         raise PolicyRefusedError(f"the request names key {expected}, and {found} signed it")
@@ -204,12 +206,30 @@ def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: P
     raise PolicyRefusedError("no code signer of this host signed it")
 
 
-def _has_another_key(principal: str, key: str | None, signers: Path) -> bool:
-    """Return whether a list names a principal and this key on none of its lines: then it is no key to be added."""
-    lines = [line.split() for line in signers.read_text("utf-8", "replace").splitlines()]
-    mine = [words[1:] for words in lines if words and principal in words[0].split(",")]
+def _explain(answer: str, data: bytes, signature: bytes, principal: str, signers: Path) -> tuple[str, str]:
+    """Return why a signature is not accepted, and what would change that.
+
+    Args:
+        answer: the tool's last line, without the file that it read.
+        data: the stored request bytes.
+        signature: what was pushed beside them, well shaped.
+        principal: whom the request names.
+        signers: the list that was gone by.
+    """
+    if made_with(data, signature) is None:
+        return f"{answer}; it was not made over this request, or not for requests", _SIGN_AGAIN
+    key = public_key_in(signature)
     blob = None if key is None else key.split()[1]
-    return bool(mine) and not any(blob in words for words in mine)
+    lines = [line.split() for line in signers.read_text("utf-8", "replace").splitlines()]
+    names = [words[0].split(",") for words in lines if blob in words[1:]]
+    if names and all(re.fullmatch(PRINCIPAL_PATTERN, name) and name != principal for line in names for name in line):
+        return "this host lists the key under another name", _USE_OWN_NAME
+    if any(principal in words[0].split(",") for words in lines if words) and not names:
+        return (
+            answer,
+            f"{principal} is listed with another key; if it was lost, its holder tells the owner, who replaces it",
+        )
+    return answer, trust_command(signature, principal)
 
 
 def trust_command(signature: bytes, principal: str, *, code: bool = False) -> str:

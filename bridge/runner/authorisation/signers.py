@@ -30,6 +30,7 @@ from bridge.trust.ssh_signatures import (
     NAMESPACE,
     Signer,
     fingerprint_of,
+    made_with,
     public_key_in,
     verify,
     verify_commit,
@@ -224,6 +225,9 @@ class Signers:
             kind: Kind = "request" if isinstance(said, Request) else "cancel"
             at = parse_rfc3339(said.created if isinstance(said, Request) else said.time).timestamp()
             return self._judged(kind, replace(found, on_host=on_host), at)
+        fingerprint = made_with(data, signature)
+        if fingerprint is not None and {fingerprint, said.principal} & self._revoked().keys():
+            raise _revoked_error(f"the owner has revoked {said.principal} or its key {fingerprint}")
         raise refusals[0]
 
     def _judged(self, kind: Kind, found: Signer, at: float | None) -> Signer:
@@ -232,9 +236,7 @@ class Signers:
         Raises:
             PolicyRefusedError: revoked, here or by the bus's owner.
         """
-        root, gone = self._root(), self.revocations()
-        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals), float("-inf"))
-        revoked |= {} if root is None else root.content.revoked or {}
+        root, revoked = self._root(), self._revoked()
         key = NamedKey(found.principal, found.fingerprint, "code" if kind == "code" else "requester")
         where = "allowed_signers" if found.on_host or root is None else root.authority(vouched=True).where
         answer = may_say(
@@ -242,10 +244,14 @@ class Signers:
             Signed(kind, found.principal, present=True, key=found.fingerprint, at=at),
         )
         if answer.refused:
-            raise PolicyRefusedError(
-                answer.why, remedy="ask the owner; they can undo it with kakeya-runner trust add KEY --principal NAME"
-            )
+            raise _revoked_error(answer.why)
         return found
+
+    def _revoked(self) -> dict[str, float]:
+        """Return when a key or a name was revoked, by this host or by the bus's owner."""
+        root, gone = self._root(), self.revocations()
+        revoked = dict.fromkeys((*gone.fingerprints, *gone.principals), float("-inf"))
+        return revoked | ({} if root is None else dict(root.content.revoked or {}))
 
     def _lists(self, source: SignerSource, namespace: str) -> list[tuple[bytes, bool]]:
         """Return the lists that say whose a key is, each with whether it is the host's own."""
@@ -266,6 +272,12 @@ class Signers:
             if revocations.krl is not None:
                 krl.write_bytes(revocations.krl)
             yield listed, (krl if revocations.krl is not None else None)
+
+
+def _revoked_error(why: str) -> PolicyRefusedError:
+    return PolicyRefusedError(
+        why, remedy="ask the owner; they can undo it with kakeya-runner trust add KEY --principal NAME"
+    )
 
 
 def _lines(text: bytes) -> Iterator[str]:

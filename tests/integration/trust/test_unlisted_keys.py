@@ -13,22 +13,33 @@ from tests.integration.trust.asking import RAN, ended, policy, push_anything, se
 from tests.support.runner_world import World
 
 STRANGER, EXPIRED, GONE = "stranger@example.org", "expired@example.org", "gone@example.org"
-UNSIGNED_TAKEN = {
-    "none": (RAN, "unsigned"),
-    "listed key": (RAN, WHO),
-    "key of no list": (RAN, f"unsigned (calls itself {STRANGER}, key {{stranger}})"),
-    "key of no list, broken": ("policy_refused", "unsigned"),
-    "key of no list, wrong namespace": ("policy_refused", "unsigned"),
-    "key of no list, revoked": ("policy_refused", "unsigned"),
-    "listed key, another name": ("policy_refused", "unsigned"),
-    "listed name, another key": ("policy_refused", "unsigned"),
-    "listed key, revoked": ("policy_refused", "unsigned"),
-    "listed key, expired": ("policy_refused", "unsigned"),
-}
-UNSIGNED_REFUSED = {
-    **UNSIGNED_TAKEN,
-    "none": ("policy_refused", "unsigned"),
-    "key of no list": ("policy_refused", "unsigned"),
+REFUSED, SIGN_AGAIN = "policy_refused", "send the request once more with kakeya-mac run"
+# What a request carries: how it ends where unsigned ones are taken and where not, whose it is, the words, what to do.
+TABLE = {
+    "none": (RAN, REFUSED, "unsigned", "takes signed requests only", "kakeya-mac init --signing-key auto"),
+    "listed key": (RAN, RAN, WHO, "", ""),
+    "key of no list": (
+        RAN,
+        REFUSED,
+        f"unsigned (calls itself {STRANGER}, key {{stranger}})",
+        "Could not verify signature",
+        f"kakeya-runner welcome '{STRANGER} ssh-ed25519 ",
+    ),
+    "key of no list, broken": (REFUSED, REFUSED, "unsigned", "not made over this request", SIGN_AGAIN),
+    "key of no list, wrong namespace": (REFUSED, REFUSED, "unsigned", "namespace does not match", SIGN_AGAIN),
+    "key of no list, revoked": (REFUSED, REFUSED, "unsigned", "the owner has revoked dropped@", "ask the owner"),
+    "listed key, another name": (REFUSED, REFUSED, "unsigned", "lists the key under another name", "init --principal"),
+    "listed name, another key": (REFUSED, REFUSED, "unsigned", "not accepted", f"{WHO} is listed with another key"),
+    "listed key, revoked": (REFUSED, REFUSED, "unsigned", f"the owner has revoked {GONE}", "ask the owner"),
+    "listed key, expired": (
+        REFUSED,
+        REFUSED,
+        "unsigned",
+        "not accepted: key has expired: verify time ",
+        f"kakeya-runner welcome '{EXPIRED} ssh-ed25519 ",
+    ),
+    "listed key, broken": (REFUSED, REFUSED, "unsigned", "not made over this request", SIGN_AGAIN),
+    "listed key, wrong namespace": (REFUSED, REFUSED, "unsigned", "namespace does not match", SIGN_AGAIN),
 }
 
 
@@ -54,25 +65,21 @@ def send_each(w: World, people: dict[str, Key]) -> dict[str, Request]:
         "listed key, revoked": made("gone", GONE),
         "listed key, expired": made("expired", EXPIRED),
     }
-    broken, _ = made("stranger", STRANGER)
-    for_git, _ = made("stranger", STRANGER)
-    argv = ["ssh-keygen", "-Y", "sign", "-q", "-n", "git", "-f", str(people["stranger"].path)]
-    signed_for_git = subprocess.run(
-        argv, input=for_git.canonical(), capture_output=True, check=True, timeout=240
-    ).stdout
-    signed_requests["key of no list, broken"] = (broken, sign(broken.canonical() + b" ", people["stranger"].path))
-    signed_requests["key of no list, wrong namespace"] = (for_git, signed_for_git)
+    for signer, name, row in (("stranger", STRANGER, "key of no list"), ("listed", WHO, "listed key")):
+        key = people[signer].path
+        broken, _ = made(signer, name)
+        for_git, _ = made(signer, name)
+        argv = ["ssh-keygen", "-Y", "sign", "-q", "-n", "git", "-f", str(key)]
+        signed_for_git = subprocess.run(argv, input=for_git.canonical(), capture_output=True, check=True, timeout=240)
+        signed_requests[f"{row}, broken"] = (broken, sign(broken.canonical() + b" ", key))
+        signed_requests[f"{row}, wrong namespace"] = (for_git, signed_for_git.stdout)
     for request, signature in signed_requests.values():
         push_anything(w, request.ref, request.id, request.canonical(), signature)
     return {"none": w.ask("mlx-env-probe"), **{name: request for name, (request, _) in signed_requests.items()}}
 
 
-@pytest.mark.parametrize(
-    ("more", "table"),
-    [((), UNSIGNED_TAKEN), (("require_signature = true",), UNSIGNED_REFUSED)],
-    ids=["unsigned requests taken", "refused"],
-)
-def test_only_a_key_that_nobody_lists_counts_as_no_signature(world, tmp_path, people, more, table):
+@pytest.mark.parametrize("unsigned_taken", [True, False], ids=["unsigned requests taken", "refused"])
+def test_only_a_key_that_nobody_lists_counts_as_no_signature(world, tmp_path, people, unsigned_taken):
     tmp_path.chmod(0o700)
     write_list(
         tmp_path / "signers",
@@ -81,16 +88,24 @@ def test_only_a_key_that_nobody_lists_counts_as_no_signature(world, tmp_path, pe
         signers_line(people["expired"], EXPIRED, more=',valid-before="20200101"'),
     )
     write_list(tmp_path / "revoked", f"{people['dropped'].fingerprint}\n", f"{GONE}\n")
-    w = world(policy_text=policy(tmp_path, *more))
+    w = world(policy_text=policy(tmp_path, *(() if unsigned_taken else ("require_signature = true",))))
     requests = send_each(w, people)
 
     serve(w, len(requests))
 
+    stranger = people["stranger"].fingerprint
     outcomes = {name: (ended(w, request.id), w.record(request.id).principal) for name, request in requests.items()}
     assert outcomes == {
-        name: (ending, who.format(stranger=people["stranger"].fingerprint)) for name, (ending, who) in table.items()
+        name: (taken, who.format(stranger=stranger))
+        if unsigned_taken
+        else (refused, who if refused == RAN else "unsigned")
+        for name, (taken, refused, who, _, _) in TABLE.items()
     }
-    assert len(w.executor.executed) == [ending for ending, _ in table.values()].count(RAN)
+    assert len(w.executor.executed) == [ending for ending, _ in outcomes.values()].count(RAN)
+    for name, (_, _, _, reason, remedy) in TABLE.items():
+        if outcomes[name][0] == REFUSED:
+            what, _, to_do = (w.claim(requests[name].id).message or "").partition("; next: ")
+            assert (reason in what, remedy in to_do, "/tmp" in what) == (True, True, False), (name, what, to_do)
 
 
 def test_a_key_of_no_list_is_shown_and_has_the_rights_and_the_share_of_unsigned_requests(world, lists, people):
