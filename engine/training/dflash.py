@@ -20,7 +20,7 @@ from engine.drafters.dflash import parse
 from engine.errors import ModelMismatchError, UsageError
 from engine.huggingface import open_causal
 from engine.tokenizer import read_tokenizer
-from engine.training.checkpoint import Progress, Resumable
+from engine.training.checkpoint import Progress, Resumable, only_training, write_text
 from engine.training.corpus import read_corpus, word_pool
 from engine.training.features import FeatureFile
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config
@@ -41,7 +41,7 @@ LEVEL_STEPS = 1000
 
 @dataclass(frozen=True)
 class DrafterRun:
-    """One drafter training: seed, steps, regenerated rows, size, and where its state lives.
+    """One drafter training: seed, steps, regenerated rows, which prompts, size, and where its state lives.
 
     ``mask`` and ``pad`` are ids of the target's tokenizer; ``target_layers`` those that the drafter reads, none for the
     usual ones. ``head_rows`` bounds the loss to so many of the most frequent ids and the labels of a step, 0 for all: a
@@ -56,6 +56,7 @@ class DrafterRun:
     steps: int
     rows: int
     work: Path
+    prompts: str = "shipped"
     size: str = "small"
     evaluate_every: int = 300
     matrix_lr: float = 0.02
@@ -276,24 +277,43 @@ def cached_responses(
     *,
     marks: Ends = SHIPPED,
 ) -> list[Response]:
-    """Return the regenerated responses, from the work folder when this target, seed and count made them already."""
+    """Return the regenerated responses; the work folder keeps prompts and responses that this run made already."""
     path = run.work / "responses.json"
     weights = hashlib.sha256((target_folder / "model.safetensors").read_bytes()).hexdigest()
-    made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows}
-    if path.exists():
-        kept = json.loads(path.read_text())
-        if kept["made_by"] == made_by:
-            return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in kept["responses"]]
+    made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows, "prompts": run.prompts}
+    kept = _made(path, made_by)
+    if kept is not None:
+        return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in kept["responses"]]
 
     def progress(done: int, total: int) -> None:
         if report is not None:
             report(done, total, {"train_loss": float("nan"), "regenerated": done})
 
-    responses = regenerate_in_order(target, requests(), progress, marks=marks, folder=run.work / "regenerated")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    prompts = _cached_requests(run, made_by, requests)
+    responses = regenerate_in_order(target, prompts, progress, marks=marks, folder=run.work / "regenerated")
     rows = [{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]
-    path.write_text(json.dumps({"made_by": made_by, "responses": rows}))
+    write_text(path, json.dumps({"made_by": made_by, "responses": rows}))
     return responses
+
+
+def _cached_requests(
+    run: DrafterRun, made_by: dict[str, Any], requests: Callable[[], list[ResponseRequest]]
+) -> list[ResponseRequest]:
+    """Return the prompts; those of installed packages are drawn once, whatever is installed when a run goes on."""
+    path = run.work / "prompts.json"
+    kept = _made(path, made_by)
+    if kept is not None:
+        return [ResponseRequest(tuple(ids), limit, expected) for ids, limit, expected in kept["prompts"]]
+    drawn = requests()
+    rows = [(request.prompt, request.limit, request.expected) for request in drawn]
+    write_text(path, json.dumps({"made_by": made_by, "prompts": rows}))
+    return drawn
+
+
+def _made(path: Path, made_by: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a file of the work folder holds; None where it is missing or of another run."""
+    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return kept if kept.get("made_by") == made_by else None
 
 
 def weights_of(folder: Path, config: dict[str, Any]) -> dict[str, torch.Tensor]:
@@ -339,6 +359,7 @@ def train_drafter(
 
     Raises:
         ModelError: If the folder of the target, or of the drafter to begin with, is missing or unusable.
+        UsageError: If another training works in the same folder.
     """
     target, tokenizer = open_causal(target_folder, device=device), read_tokenizer(target_folder)
     if run.start is not None:  # before minutes of regenerating
@@ -346,11 +367,16 @@ def train_drafter(
             run.start, drafter_config(target.config.to_dict(), run.size, BLOCK_SIZE, run.mask, run.target_layers)
         )
     if requests is None:
-        files = read_corpus()
-        source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
-        requests = partial(make_requests, source, source.words, run.rows, run.seed)
+        requests = partial(_shipped_requests, tokenizer, run)
     stops = stop_ids(target_folder, read_config(target_folder)) or (EOS_ID,)
-    responses = cached_responses(target_folder, target, requests, run, report, marks=Ends(run.pad, stops))
-    trainer = DrafterTrainer(run, target, responses)
-    export_drafter(trainer.train(report), out)
+    with only_training(run.work):
+        responses = cached_responses(target_folder, target, requests, run, report, marks=Ends(run.pad, stops))
+        trainer = DrafterTrainer(run, target, responses)
+        export_drafter(trainer.train(report), out)
     return trainer
+
+
+def _shipped_requests(tokenizer: Any, run: DrafterRun) -> list[ResponseRequest]:
+    files = read_corpus()
+    source = RowSource(tokenizer, files, word_pool(files), run.seed, documents=8)
+    return make_requests(source, source.words, run.rows, run.seed)

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from engine.errors import UsageError
+from engine.training.checkpoint import write_text
 
 
 class FeatureFile(MutableMapping[tuple[int, ...], torch.Tensor]):
@@ -40,7 +41,7 @@ class FeatureFile(MutableMapping[tuple[int, ...], torch.Tensor]):
         shape = (int(ends[-1]), width)
         self._values = np.memmap(work / "features.bf16", np.int16, mode, shape=shape)
         self._marks = np.memmap(work / "features.done", np.uint8, mode, shape=(len(rows),))
-        stated.write_text(json.dumps(about))
+        write_text(stated, json.dumps(about))
 
     def __getitem__(self, ids: tuple[int, ...]) -> torch.Tensor:
         start, end, index = self._places[ids]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from engine.training.checkpoint import write_text
 from engine.training.needles import hide, make_needles
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document, regular_words
@@ -151,7 +152,4 @@ def _remembered(batch: list[ResponseRequest], file: Path | None) -> list[Respons
 
 def _remember(made: list[Response], file: Path | None) -> None:
     if file is not None:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part = file.with_suffix(".part")
-        part.write_text(json.dumps([(item.ids, item.prompt_tokens) for item in made]))
-        part.replace(file)
+        write_text(file, json.dumps([(item.ids, item.prompt_tokens) for item in made]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
 from engine.errors import UsageError  # noqa: E402
-from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer  # noqa: E402
+from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, cached_responses  # noqa: E402
 from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
 from engine.training.package_prompts import TASKS, functions, package_requests  # noqa: E402
@@ -98,6 +99,18 @@ def test_answers_that_were_made_are_not_made_again(tmp_path: Path, target) -> No
         response.ids[: response.prompt_tokens] == request.prompt
         for response, request in zip(first, requests, strict=True)
     )
+
+
+def test_prompts_are_drawn_once_whatever_is_installed_when_a_run_goes_on(tmp_path: Path, target) -> None:
+    folder = tiny_families.write_family(tmp_path / "target", "llama")
+    run = DrafterRun(4, 3, 3, tmp_path / "work", prompts="packages", mask=MASK, pad=0)
+    draws = [[ResponseRequest((5, 6, first + index), 6, 6) for index in range(3)] for first in (7, 20)]
+    marks = Ends(0, (1,))
+    first = cached_responses(folder, target, lambda: draws[0], run, marks=marks)
+    (run.work / "responses.json").unlink()  # ended before the last of them was written
+    assert cached_responses(folder, None, lambda: draws[1], run, marks=marks) == first
+    other = replace(run, prompts="shipped")
+    assert cached_responses(folder, target, lambda: draws[1], other, marks=marks) != first
 
 
 def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(

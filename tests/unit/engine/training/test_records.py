@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from engine.training.checkpoint import CurveLog, load, save
+from engine.errors import UsageError
+from engine.training.checkpoint import CurveLog, load, only_training, save
 from engine.training.record import recorded_command
 
 
@@ -19,6 +22,26 @@ def test_a_curve_forgets_what_came_after_the_resumed_step(tmp_path):
     again.append({"step": 25})
     rows = [json.loads(line) for line in (tmp_path / "curve.jsonl").read_text().splitlines()]
     assert [row["step"] for row in rows] == [10, 20, 25]
+
+
+def test_a_curve_goes_on_behind_a_line_that_was_half_written(tmp_path):
+    path = tmp_path / "curve.jsonl"
+    path.write_text('{"step": 10}\n{"step": 2')
+    CurveLog(path, 30).append({"step": 30})
+    assert path.read_text() == '{"step": 10}\n{"step": 30}\n'
+
+
+def test_a_work_folder_is_one_training_s_until_its_process_ends(tmp_path):
+    holder = "from engine.training.checkpoint import only_training as hold; import pathlib, sys, time\n"
+    holder += "with hold(pathlib.Path(sys.argv[1])):\n    print('holds', flush=True)\n    time.sleep(600)"
+    with subprocess.Popen([sys.executable, "-c", holder, str(tmp_path)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"holds\n"
+        with pytest.raises(UsageError, match="another training works in"), only_training(tmp_path):
+            pass
+        process.kill()
+    with only_training(tmp_path):
+        pass
 
 
 def test_a_checkpoint_comes_back_and_leaves_no_partial_file(tmp_path):
