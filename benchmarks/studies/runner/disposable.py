@@ -55,7 +55,7 @@ _LINES: Final = (
     "deleted ",
     "left refs/",
     "clock",
-    "the key of this runner is gone",
+    "has no key",
     "the bus shows",
     "lives",
 )
@@ -128,21 +128,21 @@ class Scene:
         if name not in self.off:
             self.command("once", "--bus", self.site.route, name=name)
             return
-        said, clock = io.StringIO(), _ShiftedClock(self.off[name])
+        printed, clock = io.StringIO(), _ShiftedClock(self.off[name])
         policy = PolicyFile(self.site.policy(name), clock)
         place = runner_place(name, self.site.policy(name), self.state(name))
         place.create()
         with NameLock(place.lock).held():
             bus = open_bus(self.site.route, repository=None, state=place.bus, clock=clock)
-            log = new_log(said)
+            log = new_log(printed)
             try:
                 with runner_on(
                     bus, policy.started, place, clock=clock, stopping=threading.Event(), log=log, policy_file=policy
                 ) as runner:
                     once(runner)
             except KakeyaError as error:
-                said.write(error.line)
-        self.note(name, said.getvalue())
+                printed.write(error.line)
+        self.note(name, printed.getvalue())
 
     def client(self, name: str) -> RefBus:
         """Return the bus as one client opens it."""
@@ -317,7 +317,9 @@ def _row(scene: Scene) -> Row:
     keys = KnownKeys(scene.site.folder / "identity" / "mini", "mini")
     bus.use_root(keys.judge_root)
     bus.use_seals(keys.seals())
-    unverified, lost, named = [], [], []
+    unverified: list[str] = []
+    lost: list[str] = []
+    named: list[str] = []
     for ref in scene.refs:
         try:
             view = bus.read_claim(ref.id)
@@ -358,7 +360,7 @@ def _scene(case: str) -> Iterator[Scene]:
             scene.command("once", "--bus", site.route, "--create-bus")
             other = KnownKeys(site.folder / "identity" / "other", "other").authority().keys[0]
             scene.command("trust", "add", f"other={other.key}", "--bus", site.route)
-        shutil.copytree(*owners)
+        shutil.copytree(owners[0], owners[1])
         for name in RUNNERS:
             scene.ask()
             scene.run_once(name)
@@ -383,9 +385,9 @@ def _delete_identity() -> Row:
         scene.lines.clear()
         scene.run_once("mini")
         begun = scene.site.starts().count(scene.refs[-1].id)
-        lines = [line for line in scene.lines if "kakeya-runner keygen" in line]
-        return {"pair": "identity-deleted", "runs": 1, "begun": begun, "begun_twice": [], "lost": [], "named": lines,
-                "unverified": [], "lines": lines}  # fmt: skip
+        named = [scene.refs[-1].id] if scene.lines else []
+        row = {"runs": 1, "begun": begun, "named": named, "lines": scene.lines}
+        return {"pair": "identity-deleted", "begun_twice": [], "lost": [], "unverified": []} | row
 
 
 def _delete_claims_all_the_time() -> Row:
