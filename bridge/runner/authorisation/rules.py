@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from bridge.presets.facts import PolicyFacts
 from bridge.presets.model import Preset
+from bridge.records.request import Request
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.policy.model import Policy
+from bridge.system.clock import parse_rfc3339
 from bridge.trust.root import TrustRoot
 
 
@@ -42,6 +45,11 @@ class OwnerRules:
     def signers(self) -> Signers:
         """The keys the owner trusts."""
         return Signers(self.policy, self.root)
+
+    def valid_until(self, request: Request) -> dt.datetime:
+        """Return until when a request may be started here."""
+        validity = dt.timedelta(seconds=self.policy.expiry_max_s)
+        return min(parse_rfc3339(request.expires), parse_rfc3339(request.created) + validity)
 
 
 def lacking(preset: Preset | None, installed: Mapping[str, str]) -> tuple[str, ...]:

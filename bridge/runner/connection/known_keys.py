@@ -105,6 +105,10 @@ class KnownKeys:
         """Return what counts now."""
         return self._authority
 
+    def names(self) -> frozenset[str]:
+        """Return the names of the runners whose keys are known now."""
+        return frozenset(key.name for key in self._authority.of("runner"))
+
     def seals(self) -> KeySeals:
         """Return the seals of this runner.
 

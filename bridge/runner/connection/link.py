@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from bridge.bus.interface import RunnerBus
@@ -16,7 +17,8 @@ from bridge.system.clock import Clock
 class BusLink:
     """Use `bus` only while holding `lock`.
 
-    `judges` says whether this runner knows keys of others, `signs` whether it has one of its own.
+    `judges` says whether this runner knows keys of others, `signs` whether it has one of its own; `signing_runners`
+    returns the names of runners whose keys it knows now, of which nothing unsigned counts.
     """
 
     bus: RunnerBus
@@ -25,6 +27,7 @@ class BusLink:
     lock: threading.RLock = field(default_factory=threading.RLock)
     judges: bool = False
     signs: bool = False
+    signing_runners: Callable[[], frozenset[str]] = frozenset
 
     def beside(self) -> BusLink:
         """Return a link for one run: it waits neither for the polling nor for other runs, and shares the budget."""
@@ -60,5 +63,10 @@ def link_to(bus: RunnerBus, clock: Clock, keys: KnownKeys | None = None) -> BusL
         bus.use_seals(mine)
     signs = mine is not None and mine.signs
     return BusLink(
-        bus, record, PushBudget(clock, record.lease_s, hosted=bus.hosted), judges=mine is not None, signs=signs
+        bus,
+        record,
+        PushBudget(clock, record.lease_s, hosted=bus.hosted),
+        judges=mine is not None,
+        signs=signs,
+        signing_runners=frozenset if keys is None else keys.names,
     )

@@ -17,10 +17,13 @@ from bridge.errors import FencedError, InfrastructureError
 from bridge.ids import unix_ms
 from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
 from bridge.records.claim import Claim
+from bridge.records.request import Request
+from bridge.request import UNSIGNED
 from bridge.run.outcomes import one_line
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
+from bridge.runner.queue.clock_watch import ClockWatch
 from bridge.runner.queue.elsewhere import runs_elsewhere
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
@@ -50,6 +53,7 @@ class Queue:
         start: begins a run whose claim is held.
         look: begins to look at the code that a run is about to need, while its claim is on its way.
         slots: how many runs go on at once.
+        clocks: how the wall clock compares with others.
         is_ending: returns whether the runner was asked to end.
         refusal: returns why nothing is taken because of who this runner is, None where nothing speaks against it.
     """
@@ -64,6 +68,7 @@ class Queue:
         *,
         look: Callable[[], None],
         slots: RunSlots,
+        clocks: ClockWatch,
         clock: Clock,
         is_ending: Callable[[], bool],
         refusal: Callable[[], str | None],
@@ -71,7 +76,7 @@ class Queue:
     ) -> None:
         self._rules, self._state, self._link = rules, state, link
         self._running_ids, self._start, self._look, self._slots = running_ids, start, look, slots
-        self._clock, self._is_ending, self._refusal, self._log = clock, is_ending, refusal, log
+        self._clocks, self._clock, self._is_ending, self._refusal, self._log = clocks, clock, is_ending, refusal, log
         self._admission = Admission(rules, state, clock)
         self._inbox = Inbox(rules, state.journal, link, clock)
         self._beacons: Mapping[str, str] = {}
@@ -134,6 +139,8 @@ class Queue:
         for one in self._inbox.in_turn(wanted, signatures, whole=whole):
             if shared[one.ref.id] > 1 or one.ref.oid not in waiting:
                 waiting -= {ref.oid for ref in wanted if ref.id == one.ref.id and ref.oid != one.ref.oid}
+            if one.request is not None and one.principal != UNSIGNED:
+                self._clocks.saw_request(one.principal, one.ref.oid, one.request.created)
             if only is not None and one.ref.ref != only:
                 self._tell(one.ref, f"its run id is that of {only}, and it counts instead of that one")
                 continue
@@ -150,7 +157,7 @@ class Queue:
         """Return why this runner takes nothing at all now, or None."""
         if self._is_ending() or self._state.folder.drain.exists():
             return NotTaken("this runner is about to end")
-        if (refusal := self._refusal()) is not None:
+        if (refusal := self._refusal() or self._clocks.wrong) is not None:
             return NotTaken(refusal)
         if self._link.signs and not self._state.attesting.has_key:
             return NotTaken(_KEY_GONE.format(folder=self._state.folder.identity, name=self._rules.now.name))
@@ -179,6 +186,8 @@ class Queue:
         blocked = self._admission.request_wait(request, preset, one.principal)
         if blocked is not None:
             return blocked
+        if self._looks_expired(request) and (doubt := self._clocks.doubt) is not None:
+            return NotTaken(f"by this clock it cannot run any more, and {doubt}")
         if self._is_before_takes_since(ref.id):
             return NotTaken(_BEFORE, permanent=True)
         with link.lock:
@@ -214,6 +223,10 @@ class Queue:
         journal.append("claimed", ref.id, held.oid, principal=one.principal, preset=asked)
         self._start(ClaimedRun(ref, held, one.received, claim.time, asked_s))
         return None
+
+    def _looks_expired(self, request: Request | None) -> bool:
+        """Return whether a request is refused for its time by this clock, or for something that may be its time."""
+        return request is None or self._rules.now.valid_until(request) <= self._clock.now()
 
     def _is_before_takes_since(self, run_id: str) -> bool:
         """Return whether a request is older than the start at which state and bus had both lost what had run."""

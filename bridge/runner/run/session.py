@@ -161,8 +161,7 @@ class ClaimedRunSession:
               signer=None if signer is None else signer.fingerprint)  # fmt: skip
         if self._cancelled() and self._sender.may_be_cancelled():
             raise EndedError(Ending("cancelled", "cancelled before it started"))
-        validity = dt.timedelta(seconds=self._rules.policy.expiry_max_s)
-        until, now = min(parse_rfc3339(request.expires), parse_rfc3339(request.created) + validity), self.clock.now()
+        until, now = self._rules.valid_until(request), self.clock.now()
         if until <= now:
             said = f"it was valid until {rfc3339(until)}, and on this host it is {rfc3339(now)}"
             raise EndedError(Ending("expired", f"{said}: send it again, or check the clocks if that is not so"))

@@ -40,6 +40,7 @@ class BeaconSender:
         spooled: returns the ids of runs whose results have not landed.
         quotas: returns what is left of the hour's shares.
         note: writes down the number of a beacon before it is sent.
+        not_taking: returns, for requesters, why nothing is taken; empty where something may be.
         start: this start of the runner; None where it remembers none.
         stopping: set when the runner was asked to end now.
     """
@@ -55,6 +56,7 @@ class BeaconSender:
         spooled: Callable[[], tuple[str, ...]],
         quotas: Callable[[], tuple[QuotaUse, ...]],
         note: Callable[[int], None],
+        not_taking: Callable[[], str],
         start: RunnerStart | None,
         clock: Clock,
         stopping: threading.Event,
@@ -71,7 +73,7 @@ class BeaconSender:
         self._running = running
         self._spooled = spooled
         self._quotas = quotas
-        self._note, self._start = note, start
+        self._note, self._not_taking, self._start = note, not_taking, start
         self._last_s = float("-inf")
         self._told: tuple[object, ...] | None = None
         self._queue = 0
@@ -176,9 +178,6 @@ class BeaconSender:
             not_taking=self._not_taking(),
             start=self._start,
         )
-
-    def _not_taking(self) -> str:
-        return "" if self._rules.problem is None else self._rules.problem.public
 
     def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
         if self._ending:

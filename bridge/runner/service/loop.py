@@ -39,6 +39,7 @@ from bridge.runner.machine.machine import Machine
 from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.cancels import Cancels
+from bridge.runner.queue.clock_watch import ClockWatch
 from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
@@ -108,9 +109,11 @@ class Runner:
         self._spool = Spool(state.journal, clock, self._running_ids)
         self._rests = Rests(clock, *_REST_S)
         self._twins = Twins(rules.name, state.database, link, clock=clock, log=log, remembers=state.folder.lasts)
+        self._clocks = ClockWatch(rules.name, link, clock, log)
         self._beacons = BeaconSender(
             self._rules, machine, state.folder, link, running=self._running_ids, spooled=self._spool.waiting,
             quotas=self._admission.quotas, note=self._note_beacon, start=self._twins.start,
+            not_taking=self._not_taking,
             clock=clock, stopping=stopping, log=log,
         )  # fmt: skip
         self._upkeep = Upkeep(link, clock=clock, tasks=tasks, is_ending=self.asked_to_end, log=log)
@@ -127,7 +130,7 @@ class Runner:
         self._lock = threading.Lock()
         self._queue = Queue(
             self._rules, state, link, self._running_ids, self._start, look=machine.code_watch.look, slots=self._slots,
-            clock=clock, is_ending=self._takes_no_more, refusal=self._refusal, log=log,
+            clocks=self._clocks, clock=clock, is_ending=self._takes_no_more, refusal=self._refusal, log=log,
         )  # fmt: skip
         self._view = OwnerView(
             rules.policy, state.folder, self._slots.count, running=self._running_ids, outcomes=lambda: self.outcomes,
@@ -196,6 +199,7 @@ class Runner:
         if self._twins.is_watching:  # what this state knows of may be going on with the other
             self._pace.listed(ok=True, took_s=took_s)
             return len(snapshot.requests)
+        self._clocks.look(snapshot.beacons, [ref.oid for ref in snapshot.requests])
         self._cancels.listed(snapshot.cancels)
         requests = [ref for ref in snapshot.requests if only is None or ref.id == run_id_of(only)]
         refs = {ref.id: ref for ref in requests}
@@ -222,7 +226,8 @@ class Runner:
         waiting = self._queue.take(free, forged, snapshot.beacons, whole=window is None, only=only)
         self._beacons.saw_queue(waiting)
         problem = self._rules.problem
-        self._view.look(self._queue.waiting, "" if problem is None else one_line(problem.reason))
+        why = self._clocks.wrong if problem is None else problem.reason
+        self._view.look(self._queue.waiting, one_line(why or ""))
         self._beacons.send()
         if self.state.folder.lasts:
             self._archiving.look()
@@ -416,6 +421,11 @@ class Runner:
     def _refusal(self) -> str | None:
         """Return why nothing is taken because of who this runner is, None where nothing speaks against it."""
         return self._twins.wait or (None if self._keeper is None else self._keeper.ended())
+
+    def _not_taking(self) -> str:
+        """Return, for requesters, why this runner takes nothing until its owner does something; empty where it does."""
+        problem = self._rules.problem
+        return (self._clocks.wrong or "") if problem is None else problem.public
 
     def _note_beacon(self, number: int) -> None:
         self.state.database.note(Fact.BEACON, str(number), durable=False)

@@ -1,0 +1,124 @@
+"""A wall clock that is wrong by what others sign: nothing is taken, and in doubt nothing ends as expired."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+import pytest
+
+from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.link import link_to
+from bridge.runner.state.attestations import enrolled
+from bridge.trust import runner_key as keys
+from bridge.trust.keyring import pin
+from tests.fakes.bus_actors import Actor
+from tests.fakes.memory_bus import MemoryBus
+from tests.fakes.requester import StepClock
+
+HOURS = dt.timedelta(hours=3)
+
+
+@dataclass
+class WrongClock:
+    """Another machine's clocks: the same seconds, another time of day."""
+
+    true: StepClock
+    by: dt.timedelta
+
+    def now(self) -> dt.datetime:
+        return self.true.now() + self.by
+
+    def steady_s(self) -> float:
+        return self.true.steady_s()
+
+    def sleep(self, seconds: float) -> None:
+        self.true.sleep(seconds)
+
+
+@pytest.fixture
+def clock():
+    return StepClock()
+
+
+@pytest.fixture
+def fleet(world, tmp_path, clock):
+    """Return a function that starts a runner, by the other names as its pins, whose clock is wrong by a time."""
+    w = world()
+    for name in ("mini", "a", "b"):
+        keys.generate(tmp_path / name, name)
+
+    def start(by: dt.timedelta):
+        w.clock = WrongClock(clock, by)
+        process = w.new_process("state", identity=tmp_path / "mini")
+        pins = [pin(keys.published(tmp_path / name)[-1]) for name in ("a", "b")]
+        trusted = KnownKeys(tmp_path / "mini", "mini", pins=pins)
+        return process.on(link_to(MemoryBus(w.remote, clock=w.clock), w.clock, trusted))
+
+    def other(name: str) -> Actor:
+        bus = MemoryBus(w.remote, clock=clock)
+        bus.use_seals(KnownKeys(tmp_path / name, name).seals())
+        return Actor(bus, clock, name)
+
+    MemoryBus(w.remote, clock=clock).update(enrolled(w.requester.identity(), tmp_path / "mini", sign=True))
+    start.world, start.other = w, other
+    return start
+
+
+def watch(fleet, runner, *others):
+    """Let others send two beacons each beside a runner that looks."""
+    for number in (1, 2):
+        for actor in others:
+            actor.bus.beacon(actor.beacon(number))
+        fleet.world.clock.sleep(5.0)
+        runner.step()
+
+
+@pytest.mark.parametrize(("by", "words"), [(HOURS, "3:00:00 ahead of"), (-HOURS, "3:00:00 behind")])
+def test_two_that_agree_against_it_stop_a_runner_which_says_so(fleet, by, words):
+    w, runner = fleet.world, fleet(by)
+    watch(fleet, runner, fleet.other("a"), fleet.other("b"))
+    ref = w.ask()
+    runner.step()
+    assert ref.id not in w.requester.snapshot().claims
+    assert f"nothing is taken: this clock is {words} the clocks of a, b" in "\n".join(w.log_lines)
+    beacon = next(beacon for _, beacon in w.requester.read_beacons() if beacon.runner == "mini")
+    assert (beacon.state, words in beacon.not_taking) == ("paused", True)
+
+
+def test_against_one_other_it_goes_on_and_ends_nothing_as_expired(fleet, clock):
+    w, runner = fleet.world, fleet(HOURS)
+    watch(fleet, runner, fleet.other("a"))
+    w.clock = clock
+    by_this_clock_over, valid = w.ask(), w.ask(expires="2026-11-20T16:00:00.000Z")
+    for _ in range(12):  # by its clock they are old, so the next whole listing shows them
+        clock.sleep(30.0)
+        w.serve_once(runner)
+    assert by_this_clock_over.id not in w.requester.snapshot().claims
+    assert w.claim(valid.id).state == "terminal"
+    assert "nothing ends as expired: this clock is 3:00:00 ahead of the clock of a" in "\n".join(w.log_lines)
+
+
+def test_one_of_two_that_differs_is_the_wrong_one_itself(fleet):
+    w, runner = fleet.world, fleet(dt.timedelta())
+    late = fleet.other("b")
+    late.clock = WrongClock(w.clock.true, -HOURS)
+    watch(fleet, runner, fleet.other("a"), late)
+    ref = w.ask()
+    w.serve_once(runner)
+    assert w.claim(ref.id).state == "terminal"
+    assert not any("clock" in line for line in w.log_lines)
+
+
+def test_what_nobody_signed_and_what_came_long_ago_say_nothing(fleet, clock):
+    w = fleet.world
+    old = fleet.other("a")
+    old.bus.beacon(old.beacon(7))
+    clock.sleep(3 * 3600.0)
+    runner = fleet(dt.timedelta())
+    runner.step()
+    del w.remote.refs["refs/kakeya/runner/a"]
+    runner.step()
+    old.bus.beacon(old.beacon(7))  # somebody puts back what lay there
+    runner.step()
+    assert not any("clock" in line for line in w.log_lines)
