@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import cast
 
 from bridge.gate.declared.views import StatedSampleCounters, StatedSampleStages
-from bridge.gate.facts.samples import Sample, answered, loop_onset, token_digest
+from bridge.gate.facts.outputs import answered, loop_onset, token_digest
+from bridge.gate.facts.samples import Sample
 from bridge.gate.report_kinds import UNSEEN
 
 
