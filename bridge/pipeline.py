@@ -14,6 +14,7 @@ from bridge.bus.views import RequestRef
 from bridge.errors import FencedError, LeftRunningError
 from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution
+from bridge.gate.derivation import derive
 from bridge.gate.judging import judge
 from bridge.presets.facts import PolicyFacts, Trust
 from bridge.presets.installed import find
@@ -108,7 +109,8 @@ def finish(session: RunSession, spec: JobSpec | None, execution: Execution | Non
         ending = Ending("gate_rejected", "; ".join(verdict.why) or verdict.headline)
     files = build_tree(
         request_bytes=session.request_bytes, signature=session.signature, claims=session.claims(), log=session.log(),
-        record=record, spec=spec, reports=reports, verdict=verdict, bus_id=session.bus_id, request_oid=session.ref.oid,
+        record=record, spec=spec, reports=reports, verdict=verdict,
+        derived=derive(session.ref.id, reports, record, spec), bus_id=session.bus_id, request_oid=session.ref.oid,
         attestation=session.attestation,
     )  # fmt: skip
     return session.publish(files, ending)

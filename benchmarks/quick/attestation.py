@@ -28,8 +28,8 @@ def _measured(folder: Path, name: str, size: int, repeats: int) -> list[Figure]:
     records = import_module("tests.unit.bridge.publish.records")
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=records.RECORD, spec=records.SPEC,
-        reports={"r.json": b"0" * size}, verdict=records.VERDICT, bus_id="0" * 32, request_oid=records.OID,
-        attestation="dsse",
+        reports={"r.json": b"0" * size}, verdict=records.VERDICT, derived=records.DERIVED, bus_id="0" * 32,
+        request_oid=records.OID, attestation="dsse",
     )  # fmt: skip
     link = ChainPosition("c" * 64, 1)
 

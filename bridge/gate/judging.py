@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 from bridge import strictjson
-from bridge.gate import claims, profiles
+from bridge.gate import claims
 from bridge.gate.claims.workload import rows_of
 from bridge.gate.identity import identity
-from bridge.gate.interface import Authority, Evidence, Report, ReportProblem, Skip, Violation
+from bridge.gate.interface import Authority, Evidence, Report, Skip, Violation
 from bridge.gate.registry import rules
 from bridge.gate.reports.loading import load
+from bridge.gate.reports.of_run import load_of_run, profile_of
 from bridge.gate.reports.workload import load as load_workload
 from bridge.gate.rule import RegisteredRule
-from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
-from bridge.records.jobspec import ATTACHMENTS, JobSpec
+from bridge.limits import REPORT_MAX_BYTES
+from bridge.records.jobspec import JobSpec
 from bridge.records.quotation import Quotation, reason_text, word_of
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult, Decision, Finding, Verdict
@@ -58,12 +59,12 @@ def judge(
     records = _taken(before, RECORD_NAME, RunRecord)
     specs = _taken(before, SPEC_NAME, JobSpec)
     verdicts = _taken(before, VERDICT_NAME, Verdict)
-    loaded, problems = _loaded(reports, spec)
+    loaded, problems = load_of_run(reports, spec)
     evidence = Evidence(
         reports=loaded,
         record=record,
         spec=spec,
-        profile=_profile(loaded, spec),
+        profile=profile_of(loaded, spec),
         run_id=run_id,
         authority=authority,
         files=reports,
@@ -132,16 +133,6 @@ def _says(said: Any, meant: Any, *, absent: bool) -> bool:
     return type(said) is type(meant) and bool(said == meant)
 
 
-def _loaded(
-    reports: Mapping[str, bytes], spec: JobSpec | None
-) -> tuple[tuple[Report, ...], Mapping[str, tuple[ReportProblem, ...]]]:
-    """Return what is judged, and what is wrong with its files."""
-    if spec is not None and spec.workload is not None:
-        return load_workload(reports, spec, spec.workload)
-    names = _report_paths(reports, spec)
-    return load({path: reports[path] for path in names[:REPORTS_MAX_COUNT]})
-
-
 def _taken(before: Mapping[str, dict[str, bytes]], name: str, model: type[_Taken]) -> dict[str, _Taken]:
     """Take what lies under a name out of the files of earlier attempts; return it by run id.
 
@@ -172,22 +163,6 @@ def _attempted(reports: Mapping[str, bytes], spec: JobSpec | None, then: JobSpec
         read = {path: data for path, data in reports.items() if path not in problems}
         (report,), _ = load_workload(read, then, spec.workload)
     return (report,) if report.value is not None and rows_of(report) else ()
-
-
-def _report_paths(reports: Mapping[str, bytes], spec: JobSpec | None) -> list[str]:
-    """Return the files to be judged as reports: the declared ones, or all of them outside a run."""
-    if spec is None:
-        return sorted(reports)
-    declared = {output.path for output in spec.outputs if output.kind not in ATTACHMENTS}
-    return sorted(declared & set(reports))
-
-
-def _profile(loaded: tuple[Report, ...], spec: JobSpec | None) -> Mapping[str, object]:
-    measuring = (
-        spec.profile if spec is not None else next((r.value["run"]["profile"] for r in loaded if r.value), "smoke")
-    )
-    gate_profile = spec.gate_profile if spec is not None and spec.gate_profile in profiles.names() else "default"
-    return profiles.named(gate_profile, measuring)
 
 
 def _verdict(evidence: Evidence) -> Verdict:

@@ -61,7 +61,8 @@ def _about(document: Document) -> Document:
         found["attempt"] = attempts["number"]
     if (files := document.get("files")) is not None and files["kept"]:
         found["kept"] = {"folder": files["folder"], "files": files["kept"]}
-    for name in ("actions", "data"):
+    # Of reports what the gate derives; the files themselves are linked.
+    for name in ("actions", "derived" if document["command"] == "report" else "data"):
         if document.get(name) is not None:
             found[name] = document[name]
     if document["command"] == "presets":

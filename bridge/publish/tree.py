@@ -12,6 +12,7 @@ from typing import Literal
 from bridge.errors import PublishError
 from bridge.limits import RESULT_MAX_BYTES, RESULT_MAX_FILES
 from bridge.publish.markdown import summary
+from bridge.records.derived import Derived
 from bridge.records.jobspec import JobSpec
 from bridge.records.manifest import Manifest, ManifestEntry
 from bridge.records.request import Request
@@ -33,6 +34,7 @@ def build_tree(
     spec: JobSpec | None,
     reports: Mapping[str, bytes],
     verdict: Verdict,
+    derived: Derived,
     bus_id: str,
     request_oid: str,
     attestation: Literal["none", "dsse"] = "none",
@@ -48,6 +50,7 @@ def build_tree(
         spec: what was to run, or None when the request never became one; secret values are masked here.
         reports: declared reports by path below the report directory.
         verdict: the gate's verdict.
+        derived: what the gate derives from the reports.
         bus_id: the bus the run is bound to.
         request_oid: the request commit the run is bound to.
         attestation: whether an attestation over these files is to be added; the manifest says so.
@@ -61,6 +64,7 @@ def build_tree(
         "claims.jsonl": write_chain(claims),
         "run.json": record.canonical(),
         "verdict.json": verdict.canonical(),
+        "derived.json": derived.canonical(),
         "summary.md": summary(record, verdict, request).encode("utf-8"),
     }
     if request_bytes is not None:

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from bridge.records.run import RunRecord
 
 _PATH = re.compile(
-    r"(log\.txt|run\.json|verdict\.json|summary\.md|request\.json|request\.json\.sig|spec\.json|claims\.jsonl"
+    r"(log\.txt|run\.json|verdict\.json|derived\.json|summary\.md|request\.json|request\.json\.sig|spec\.json"
+    r"|claims\.jsonl"
     r"|reports/(?!\.)[^/\0\\]+(/(?!\.)[^/\0\\]+)*)"
 )
 _REQUIRED = ("log.txt", "run.json", "verdict.json", "summary.md", "claims.jsonl")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from bridge.bus.interface import RunnerBus
 from bridge.bus.tree import Tree
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
+from bridge.gate.derivation import derive
 from bridge.presets.facts import PolicyFacts, Trust
 from bridge.presets.installed import find, registry
 from bridge.presets.model import Preset
@@ -141,7 +142,8 @@ class ScriptedHost:
         tree = build_tree(
             request_bytes=request.canonical(), signature=None, claims=self.bus.claim_commits(self.claims[run_id].chain),
             log=self.logs.get(run_id, b""), record=record, spec=spec, reports=files, verdict=verdict,
-            bus_id=request.bus_id, request_oid=self._ref.oid, attestation="none" if self._signer is None else "dsse",
+            derived=derive(run_id, files, record, spec).evolve(gate=verdict.gate), bus_id=request.bus_id,
+            request_oid=self._ref.oid, attestation="none" if self._signer is None else "dsse",
         )  # fmt: skip
         if self._signer is not None:
             self._signed += 1

@@ -8,6 +8,7 @@ from bridge.records.archive import ArchivedRun, ArchiveHead
 from bridge.records.base import Record
 from bridge.records.bus import Beacon, BusRecord
 from bridge.records.claim import Claim
+from bridge.records.derived import Derived
 from bridge.records.jobspec import JobSpec
 from bridge.records.logs import LogHead
 from bridge.records.manifest import Manifest
@@ -21,6 +22,7 @@ TOP_LEVEL: tuple[type[Record], ...] = (
     Beacon,
     BusRecord,
     Claim,
+    Derived,
     JobSpec,
     LogHead,
     Manifest,

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import KakeyaError
 from bridge.ids import short
+from bridge.records.derived import DerivedReport
 from bridge.run.outcomes import OUTCOMES
 
 SCHEMA = "kakeya-mac/1"
@@ -257,7 +258,11 @@ class TimesPart(Part):
 
 
 class Envelope(Part):
-    """The document."""
+    """The document.
+
+    Attributes:
+        derived: of `report`, what the gate here derives from each file; `data` holds them as their program wrote them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True, defer_build=True)
 
@@ -284,6 +289,7 @@ class Envelope(Part):
     files: FilesPart | None = None
     log_tail: LogTail | None = None
     next: list[list[str]] = []
+    derived: dict[str, DerivedReport] = {}
     data: Any = None
 
     def document(self) -> dict[str, Any]:

@@ -1,19 +1,21 @@
-"""A report as rows for people: arms with rates and medians recomputed from the samples, checks, test outcomes, claims.
+"""A report as rows for people: totals and numbers as the gate derives them, settings and checks as the report says.
 
 Reads any JSON object without trusting its shape: a missing or odd field becomes ``-``, never an error.
 """
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.errors import UsageError
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
 from bridge.strictjson import StrictJsonError, decode
+
+if TYPE_CHECKING:
+    from bridge.records.derived import DerivedArm, DerivedReport
 
 Rows = Iterator[tuple[str, str]]
 
@@ -36,16 +38,28 @@ def read_report(path: Path) -> dict[str, Any]:
     return value
 
 
-def rows(report: Mapping[str, Any]) -> Rows:
-    """Yield label and text of every line of a report."""
+def derived_of_file(path: Path) -> DerivedReport | None:
+    """Return what the gate derives from a report that lies outside of a run."""
+    from bridge.gate.derivation import derive
+    from bridge.gate.judging import BARE_ID
+
+    return derive(BARE_ID, {path.name: path.read_bytes()}, None, None).report(path.name)
+
+
+def rows(report: Mapping[str, Any], derived: DerivedReport | None) -> Rows:
+    """Yield label and text of every line of a report.
+
+    Args:
+        report: as its program wrote it.
+        derived: what follows from it; None where it is one of the repeats of an owner's own program.
+    """
     if "kind" not in report and "metrics" in report:  # of an owner's own program: what it wrote, as it is
         for name, value in _table(report["metrics"]).items():
             yield "metric", f"{name} {_text(value)}"
         return
     yield "kind", f"{_text(report.get('kind'))}, schema {_text(report.get('schema_version'))}"
-    run = _table(report.get("run"))
-    if run:
-        yield "run", f"{_text(run.get('id'))}  {_text(run.get('preset'))} ({_text(run.get('profile'))})"
+    if derived is not None and derived.preset is not None:
+        yield "run", f"{_text(_table(report.get('run')).get('id'))}  {derived.preset} ({derived.profile})"
     environment = _table(report.get("environment"))
     if environment:
         place = " ".join(_text(environment.get(key)) for key in ("backend", "device", "os", "machine"))
@@ -56,14 +70,9 @@ def rows(report: Mapping[str, Any]) -> Rows:
         yield "versions", versions or "-"
     for key, value in sorted(_table(report.get("config")).items()):
         yield "config", f"{key} = {_text(value)}"
-    for arm in _list(report.get("arms")):
-        yield from _arm(_table(arm))
+    if derived is not None:
+        yield from _derived(derived)
     yield from _special(_table(report.get("rows")))
-    for claim in map(_table, _list(report.get("claims"))):
-        yield (
-            "claims",
-            f"{_text(claim.get('id'))} = {_text(claim.get('value'))} {_text(claim.get('unit'))} (as reported)",
-        )
     for fallback in map(_table, _list(report.get("fallbacks"))):
         yield (
             "fallback",
@@ -71,17 +80,35 @@ def rows(report: Mapping[str, Any]) -> Rows:
         )
 
 
-def _arm(arm: Mapping[str, Any]) -> Rows:
-    samples = [_table(sample) for sample in _list(arm.get("samples"))]
-    measured = [sample for sample in samples if sample.get("is_warmup") is not True]
-    rates = [rate for sample in measured if (rate := _decode_rate(sample)) is not None]
-    tokens = sum(_number(sample.get("output_tokens")) or 0 for sample in measured)
-    speed = f"{statistics.median(rates):.1f} tokens/s decode (median)" if rates else "no decode times"
-    counted = f"{len(measured)} samples + {len(samples) - len(measured)} warm-up, {tokens:.0f} tokens"
-    yield "arm", f"{_text(arm.get('name'))} ({_text(arm.get('role'))}): {counted}, {speed}"
-    stops = Counter(_text(sample.get("stop_reason")) for sample in measured)
-    if stops:
-        yield "", "stopped by " + ", ".join(f"{name} {count}" for name, count in sorted(stops.items()))
+def _derived(derived: DerivedReport) -> Rows:
+    """Yield the totals of arms, and the numbers of this run alone."""
+    for arm in derived.arms:
+        yield from _arm(arm)
+    for number in derived.numbers:
+        yield "derived", f"{number.id} = {_text(number.value)} {number.unit} (n = {number.n}, this run alone)"
+    if derived.problem is not None:
+        yield "derived", f"not everything: {derived.problem}"
+
+
+def _arm(arm: DerivedArm) -> Rows:
+    speed = "no decode times"
+    if arm.turns_tokens_per_s is not None:
+        speed = f"{arm.turns_tokens_per_s:.1f} tokens/s over the runner's stamps of its turns"
+    elif arm.own_clock_tokens_per_s is not None:
+        speed = f"{arm.own_clock_tokens_per_s:.1f} tokens/s decode by its own clock (median)"
+    yield (
+        "arm",
+        f"{arm.name} ({arm.role}): {arm.samples} samples + {arm.warm_ups} warm-up, {arm.tokens} tokens, {speed}",
+    )
+    if arm.drafted_tokens:
+        drafted = f"{arm.accepted_tokens} of {arm.drafted_tokens} drafted tokens"
+        yield "", f"accepted {drafted} in {arm.target_forwards} forwards of the target"
+    if arm.asked_answers:
+        yield "", f"{arm.right_answers} of {arm.asked_answers} known answers"
+    if arm.stop_reasons:
+        stops = ", ".join(f"{name} {count}" for name, count in arm.stop_reasons.items())
+        loops = f"; {arm.looping_samples} repeat themselves without end" if arm.looping_samples else ""
+        yield "", f"stopped by {stops}{loops}"
 
 
 def decode_rates(report: Mapping[str, Any]) -> dict[str, list[tuple[str, float]]]:
@@ -119,10 +146,8 @@ def _special(table: Mapping[str, Any]) -> Rows:
 def _decode_rate(sample: Mapping[str, Any]) -> float | None:
     """Return decode tokens per second; decode covers all tokens but the first."""
     seconds = _number(_table(sample.get("stages")).get("decode_s"))
-    tokens = _number(sample.get("output_tokens"))
-    if seconds is None or tokens is None or seconds <= 0 or tokens <= 1:
-        return None
-    return (tokens - 1) / seconds
+    tokens = len(_list(sample.get("tokens")))
+    return (tokens - 1) / seconds if seconds is not None and seconds > 0 and tokens > 1 else None
 
 
 def _number(value: Any) -> float | None:

@@ -7,7 +7,7 @@ it says; the reports are judged again each time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -171,6 +171,8 @@ def verify(
     again, differs = _judged_again(result, verdict, signed=answer.signed)
     if judged.answer.signed or judged.answer.refused:
         checks.append(checked("signature", not judged.answer.refused, judged.answer.text))
+    if not any(problem.path.startswith("reports/") for problem in problems):
+        again += _derived_again(result)
     return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs, verdict)
 
 
@@ -194,6 +196,24 @@ def _judged_again(result: Result, verdict: Verdict | None, *, signed: bool) -> t
         return [*checks, Check("stored verdict", "fail", differs)], True
     otherwise = said_otherwise(result, verdict)
     return [*checks, *([] if otherwise is None else [Check("stored verdict", "warn", otherwise)])], False
+
+
+def _derived_again(result: Result) -> Iterator[Check]:
+    """Yield whether `derived.json` is what the gate here derives from the same files, byte by byte.
+
+    Another gate may derive something else: that is a note. A result of a gate that derived nothing has none.
+    """
+    stored, judged = result.tree.files.get("derived.json"), result.stored
+    if judged is None or (stored is None and judged.gate.digest != identity().digest):
+        return
+    if stored == result.derived.evolve(gate=judged.gate).canonical():
+        yield Check("derived", "ok", "derived.json computed again from the reports: the same bytes")
+    elif judged.gate.digest == identity().digest:
+        why = "is missing" if stored is None else "is not what the same gate derives from these reports"
+        yield Check("derived", "fail", f"derived.json {why}")
+    else:
+        digests = f"({judged.gate.digest[:12]}); the gate here ({identity().digest[:12]})"
+        yield Check("derived", "warn", f"derived differently: by another gate {digests} derives other numbers")
 
 
 def _differs(result: Result, stored: StoredVerdict) -> str | None:

@@ -17,6 +17,7 @@ from bridge.client.run.result import Result, ending
 from bridge.diagnostics import Check
 from bridge.durations import duration_text
 from bridge.ids import short
+from bridge.records.derived import DerivedReport
 from bridge.records.network import describe_use
 from bridge.records.quotation import of_claim, of_verdict
 from bridge.records.run import RunRecord
@@ -59,7 +60,10 @@ def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Ear
         parts += [section("Claims", *_claims(verdict)), section("Findings", _findings(verdict))]
     parts.append(section("Files", *kept_files(result.kept)))
     parts.append(section("Signature and integrity", _checks(checks)))
-    parts += [section(f"Report {name}", *_report(value)) for name, value in sorted(result.reports.items())]
+    parts += [
+        section(f"Report {name}", *_report(value, result.derived.report(name)))
+        for name, value in sorted(result.reports.items())
+    ]
     parts.append(section("History of the primary claim", *_history(earlier)))
     if record is not None:
         parts += [section("Time line", *_times(record)), section("Provenance", _provenance(record))]
@@ -126,13 +130,13 @@ def _checks(checks: Sequence[Check]) -> str:
     return table((), ((marked(words[one.level], one.level), text(one.name), text(one.text)) for one in checks))
 
 
-def _report(report: Mapping[str, Any]) -> Iterator[str]:
+def _report(report: Mapping[str, Any], derived: DerivedReport | None) -> Iterator[str]:
     rates = decode_rates(report)
     yield plots.dots(
         {name: [(float(at), rate) for at, (_, rate) in enumerate(found)] for name, found in rates.items()},
         "sample, in order of measurement", "decode tokens/s",
     )  # fmt: skip
-    shown = [(text(label), text(said)) for label, said in rows(report)]
+    shown = [(text(label), text(said)) for label, said in rows(report, derived)]
     yield table((), shown[:LISTED])
     yield left_out(shown, "more lines in the report")
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.bus.tree import Tree
     from bridge.records.base import Record
     from bridge.records.claim import Claim
+    from bridge.records.derived import Derived
     from bridge.records.jobspec import JobSpec
     from bridge.records.manifest import Manifest
     from bridge.records.request import Request
@@ -102,9 +103,22 @@ class Result:
         if self.takes_verdict(signed=signed):
             return Verdict.parse(self.tree.files["verdict.json"], max_bytes=_RECORD_MAX_BYTES)
         files = self.tree.files
-        reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
         authority: Literal["attested", "unattested"] = "attested" if signed else "unattested"
-        return judge_bytes(self.id, reports, files.get("run.json"), files.get("spec.json"), authority=authority)
+        return judge_bytes(
+            self.id, self._judged_files, files.get("run.json"), files.get("spec.json"), authority=authority
+        )
+
+    @cached_property
+    def derived(self) -> Derived:
+        """What the gate that is installed here derives from the reports; what a result says of that is not read."""
+        from bridge.gate.derivation import derive
+
+        return derive(self.id, self._judged_files, self.record, self.spec)
+
+    @property
+    def _judged_files(self) -> dict[str, bytes]:
+        files = self.tree.files
+        return {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
 
     @property
     def kept(self) -> dict[str, bytes]:

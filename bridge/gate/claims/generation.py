@@ -10,16 +10,8 @@ from typing import Final
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
 from bridge.gate.claims.speed import stamped_rate
 from bridge.gate.facts.launch_series import series_of
-from bridge.gate.facts.samples import (
-    Arm,
-    Sample,
-    arms_of,
-    by_prompt,
-    first_difference,
-    idle_refusals,
-    repeated_share,
-    steps_before,
-)
+from bridge.gate.facts.outputs import first_difference, repeated_share
+from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, idle_refusals, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.ratio import Ratio, known_ratio
 

@@ -7,17 +7,8 @@ from collections.abc import Iterator
 
 from bridge.gate.claims.generation import compare
 from bridge.gate.declared.views import StatedConfig
-from bridge.gate.facts.samples import (
-    Arm,
-    Sample,
-    answered,
-    arms_of,
-    by_prompt,
-    first_difference,
-    first_words,
-    loop_onset,
-    token_digest,
-)
+from bridge.gate.facts.outputs import answered, first_difference, first_words, loop_onset, token_digest
+from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import ACCEPTANCE, DISTRIBUTED_E2E, INTERLEAVED, SAMPLED
 from bridge.gate.rule import report_rule

@@ -102,7 +102,7 @@ def test_what_is_published_names_no_folder_of_the_machine(clone, probed):
     folder = clone.top / clone.mac("open", "@last").stdout.strip()
     source = Path(__file__).parents[3]
     places = [str(clone.root), str(source), sys.prefix, str(Path.home())]
-    for name in ("run.json", "spec.json", "summary.md", "verdict.json", "log.txt"):
+    for name in ("run.json", "spec.json", "summary.md", "verdict.json", "derived.json", "log.txt"):
         text = (folder / name).read_text("utf-8")
         assert [place for place in places if f"{place}/" in text] == [], name
     assert json.loads((folder / "run.json").read_bytes())["imported"]["work"] == "${RUN}/files/work"

@@ -14,7 +14,7 @@ from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.history import rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.reports import read_report, rows
+from bridge.client.evidence.reports import derived_of_file, read_report, rows
 from bridge.client.run.present import claim_parts
 from bridge.errors import UsageError
 from bridge.ids import short
@@ -47,6 +47,7 @@ def _reports(call: Invocation) -> int:
     claims: list[dict[str, Any]] = []
     if path.is_file() and not is_packed(path):
         found = {path.name: read_report(path)}
+        derived = {path.name: derived_of_file(path)}
     else:
         _, judged = find_result(call, call.args.what)
         result = judged.result
@@ -54,15 +55,17 @@ def _reports(call: Invocation) -> int:
         if result.request is not None:
             call.output.row("asked", clean_line(asked_text(result.request)))
         found = {name: dict(value) for name, value in result.reports.items()}
+        derived = {name: result.derived.report(name) for name in found}
         if not found:
             raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
         _print_verdict(call, judged)
         claims = [] if judged.verdict is None else claim_parts(judged.verdict, judged.answer)
     for name, value in found.items():
         call.output.row("report", clean_line(name))
-        for label, text in rows(value):
+        for label, text in rows(value, derived[name]):
             call.output.row(label, clean_line(text))
-    call.output.document({**of_data("report", found), "claims": claims})
+    shown = {name: one.model_dump(mode="json") for name, one in derived.items() if one is not None}
+    call.output.document({**of_data("report", found), "claims": claims, "derived": shown})
     return 0
 
 

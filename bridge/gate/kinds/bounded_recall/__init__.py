@@ -21,8 +21,8 @@ from bridge.gate.facts.model_sizes import (
     native_bytes,
     shape_of,
 )
+from bridge.gate.facts.outputs import answered, first_words
 from bridge.gate.facts.restoration import misnamed
-from bridge.gate.facts.samples import answered, first_words
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.kinds.bounded_recall.drafts import declared_problems, drafted_problems, drafter_problems
 from bridge.gate.report_kinds import BOUNDED_RECALL

@@ -8,8 +8,11 @@ from pathlib import Path
 import jsonschema
 
 from bridge.client.clone.store import id_in
+from bridge.gate.derivation import derive
 from bridge.gate.identity import identity
+from bridge.gate.judging import BARE_ID
 from bridge.ids import short
+from tests.corpus.gate.breaks import honest
 from tests.fakes.scripted_host import PROBE
 from tests.support.committed import SMOKE, SMOKE_AGAIN
 from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
@@ -71,12 +74,25 @@ def test_a_folder_that_is_no_result_is_refused(requester, tmp_path):
     assert "manifest.json" in ran.err
 
 
-def test_report_recomputes_rates_and_survives_nonsense(requester, host, sent, tmp_path):
+def test_report_shows_what_follows_from_tokens_whatever_the_report_says_of_them(requester, tmp_path):
+    case = honest("needle_recall")
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            sample["output_tokens"], sample["correct"] = 4096, True
+    path = tmp_path / "report.json"
+    path.write_bytes(case.files()["report.json"])
+    out = requester.run("report", str(path)).out
+    arm = derive(BARE_ID, {"report.json": path.read_bytes()}, None, None).reports[0].arms[0]
+    assert f"{arm.samples} samples + {arm.warm_ups} warm-up, {arm.tokens} tokens" in out
+    assert f"{arm.right_answers} of {arm.asked_answers} known answers" in out
+
+
+def test_report_survives_nonsense(requester, host, sent, tmp_path):
     sample = {"is_warmup": False, "output_tokens": 11, "stages": {"decode_s": 2.0}, "stop_reason": "eos"}
     odd = {"arms": [{"name": "a\x1b[31m", "samples": [sample, 3, {"stages": None}]}, None], "claims": [7], "rows": []}
     take(host, sent, reports={"speed.json": odd, "probe.json": PROBE})
     out = requester.run("report", "@last").out
-    assert "5.0 tokens/s decode (median)" in out
+    assert "not everything: no report" in out
     assert "\x1b" not in out
     path = tmp_path / "bare.json"
     path.write_text(json.dumps(PROBE))

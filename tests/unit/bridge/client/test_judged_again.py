@@ -11,11 +11,12 @@ from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins
 from bridge.client.evidence.verify import verify
 from bridge.client.run.result import read_result
+from bridge.gate.derivation import derive
 from bridge.gate.identity import identity
 from bridge.gate.judging import judge
 from bridge.publish.tree import build_tree
 from bridge.records.jobspec import JobSpec
-from bridge.records.manifest import Manifest
+from bridge.records.manifest import Manifest, ManifestEntry
 from bridge.records.request import Request
 from bridge.records.run import RunRecord
 from bridge.trust import runner_key
@@ -43,7 +44,8 @@ def test_a_result_is_judged_as_on_its_host(name):
     assert any(isinstance(value, tuple) for claim in verdict.claims for value in claim.detail.values())
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
-        verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
+        verdict=verdict, derived=derive(case.run_id, reports, record, spec),
+        bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     verification = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
     stored = [check.text for check in verification.checks if check.name == "stored verdict" and check.level == "fail"]
@@ -61,14 +63,16 @@ def test_a_host_with_an_older_gate_that_said_the_same_is_not_judged_differently(
     verdict = verdict.evolve(gate=verdict.gate.evolve(digest=record.gate_digest), decision=then)
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
-        verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
+        verdict=verdict, derived=derive(case.run_id, reports, record, spec),
+        bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     verification = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
     assert verification.differs is differs, verification.checks
     # A record that names another gate than its verdict was changed, as on its host.
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record.evolve(gate_digest="cd" * 32), spec=spec,
-        reports=reports, verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
+        reports=reports, verdict=verdict, derived=derive(case.run_id, reports, record, spec),
+        bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     assert verify(Tree(files), Pins(), source="here", run_id=case.run_id).differs
 
@@ -79,7 +83,8 @@ def test_honest_evidence_that_nobody_known_signed_is_recorded_and_no_evidence():
     verdict = judge(case.run_id, reports, record, spec)
     files = build_tree(
         request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
-        verdict=verdict, bus_id=record.bus_id, request_oid=record.request_oid,
+        verdict=verdict, derived=derive(case.run_id, reports, record, spec),
+        bus_id=record.bus_id, request_oid=record.request_oid,
     )  # fmt: skip
     result = read_result(Tree(files))
     trusted = [result.verdict_for(TrustAnswer(word)).decision for word in ("verified", "first use")]
@@ -97,10 +102,12 @@ def attempted_again(folder, unseen):
     reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
     verdict = judge(record.id, reports, record, spec)
     files |= {"run.json": record.canonical(), "verdict.json": verdict.canonical()}
+    files["derived.json"] = derive(record.id, reports, record, spec).canonical()
     manifest = Manifest.parse(files["manifest.json"])
     listed = (
-        file.evolve(bytes=len(files[file.path]), sha256=hashlib.sha256(files[file.path]).hexdigest())
-        for file in manifest.files
+        ManifestEntry(path=path, bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+        for path, data in sorted(files.items())
+        if path != "manifest.json"
     )
     files["manifest.json"] = manifest.evolve(files=tuple(listed)).canonical()
     key = runner_key.generate(folder, record.runner)
@@ -124,3 +131,32 @@ def test_a_second_attempt_is_judged_again_where_the_first_left_nothing_to_pool(t
     verification = verify(tree, trusted, source="here")
     assert [check.level for check in verification.checks if "verdict" in check.name] == ["ok"]
     assert verification.exit_code == 0
+
+
+def derived_check(files, case):
+    verification = verify(Tree(files), Pins(), source="here", run_id=case.run_id)
+    (check,) = (check for check in verification.checks if check.name == "derived")
+    return check.level, check.text
+
+
+def test_what_a_result_derives_is_computed_again_and_compared_byte_by_byte():
+    case = sealed(honest("smoke"))
+    record, spec, reports = case.record_value(), case.spec_value(), case.files()
+    verdict, derived = judge(case.run_id, reports, record, spec), derive(case.run_id, reports, record, spec)
+    forged = derived.evolve(reports=(derived.reports[0].evolve(preset="the-fastest"),))
+
+    def built(derived=derived, verdict=verdict):
+        return build_tree(
+            request_bytes=None, signature=None, claims=(), log=b"", record=record, spec=spec, reports=reports,
+            verdict=verdict, derived=derived, bus_id=record.bus_id, request_oid=record.request_oid,
+        )  # fmt: skip
+
+    assert derived_check(built(), case)[0] == "ok"
+    assert derived_check(built(forged), case) == (
+        "fail", "derived.json is not what the same gate derives from these reports",
+    )  # fmt: skip
+    missing = {name: data for name, data in built().items() if name != "derived.json"}
+    assert derived_check(missing, case) == ("fail", "derived.json is missing")
+    other = verdict.evolve(gate=verdict.gate.evolve(digest="ab" * 32))
+    level, text = derived_check(built(forged, other), case)
+    assert (level, text.partition(":")[0]) == ("warn", "derived differently")

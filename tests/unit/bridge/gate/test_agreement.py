@@ -17,7 +17,7 @@ from referencing import Registry, Resource
 from bridge.gate import profiles, report_kinds
 from bridge.gate.catalogue import rules_catalogue
 from bridge.gate.declared.workload import kind_of
-from bridge.gate.facts import samples
+from bridge.gate.facts import outputs
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.judging import judge
 from bridge.gate.registry import rules
@@ -42,7 +42,7 @@ SMALL_TOKENS = st.lists(st.integers(0, 3), max_size=160)
 @given(SMALL_TOKENS)
 @settings(max_examples=150, deadline=None)
 def test_loop_onset_is_the_engines(tokens):
-    assert samples.loop_onset(tokens) == engine_tokens.loop_onset(tokens)
+    assert outputs.loop_onset(tokens) == engine_tokens.loop_onset(tokens)
 
 
 @given(st.lists(st.integers(0, 2), max_size=70))
@@ -56,14 +56,14 @@ def test_loop_onset_is_its_definition(tokens):
             part = tokens[start : start + needed]
             if len(part) == needed and all(a == b for a, b in zip(part, part[period:], strict=False)):
                 onset = start if onset is None else min(onset, start)
-    assert samples.loop_onset(tokens) == onset
+    assert outputs.loop_onset(tokens) == onset
 
 
 @given(st.lists(st.integers(0, 2**32 - 1), max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_digests_and_repeats_are_the_engines(tokens):
-    assert samples.token_digest(tokens) == engine_tokens.token_digest(tokens)
-    assert samples.repeated_share(tokens) == pytest.approx(engine_tokens.repeated_share(tokens))
+    assert outputs.token_digest(tokens) == engine_tokens.token_digest(tokens)
+    assert outputs.repeated_share(tokens) == pytest.approx(engine_tokens.repeated_share(tokens))
 
 
 def test_orders_are_drawn_as_the_engine_draws_them():

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bridge.gate.catalogue import rules_catalogue
-from bridge.gate.facts.samples import answered
+from bridge.gate.facts.outputs import answered
 from bridge.gate.interface import Evidence, Skip, Violation
 from bridge.gate.judging import FINDINGS_PER_RULE_MAX, _class, _look, judge
 from bridge.gate.rule import RegisteredRule

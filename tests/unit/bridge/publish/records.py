@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bridge.records.claim import Claim
+from bridge.records.derived import Derived
 from bridge.records.jobspec import Command, DeclaredOutput, JobSpec, Limits, SandboxSpec
 from bridge.records.run import CommandResult, HostRecord, RunRecord, SandboxApplied
 from bridge.records.verdict import GateIdentity, Verdict
@@ -46,6 +47,8 @@ VERDICT = Verdict(
     gate=GateIdentity(version="0", digest=SHA), findings=(), claims=(), reports=("r.json",), rules_run=1,
     rules_skipped={},
 )  # fmt: skip
+
+DERIVED = Derived(id=ID, gate=VERDICT.gate, reports=())
 
 
 def claim(run_id: str, request_oid: str, number: int) -> Claim:

@@ -21,7 +21,7 @@ from bridge.records.verdict import ClaimResult, Verdict
 from bridge.system.gitobjects import REGULAR, TreeEntry, blob, commit, tree
 from bridge.trust.verifier import verify_tree
 from tests.fakes.asking import make_request
-from tests.unit.bridge.publish.records import RECORD, SPEC, VERDICT, claim
+from tests.unit.bridge.publish.records import DERIVED, RECORD, SPEC, VERDICT, claim
 
 OID = "e" * 40
 
@@ -67,8 +67,8 @@ def build(request_: Request) -> Callable[..., dict[str, bytes]]:
         )  # fmt: skip
         fields = {
             "request_bytes": data, "signature": None, "claims": claims, "log": log, "record": record, "spec": spec,
-            "reports": {"r.json": report}, "verdict": VERDICT.evolve(id=request_.id), "bus_id": request_.bus_id,
-            "request_oid": OID,
+            "reports": {"r.json": report}, "verdict": VERDICT.evolve(id=request_.id),
+            "derived": DERIVED.evolve(id=request_.id), "bus_id": request_.bus_id, "request_oid": OID,
         }  # fmt: skip
         return build_tree(**{**fields, **changes})
 

@@ -22,7 +22,7 @@ from bridge.trust.signing_key import MetadataSigner, SigningKey, make_key, publi
 from bridge.trust.ssh_signatures import NAMESPACE, sign
 from tests.fakes.asking import make_request
 from tests.fakes.memory_bus import BUS_ID, bus_record
-from tests.unit.bridge.publish.records import RECORD, SPEC, VERDICT
+from tests.unit.bridge.publish.records import DERIVED, RECORD, SPEC, VERDICT
 
 NOW = dt.datetime.now(dt.UTC).replace(microsecond=0)
 HOUR = 3600.0
@@ -120,7 +120,8 @@ class Stage:
         spec = SPEC.evolve(id=sent.id, request_digest=digest)
         files = dict(build_tree(
             request_bytes=data, signature=None, claims=((head.data, claim.canonical()),), log=log, record=record,
-            spec=spec, reports={}, verdict=verdict, bus_id=BUS_ID, request_oid="e" * 40, attestation="dsse",
+            spec=spec, reports={}, verdict=verdict, derived=DERIVED.evolve(id=sent.id), bus_id=BUS_ID,
+            request_oid="e" * 40, attestation="dsse",
         ))  # fmt: skip
         envelope = attest(
             files, ref=sent.ref, record=record, verdict=verdict, link=ChainPosition("c" * 64, 1),
