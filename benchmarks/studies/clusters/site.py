@@ -71,7 +71,7 @@ kind = "environment_probe"
 wall_s = {wall_s}
 [sandbox]
 mode = "required"
-network = true
+network = "host"
 """
 _POLICY = """schema = 1
 name = "{name}"
@@ -83,7 +83,7 @@ labels = ["odd", "even", "nowhere"]
 folder = "{folder}/presets"
 [sandbox]
 mode = "required"
-network = true
+network = "host"
 read_only = ["{folder}/programs"]
 [limits]
 grace_s = 1.0

@@ -11,7 +11,7 @@ import shlex
 import shutil
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
@@ -89,7 +89,7 @@ class SlurmEngine:
         self._options, self._clock = options, clock
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
-        self._waiting: tuple[str, ...] = ()
+        self._waiting: dict[str, str] = {}
 
     def check(self) -> str | None:
         """Return why a job that leaves processes behind would keep them; None where Slurm holds jobs in a cgroup.
@@ -137,7 +137,15 @@ class SlurmEngine:
         return self.look(found[-1]) if found else None
 
     def look(self, job: str) -> EngineJob | None:
-        """Return a job as it stands; see the interface. It alone is asked for, and what waits once a minute."""
+        """Return a job as it stands; see the interface.
+
+        Once a minute all that waits is listed, for the places of all runs; else the job alone is asked for.
+        """
+        with self._lock:
+            if self._clock.steady_s() - self._listed_s > _PLACES_S:
+                self._waiting, self._listed_s = self._list(), self._clock.steady_s()
+                if job in self._waiting:
+                    return self._queued(job, "PENDING", self._waiting[job])
         done = self._tried(["scontrol", "--oneliner", "show", "job", job])
         if not done.ok and b"Invalid job id" in done.stderr:
             return None
@@ -148,15 +156,16 @@ class SlurmEngine:
         if shown is None:
             raise InfrastructureError(f"scontrol says no state of job {job}")
         word, reason = shown.groups()
-        seen = EngineJob(job, _state(word), word, _reason(reason), for_good=reason in _FOR_GOOD)
-        return seen if seen.state != "queued" else replace(seen, place=self._place(job))
-
-    def _place(self, job: str) -> tuple[int, int] | None:
-        """Return the place of a job among those that wait, in the order in which they will start."""
+        if _state(word) != "queued":
+            return EngineJob(job, _state(word), word, _reason(reason))
         with self._lock:
-            if self._clock.steady_s() - self._listed_s > _PLACES_S:
-                self._waiting, self._listed_s = self._list(), self._clock.steady_s()
-            return (self._waiting.index(job) + 1, len(self._waiting)) if job in self._waiting else None
+            return self._queued(job, word, reason)
+
+    def _queued(self, job: str, word: str, reason: str) -> EngineJob:
+        """Return a job that waits, with its place among those that do, in the order in which they will start."""
+        order = list(self._waiting)
+        place = (order.index(job) + 1, len(order)) if job in self._waiting else None
+        return EngineJob(job, "queued", word, _reason(reason), place, for_good=reason in _FOR_GOOD)
 
     def ask_to_end(self, job: str) -> None:
         """Send TERM to the job's own process; see the interface."""
@@ -171,17 +180,18 @@ class SlurmEngine:
         if not done.ok and b"Invalid job id" not in done.stderr and b"already completed" not in done.stderr:
             raise _failed(done)
 
-    def _list(self) -> tuple[str, ...]:
-        """Return the jobs of the partition that wait, as far as Slurm shows them to us, the next to start first.
+    def _list(self) -> dict[str, str]:
+        """Return the reasons of the jobs of the partition that wait, as far as Slurm shows them, the next first.
 
         Raises:
             InfrastructureError: Slurm does not answer.
         """
         where = [] if self._options.partition is None else [f"--partition={self._options.partition}"]
-        done = self._call(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i", *where])
+        done = self._call(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%r", *where])
         if done.truncated:
             raise InfrastructureError(f"squeue lists more than {_OUTPUT_MAX_BYTES >> 20} MiB", remedy="set a partition")
-        return tuple(done.stdout.decode("ascii", "replace").split())
+        lines = done.stdout.decode("utf-8", "replace").splitlines()
+        return {number: reason for number, _, reason in (line.partition("|") for line in lines)}
 
     def _call(self, argv: Sequence[str], data: bytes | None = None) -> Completed:
         done = self._tried(argv, data)

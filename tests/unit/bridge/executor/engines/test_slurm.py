@@ -32,7 +32,7 @@ options = dict(word.removeprefix("--").partition("=")[::2] for word in words)
 for job in jobs:
     states = options["states"] == "all" or job["state"] == options["states"]
     if states and options.get("user", job["uid"]) == job["uid"] and options.get("name", job["name"]) == job["name"]:
-        print(options["format"].replace("%i", job["id"]))
+        print(options["format"].replace("%i", job["id"]).replace("%r", job["reason"]))
 """
 OURS, OTHERS = str(os.geteuid()), str(os.geteuid() + 1)
 
@@ -81,11 +81,11 @@ def test_a_job_is_looked_at_alone_and_what_waits_is_listed_once_a_minute(
     slurm: Callable[..., SlurmEngine], tmp_path: Path
 ) -> None:
     engine = slurm(job("8", "kakeya-1", "PENDING"), job("9", "kakeya-2", "PENDING"), job("7", "kakeya-3", "RUNNING"))
-    for number in ("7", "8", "9", "8", "9"):
-        engine.look(number)
+    looks = [engine.look(number) for number in ("8", "9", "7", "8")]
+    assert [look.place for look in looks if look is not None] == [(1, 2), (2, 2), None, (1, 2)]
     calls = (tmp_path / "calls").read_text().splitlines()
     assert [line.split()[0] for line in calls].count("squeue") == 1
-    assert [line.split()[-1] for line in calls if line.startswith("scontrol")] == ["7", "8", "9", "8", "9"]
+    assert [line.split()[-1] for line in calls if line.startswith("scontrol")] == ["9", "7", "8"]
 
 
 def test_a_job_of_another_user_is_not_ours_whatever_it_is_called(slurm: Callable[..., SlurmEngine]) -> None:
