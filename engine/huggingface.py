@@ -6,6 +6,7 @@ tokenizers, and transformers imports torch wherever that is installed, which is 
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import sys
 from collections.abc import Mapping
@@ -74,6 +75,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             folder,
             dtype=dtype,
             attn_implementation=attention,
+            **placed(device),
             **_unpacked(folder, device),
             **_tied(folder),
             local_files_only=True,
@@ -107,6 +109,16 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
     return module
+
+
+def placed(device: Any) -> dict[str, Any]:
+    """Return how each tensor is read onto an accelerator at once, where the package that transformers needs for it is.
+
+    Without it a model lies in the memory of the host first, whole, which a large one may not fit into.
+    """
+    if str(device) == "cpu" or importlib.util.find_spec("accelerate") is None:
+        return {}
+    return {"device_map": {"": device}}
 
 
 def _tied(folder: Path) -> dict[str, Any]:

@@ -50,9 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "prompt", nargs="?", help="text to complete, @FILE, or - for stdin (default: what is piped into it)"
     )
     add_model_options(built)
-    add_decoding_options(
-        built, depth=None, told=f"auto; {DEFAULT_DEPTH} with --temperature, so that a seed draws again"
-    )
+    add_decoding_options(built, depth=None, told=f"auto; {DEFAULT_DEPTH} with --seed, so that it draws again")
     add_costs_option(built)
     built.add_argument(
         "--max-new",
@@ -71,7 +69,9 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--temperature", type=float, default=0.0, help="0 is greedy, above samples (default: 0)")
     built.add_argument("--top-p", type=float, default=1.0, help="sample from this much of the mass (default: all)")
     built.add_argument("--top-k", type=whole, default=0, help="sample from this many ids (default: all)")
-    built.add_argument("--seed", type=int, default=0, help="seed of the draws (default: %(default)s)")
+    built.add_argument(
+        "--seed", type=int, help="seed of the draws; with one the depth is fixed (default: 0, at depths that pay)"
+    )
     built.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     built.add_argument(
         "--logprobs",
@@ -98,8 +98,7 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--chat-template, --thinking, --template-argument, --date and --system are for a chat turn; add --chat"
         )
-    # What is drawn depends on how much was drafted, and the controller goes by the clock.
-    options.depth = options.depth or (AUTO if settings is None else str(DEFAULT_DEPTH))
+    options.depth = options.depth or default_depth(settings, options.seed)
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
     make_depth, told = depth_factory(options.depth, engine, options.costs)
@@ -141,6 +140,14 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
+def default_depth(settings: Sampling | None, seed: int | None) -> str:
+    """Return how much is drafted unless it is said: a fixed length where somebody names a seed, to draw it again.
+
+    What is drawn depends on how much was drafted, and the controller goes by the clock.
+    """
+    return AUTO if settings is None or seed is None else str(DEFAULT_DEPTH)
+
+
 def _chat_turn(tokenizer: Tokenizer, text: str, options: argparse.Namespace) -> tuple[int, ...]:
     """Return the ids of ``text`` as the user's turn."""
     messages = [{"role": "system", "content": options.system}] if options.system else []
@@ -163,7 +170,7 @@ def _settings(options: argparse.Namespace) -> Sampling | None:
         UsageError: If the options describe no distribution, or one that greedy decoding would ignore.
     """
     if options.temperature != 0:
-        return Sampling(options.temperature, options.top_k, options.top_p, options.seed)
+        return Sampling(options.temperature, options.top_k, options.top_p, options.seed or 0)
     if options.top_k or options.top_p != 1.0:
         raise UsageError(
             "--top-k and --top-p shape what is drawn, and greedy decoding draws nothing; add --temperature"

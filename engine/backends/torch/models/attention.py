@@ -56,7 +56,7 @@ def attend_packed(
     if attention_mask.shape[1] == 1:
         mask = attention_mask.repeat(1, 1, shared, 1)
     else:
-        mask = attention_mask.reshape(-1, *by_key_head[1:])
+        mask = attention_mask.reshape(attention_mask.shape[0], *by_key_head[1:])
     attended = torch.nn.functional.scaled_dot_product_attention(
         query.reshape(by_key_head), key, value, attn_mask=mask, scale=scaling
     )

@@ -40,6 +40,7 @@ NAMES = [
     "cuda-step1-incremental",
     "cuda-native-baseline",
     "cuda-verify-cost",
+    "mlx-verify-cost",
     "cuda-humaneval-acceptance",
 ]
 

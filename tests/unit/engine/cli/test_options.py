@@ -143,3 +143,11 @@ def test_an_interruption_says_so_and_exits_as_a_shell_expects(capsys: pytest.Cap
 def test_a_mistake_of_the_engine_itself_is_not_hidden() -> None:
     with pytest.raises(ZeroDivisionError):
         boundary.guarded(_raising(ZeroDivisionError()))
+
+
+def test_the_controller_chooses_at_every_temperature_unless_a_seed_is_to_draw_again() -> None:
+    from engine.cli.generate import default_depth
+    from engine.verification.rejection import Sampling
+
+    assert [default_depth(None, seed) for seed in (None, 4)] == ["auto", "auto"]
+    assert [default_depth(Sampling(temperature=1.5), seed) for seed in (None, 0, 4)] == ["auto", "3", "3"]

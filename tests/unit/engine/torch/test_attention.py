@@ -11,7 +11,7 @@ from torch.overrides import TorchFunctionMode
 from transformers import DynamicCache
 
 from engine.backends.torch.backend import TorchBackend
-from engine.backends.torch.models.attention import PACKED_ROWS
+from engine.backends.torch.models.attention import PACKED_ROWS, attend_packed
 from engine.stopping import Stopping
 from engine.structure.layout import CacheLayout
 from engine.types import Draft
@@ -100,3 +100,15 @@ def test_a_model_that_computes_its_own_scores_says_that_it_repeats_keys(tmp_path
     assert sequence.fallbacks() == {}
     sequence.forward_block(9, Draft((7, 8), 2))
     assert sequence.fallbacks() == {"attention with sinks repeats keys and values for every query head": 1}
+
+
+def test_a_mask_of_each_head_is_packed_with_its_queries() -> None:
+    generator = torch.Generator().manual_seed(1)
+    queries = torch.randn((1, HEADS, 3, 8), generator=generator)
+    keys, values = (torch.randn((1, 2, 5, 8), generator=generator) for _ in range(2))
+    mask = torch.rand((1, HEADS, 3, 5), generator=generator) < 0.6
+    mask[..., 0] = True
+    attended, _ = attend_packed(None, queries, keys, values, mask)
+    repeated = [side.repeat_interleave(2, dim=1) for side in (keys, values)]
+    expected = ATTENTION(queries, *repeated, attn_mask=mask).transpose(1, 2)
+    torch.testing.assert_close(attended, expected)
