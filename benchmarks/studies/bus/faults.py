@@ -75,8 +75,10 @@ def cases() -> Sequence[str]:
 def run(case: str) -> list[Row]:
     """Let some clients ask their runs, each one after the other, and wait for each.
 
+    A run that was lost or doubled is a row like any other: a part that is measured until it passes would prove nothing.
+
     Raises:
-        RuntimeError: one was lost, or sent, begun or ended twice.
+        RuntimeError: a run has not ended after many commands, or the runner ended.
     """
     share = int(case.partition(" %")[0])
     with _site() as (site, host):
@@ -95,8 +97,6 @@ def run(case: str) -> list[Row]:
         row = _row(site, outcomes) | {"calls": dict(sorted(unreliable.counts.items()))}
         if runner.poll() is not None:
             raise RuntimeError(f"the runner ended with {runner.returncode}")
-    if row["lost"] or row["twice"]:
-        raise RuntimeError(f"{row}")
     return [row]
 
 
