@@ -27,7 +27,7 @@ from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
-from bridge.errors import KakeyaError
+from bridge.errors import BusMissingError, KakeyaError
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.serve import once, runner_on, runner_place
@@ -145,15 +145,22 @@ class Scene:
         self.note(name, printed.getvalue())
 
     def client(self, name: str) -> RefBus:
-        """Return the bus as one client opens it."""
-        return open_bus(
-            self.site.route, repository=None, state=self.site.folder / "clients" / name, clock=SystemClock()
-        )
+        """Return the bus as one client opens it, which remembers the root that it met."""
+        folder = self.site.folder / "clients" / name
+        bus = open_bus(self.site.route, repository=None, state=folder, clock=SystemClock())
+        bus.use_root(KnownKeys(folder / "keys", name).judge_root)
+        return bus
 
     def ask(self) -> None:
-        """Send a request from a drawn client."""
-        bus = self.client(self.drawn.choice(CLIENTS))
-        self.refs.append(push(bus, make_request(bus.identity().bus_id, "count")))
+        """Send a request from a drawn client; where nothing shows it the bus, once a runner has put that back."""
+        name = self.drawn.choice(CLIENTS)
+        try:
+            bus_id = self.client(name).identity().bus_id
+        except BusMissingError as error:
+            self.lines.append(f"{name}: {error.line}")
+            self.run_once(RUNNERS[0])
+            bus_id = self.client(name).identity().bus_id
+        self.refs.append(push(self.client(name), make_request(bus_id, "count")))
 
     def refs_below(self, *prefixes: str) -> list[str]:
         """Return the refs of the bus below some prefixes, in an order that was drawn."""
