@@ -12,6 +12,7 @@ import datetime as dt
 import io
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -143,6 +144,15 @@ class Scene:
             except KakeyaError as error:
                 printed.write(error.line)
         self.note(name, printed.getvalue())
+
+    def repair(self, name: str) -> None:
+        """Mend the bus as a runner's owner does, who removes the files that the command names."""
+        words = ("bus", "repair", "--yes", "--bus", self.site.route)
+        files = re.findall(r"remove (objects/\S+)", self.command(*words, name=name).stdout)
+        for file in files:
+            (self.bus / file).unlink(missing_ok=True)
+        if files:
+            self.command(*words, name=name)
 
     def client(self, name: str) -> RefBus:
         """Return the bus as one client opens it, which remembers the root that it met."""
@@ -302,7 +312,7 @@ def _run_round(scene: Scene, first: str, second: str) -> Row:
     for group in (first, second):
         GROUPS[group](scene)
     for name in RUNNERS:
-        scene.command("bus", "repair", "--yes", "--bus", scene.site.route, name=name)
+        scene.repair(name)
     scene.ask()
     for _ in range(STARTS_MAX):
         for name in scene.drawn.sample(RUNNERS, len(RUNNERS)):
