@@ -76,7 +76,7 @@ class RunnerRefBus(SharedRefBus):
         """Return the runs whose log is on the bus; see the interface."""
         prefix = self.identity().prefix
         refs = self._store.list([names.log_ref(prefix, run_id)]).refs
-        return frozenset(run_id for ref in refs if (run_id := names.runner_id_of(prefix, "log", ref)) is not None)
+        return frozenset(begun for ref in refs if (begun := names.runner_id_of(prefix, "log", ref)) is not None)
 
     def is_archived(self, run_id: str) -> bool:
         """Return whether a run ended and was archived; see the interface."""

@@ -79,11 +79,11 @@ def test_a_run_that_another_began_between_listing_and_claim_is_given_back_where_
         if operation != "push":
             return
         w.faults.decide = Faults().decide
-        held = other.start(ref, other.claim(ref))
+        started = other.start(ref, other.claim(ref))
         if shows == "beacon":
             other.bus.beacon(other.beacon(2, running=(ref.id,)))
         else:
-            other.renew(ref, held, log=chunk(ref.id, 0, 0, b"working"))
+            other.renew(ref, started, log=chunk(ref.id, 0, 0, b"working"))
         del w.remote.refs[f"refs/kakeya/claim/{ref.id}"]
 
     w.faults.decide = begin
