@@ -12,6 +12,7 @@ import datetime as dt
 import io
 import os
 import random
+import re
 import shutil
 import subprocess
 import tempfile
@@ -27,7 +28,7 @@ from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.bus import open_bus
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
-from bridge.errors import KakeyaError
+from bridge.errors import BusMissingError, KakeyaError
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.service.serve import once, runner_on, runner_place
@@ -144,16 +145,32 @@ class Scene:
                 printed.write(error.line)
         self.note(name, printed.getvalue())
 
+    def repair(self, name: str) -> None:
+        """Mend the bus as a runner's owner does, who removes the files that the command names."""
+        words = ("bus", "repair", "--yes", "--bus", self.site.route)
+        files = re.findall(r"remove (objects/\S+)", self.command(*words, name=name).stdout)
+        for file in files:
+            (self.bus / file).unlink(missing_ok=True)
+        if files:
+            self.command(*words, name=name)
+
     def client(self, name: str) -> RefBus:
-        """Return the bus as one client opens it."""
-        return open_bus(
-            self.site.route, repository=None, state=self.site.folder / "clients" / name, clock=SystemClock()
-        )
+        """Return the bus as one client opens it, which remembers the root that it met."""
+        folder = self.site.folder / "clients" / name
+        bus = open_bus(self.site.route, repository=None, state=folder, clock=SystemClock())
+        bus.use_root(KnownKeys(folder / "keys", name).judge_root)
+        return bus
 
     def ask(self) -> None:
-        """Send a request from a drawn client."""
-        bus = self.client(self.drawn.choice(CLIENTS))
-        self.refs.append(push(bus, make_request(bus.identity().bus_id, "count")))
+        """Send a request from a drawn client; where nothing shows it the bus, once a runner has put that back."""
+        name = self.drawn.choice(CLIENTS)
+        try:
+            bus_id = self.client(name).identity().bus_id
+        except BusMissingError as error:
+            self.lines.append(f"{name}: {error.line}")
+            self.run_once(RUNNERS[0])
+            bus_id = self.client(name).identity().bus_id
+        self.refs.append(push(self.client(name), make_request(bus_id, "count")))
 
     def refs_below(self, *prefixes: str) -> list[str]:
         """Return the refs of the bus below some prefixes, in an order that was drawn."""
@@ -295,7 +312,7 @@ def _run_round(scene: Scene, first: str, second: str) -> Row:
     for group in (first, second):
         GROUPS[group](scene)
     for name in RUNNERS:
-        scene.command("bus", "repair", "--yes", "--bus", scene.site.route, name=name)
+        scene.repair(name)
     scene.ask()
     for _ in range(STARTS_MAX):
         for name in scene.drawn.sample(RUNNERS, len(RUNNERS)):

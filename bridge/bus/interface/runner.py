@@ -62,8 +62,11 @@ class RunnerBus(SharedBus, Protocol):
         """Return which of these runs have a cancel branch, listing no more than that."""
         ...
 
-    def begun(self) -> frozenset[str]:
+    def begun(self, run_id: str = "") -> frozenset[str]:
         """Return the runs whose log is on the bus, listing no more than that.
+
+        Args:
+            run_id: the one run that is asked for; empty: all of them.
 
         Raises:
             RemoteError: the remote did not answer.
@@ -215,6 +218,14 @@ class RunnerBus(SharedBus, Protocol):
 
         Raises:
             FencedError: a claim is there, or the run is archived.
+        """
+        ...
+
+    def withdraw_claim(self, held_claim: HeldClaim) -> bool:
+        """Delete the claim ref of a run that was not started where it is still at a held claim; return whether it was.
+
+        Raises:
+            RemoteError: it cannot be told.
         """
         ...
 

@@ -77,6 +77,11 @@ class Claims:
         if not outcome.landed:
             raise FencedError(f"the claim of run {held_claim.claim.id} cannot be put back: {outcome.tip} is there")
 
+    def withdraw(self, held_claim: HeldClaim) -> bool:
+        """Delete the claim ref where it is still at a held claim; return whether it was."""
+        ref = names.claim_ref(self._prefix, held_claim.claim.id)
+        return swap(self._store, [RefUpdate(ref, None, held_claim.oid)], authority=ref)[ref].landed
+
     def advance(
         self, held_claim: HeldClaim, claim: Claim, along: list[RefUpdate], *, result_oid: str | None = None
     ) -> tuple[HeldClaim, dict[str, SwapResult]]:

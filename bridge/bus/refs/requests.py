@@ -343,7 +343,11 @@ def _received(reader: Reader, ref: RequestRef) -> ReceivedRequest:
         raise FencedError(f"{ref.ref} already carries a result")
     data, signature = commits.read_signed(reader, folder, commits.REQUEST_FILE)
     if data is None:
-        raise MalformedObjectError(f"{ref.ref} holds no .mac-bridge/request.json")
+        entry = commits.read_entries(reader, head.tree, TOP_TREE_MAX_BYTES).get(commits.FOLDER)
+        is_folder = entry is None or entry.mode == DIRECTORY
+        raise MalformedObjectError(
+            "it holds no .mac-bridge/request.json" if is_folder else "its .mac-bridge is a link or a file, not a folder"
+        )
     return ReceivedRequest(ref, data, signature)
 
 

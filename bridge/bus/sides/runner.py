@@ -72,11 +72,11 @@ class RunnerRefBus(SharedRefBus):
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         return self._claims.bad(oid)
 
-    def begun(self) -> frozenset[str]:
-        """Return the runs whose log is on the bus, listing no more than that."""
+    def begun(self, run_id: str = "") -> frozenset[str]:
+        """Return the runs whose log is on the bus; see the interface."""
         prefix = self.identity().prefix
-        refs = self._store.list([names.log_ref(prefix, "")]).refs
-        return frozenset(run_id for ref in refs if (run_id := names.runner_id_of(prefix, "log", ref)) is not None)
+        refs = self._store.list([names.log_ref(prefix, run_id)]).refs
+        return frozenset(begun for ref in refs if (begun := names.runner_id_of(prefix, "log", ref)) is not None)
 
     def is_archived(self, run_id: str) -> bool:
         """Return whether a run ended and was archived; see the interface."""
@@ -150,6 +150,11 @@ class RunnerRefBus(SharedRefBus):
             raise FencedError(f"run {held_claim.claim.id} ended and was archived")
         self._pacer.pushed()
         self._claims.put_back(held_claim)
+
+    def withdraw_claim(self, held_claim: HeldClaim) -> bool:
+        """Delete the claim ref where it is still at a held claim; see the interface."""
+        self._pacer.pushed()
+        return self._claims.withdraw(held_claim)
 
     def advance(
         self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None

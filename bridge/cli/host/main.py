@@ -28,7 +28,7 @@ request rejected · 3 infrastructure · 4 program failed · 5 timed out · 6 can
 """
 
 
-_TRUST_ACTIONS = ("add", "list", "remove", "init", "retire", "revoke", "rotate", "show", "ticket")
+_TRUST_ACTIONS = ("add", "list", "remove", "init", "merge", "retire", "revoke", "rotate", "show", "ticket")
 _TRUST_EPILOG = """\
 On a bus that this account owns, these say whose key is whose for everybody who uses it:
   kakeya-runner trust show --bus ROUTE
@@ -37,6 +37,7 @@ On a bus that this account owns, these say whose key is whose for everybody who 
   kakeya-runner trust retire NAME|KEY --bus ROUTE                     what it signed still counts
   kakeya-runner trust revoke NAME|KEY --bus ROUTE                     nothing that it signed counts
   kakeya-runner trust rotate --bus ROUTE                              a new key for the owner
+  kakeya-runner trust merge --bus ROUTE [--take NAME]                 unite two roots: revocations of both count
   kakeya-runner trust ticket ci-1 --for 12h --bus ROUTE               a key for `once --ephemeral`, into ci-1.ticket
   kakeya-runner trust init --bus ROUTE [--new-owner]                  own a bus that nobody owns, or whose key is lost
 
@@ -204,6 +205,9 @@ def _trust(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     )  # fmt: skip
     trust.add_argument("--here", action="store_true", help="with add: into this host's list, whoever owns the bus")
     trust.add_argument("--owner-key", metavar="FILE", help="with init: own the bus with this key; .pub: ssh-agent's")
+    trust.add_argument(
+        "--take", action="append", default=[], metavar="NAME|KEY", help="with merge: a key that only the bus's root has"
+    )
     trust.add_argument("--new-owner", action="store_true", help="with init: the owner's key is lost, begin anew")
     trust.add_argument("--code", action="store_true", help="the key may vouch for code by signing commits")
     trust.add_argument("--principal", action="append", metavar="NAME", help="who holds it; default: the key's comment")

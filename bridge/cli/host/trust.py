@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from bridge.trust.root import TrustRoot
 
 OpenBus = Callable[[], "RunnerBus | None"]
-OF_BUS: Final = frozenset({"init", "retire", "revoke", "rotate", "show", "ticket"})
+OF_BUS: Final = frozenset({"init", "merge", "retire", "revoke", "rotate", "show", "ticket"})
 
 
 def trust(arguments: argparse.Namespace, open_bus: OpenBus, clock: Clock, state: Path, name: str) -> int:
@@ -84,6 +84,8 @@ def _of_bus(arguments: argparse.Namespace, owner: BusOwner, state: Path, name: s
         return _said(owner, owner.make(runners, key, anew=arguments.new_owner), "owns this bus now")
     if action == "rotate":
         return _said(owner, owner.rotate(), "is the owner's new key")
+    if action == "merge":
+        return _merge(owner, arguments.take)
     if not arguments.key:
         raise UsageError(f"trust {action} needs a name or key", remedy="kakeya-runner trust show")
     if action == "ticket":
@@ -93,6 +95,19 @@ def _of_bus(arguments: argparse.Namespace, owner: BusOwner, state: Path, name: s
     root = owner.change(lambda content: edit(content, who, clock.now()))
     past = "is retired: what it signed counts" if action == "retire" else "is revoked: nothing that it signed counts"
     _say(f"{who} {past} ({root.version}.{root.targets_version})")
+    return 0
+
+
+def _merge(owner: BusOwner, take: list[str]) -> int:
+    """Unite the bus's root with this account's, and say which keys of the former were not taken."""
+    before = owner.root
+    root, left = owner.merge(take)
+    if root.files == before.files:
+        _say("the bus shows no other root than this account's: nothing to merge")
+        return 0
+    _say(f"the bus's root is {root.version}.{root.targets_version}: revocations and ends of both count")
+    for key in left:
+        _say(f"not taken: {key}; to let it count: kakeya-runner trust add {key} --bus ROUTE")
     return 0
 
 

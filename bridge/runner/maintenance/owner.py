@@ -10,7 +10,7 @@ import base64
 import datetime as dt
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,10 +20,20 @@ from bridge.errors import BusError, UsageError
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records.bus import BusRecord, KeyRecord
 from bridge.runner.authorisation.ticket import Ticket
+from bridge.runner.maintenance.root_merge import merge
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 from bridge.trust.judgement import NamedKey
-from bridge.trust.root import RootContent, RootError, TrustRoot, fingerprint, read_root, retired, write_root
+from bridge.trust.root import (
+    VERSIONS_MAX_COUNT,
+    RootContent,
+    RootError,
+    TrustRoot,
+    fingerprint,
+    read_root,
+    retired,
+    write_root,
+)
 from bridge.trust.root_memory import KnownRoot, RootMemory
 from bridge.trust.signing_key import SigningKey, given_key, make_key, open_key, public_text
 from bridge.trust.ssh_signatures import fingerprint_of
@@ -175,29 +185,70 @@ class BusOwner:
         Raises:
             UsageError: the bus shows another root, which says what this account has not seen.
         """
-        root, note = self.root, None if self._known is None else self._known.note
-        if note is None or self._shown is None:
+        root, other = self.root, self._other_root()
+        if other is None:
             return root
+        lacking = lacking_in(root.content, other.content)
+        if lacking or other.version > root.version:
+            raise UsageError(
+                f"the bus shows a root that this account has not seen: {self._note()}; writing over it would lose "
+                f"{', '.join(lacking[:_SHOWN_COUNT]) or 'the new key of its owner'}",
+                remedy="kakeya-runner trust merge --bus ROUTE unites both",
+            )
+        return replace(root, targets_version=max(root.targets_version, other.targets_version))
+
+    def _note(self) -> str | None:
+        """Return why the root that the bus shows is not the one that this account goes by; None where it is."""
+        return None if self._known is None else self._known.note
+
+    def _other_root(self) -> TrustRoot | None:
+        """Return the root that the bus shows beside the one that this account goes by; None where it shows none.
+
+        Raises:
+            UsageError: that one has another key of the owner's, at the same place of its chain.
+        """
+        root, note = self.root, self._note()
+        if note is None or self._shown is None:
+            return None
         try:
             other = read_root(self._shown)
         except RootError:
             other = None
-        shared = None if other is None else [n for n in other.files if n.endswith(".root.json")]
-        if other is None or shared is None or any(root.files.get(n) != other.files[n] for n in shared):
+        names = [f"{number}.root.json" for number in range(1, VERSIONS_MAX_COUNT + 1)]
+        if other is None or any(
+            root.files[name] != other.files[name] for name in names if name in root.files and name in other.files
+        ):
             raise UsageError(
                 f"the bus shows a root with another key of its owner: {note}",
                 remedy=f"where it is nobody's of yours: git push BUS :{self._bus.identity().prefix}root, then this "
                 "again; where your key was stolen: kakeya-runner trust init --new-owner",
             )
-        lacking = lacking_in(root.content, other.content)
-        if lacking:
-            raise UsageError(
-                f"the bus shows a root that this account has not seen: {note}; writing over it would lose "
-                f"{', '.join(lacking[:_SHOWN_COUNT])}",
-                remedy="kakeya-runner trust show tells what this account says; move "
-                f"{self._memory.path(root.bus_id)} away to take the bus's root instead, and repeat what that lacks",
-            )
-        return replace(root, targets_version=max(root.targets_version, other.targets_version))
+        return other
+
+    def merge(self, take: Collection[str] = ()) -> tuple[TrustRoot, tuple[str, ...]]:
+        """Unite the root that the bus shows with the one that this account goes by.
+
+        Args:
+            take: names or keys that only the bus's root has and that are to count.
+
+        Returns:
+            The root as it is then, and the keys that only the bus's root had and that do not count.
+
+        Raises:
+            UsageError: the roots have different owners, or this account does not hold the key of the later one.
+            BusError: other writers were there first, again and again.
+        """
+        for _ in range(TRIES):
+            root, other = self.root, self._other_root()
+            if other is None:
+                return root, ()
+            merged = merge(root.content, other.content, take)
+            newest = max(root, other, key=lambda one: one.version)
+            before = replace(newest, targets_version=max(root.targets_version, other.targets_version))
+            files = write_root(merged.content, self._key(before), self._clock.now(), before)
+            if self._bus.write_root(files, self._bus.root_tip):
+                return self.root, merged.left
+        raise BusError("the root keeps changing", remedy="kakeya-runner trust show")
 
     def _own_key(self, bus_id: str, key: Path | None, *, anew: bool) -> SigningKey:
         """Return the key to own a bus with, made or noted down."""

@@ -24,7 +24,7 @@ from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
 from bridge.runner.queue.clock_watch import ClockWatch
-from bridge.runner.queue.elsewhere import runs_elsewhere
+from bridge.runner.queue.elsewhere import runs_elsewhere, went_elsewhere
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.run.slots import RunSlots
@@ -182,23 +182,8 @@ class Queue:
             InfrastructureError: the bus did not answer.
         """
         link, journal, ref, request = self._link, self._state.journal, one.ref, one.request
-        preset = self._rules.now.presets.get(request.preset) if request is not None else None
-        blocked = self._admission.request_wait(request, preset, one.principal)
-        if blocked is not None:
+        if (blocked := self._not_now(one)) is not None:
             return blocked
-        if self._looks_expired(request) and (doubt := self._clocks.doubt) is not None:
-            return NotTaken(f"by this clock it cannot run any more, and {doubt}")
-        if self._is_before_takes_since(ref.id):
-            return NotTaken(_BEFORE, permanent=True)
-        with link.lock:
-            archived = link.bus.is_archived(ref.id)
-        if archived:
-            self._archived.add(ref.id)
-            return NotTaken("a run with its id ended before and was archived", permanent=True)
-        if self._elsewhere is None:
-            self._elsewhere = runs_elsewhere(link, self._rules.now.name, self._beacons, self._clock)
-        if ref.id in self._elsewhere:
-            return NotTaken(f"runner {self._elsewhere[ref.id]} says that it has it, although no claim is there")
         claim = Claim(
             id=ref.id,
             request_oid=ref.oid,
@@ -217,11 +202,43 @@ class Queue:
             # Who has it when this is fenced off, recovery finds out: perhaps we, late.
             held = link.bus.claim(claim, over)
         link.budget.measured(self._clock.steady_s() - asked_s)
+        if over is None and self._beacons.keys() - {self._rules.now.name}:
+            why = went_elsewhere(link, self._rules.now.name, ref.id, self._clock)
+            if why is not None:
+                with link.lock:
+                    link.bus.withdraw_claim(held)
+                return NotTaken(why)
         if over is not None:
             for_run(self._log, ref.id).warning("taken over the head of a claim that its runner did not sign")
         asked = None if request is None else request.preset
         journal.append("claimed", ref.id, held.oid, principal=one.principal, preset=asked)
         self._start(ClaimedRun(ref, held, one.received, claim.time, asked_s))
+        return None
+
+    def _not_now(self, one: WaitingRequest) -> NotTaken | None:
+        """Return why a request is not claimed now, None where it may be.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
+        link, ref, request = self._link, one.ref, one.request
+        preset = self._rules.now.presets.get(request.preset) if request is not None else None
+        blocked = self._admission.request_wait(request, preset, one.principal)
+        if blocked is not None:
+            return blocked
+        if self._looks_expired(request) and (doubt := self._clocks.doubt) is not None:
+            return NotTaken(f"by this clock it cannot run any more, and {doubt}")
+        if self._is_before_takes_since(ref.id):
+            return NotTaken(_BEFORE, permanent=True)
+        with link.lock:
+            archived = link.bus.is_archived(ref.id)
+        if archived:
+            self._archived.add(ref.id)
+            return NotTaken("a run with its id ended before and was archived", permanent=True)
+        if self._elsewhere is None:
+            self._elsewhere = runs_elsewhere(link, self._rules.now.name, self._beacons, self._clock)
+        if ref.id in self._elsewhere:
+            return NotTaken(f"runner {self._elsewhere[ref.id]} says that it has it, although no claim is there")
         return None
 
     def _looks_expired(self, request: Request | None) -> bool:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
+from bridge.bus.views import ClaimView, HeldClaim, LogChunk, ReceivedRequest, RequestRef
 from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, RemoteError, of_system
 from bridge.limits import LEASE_RUN_SHARE, LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
 from bridge.records.bus import Beacon
@@ -47,6 +47,21 @@ def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
         "progress": None,
     }
     return old.evolve(**{**fresh, **changes})
+
+
+def only_claimed_by_another(link: BusLink, held: HeldClaim) -> ClaimView | None:
+    """Return the claim that another runner put where ours was deleted, None unless it has not started the run.
+
+    Ours is started, so that one is either about to be withdrawn, or gives way to a claim of ours above it.
+
+    Raises:
+        InfrastructureError: the bus did not answer.
+    """
+    with link.lock:
+        view = link.bus.read_claim(held.claim.id)
+    if view is None or view.signature.refused or held.claim.state != "started":
+        return None
+    return view if view.claim.state == "claimed" and view.claim.runner != held.claim.runner else None
 
 
 @dataclass(frozen=True)
@@ -339,7 +354,7 @@ class ClaimRenewal:
         return True
 
     def _put_back(self, *, again: bool) -> None:
-        """Put the claim back that was deleted on the bus.
+        """Put the claim back that was deleted on the bus; over one of another runner that did not start meanwhile.
 
         Args:
             again: whether that was done in this call already; then it is left to the next one, which comes later.
@@ -353,8 +368,15 @@ class ClaimRenewal:
         try:
             self._link.bus.put_back(self._held)
         except FencedError:
-            self._fenced = True
-            raise
+            over = only_claimed_by_another(self._link, self._held)
+            if over is None:
+                self._fenced = True
+                raise
+            ours = self._held.claim
+            claim = following(
+                over.held(), self._clock, runner=ours.runner, state="started", phase=ours.phase, lease_s=ours.lease_s
+            )
+            self._held = self._link.bus.take_over(over, claim)
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:
         """Take the next chunk."""

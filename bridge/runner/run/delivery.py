@@ -20,7 +20,7 @@ from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.rests import Rests
-from bridge.runner.run.claim_renewal import following
+from bridge.runner.run.claim_renewal import following, only_claimed_by_another
 from bridge.runner.state.history import PENDING_NOTIFICATION, JournalStage
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.log import for_run
@@ -117,8 +117,10 @@ class ResultDelivery:
                 with self._link.lock:
                     # What could not be sent of the log, the bus keeps and sends with the next try.
                     ended = self._link.bus.publish(held, claim, log=None if attempt else log)
-            except FencedError:
-                raise
+            except FencedError as error:
+                if only_claimed_by_another(self._link, held) is None:
+                    raise
+                self._retry_later(ref, "published", error, attempt, tries)  # that one is about to be withdrawn
             except InfrastructureError as error:
                 self._retry_later(ref, "published", error, attempt, tries)
             else:

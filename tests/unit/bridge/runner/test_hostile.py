@@ -13,6 +13,7 @@ from bridge import strictjson
 from bridge.bus.store.gather import WorkBudget
 from bridge.records.request import RunnerSelector
 from bridge.runner.state.journal import read_lines
+from bridge.system.gitobjects import TreeEntry, blob, commit, tree
 from tests.fakes.asking import push_bytes
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import MemoryBus
@@ -151,3 +152,18 @@ def test_a_branch_with_the_id_of_an_archived_run_does_not_hide_its_result(world,
     runner.step(never.ref)
     runner.join()
     assert w.claim(never.id).reason == "expired"  # what nobody ran is told so, however old it is
+
+
+def test_a_request_whose_folder_is_a_link_is_refused_with_that_reason_and_its_branch_once(world):
+    w = world()
+    target = blob(b"elsewhere")
+    top = tree([TreeEntry("120000", b".mac-bridge", target.oid)])
+    request = w.request()
+    head = commit(top.oid, (), 1_700_000_000, "anything")
+    with w.remote.lock:
+        w.remote.objects.update({made.oid: made for made in (target, top, head)})
+        w.remote.refs[request.ref] = head.oid
+    w.serve_once()
+    message = w.claim(request.id).message
+    assert "its .mac-bridge is a link or a file, not a folder" in message
+    assert message.count(request.ref) <= 1

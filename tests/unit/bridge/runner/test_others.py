@@ -11,8 +11,8 @@ from bridge.runner.connection.link import link_to
 from bridge.runner.run.claim_renewal import following
 from bridge.system.clock import SystemClock, rfc3339
 from tests.fakes.asking import push_bytes
-from tests.fakes.bus_actors import Actor, FakeClock
-from tests.fakes.memory_bus import MemoryBus, MemoryRemote, bus_record
+from tests.fakes.bus_actors import Actor, FakeClock, chunk
+from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote, bus_record
 
 
 class FastClock(SystemClock):
@@ -66,6 +66,31 @@ def test_two_runners_run_a_request_once(world):
     assert sorted(spec.id for spec in w.executor.executed) == sorted(ref.id for ref in refs)
     for ref in refs:
         w.result(ref.id)
+
+
+@pytest.mark.parametrize("shows", ["beacon", "log"])
+def test_a_run_that_another_began_between_listing_and_claim_is_given_back_where_its_claim_was_deleted(world, shows):
+    w = world()
+    other = Actor(MemoryBus(w.remote, clock=w.clock), w.clock, "other")
+    other.bus.beacon(other.beacon(1))
+    ref = w.ask()
+
+    def begin(operation):
+        if operation != "push":
+            return
+        w.faults.decide = Faults().decide
+        started = other.start(ref, other.claim(ref))
+        if shows == "beacon":
+            other.bus.beacon(other.beacon(2, running=(ref.id,)))
+        else:
+            other.renew(ref, started, log=chunk(ref.id, 0, 0, b"working"))
+        del w.remote.refs[f"refs/kakeya/claim/{ref.id}"]
+
+    w.faults.decide = begin
+    w.serve_once()
+    assert w.executor.executed == []
+    assert f"refs/kakeya/claim/{ref.id}" not in w.remote.refs
+    assert any("although no claim is there" in line for line in w.log_lines)
 
 
 def test_a_live_claim_of_another_runner_is_left_alone(world, clock):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from bridge.errors import UsageError
-from bridge.runner.maintenance.owner import BusOwner, with_revoked, with_runner
+from bridge.runner.maintenance.owner import BusOwner, with_revoked, with_runner, without
+from bridge.runner.maintenance.root_merge import merge
+from bridge.system.ssh_agent import ssh_text
 from bridge.trust.keyring import pinned
 from bridge.trust.root import RootError, read_root, write_root
 from bridge.trust.root_memory import RootMemory
@@ -107,22 +111,57 @@ def test_a_change_over_a_root_that_this_account_did_not_see_is_refused_and_loses
     places.change("desk", "bus", "revoke", "host0")
     with pytest.raises(UsageError, match="another root calls itself") as refused:
         places.change("laptop", "bus", "add", "host2")
-    assert "trust show" in str(refused.value.remedy)
+    assert "trust merge" in str(refused.value.remedy)
     assert places.revoked() == {stolen}
 
 
-def test_what_the_refusal_says_to_do_takes_the_bus_s_root_and_the_change_goes_through(places: Places) -> None:
+def test_what_the_refusal_says_to_do_unites_both_roots_and_the_change_goes_through(places: Places) -> None:
     stolen = places.key("host0")
-    places.change("laptop", "mirror", "add", "host1")
+    for name in ("host1", "host4"):
+        places.change("laptop", "mirror", "add", name)
+    places.change("desk", "bus", "add", "host2")
     places.change("desk", "bus", "revoke", "host0")
-    with pytest.raises(UsageError) as refused:
-        places.change("laptop", "bus", "add", "host2")
-    path = places.folder / "laptop" / f"root-{BUS_ID}.json"
-    assert str(path) in str(refused.value.remedy)
-    path.unlink()
-    places.change("laptop", "bus", "add", "host2")
-    assert places.revoked() == {stolen}
-    assert places.key("host2")
+    foreign = places.key("host2")
+    with pytest.raises(UsageError):
+        places.change("laptop", "bus", "add", "host3")
+    root, left = places.owner("laptop").merge()
+    assert left == (f"host2={foreign}",)
+    assert {runner.name for runner in root.content.runners} == {"host0", "host1", "host4"}
+    places.change("laptop", "bus", "add", "host3")
+    assert (places.revoked(), places.key("host3") != "") == ({stolen}, True)
+
+
+def test_a_merge_takes_the_keys_that_are_named_and_is_followed_by_the_other_account(places: Places) -> None:
+    places.change("laptop", "mirror", "add", "host1")
+    places.change("desk", "bus", "add", "host2")
+    _, left = places.owner("laptop").merge(["host2"])
+    assert left == ()
+    places.change("desk", "bus", "add", "host3")
+    assert {runner.name for runner in read_root(places.shown("bus")).content.runners} == {
+        "host0", "host1", "host2", "host3",
+    }  # fmt: skip
+
+
+def test_what_ends_sooner_on_either_side_ends_then(places: Places) -> None:
+    later, sooner = NOW + dt.timedelta(days=2), NOW + dt.timedelta(days=1)
+    content = read_root(places.shown("bus")).content
+    line = f'dev namespaces="kakeya-request" {ssh_text(base64.b64decode(new_key().public))}'
+    own = replace(without(content, "host0", later), signers=(line.replace(" ssh", ',valid-before="2027" ssh'),))
+    other = replace(without(content, "host0", sooner), signers=(line.replace(" ssh", ',valid-before="2026" ssh'),))
+    for first, second in ((own, other), (other, own), (content, other)):
+        merged = merge(first, second, ["dev"]).content
+        assert [runner.until for runner in merged.runners] == [sooner.timestamp()]
+        assert ['valid-before="2026"' in signer for signer in merged.signers] == [True]
+
+
+def test_a_key_that_was_rotated_on_one_side_stays_the_owners_after_a_merge(places: Places) -> None:
+    stolen, before = places.key("host0"), places.remotes["bus"].refs[ROOT]
+    places.change("desk", "bus", "rotate", "")
+    rotated = read_root(places.shown("bus")).owner
+    places.remotes["bus"].refs[ROOT] = before
+    places.change("laptop", "bus", "revoke", "host0")
+    root, _ = places.owner("desk").merge()
+    assert (root.owner, places.revoked()) == (rotated, {stolen})
 
 
 def test_an_account_that_only_did_not_look_for_a_while_goes_on(places: Places) -> None:
@@ -238,12 +277,28 @@ class Histories(RuleBasedStateMachine):
             self.places.change(account, remote, what, name)
         except (UsageError, RootError):  # also an account whose key the owner rotated away elsewhere
             if yields:
-                self.places.forget(account)
+                self.unite(account, remote)
             return
         assert self.places.revoked(remote) >= before | shown, "a revocation was lost by a writer"
         self.earlier.append(dict(self.places.remotes[remote].refs))
         if what == "add":
             self.names.append(name)
+        self.look(remote)
+
+    @rule(account=st.sampled_from(ACCOUNTS), remote=st.sampled_from(REMOTES))
+    def unite(self, account: str, remote: str) -> None:
+        """Merge, and where that is refused too take the bus's root."""
+        shown = self.places.revoked(remote)
+        remembered = RootMemory(self.places.folder / account).recall(BUS_ID)
+        before = set() if remembered is None else set(remembered.root.content.revoked or {})
+        try:
+            self.places.owner(account, remote).merge()
+        except (UsageError, RootError):
+            self.places.forget(account)
+            return
+        now = RootMemory(self.places.folder / account).recall(BUS_ID)
+        assert now is None or set(now.root.content.revoked or {}) >= before | shown, "a revocation was lost by a merge"
+        self.earlier.append(dict(self.places.remotes[remote].refs))
         self.look(remote)
 
     @rule(remote=st.sampled_from(REMOTES), number=st.integers(0, 20))
@@ -270,3 +325,12 @@ TestHistories = Histories.TestCase
 TestHistories.settings = settings(
     max_examples=10, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+@pytest.mark.slow
+class TestThousandHistories(Histories.TestCase):
+    """The same, drawn a thousand times."""
+
+    settings = settings(
+        max_examples=1000, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    )
