@@ -78,7 +78,7 @@ def _asked(report: Report, evidence: Evidence) -> dict[str, Any]:
 
 def _target(report: Report, evidence: Evidence) -> DerivedModel | None:
     """Return the target among the models that the runner digested."""
-    named = {} if report.kind == WORKLOAD else report.body["config"].get("target")
+    named: object = None if report.kind == WORKLOAD else report.body["config"].get("target")
     if evidence.record is None or not isinstance(named, Mapping):
         return None
     for model in evidence.record.models:
