@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 from bridge.gate.claims import claim_drafts
-from bridge.gate.facts.derived_samples import derive_sample
 from bridge.gate.facts.launch_series import series_of
 from bridge.gate.facts.model_sizes import parameters_of, shape_of
 from bridge.gate.facts.samples import Arm, Sample, arms_of
@@ -79,7 +78,7 @@ def _asked(report: Report, evidence: Evidence) -> dict[str, Any]:
 
 def _target(report: Report, evidence: Evidence) -> DerivedModel | None:
     """Return the target among the models that the runner digested."""
-    named = {} if report.kind == WORKLOAD else report.body["config"].get("target")
+    named: object = None if report.kind == WORKLOAD else report.body["config"].get("target")
     if evidence.record is None or not isinstance(named, Mapping):
         return None
     for model in evidence.record.models:
@@ -92,12 +91,11 @@ def _target(report: Report, evidence: Evidence) -> DerivedModel | None:
 
 def _arms(report: Report, evidence: Evidence) -> Iterator[DerivedArm]:
     for arm in arms_of(report, evidence).all:
-        samples = [derive_sample(sample, arm.name) for sample in arm.samples]
-        yield _arm(arm, samples, _turns_rate(report, arm, evidence))
+        yield _arm(arm, _turns_rate(report, arm, evidence))
 
 
-def _arm(arm: Arm, samples: list[Sample], turns_rate: float | None) -> DerivedArm:
-    measured = [sample for sample in samples if not sample["is_warmup"]]
+def _arm(arm: Arm, turns_rate: float | None) -> DerivedArm:
+    samples, measured = arm.samples, arm.measured
     counters = [sample["counters"] for sample in measured]
     rates = [rate for sample in measured if (rate := decode_rate(sample)) is not None]
     rows = "\n".join(f"{sample['prompt_digest']} {sample['token_digest']}" for sample in samples)

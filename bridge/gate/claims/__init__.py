@@ -32,10 +32,8 @@ class ClaimDraft:
     """A recomputed claim before findings are held against it.
 
     Attributes:
-        stated_as: the metric under which a report states it, where that is not its id.
-        arms: candidate first, then baseline; as a report's own claim must name them.
-        stated: what a report must state under this metric where that is not `value`: the plain number of this run,
-            before loops were left out and earlier attempts pooled.
+        metric_name: what its metric is called where that is not its id.
+        arms: candidate first, then baseline.
         stops: premises it lacks by itself, each with the reason.
     """
 
@@ -48,16 +46,15 @@ class ClaimDraft:
     interval: tuple[float, float] | None = None
     confidence: float | None = None
     baseline: str | None = None
-    stated_as: str | None = None
-    stated: float | None = None
+    metric_name: str | None = None
     arms: tuple[str, ...] = ()
     stops: Mapping[Premise, str] = field(default_factory=dict)
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
     def metric(self) -> str:
-        """Name under which a report states the claim."""
-        return self.stated_as or self.id
+        """What its metric is called."""
+        return self.metric_name or self.id
 
     @classmethod
     def of_ratio(cls, name: str, role: Role, ratio: Ratio, wording: str) -> ClaimDraft:

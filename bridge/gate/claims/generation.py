@@ -50,7 +50,6 @@ def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:
             worse,
             f"{worse.value:.2f} committed tokens per target forward [{low:.2f}, {high:.2f}] 95 %, {worse.n} prompts",
         ),
-        stated=everything.value,
         unit="tokens/forward",
         arms=(candidate.name,),
         detail={
@@ -173,7 +172,7 @@ def throughput(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         return
     stamped = None if arms.candidate is not None else stamped_rate(report, evidence)
     if stamped is not None:
-        yield replace(stamped, stated=rate.value, arms=tuple(arm.name for arm in arms.reference))
+        yield replace(stamped, arms=tuple(arm.name for arm in arms.reference))
         return
     low, high = rate.interval(CONFIDENCE)
     yield replace(

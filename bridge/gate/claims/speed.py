@@ -88,7 +88,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     arms, own = arms_of(report, evidence), series_of(report, evidence)
     if own is None or arms.candidate is None or arms.baseline is None:
         raise ValueError("the ratio is of no series of launches")
-    bounds, pooled, stated = found.shown, found.pooled, time_ratio(arms, "decode_s")
+    bounds, pooled = found.shown, found.pooled
     decision = decide(own.rule, own.launches)
     words, baseline = found.words(evidence, least_of(own)), baseline_name(report)
     sd = None if decision.ratio is None else decision.ratio.sd
@@ -102,7 +102,6 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
         unit="ratio",
         n=pooled.launches,
         wording=f"{words.place}: decode {words.said}, vs {baseline}{rest}",
-        stated=None if stated is None else stated.value,
         baseline=baseline,
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
         stops=stops_of(words),
@@ -205,8 +204,8 @@ def _other_prompts(report: Report, evidence: Evidence) -> tuple[float, float] | 
 def _over_prompts(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     arms = arms_of(report, evidence)
     earlier = earlier_arms(report, evidence)
-    ratio, stated = time_ratio(arms, "decode_s", earlier), time_ratio(arms, "decode_s")
-    if ratio is None or stated is None or arms.candidate is None or arms.baseline is None:
+    ratio = time_ratio(arms, "decode_s", earlier)
+    if ratio is None or arms.candidate is None or arms.baseline is None:
         return
     names = (arms.candidate.name, *(arm.name for arm in arms.reference))
     before = before_onset(arms, earlier)
@@ -220,7 +219,6 @@ def _over_prompts(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     said = effect(worse)
     yield replace(
         ClaimDraft.of_ratio("decode_speedup", "primary", worse, f"decode {said}: {shown}, vs {baseline}"),
-        stated=stated.value,
         baseline=baseline,
         arms=names,
         detail={

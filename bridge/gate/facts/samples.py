@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, Literal, cast
 
 from bridge.gate.declared.views import StatedConfig, StatedReport, StatedSample
+from bridge.gate.facts.derived_samples import DerivedSamples
 from bridge.gate.interface import Evidence, Report
 
 Sample = StatedSample
@@ -86,13 +87,14 @@ def within(arms: Arms, launches: Set[int]) -> Arms:
 
 
 def arms_of(report: Report, evidence: Evidence) -> Arms:
-    """Return the arms of a well-formed report, built once."""
+    """Return the arms of a well-formed report, built once; what follows from their tokens and steps is computed."""
     return evidence.derived(("arms", id(report)), lambda: _arms(report.body))
 
 
 def _arms(body: StatedReport) -> Arms:
+    derived = DerivedSamples(body)
     built = tuple(
-        Arm(index, arm["name"], arm["role"], arm["code_path"], tuple(arm["samples"]))
+        Arm(index, arm["name"], arm["role"], arm["code_path"], derived.of(arm))
         for index, arm in enumerate(body["arms"])
     )
     by_role = {arm.role: arm for arm in reversed(built)}

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
-from bridge.gate.facts.model_sizes import OTHER_PARTS_MAX, shape_of
+from bridge.gate.facts.model_sizes import shape_of
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.rule import report_rule
 from bridge.records.run import ModelShape, RunRecord
 
-_BUFFERS_MAX: Final = 0.001
-"""Stored values that are no parameters (a scalar a layer) or belong to neither backend's count."""
-
 
 @report_rule("G2-MODELS", "inputs", remedy="Load the model of the host's policy, from the folder the policy names.")
 def compare_models(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The models a report names are those the runner digested, by the same digest of config and weights, and as large.
+    """The models a report names are those the runner digested, by the same digest of config and weights.
 
     Only the report says which model was loaded; the runner reads the folder itself, so that other weights under the
-    same name do not pass for it. It counts parameters and vocabulary too: a target said to be smaller than it is may be
-    faster than any machine.
+    same name do not pass for it. It counts parameters and vocabulary, too: how many there are is its word.
     """
     if evidence.record is None:
         return
@@ -28,9 +24,6 @@ def compare_models(report: Report, evidence: Evidence) -> Iterator[Violation]:
         named = report.body["config"].get(model)
         if isinstance(named, dict) and named.get("digest") is not None:
             yield from _digest(model, str(named.get("name")), str(named["digest"]), evidence, evidence.record)
-            shape = shape_of(report, evidence, model)
-            if shape is not None and type(named.get("parameters")) is int:
-                yield from _parameters(model, named["parameters"], shape)
     target = report.body["config"].get("target")
     if isinstance(target, dict):
         yield from _choice(str(target["name"]), evidence.record)
@@ -51,13 +44,6 @@ def _choice(name: str, record: RunRecord) -> Iterator[Violation]:
     known = {one.path.rsplit("/", 1)[-1] for one in record.models}
     if chosen.rstrip("/").rsplit("/", 1)[-1] != name and name in known:
         yield Violation(f"the target is {name!r}, the host chose {chosen!r}", "/config/target/name")
-
-
-def _parameters(model: str, said: int, shape: ModelShape) -> Iterator[Violation]:
-    stored = shape.parameters
-    least = stored * (1 - _BUFFERS_MAX) if shape.text_only else stored / OTHER_PARTS_MAX
-    if not least <= said <= stored * (1 + _BUFFERS_MAX):
-        yield Violation(f"{said} parameters, the folder holds {stored}", f"/config/{model}/parameters")
 
 
 def _sizes(target: Mapping[str, Any], shape: ModelShape, backend: str) -> Iterator[Violation]:

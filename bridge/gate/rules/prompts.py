@@ -85,7 +85,7 @@ def _token_problems(digest: str, text: str, tokens: int | None, vocabulary: int)
 
 @report_rule("G4-ROWS", "inputs", kinds=SAMPLED, remedy="Keep every row exactly as it was measured, once.")
 def require_distinct_rows(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Sample rows are distinct, name themselves correctly, and every arm has the same prompts.
+    """Sample rows are distinct, and every arm has the same prompts.
 
     A row that occurs twice counts twice; a prompt that only one arm met is a choice. The warm-up that was counted made
     the seed's 0.97x a 1.27x.
@@ -96,10 +96,6 @@ def require_distinct_rows(report: Report, evidence: Evidence) -> Iterator[Violat
         if count > 1:
             yield Violation(f"sample {name!r} occurs {count} times")
     for arm in arms:
-        for sample in arm.samples:
-            wanted = f"{sample['launch']}/{sample['order_index']}/{arm.name}/{sample['prompt_id']}"
-            if sample["id"] != wanted:
-                yield Violation(f"id {sample['id']!r}, its own fields say {wanted!r}", arm.pointer(sample))
         places = [(sample["launch"], sample["order_index"]) for sample in arm.samples]
         if places != sorted(places):
             yield Violation("samples are not in running order", f"/arms/{arm.index}/samples")

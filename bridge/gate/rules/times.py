@@ -148,7 +148,7 @@ def _clock_severity(apart_s: float, span_s: float) -> Severity:
 
 @report_rule("G4-STAGES", "times", kinds=SAMPLED, remedy="Take all stages of a sample from the same clock marks.")
 def sum_stages(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """A sample's stages add up to its total, and the totals fit into the report's wall time.
+    """A sample's stages took time, their parts add up, and all of them fit into the report's wall time.
 
     Decode time is cut out of the whole by two marks; what is taken from one stage must appear in another.
     """
@@ -157,11 +157,6 @@ def sum_stages(report: Report, evidence: Evidence) -> Iterator[Violation]:
     for arm, sample in arms_of(report, evidence).rows:
         stages = sample["stages"]
         total_s += stages["total_s"]
-        parts_s = stages["prefill_s"] + stages["decode_s"]
-        if abs(stages["total_s"] - parts_s) > 1e-5 + tolerance * parts_s:
-            yield Violation(
-                f"prefill and decode are {parts_s:.6f} s, total_s is {stages['total_s']:.6f}", arm.pointer(sample)
-            )
         inner = [value for value in (stages["draft_s"], stages["verify_s"], stages["other_s"]) if value is not None]
         if len(inner) == 3:
             if abs(sum(inner) - stages["decode_s"]) > 1e-5 + tolerance * stages["decode_s"]:

@@ -117,7 +117,7 @@ def state_claims(case: Case) -> Case:
             "id": draft.id,
             "metric": draft.metric,
             "arms": list(draft.arms),
-            "value": draft.value if draft.stated is None else draft.stated,
+            "value": draft.value,
             "unit": draft.unit,
             "wording": None,
         }

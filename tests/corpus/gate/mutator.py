@@ -13,6 +13,7 @@ import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,24 @@ OPERATORS = ("drop", "duplicate", "retype", "swap", *(f"x{factor:g}" for factor 
 RANK = {"rejected": 0, "recorded": 1, "valid": 2, "evidence": 3}
 MAPS = {"versions", "packages", "threads", "params", "sources", "drivers", "settings"}
 """Objects whose keys are data, not schema."""
+DERIVED = (
+    "/claims*",
+    "/run/preset",
+    "/run/params*",
+    "/run/profile",
+    "/config/target/parameters",
+    "/config/drafter/parameters",
+    "/arms/*/samples/*/id",
+    "/arms/*/samples/*/prompt_tokens",
+    "/arms/*/samples/*/output_tokens",
+    "/arms/*/samples/*/token_digest",
+    "/arms/*/samples/*/loop_onset",
+    "/arms/*/samples/*/correct",
+    "/arms/*/samples/*/stages/total_s",
+    "/arms/*/samples/*/counters*",
+    "/rows/by_position*",
+)
+"""Places of a report whose values follow from others: the gate derives them, and reads none of them."""
 INFORMATIONAL = Path(__file__).with_name("informational.json")
 Path_ = tuple[Any, ...]
 
@@ -158,6 +177,8 @@ def mutants(value: Any, document: str, per_pattern: int | None, seed: int) -> It
     """Yield mutants of a document, at most so many per pattern and operator; None for all of them."""
     groups: defaultdict[tuple[str, str], list[Mutant]] = defaultdict(list)
     for path, pattern in sites(value, document):
+        if document == "report" and not is_observed(pattern):
+            continue
         parent, key = at(value, path[:-1]), path[-1]
         kind = field_class(path, parent[key])
         for operator in OPERATORS:
@@ -170,6 +191,11 @@ def mutants(value: Any, document: str, per_pattern: int | None, seed: int) -> It
     for key in sorted(groups):
         group = groups[key]
         yield from group if per_pattern is None or len(group) <= per_pattern else rng.sample(group, per_pattern)
+
+
+def is_observed(pattern: str) -> bool:
+    """Return whether a place of a report is an observation: what follows from others is read by nobody."""
+    return not any(fnmatchcase(pattern, derived) for derived in DERIVED)
 
 
 def at(value: Any, path: Path_) -> Any:

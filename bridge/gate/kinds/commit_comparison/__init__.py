@@ -31,8 +31,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
 
 def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> ClaimDraft:
     """Return the ratio of the turns that the supervisor stamped."""
-    arms, own, bounds, pooled = arms_of(report, evidence), series_of(report, evidence), found.shown, found.pooled
-    margin, stated = float(report.body["config"]["slower_margin"]), time_ratio(arms, "decode_s")
+    own, bounds, pooled = series_of(report, evidence), found.shown, found.pooled
+    margin = float(report.body["config"]["slower_margin"])
     slower = bounds.high < 1.0 - margin
     words = found.words(evidence, MODELS.least if own is None else least_of(own))
     verdict = f"head is slower than base by more than {margin * 100:.0f} %" if slower else _not_slower(bounds, margin)
@@ -47,7 +47,6 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
         unit="ratio",
         n=pooled.launches,
         wording=f"{words.place}: {said}, both as identified{rest}",
-        stated=None if stated is None else stated.value,
         baseline=report.body["config"]["base_commit"][:12],
         arms=() if own is None else own.plan.arms[::-1],
         stops=stops_of(words),

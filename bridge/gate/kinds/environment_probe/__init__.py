@@ -23,7 +23,7 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     where = device_words(str(environment["backend"]), str(environment["device"]), known)
     yield ClaimDraft(
         id="checks",
-        stated_as="required_checks_held",
+        metric_name="required_checks_held",
         role="primary",
         value=float(len(held)),
         unit="checks",

@@ -31,9 +31,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     """
     arms = arms_of(report, evidence)
     earlier = earlier_arms(report, evidence)
-    stated = time_ratio(arms, "total_s")
     ratio = time_ratio(arms, "total_s", earlier)
-    if ratio is None or stated is None or arms.candidate is None:  # G4-STAGES says where a time is not positive
+    if ratio is None or arms.candidate is None:  # G4-STAGES says where a time is not positive
         return
     launches = [_launches(sitting) for sitting in (arms, *earlier)]
     pooled = pool(launches)
@@ -58,7 +57,6 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         unit="ratio",
         n=n,
         wording=f"{words.place}: request code, prompt to last token, {words.said}, vs {baseline}",
-        stated=stated.value,
         baseline=baseline,
         arms=(arms.candidate.name, *(arm.name for arm in arms.reference)),
         stops={"ratio": "one launch of each side says nothing of another"} if pooled is None else stops_of(words),

@@ -19,7 +19,7 @@ def recompute(report: Report, _evidence: Evidence) -> Iterator[ClaimDraft]:
     parts = [f"{counts[name]} {name}" for name in ("failed", "error", "skipped") if counts[name]]
     yield ClaimDraft(
         id="tests",
-        stated_as="tests_passed",
+        metric_name="tests_passed",
         role="primary",
         value=float(counts["passed"]),
         unit="tests",

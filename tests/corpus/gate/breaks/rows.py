@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 from tests.corpus.gate.breaks.registry import breaks, candidate, samples
 from tests.corpus.gate.builders import Case, sha
 from tests.corpus.gate.generations import with_claims
@@ -14,7 +16,7 @@ def _(case: Case) -> None:
 
 @breaks("G4-CLAIM")
 def _(case: Case) -> None:
-    case.report["claims"][0]["value"] *= 1.01
+    case.report["arms"].append(copy.deepcopy(case.report["arms"][-1]))
 
 
 @breaks("G4-PROBE", "probe")
@@ -42,7 +44,7 @@ def _(case: Case) -> None:
 
 @breaks("G4-ROWS")
 def _(case: Case) -> None:
-    samples(case)[0]["prompt_tokens"] += 1
+    samples(case)[0]["expected"] = "another answer than in the other arms"
 
 
 @breaks("G4-ORDER")
@@ -59,7 +61,7 @@ def _(case: Case) -> None:
 
 @breaks("G4-TOKENS")
 def _(case: Case) -> None:
-    samples(case)[0]["tokens"][3] += 1
+    samples(case)[0]["tokens"][3] = case.report["config"]["target"]["vocab_size"]
 
 
 @breaks("G4-TEXT")
@@ -69,7 +71,7 @@ def _(case: Case) -> None:
 
 @breaks("G4-STAGES")
 def _(case: Case) -> None:
-    samples(case)[0]["stages"]["decode_s"] *= 0.99
+    samples(case)[0]["stages"]["prefill_s"] = 0.0
 
 
 @breaks("G4-STEPS")
@@ -83,11 +85,6 @@ def _(case: Case) -> None:
         sample["stages"]["decode_s"] *= 0.5
         sample["stages"]["total_s"] = sample["stages"]["prefill_s"] + sample["stages"]["decode_s"]
     with_claims(case)
-
-
-@breaks("G4-LOOPS")
-def _(case: Case) -> None:
-    samples(case)[0]["loop_onset"] = 5
 
 
 @breaks("G4-MARGIN")
@@ -107,4 +104,4 @@ def _(case: Case) -> None:
 
 @breaks("G4-ANSWERS")
 def _(case: Case) -> None:
-    samples(case)[0]["correct"] = True
+    samples(case)[0]["expected"] = " "

@@ -36,7 +36,6 @@ study("G4-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["sec
 study("G5-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].__setitem__(0, 0.05))
 study("G4-GRAPH", "fused_graph_probe", lambda report: report["rows"]["blocks"].pop(5))
 study("G5-GRAPH", "fused_graph_probe", lambda report: report["rows"].update(blocks=report["rows"]["blocks"][:10]))
-study("G4-POSITIONS", "acceptance", lambda report: report["rows"]["by_position"][1].update(accepted=9))
 study("G4-ERRORS", "kv_quantisation", lambda report: report["rows"]["errors"].pop())
 study(
     "G4-TRAINING",

@@ -170,12 +170,6 @@ def _(case: Case) -> None:
         command["argv"] = [*command["argv"][:4], "tests", "/home/me/test_report.py"]
 
 
-@cheat("a claim nobody can recompute", "G4-CLAIM")
-def _(case: Case) -> None:
-    claim = {"id": "quality", "metric": "quality", "arms": [], "value": 0.99, "unit": "share", "wording": None}
-    case.report["claims"].append(claim)
-
-
 @cheat("a machine that throttled", "G8-STATE", at_best="valid")
 def _(case: Case) -> Case:
     return code_throughput(Plan(shift=lambda _arm, launch, _index: 1.0 + 0.08 * launch))
@@ -191,11 +185,6 @@ def _(case: Case) -> None:
 def _(case: Case) -> None:
     case.raw["other.json"] = case.files()["report.json"]
     case.record["outputs"].append({"path": "other.json", "bytes": 0, "sha256": "", "after_start": True})
-
-
-@cheat("a target said to be small", "G2-MODELS")
-def _(case: Case) -> None:
-    case.report["config"]["target"]["parameters"] = 1000
 
 
 @cheat("the drafter called the target", "G2-MODELS")

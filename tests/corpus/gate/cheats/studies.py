@@ -100,7 +100,7 @@ def _(case: Case) -> None:
             sample.update(expected="", correct=True)
 
 
-@cheat("answers scored by the harness alone", "G4-ANSWERS", "needle_recall")
+@cheat("answers scored by the harness alone", "G2-RECOMPUTED", "needle_recall")
 def _(case: Case) -> None:
     samples(case, 2)[0]["text"] = "I do not know"
 

@@ -6,7 +6,7 @@ from tests.integration.gate.lies.registry import told
 from tests.integration.gate.workload import Report
 
 
-@told("a-target-said-to-be-small", "G2-MODELS", fell="inputs")
+@told("a-target-said-to-be-small", decision="valid", reason="passed")
 def _(report: Report) -> None:
     report["config"]["target"]["parameters"] = 10
 

@@ -46,7 +46,7 @@ def _(report: Report) -> None:
         row["id"] = f"0/{row['order_index']}/{arm}/{row['prompt_id']}"
 
 
-@told("counters-that-do-not-add-up", "G4-STEPS", fell="outputs")
+@told("counters-that-do-not-add-up", decision="valid", reason="passed")
 def _(report: Report) -> None:
     for row in rows(report):
         row["counters"]["accepted_tokens"] += 9

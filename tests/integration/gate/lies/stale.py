@@ -58,7 +58,7 @@ def _(report: Report) -> None:
     report["run"]["request_digest"] = "ab" * 32
 
 
-@told("another-profile", "G1-RUN", fell="bound")
+@told("another-profile", decision="valid", reason="passed")
 def _(report: Report) -> None:
     report["run"]["profile"] = "claim"
 

@@ -153,7 +153,7 @@ def test_lost_needles_are_bounded_by_tango():
         s for arm in worse.report["arms"] if arm["name"] == "speculative" for s in arm["samples"] if not s["is_warmup"]
     ]
     for sample in samples[:9]:
-        sample["correct"] = False
+        sample["text"] = "I do not know"
     recall = found(compare(side(plain), side(worse.seal())), "recall_difference", "speculative")
     assert recall.value == pytest.approx(-9 / 60)
     assert (recall.detail["lost"], recall.detail["gained"], recall.detail["preserved"]) == (9, 0, False)
@@ -207,7 +207,7 @@ def fewer_prompts(case):
 
 def shorter_outputs(case):
     for arm in case.report["arms"]:
-        next(s for s in arm["samples"] if not s["is_warmup"])["output_tokens"] -= 1
+        next(s for s in arm["samples"] if not s["is_warmup"])["tokens"].pop()
 
 
 @pytest.fixture(scope="module")

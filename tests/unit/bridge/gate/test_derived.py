@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bridge.gate.derivation import derive
+from bridge.gate.judging import judge
 from tests.corpus.gate.breaks import honest
 
 FOLLOWS = {
     "how many tokens there are": lambda sample: sample.update(output_tokens=4096),
-    "the digest of its tokens": lambda sample: sample.update(token_digest="0" * 64),
+    "the digest of its tokens": lambda sample: sample.update(token_digest="ab" * 32),
     "where its loop begins": lambda sample: sample.update(loop_onset=3),
     "that its answer is right": lambda sample: sample.update(correct=None if sample["correct"] is None else True),
     "how long it took in all": lambda sample: sample["stages"].update(total_s=1e-9),
@@ -60,3 +61,18 @@ def test_what_no_rule_could_judge_is_said_and_raises_nothing():
     assert document.reports[0].problem is not None
     case.report["arms"][1]["samples"] = []
     derived(case)
+
+
+@pytest.mark.parametrize("field", FOLLOWS)
+@pytest.mark.parametrize("name", ["needle_recall", "turned"])
+def test_a_lie_about_what_follows_changes_no_claim_and_no_finding(name, field):
+    case = honest(name)
+    before = judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+    for arm in case.report["arms"]:
+        for sample in arm["samples"]:
+            FOLLOWS[field](sample)
+    case.report["claims"] = [{**claim, "value": 9.9} for claim in case.report["claims"]]
+    case.report["run"] |= {"preset": "the-fastest", "params": {"size": 9}}
+    case.report["config"]["target"]["parameters"] //= 2
+    case.seal()
+    assert judge(case.run_id, case.files(), case.record_value(), case.spec_value()) == before

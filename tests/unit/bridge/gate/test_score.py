@@ -11,7 +11,8 @@ from tests.corpus.gate.mutator import INFORMATIONAL, Judge, Mutant, mutate, scor
 from tests.gate_score import forged, structural
 
 
-@pytest.mark.parametrize("name", ["probe", "suite", "verify_cost", "bounded_kv"])
+# A single time of a study that nobody stamps follows from nothing else: those kinds are not counted here.
+@pytest.mark.parametrize("name", ["probe", "suite", "bounded_kv"])
 def test_few_single_changes_survive(name):
     documents = ("report", "record") if name == "probe" else ("report",)
     tally = score(honest(name), 1, seed=5, most=150, documents=documents)
