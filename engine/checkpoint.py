@@ -289,10 +289,25 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return nested if isinstance(nested, Mapping) else config
 
 
+def quantisation_of(config: Mapping[str, Any]) -> str | None:
+    """Return how weights are packed, such as ``affine4``, ``mxfp4`` or ``gptq4``; None where they are not."""
+    for place in ("quantization", "quantization_config"):
+        entry = config.get(place)
+        if isinstance(entry, Mapping):
+            # mlx-lm's own entry names a mode where it is not affine; that of others names who packed the weights.
+            usual = "affine" if place == "quantization" else "packed"
+            method = entry.get("mode") or entry.get("quant_method") or usual
+            bits = entry.get("bits")
+            widths = {bits, *(part.get("bits") for part in entry.values() if isinstance(part, Mapping))}
+            listed = "/".join(str(width) for width in sorted(width for width in widths if isinstance(width, int)))
+            if str(method).startswith(("mx", "nv")):
+                return str(method)
+            return f"{method}{listed}"
+    return None
+
+
 def number_format(config: Mapping[str, Any]) -> str:
-    """Return ``4bit`` style for a quantised folder, else the dtype its config names."""
-    quantization = config.get("quantization") or config.get("quantization_config")
-    if isinstance(quantization, Mapping) and "bits" in quantization:
-        return f"{quantization['bits']}bit"
+    """Return how the weights of a quantised folder are packed, else the dtype its config names."""
     inner = text_config(config)
-    return str(inner.get("dtype") or inner.get("torch_dtype") or config.get("torch_dtype") or "unknown")
+    named = inner.get("dtype") or inner.get("torch_dtype") or config.get("torch_dtype") or "unknown"
+    return quantisation_of(config) or str(named)

@@ -19,6 +19,7 @@ from engine.chat import CLOCK, DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
     lost_files,
+    quantisation_of,
     read_object,
     read_target_config,
     stop_sources,
@@ -122,6 +123,12 @@ class Checkpoint:
         """The ids that end an answer."""
         return tuple(self.stops)
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """What a report says of how its target's folder was read: the digest of the whole record, and its notes."""
+        notes = {name: list(getattr(self, name)) for name in ("mended", "unapplied", "differing")}
+        return {"digest": self.digest(), **notes}
+
     def stated(self) -> dict[str, Any]:
         """Return the record as JSON can say it, without the folder it lies in."""
         record = asdict(self)
@@ -194,23 +201,6 @@ def model_name(folder: Path) -> str:
     if folder.parent.name == "snapshots" and repository.startswith("models--"):
         return repository.rpartition("--")[2]
     return folder.name
-
-
-def quantisation_of(config: Mapping[str, Any]) -> str | None:
-    """Return how weights are packed, such as ``affine4``, ``mxfp4`` or ``gptq4``; None where they are not."""
-    for place in ("quantization", "quantization_config"):
-        entry = config.get(place)
-        if isinstance(entry, Mapping):
-            # mlx-lm's own entry names a mode where it is not affine; that of others names who packed the weights.
-            usual = "affine" if place == "quantization" else "packed"
-            method = entry.get("mode") or entry.get("quant_method") or usual
-            bits = entry.get("bits")
-            widths = {bits, *(part.get("bits") for part in entry.values() if isinstance(part, Mapping))}
-            listed = "/".join(str(width) for width in sorted(width for width in widths if isinstance(width, int)))
-            if str(method).startswith(("mx", "nv")):
-                return str(method)
-            return f"{method}{listed}"
-    return None
 
 
 def _check_target(folder: Path) -> None:

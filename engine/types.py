@@ -183,7 +183,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class TargetInfo:
-    """What is known about a loaded target without running it. Sizes are counts, ``digest`` is sha256 hex."""
+    """What is known about a loaded target without running it. Sizes are counts, ``digest`` is sha256 hex.
+
+    ``reading`` is how its folder was read: `engine.reader.Checkpoint.reading`, empty for a target of no folder.
+    """
 
     name: str
     digest: str
@@ -196,6 +199,7 @@ class TargetInfo:
     sliding_window: int | None
     dtype: str
     stop_ids: tuple[int, ...] = ()
+    reading: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,7 @@ class ModelShape(Record):
         parameters: values in all of its tensors.
         text_only: the folder holds that text part alone, each value stored as it is: the number is exact.
         dtype: what the first layer's projection of keys is computed in: float32 where config.json names it, else as
-            stored; None for codes.
+            stored; None for a folder of which anything is in codes.
         caches: of the layers with a cache of their own, in order; None where config.json does not say.
     """
 

@@ -135,7 +135,10 @@ def _agreed(sides: Mapping[str, Side]) -> Mapping[str, Any]:
 def _target_info(target: Mapping[str, Any]) -> TargetInfo | None:
     """Return what a side says of the target, None from a checkout that says less than this engine does."""
     names = [field.name for field in fields(TargetInfo)]
-    return TargetInfo(**{name: target[name] for name in names}) if set(names) <= set(target) else None
+    try:
+        return TargetInfo(**{name: target[name] for name in names if name in target})
+    except TypeError:  # an older commit that names less than a target is made of
+        return None
 
 
 def _config(facts: Mapping[str, Any], work: ComparedWork) -> dict[str, Any]:

@@ -224,7 +224,8 @@ def describe(engine: Engine, workload: LaunchWorkload, stop_ids: frozenset[int])
 
 def target_facts(target: TargetInfo) -> dict[str, Any]:
     """Return what a report says about its target."""
-    return {name: getattr(target, name) for name in ("name", "digest", "format", "parameters", "vocab_size", "dtype")}
+    names = ("name", "digest", "format", "parameters", "vocab_size", "dtype", "reading")
+    return {name: value for name in names if (value := getattr(target, name)) != {}}
 
 
 def restoration_facts(engine: Engine) -> dict[str, Any] | None:

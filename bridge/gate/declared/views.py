@@ -13,6 +13,13 @@ from bridge.gate.declared.row_views import StatedRows
 # ruff: noqa: D101 (the schemas describe the fields)
 
 
+class StatedTargetReading(TypedDict):
+    digest: str
+    mended: list[str]
+    unapplied: list[str]
+    differing: list[str]
+
+
 class StatedTarget(TypedDict):
     name: str
     digest: str
@@ -20,6 +27,7 @@ class StatedTarget(TypedDict):
     parameters: int
     vocab_size: int
     dtype: str
+    reading: NotRequired[StatedTargetReading]
     hidden_size: NotRequired[int]
     layer_count: NotRequired[int]
     max_positions: NotRequired[int]

@@ -41,12 +41,13 @@ def _shape(config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ModelSha
     if not mine:
         return None
     rows = {(int(at[1]), at[2]): value for name, value in mine.items() if (at := _PROJECTION.search(name))}
-    bits = (config.get("quantization") or config.get("quantization_config") or {}).get("bits")
+    packing = config.get("quantization") or config.get("quantization_config")
+    bits = (packing or {}).get("bits")
     return ModelShape(
         parameters=sum(_values(name, value, bits) for name, value in mine.items()),
         text_only="text_config" not in config and len(mine) == len(tensors) and bits is None,
         vocabulary=int(text["vocab_size"]),
-        dtype=_dtype(config, text, str(rows[0, "k"]["dtype"])) if (0, "k") in rows else None,
+        dtype=_dtype(config, text, str(rows[0, "k"]["dtype"])) if (0, "k") in rows and not packing else None,
         caches=_caches(text, {place: int(value["shape"][0]) for place, value in rows.items()}),
     )
 

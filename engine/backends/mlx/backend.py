@@ -123,8 +123,9 @@ class MlxBackend:
             layer_count=len(module.layers),
             max_positions=read.positions,
             sliding_window=read.structure.window,
-            dtype=_dtype_name(read.config, like),
+            dtype=_dtype_name(read, like),
             stop_ids=read.stop_ids,
+            reading=read.reading,
         )
         return MlxTarget(module, info, read.structure)
 
@@ -277,8 +278,5 @@ def _check_finite(tensors: Mapping[str, mx.array], folder: Path) -> None:
         raise ModelWeightsError(f"{folder} holds NaN or infinite values in {bad[:4]} ({len(bad)} tensors in all)")
 
 
-def _dtype_name(config: Mapping[str, Any], rows: mx.array) -> str:
-    named = checkpoint.number_format(config)
-    if named.endswith("bit"):
-        return named
-    return str(rows.dtype).removeprefix("mlx.core.")
+def _dtype_name(read: Checkpoint, rows: mx.array) -> str:
+    return read.quantisation or str(rows.dtype).removeprefix("mlx.core.")

@@ -86,6 +86,7 @@ class TorchBackend:
             sliding_window=read.structure.window,
             dtype=str(weight.dtype).removeprefix("torch."),
             stop_ids=read.stop_ids,
+            reading=read.reading,
         )
         target = TorchTarget(module, info)
         if self._device.type != "cpu":

@@ -72,7 +72,7 @@ AWKWARD: dict[str, Callable[[], Case]] = {
     "two-token answers": _plan(answer=_short),
     "noisy machine": _plan(noise=0.25),
     "bfloat16": _plan(dtype="bfloat16"),
-    "4-bit": _plan(dtype="4bit"),
+    "4-bit": _plan(dtype="affine4"),
     "forced budget": _plan(stop="budget", answer=lambda rng, count: [rng.randrange(6, 2048) for _ in range(count)]),
     "links longer than a sample takes": lambda: distributed_bench(skip=1.0),
     "a native baseline alone": _plan(arms=("autoregressive",)),

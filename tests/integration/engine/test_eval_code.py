@@ -15,6 +15,7 @@ import pytest
 from bridge.gate.judging import BARE_ID, judge
 from engine.cli import eval as eval_cli
 from engine.cli import generate as generate_cli
+from engine.reader import read_checkpoint
 from engine.reports import loop_onset
 from tests.fakes import tiny_mlx
 
@@ -129,6 +130,7 @@ def test_the_baseline_alone_and_needles_are_measured_too(root: Path, run_environ
     assert refusals(run_environment) == []
     assert [arm["name"] for arm in report["arms"]] == ["autoregressive"]
     assert report["config"]["drafter"] is None
+    assert report["config"]["target"]["reading"] == read_checkpoint(root / "tiny").reading
     report = measure(root, run_environment, workload="needle", prompts="needles.json")
     assert report["kind"] == "needle_recall"
     for arm in report["arms"]:

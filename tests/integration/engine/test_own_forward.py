@@ -30,7 +30,7 @@ LAYOUTS = [CacheLayout.NATIVE, CacheLayout.FULL]
 @pytest.mark.ci
 def test_a_quantised_mixture_of_experts_decodes_alike_with_and_without_drafts(backend: Any, targets: Any) -> None:
     target, prompt = targets["4bit"], prompt_of(30)
-    assert target.info.dtype == "4bit"
+    assert target.info.dtype == "affine4"
     answer = list(plain(backend, target, prompt))
     assert tokens_of(backend.native(target).decode(prompt, Stopping(BUDGET), 512)) == answer
     for wrong in ADVERSARIES.values():

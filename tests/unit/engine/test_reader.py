@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from engine.checkpoint import ASSETS, resolve_model
+from engine.checkpoint import ASSETS, quantisation_of, resolve_model
 from engine.cli.inspect import main
 from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsError
-from engine.reader import quantisation_of, read_checkpoint
+from engine.reader import read_checkpoint
 from tests.support.published_rows import answer, rows
 
 SMALL = {

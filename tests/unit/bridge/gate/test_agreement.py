@@ -157,8 +157,13 @@ def test_a_folder_without_weights_has_no_digest_of_them(tmp_path):
 
 @pytest.mark.parametrize("kind", sorted(report_kinds.KINDS))
 def test_every_number_format_the_engine_can_name_is_one_a_report_may_state(kind):
-    """A quantised folder names its bits; a schema with a list of its own would refuse an honest report."""
+    """A quantised folder names its packing; a schema with a list of its own would refuse an honest report."""
     formats = [number_format({"quantization": {"bits": bits}}) for bits in (2, 3, 4, 5, 6, 8)]
+    formats += [number_format({"quantization": {"bits": 4, "mode": mode}}) for mode in ("mxfp4", "nvfp4", "mxfp8")]
+    formats += [number_format({"quantization": {"bits": 4, "model.embed_tokens": {"bits": 8}}})]
+    formats += [
+        number_format({"quantization_config": {"quant_method": method, "bits": 4}}) for method in ("awq", "gptq")
+    ]
     formats += [number_format({"dtype": name}) for name in ("float32", "bfloat16", "float16")]
     text = json.dumps([schema.document(kind), schema.document("report")["$defs"]["model"]])
     patterns = set(re.findall(r'"dtype": {"type": "string", "pattern": "([^"]+)"', text))

@@ -47,6 +47,8 @@ def test_parameters_vocabulary_and_rows_are_counted(tmp_path):
         ({"dtype": "bfloat16"}, "F32", "float32"),
         ({}, "BF16", "bfloat16"),
         ({"dtype": "float32"}, "U32", None),
+        # The experts are packed, and what a report calls the model's dtype is how.
+        ({"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4"}}, "BF16", None),
     ],
 )
 def test_weights_stored_in_16_bits_are_computed_in_the_float32_that_their_config_names(
