@@ -62,6 +62,12 @@ def test_a_file_without_route_and_id_does_not_decide(place):
     assert discover(top, environment).bus.embedded
 
 
+def test_a_file_that_begins_with_a_byte_order_mark_is_read(place):
+    top, environment = place
+    (top / "kakeya.toml").write_bytes(b'\xef\xbb\xbfschema = 1\r\nroute = "origin"\r\n')
+    assert discover(top, environment).bus.route == "origin"
+
+
 def test_embedded_can_be_insisted_on(place):
     top, environment = place
     write(top / ".git" / "kakeya.toml", "origin")
