@@ -7,6 +7,7 @@ and what is tolerated beside a ratio. Knows no file, clock or signature.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from bridge.records.run import RunRecord
 from bridge.records.turns import StopRule
 from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.stop_rule import Part
-from bridge.system.clock import parse_rfc3339
 
 OVER_THE_SET: Final = ("G5-SOLO", "G5-REFERENCE", "G5-BUDGET", "G5-PREFILL")
 """Checks that a single sitting has too few launches for: they are made over those of all sittings."""
@@ -65,7 +65,7 @@ class JudgedSitting:
     @property
     def began_s(self) -> float:
         """When it began, on the clock of its host."""
-        return parse_rfc3339(self.record.started or self.record.claimed).timestamp()
+        return dt.datetime.fromisoformat(self.record.started or self.record.claimed).timestamp()
 
     @property
     def number(self) -> int:
@@ -153,7 +153,7 @@ def _claim(  # noqa: PLR0917 - one caller
         values = [launch.log_ratio for launch in launches.get(name, [])]
         why += [f"{_place(sitting)}: {reason}" for reason in _lost(name, sitting, len(values))]
         if values:
-            ended_s = parse_rfc3339(sitting.record.ended).timestamp()
+            ended_s = dt.datetime.fromisoformat(sitting.record.ended).timestamp()
             mean = math.fsum(values) / len(values)
             means.append(Sitting(sitting.number, mean, sitting.began_s, ended_s, load_of(evidence)))
     looks = max((sitting.record.attempt.looks for sitting in ordered if sitting.record.attempt is not None), default=1)

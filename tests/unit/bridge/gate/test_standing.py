@@ -36,7 +36,7 @@ def test_a_sitting_lacks_nothing_but_the_others(cases):
 def test_six_of_them_are_a_claim_with_how_many_over_how_long_and_where_the_next_one_lies(cases):
     claim = decode(cases)
     assert claim.why == ()
-    assert [one.number for one in claim.sittings] == [1, 2, 3, 4, 5, 6]
+    assert [each.number for each in claim.sittings] == [1, 2, 3, 4, 5, 6]
     assert claim.wording.startswith("over 6 sittings in 1h")
     assert "decode faster: " in claim.wording
     assert "; the next sitting [" in claim.wording

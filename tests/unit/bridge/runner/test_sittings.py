@@ -32,7 +32,7 @@ def test_the_next_sitting_says_when_it_is_and_others_go_on_meanwhile(world):
     w.serve_once(runner)
     w.serve_once(runner)  # the other one is over, and its slot free
     at = (clock.now() + dt.timedelta(minutes=10)).astimezone()
-    waiting = {one.id: one.why for one in runner._queue.waiting}
+    waiting = {request.id: request.why for request in runner._queue.waiting}
     assert waiting == {sitting[1].id: f"next sitting {at:%H:%M}"}
     assert w.claim(other.id).state == "terminal"
     w.process.state.close()
