@@ -46,6 +46,22 @@ def judge(
 ) -> Verdict:
     """Return the verdict over one run.
 
+    The arguments are those of `evidence_of`.
+    """
+    return _verdict(evidence_of(run_id, reports, record, spec, authority=authority, earlier=earlier))
+
+
+def evidence_of(
+    run_id: str,
+    reports: Mapping[str, bytes],
+    record: RunRecord | None,
+    spec: JobSpec | None,
+    *,
+    authority: Authority = "host",
+    earlier: Mapping[str, Mapping[str, bytes]] | None = None,
+) -> Evidence:
+    """Return everything that rules and claims of one run may look at.
+
     Args:
         run_id: the run; `BARE_ID` for report files outside a run.
         reports: bytes of every file the run left, by path below its report directory.
@@ -60,7 +76,7 @@ def judge(
     specs = _taken(before, SPEC_NAME, JobSpec)
     verdicts = _taken(before, VERDICT_NAME, Verdict)
     loaded, problems = load_of_run(reports, spec)
-    evidence = Evidence(
+    return Evidence(
         reports=loaded,
         record=record,
         spec=spec,
@@ -75,7 +91,6 @@ def judge(
         problems=problems,
         gate=identity(),
     )
-    return _verdict(evidence)
 
 
 def judge_bytes(

@@ -39,8 +39,15 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "interval says nothing of a sitting begun now. Over sittings begun apart, with sittings as units, "
         "it does, where they scatter by themselves. Known failures, where such an interval holds the truth "
         f"in fewer than 90 of 100 claims: {', '.join(KNOWN_FAILURES)} (docs/evidence/simulation.md).",
+        "standing": "What several sittings of one question say together: `--profile standing --sittings K`, each one "
+        "rotation of five launches, begun ten minutes apart or more. The sitting is the unit: the mean of their logs, "
+        "with Student's t over K - 1. How many and over how long is part of the claim. A sitting that is missing, lost "
+        "a premise or began too soon takes the claim; another set of the same question is one more look.",
+        "next": "Where the ratio of one sitting begun now will lie, 95 % of the time: a prediction, wider than the "
+        "interval of the ratio itself, and of a machine as it was during these sittings.",
         "load": "What share of the machine others used. Programs are slowed unequally by it, so a ratio says at "
-        "which load it was seen, and holds at no other.",
+        "which load it was seen, and holds at no other. Where sittings saw loads more than 15 points apart the ratio "
+        "is given at the least and the greatest of them, and a word is said only where it holds at each.",
         "best": "Best of N: the number is one of N that could have been chosen, the cells of one sweep or the "
         "parameters of one question, so its interval is as wide as that asks. Other questions widen "
         "nothing.",
@@ -64,6 +71,7 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "slower": "faster",
         "equivalent": "faster",
         "sitting": "sittings",
+        "prediction": "next",
         "launch": "launches",
         "attempt": "attempts",
         "unsigned": "signature",

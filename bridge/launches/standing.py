@@ -16,6 +16,7 @@ from typing import Final
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.distributions import t_quantile
 from bridge.launches.estimate import TAIL, Estimate
+from bridge.launches.wording import effect, interval_text
 
 SITTINGS_LEAST: Final = 6
 APART_LEAST_S: Final = 600.0
@@ -79,11 +80,46 @@ class StandingRatio:
     sittings: int
     span_s: float
 
+    def words(self, loads: Sequence[float | None], looks: int = 1) -> str:
+        """Return the ratio with its word, at which load it was seen, and where the next sitting will lie.
+
+        Args:
+            loads: of the sittings, None where nobody saw it.
+            looks: out of how many numbers it could have been chosen.
+        """
+        chosen = f", best of {looks}" if looks > 1 else ""
+        word = effect(self.bounds(looks))
+        if len(self.ends) > 1:
+            at = ", ".join(
+                f"{interval_text(ShownInterval.of(end, looks))} at {_load_text(end.load)}" for end in self.ends
+            )
+            ahead = ", ".join(f"{_between(end.next_sitting(looks))} at {_load_text(end.load)}" for end in self.ends)
+            return f"{word} at each load: {at} of the machine used by others{chosen}; the next sitting {ahead}"
+        (end,) = self.ends
+        known = [load for load in loads if load is not None]
+        used = "an unseen load"
+        if known and len(known) == len(loads):
+            used = f"{_load_text(min(known), max(known))} of the machine used by others"
+        shown = interval_text(ShownInterval.of(end, looks))
+        return f"{word}: {shown}, {used}{chosen}; the next sitting {_between(end.next_sitting(looks))}"
+
     def bounds(self, looks: int = 1) -> ShownInterval:
         """Return the interval that covers every end: a word that it allows is allowed at each."""
         shown = [ShownInterval.of(end, looks) for end in self.ends]
         middle = math.fsum(end.log_ratio for end in self.ends) / len(self.ends)
         return ShownInterval(math.exp(middle), min(end.low for end in shown), max(end.high for end in shown))
+
+
+def _between(bounds: ShownInterval) -> str:
+    """Return the bounds of a prediction, with the digits of its half-width."""
+    return interval_text(bounds).partition(" ")[2].removesuffix(" 95 %")
+
+
+def _load_text(load: float | None, most: float | None = None) -> str:
+    """Return a share of the machine, or from the least to the greatest, in percent."""
+    low = round((load or 0.0) * 100.0)
+    high = low if most is None else round(most * 100.0)
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def standing_ratio(sittings: Sequence[Sitting]) -> StandingRatio | None:
@@ -145,12 +181,13 @@ def at_loads(log_ratios: Sequence[float], loads: Sequence[float], at: Sequence[f
     return tuple(ends)
 
 
-def missing_of(sittings: Sequence[Sitting], count: int) -> tuple[str, ...]:
+def missing_of(sittings: Sequence[Sitting], count: int, apart_s: float = APART_LEAST_S) -> tuple[str, ...]:
     """Return why sittings are no standing claim, in words; empty where they are one.
 
     Args:
         sittings: in the order they began.
         count: how many the first request fixed: whoever may add one until he likes the number chooses it.
+        apart_s: how far apart they had to begin; anything but the default is for a study, whose numbers nobody quotes.
     """
     reasons = []
     if count < SITTINGS_LEAST:
@@ -162,11 +199,11 @@ def missing_of(sittings: Sequence[Sitting], count: int) -> tuple[str, ...]:
     if gaps:
         reasons.append(f"attempt {', '.join(map(str, gaps[:8]))} is missing between them")
     for before, after in pairwise(sittings):
-        apart_s = after.began_s - before.began_s
-        if apart_s < APART_LEAST_S:
+        later_s = after.began_s - before.began_s
+        if later_s < apart_s:
             reasons.append(
-                f"attempt {after.number} began {apart_s / 60.0:.1f} minutes after attempt {before.number}, expected at "
-                f"least {APART_LEAST_S / 60.0:.0f}"
+                f"attempt {after.number} began {later_s / 60.0:.1f} minutes after attempt {before.number}, expected at "
+                f"least {apart_s / 60.0:.0f}"
             )
             break
     return tuple(reasons)

@@ -38,8 +38,13 @@ class LaunchRule:
             ValueError: they cannot.
         """
         fits = self.blocks >= 1 and self.least % self.blocks == 0 and self.most % self.blocks == 0
-        if not (fits and 2 * self.blocks <= self.least <= self.most and self.half_width > 0.0):
+        if not (fits and 2 * self.groups <= self.least <= self.most and self.half_width > 0.0):
             raise ValueError(f"no rule of whole rotations: {self}")
+
+    @property
+    def groups(self) -> int:
+        """Blocks whose means are removed from the spread of launches: of a single rotation nothing would be left."""
+        return 1 if self.most == self.blocks else self.blocks
 
     def __str__(self) -> str:
         """Return the rule in words."""
@@ -49,6 +54,8 @@ class LaunchRule:
         return f"{self.least} to {self.most} launches{rotations}, until the half-width is {self.half_width * 100:g} %"
 
 
+SITTING_LAUNCHES: Final = 5
+"""Of one sitting of a standing claim: one whole rotation of five blocks, beside launch 0."""
 MODELS: Final = LaunchRule(least=8, most=20)
 BLOCKS: Final = LaunchRule(least=10, most=20, blocks=5)
 PROCESS_PAIRS: Final = LaunchRule(least=8, most=240)
@@ -87,7 +94,7 @@ def decide(rule: LaunchRule, launches: Sequence[Launch], unseen: int = 0) -> Sto
         ValueError: a launch of no such block.
     """
     whole, cut = rotations(launches, rule.blocks)
-    ratio = over_launches(whole, rule.blocks)
+    ratio = over_launches(in_groups(whole, rule), rule.groups)
     if len(launches) + unseen >= rule.most:
         reason: Reason = "most launches"
     elif launches and len(whole) == len(rotations(launches[:-1], rule.blocks)[0]):
@@ -97,6 +104,11 @@ def decide(rule: LaunchRule, launches: Sequence[Launch], unseen: int = 0) -> Sto
     else:
         reason = "width reached" if ratio.half_width() <= rule.half_width else "still too wide"
     return StopDecision(reason in {"width reached", "most launches"}, reason, ratio, len(cut))
+
+
+def in_groups(launches: Sequence[Launch], rule: LaunchRule) -> Sequence[Launch]:
+    """Return launches with the block whose mean is removed from them: of a single rotation all have the same one."""
+    return launches if rule.groups == rule.blocks else [Launch(launch.log_ratio) for launch in launches]
 
 
 def stopping_point(rule: LaunchRule, launches: Sequence[Launch]) -> int | None:

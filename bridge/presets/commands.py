@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from bridge.launches.stopping import SITTING_LAUNCHES
 from bridge.presets.facts import PolicyFacts
-from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset
+from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset, SeriesTemplate
 from bridge.presets.parameters import render
 from bridge.records.base import ParamValue
 from bridge.records.jobspec import Command, DeclaredOutput
-from bridge.records.request import Request
+from bridge.records.request import Measuring, Profile, Request
+from bridge.records.turns import LaunchSeries, StopRule
 from bridge.records.workload import KIND, REPORT_FILE, seed_of
 
 
@@ -21,7 +23,7 @@ def commands_of(
 ) -> Iterator[Command]:
     """Yield the commands of a run in order, a launch each, with what answers them."""
     for template in preset.commands:
-        launches = template.repeat.claim if request.profile == "claim" else template.repeat.smoke
+        launches = getattr(template.repeat, measured_as(request.profile))
         for launch in range(launches):
             name = template.name if launches == 1 else f"{template.name}-{launch}"
             place = (launch, launches)
@@ -29,7 +31,7 @@ def commands_of(
                 None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
                 for tokens in (template.argv, template.peer, template.reference)
             )
-            series = None if template.launches is None else getattr(template.launches, request.profile)
+            series = None if template.launches is None else series_of(template.launches, request.profile)
             yield Command.model_validate(
                 {
                     "name": name,
@@ -42,6 +44,26 @@ def commands_of(
                     "folder": f"repeat-{launch}" if template.seeded else None,
                 }
             )
+
+
+def measured_as(profile: Profile) -> Measuring:
+    """Return how strictly what is asked for is measured: a sitting as a claim is."""
+    return "smoke" if profile == "smoke" else "claim"
+
+
+def series_of(template: SeriesTemplate, profile: Profile) -> LaunchSeries:
+    """Return the launches of a profile; those of a sitting are one rotation of those of a claim."""
+    series = template.smoke if profile == "smoke" else template.claim
+    if profile != "standing":
+        return series
+    rule = StopRule(
+        least=SITTING_LAUNCHES,
+        most=SITTING_LAUNCHES,
+        blocks=series.rule.blocks,
+        half_width=series.rule.half_width,
+        allowed_s=series.rule.allowed_s,
+    )
+    return series.evolve(rule=rule)
 
 
 def seed_basis(request: Request) -> str:
@@ -80,7 +102,7 @@ def _argv(
         "workload": (request.workload.commit if request.workload is not None else "",),
         "launch": (str(launch),),
         "launches": (str(launches),),
-        "profile": (request.profile,),
+        "profile": (measured_as(request.profile),),
         "target": (facts.target or preset.models.target or "",),
         "drafter": (facts.drafter or preset.models.drafter or "",),
         "endpoint": facts.endpoints[:1],

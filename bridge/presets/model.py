@@ -15,7 +15,7 @@ from bridge.presets.parameters import CommitParameter, Parameter
 from bridge.records.base import Name, Record, Seconds, Text
 from bridge.records.jobspec import CodeOrigin, DeclaredOutput
 from bridge.records.network import Network
-from bridge.records.request import Profile
+from bridge.records.request import Measuring, Profile
 from bridge.records.turns import LaunchSeries
 from bridge.records.workload import WorkloadDefinition
 
@@ -154,7 +154,7 @@ class Preset(Record):
     status: Literal["ready", "planned"]
     description: Text
     code: CodeOrigin = "host"
-    profiles: Annotated[tuple[Profile, ...], Field(min_length=1)] = ("smoke", "claim")
+    profiles: Annotated[tuple[Measuring, ...], Field(min_length=1)] = ("smoke", "claim")
     params: dict[Name, Parameter] = Field(default_factory=dict)
     commands: tuple[CommandTemplate, ...] = ()
     outputs: tuple[DeclaredOutput, ...] = ()
@@ -201,6 +201,12 @@ class Preset(Record):
             raise ValueError("what confirms is the last command, and the host's own engine")
         self._tokens_are_declared()
         return self
+
+    @property
+    def offered_profiles(self) -> tuple[Profile, ...]:
+        """What may be asked for: also a standing claim, where a claim is measured in launches of two programs."""
+        launched = any(command.launches is not None for command in self.commands)
+        return (*self.profiles, "standing") if launched and "claim" in self.profiles else self.profiles
 
     @property
     def has_peer(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 from bridge import limits as bounds
 from bridge import strictjson
 from bridge.errors import ParameterError, PolicyRefusedError, RequestRejectedError
-from bridge.presets.commands import commands_of, outputs_of, seed_basis
+from bridge.presets.commands import commands_of, measured_as, outputs_of, seed_basis
 from bridge.presets.facts import PolicyFacts, SandboxMode, Trust, TrustClass
 from bridge.presets.model import Preset, PresetLimits
 from bridge.presets.parameters import bind
@@ -64,7 +64,7 @@ def resolve(
         preset_digest=preset.digest(),
         policy_digest=policy_facts.digest,
         params=params,
-        profile=request.profile,
+        profile=measured_as(request.profile),
         code=preset.code,
         trust_class=trust_class,
         principal=trust.principal,
@@ -89,6 +89,7 @@ def resolve(
         workload=preset.workload,
         seed_basis=seed_basis(request) if any(command.seed is not None for command in commands) else None,
         placement=placement,
+        sitting=request.sweep if request.profile == "standing" else None,
     )
 
 
@@ -110,9 +111,10 @@ def explain(spec: JobSpec) -> tuple[str, ...]:
 def _check_request(request: Request, preset: Preset) -> dict[str, ParamValue]:
     if preset.status == "planned":
         raise RequestRejectedError(f"preset {preset.name!r} is planned, not built yet", remedy="kakeya-mac presets")
-    if request.profile not in preset.profiles:
+    if request.profile not in preset.offered_profiles:
         raise RequestRejectedError(
-            f"preset {preset.name!r} has no profile {request.profile!r}; expected {' or '.join(preset.profiles)}"
+            f"preset {preset.name!r} has no profile {request.profile!r}; expected "
+            f"{' or '.join(preset.offered_profiles)}"
         )
     if request.limits.wall_s is not None and request.limits.wall_s <= 0:
         raise RequestRejectedError("limits.wall_s is 0; expected more, or nothing at all")
@@ -239,7 +241,7 @@ def _environment(
         ("KAKEYA_REQUEST_DIGEST", hashlib.sha256(request.canonical()).hexdigest(), "runner", False),
         ("KAKEYA_PRESET", preset.name, "runner", False),
         ("KAKEYA_PARAMS", strictjson.encode(params).decode(), "runner", False),
-        ("KAKEYA_PROFILE", request.profile, "runner", False),
+        ("KAKEYA_PROFILE", measured_as(request.profile), "runner", False),
     ]
     if facts.card is not None:
         wanted.append(("CUDA_VISIBLE_DEVICES", facts.card, "runner", False))
@@ -282,7 +284,7 @@ def _limits(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Limit
     lines: list[str] = []
     for name, default in _DEFAULTS.items():
         own = _preset_limit(preset.limits, name)
-        if request.profile == "claim":
+        if measured_as(request.profile) == "claim":
             own = _preset_limit(preset.limits.claim, name) or own
         candidates = {
             "preset" if own is not None else "default": own or default,

@@ -7,7 +7,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, mod
 from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 from bridge.records.network import Network
-from bridge.records.request import Profile
+from bridge.records.request import Measuring, SweepPlace
 from bridge.records.turns import LaunchSeries
 from bridge.records.workload import WorkloadDefinition, started_by
 
@@ -141,6 +141,7 @@ class JobSpec(Record):
             nobody did.
         workload: what the owner's own program promises to report; written only where it is one.
         seed_basis: what the seeds of its repeats follow from; written only where there is one.
+        sitting: which sitting of a standing claim it is; written only where it is one.
         placement: features that the node which runs it must have; written only where runs go to nodes.
     """
 
@@ -151,7 +152,7 @@ class JobSpec(Record):
     preset_digest: Sha256
     policy_digest: Sha256
     params: dict[Name, ParamValue]
-    profile: Profile
+    profile: Measuring
     code: CodeOrigin
     trust_class: Literal["host", "trusted", "untrusted"]
     tree: Oid | None = None
@@ -170,10 +171,11 @@ class JobSpec(Record):
     workload: WorkloadDefinition | None = None
     seed_basis: Text | None = None
     placement: tuple[Text, ...] | None = None
+    sitting: SweepPlace | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialise(self), "workload", "seed_basis", "placement")
+        return _without(serialise(self), "workload", "seed_basis", "placement", "sitting")
 
     @property
     def programs(self) -> tuple[str, ...]:

@@ -9,7 +9,10 @@ from bridge.records.base import Moment, Name, Oid, ParamValue, Record, RunId, Se
 
 PRINCIPAL_PATTERN: Final = r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,127}"
 FINGERPRINT_PATTERN: Final = r"SHA256:[A-Za-z0-9+/]{43}"
-Profile = Literal["smoke", "claim"]
+Measuring = Literal["smoke", "claim"]
+"""How strictly a run is measured."""
+Profile = Literal["smoke", "claim", "standing"]
+"""What is asked for: a run measured so, or ``standing``: one of several claims, sittings of one question apart."""
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 _WRITTEN_WHERE_GIVEN = ("confirms", "unsandboxed", "sweep")
@@ -67,7 +70,8 @@ class SweepPlace(Record):
 
     Attributes:
         id: the same for all of them; the seeds of a workload's repeats follow from it and `repeat`.
-        repeat: from 0; the runs of one repeat get the same seeds, so that their parameters are compared in pairs.
+        repeat: from 0; the runs of one repeat get the same seeds, so that their parameters are compared in pairs. Of
+            a standing claim it is the number of the sitting.
         count: how many requests there are.
     """
 
@@ -87,7 +91,7 @@ class Request(Record):
         signer: the key fingerprint that signs it, or None.
         preset: the name of a preset of the host.
         params: typed values; the host's preset decides which are allowed.
-        profile: how strictly a speed claim is measured.
+        profile: how strictly a speed claim is measured, and whether it is one sitting of several.
         workload: the code brought along, or None for host code.
         expires: after this it is never started; the host caps the validity.
         idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner, limits, the run

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from bridge import strictjson
 from bridge.errors import RequestRejectedError
+from bridge.launches.standing import SITTINGS_LEAST
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
 from bridge.records.request import (
     FINGERPRINT_PATTERN,
@@ -156,11 +157,26 @@ def _check_binding(request: Request, ref: str, bus_id: str) -> None:
         raise RequestRejectedError(f"request was written for bus {_short(request.bus_id)}, this is bus {bus_id}")
     if request.retry_of == request.id:
         raise RequestRejectedError("request repeats itself: retry_of is its own id")
+    _check_sitting(request)
     if request.confirms is not None and (request.confirms == request.id or request.profile != "claim"):
         raise RequestRejectedError(
             f"request confirms {request.confirms} in profile {request.profile}; expected another run and profile claim",
             remedy="send it with --profile claim --confirms ID",
         )
+
+
+def _check_sitting(request: Request) -> None:
+    """Refuse one sitting alone, or one of so few that nobody could claim anything from them."""
+    if request.profile != "standing":
+        return
+    count = 0 if request.sweep is None else request.sweep.count
+    if count < SITTINGS_LEAST:
+        raise RequestRejectedError(
+            f"request is one of {count} sittings; expected at least {SITTINGS_LEAST}",
+            remedy=f"send them together: --profile standing --sittings {SITTINGS_LEAST}",
+        )
+    if request.sweep is not None and request.sweep.repeat >= count:
+        raise RequestRejectedError(f"request is sitting {request.sweep.repeat + 1} of {count}")
 
 
 def _check_times(request: Request, now: dt.datetime) -> None:

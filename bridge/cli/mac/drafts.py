@@ -44,7 +44,8 @@ def _drafts(call: Invocation, session: BusSession) -> list[RequestDraft]:
     confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
 
     call.args.preset, preset, runner = preset_of(session, call.args.preset, call.local_presets, call.output.say)
-    repeats = 1 if call.args.repeat is None else call.args.repeat
+    several = call.args.repeat if call.args.sittings is None else call.args.sittings
+    repeats = 1 if several is None else several
     points = combinations(preset, listed(call.args.param or ()), repeats)
     call.args.expires = validity_s(call.args.expires, len(points) * repeats)
     drafts = _offered(call, session, points) if preset is None else _installed(call, session, preset, points)

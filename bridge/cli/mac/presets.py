@@ -85,7 +85,7 @@ def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
     yield "what", preset.description
     yield "status", preset.status
     yield "code", _whose(preset)
-    yield "profiles", ", ".join(preset.profiles)
+    yield "profiles", ", ".join(preset.offered_profiles)
     for name, parameter in preset.params.items():
         facts = parameter.model_dump(mode="json", exclude={"help", "type", "allow_dash"}, exclude_none=True)
         said = ", ".join(

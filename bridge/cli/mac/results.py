@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
@@ -60,3 +61,13 @@ def keys_for(call: Invocation, run_id: str | None, option: tuple[str, ...]) -> P
 def say_first(call: Invocation, run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> None:
     """Print whose result it is, what the gate here says of it, and whether its signature holds."""
     call.output.row("result", clean_line(first_line(run_id, verdict, answer)))
+
+
+def runs_of_set(call: Invocation, words: Sequence[str]) -> list[str]:
+    """Return what was typed for results; a set of sittings that was sent from here, by its own id, as all its runs."""
+    from bridge.client.clone.store import Store
+    from bridge.client.send.sweep import sent_set
+
+    if len(words) > 1 or holds_result(Path(call.directory, words[0])):
+        return list(words)
+    return sent_set(Store(call.settings(words[0]).state_dir), words[0]) or list(words)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import drafts_of, show_draft
+from bridge.cli.mac.tables.standing import check_standing, run_standing
 from bridge.cli.mac.tables.sweep import run_sweep
 from bridge.cli.screen.run_view import print_status, without_unwanted
 from bridge.cli.screen.timeline import make_timeline, show_all
@@ -31,8 +32,11 @@ def run(call: Invocation) -> int:
             remedy="add --wait",
         )
     _check_notify(call, waits=_waits(call))
+    check_standing(call.args)
     session = call.connect()
     drafts = drafts_of(call, session)
+    if call.args.profile == "standing":
+        return run_standing(call, session, drafts)
     if len(drafts) > 1 or call.args.repeat is not None:
         return run_sweep(call, session, drafts)
     draft = drafts[0]

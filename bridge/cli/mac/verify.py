@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.results import pins_of, say_first
+from bridge.cli.mac.results import pins_of, runs_of_set, say_first
 from bridge.client.clone.store import Store, holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import verify as checking
+from bridge.client.evidence.quote import text_of
+from bridge.client.evidence.standing import StandingSet, is_sitting, quotation_of
 from bridge.client.run.quotation import quotation
 from bridge.client.run.run import find_stored
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
@@ -21,7 +24,8 @@ _WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
 
 def verify(call: Invocation) -> int:
     """Check results; exit 0 where a key that may say so signed them, else in the code of the answer."""
-    found = [_verification(call, what) for what in call.args.what]
+    found = [_verification(call, what) for what in runs_of_set(call, call.args.what)]
+    standing = _standing(found)
     verification = found[0] if len(found) == 1 else checking.together(found)
     output = call.output
     for one in found:
@@ -29,6 +33,9 @@ def verify(call: Invocation) -> int:
             say_first(call, one.run_id, one.verdict, one.answer)
     for check in verification.checks:
         output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
+    for claim in () if standing is None else standing.claims:
+        output.row("standing", f"{clean_line(claim.id)}: {clean_line(claim.wording) or 'too few sittings'}")
+        output.row("", clean_line(text_of(quotation_of(claim))))
     name = verification.run_id or verification.source
     code, reason, verdict = verification.exit_code, verification.reason, verification.verdict
     text = verification.answer.text
@@ -50,10 +57,19 @@ def verify(call: Invocation) -> int:
             {"name": one.name, "ok": one.level != "fail", "level": one.level, "text": one.text}
             for one in verification.checks
         ],
+        "standing": [] if standing is None else standing.data(),
     }
     message = None if code == 0 else text
     output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))
     return code
+
+
+def _standing(found: Sequence[checking.Verification]) -> StandingSet | None:
+    """Return what results say together that are all sittings; None where one is no sitting."""
+    judged = [one.judged for one in found if one.judged is not None]
+    if len(judged) < len(found) or not all(is_sitting(result) and result.verdict is not None for result in judged):
+        return None
+    return StandingSet.of(judged)
 
 
 def _verification(call: Invocation, what: str) -> checking.Verification:

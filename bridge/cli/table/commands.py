@@ -36,8 +36,8 @@ _REQUIRE = Argument(
 )  # fmt: skip
 _PARAM = Argument(("-p", "--param"), "a parameter of the preset", "repeat", metavar="K=V")
 _PROFILE = Argument(
-    ("--profile",), "smoke: a quick look; claim: measured to be quoted", choices=("smoke", "claim"),
-    default="smoke",
+    ("--profile",), "smoke: a quick look; claim: measured to be quoted; standing: several claims, ten minutes apart",
+    choices=("smoke", "claim", "standing"), default="smoke",
 )  # fmt: skip
 _PRESET = Argument(("preset",), "name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
 _REPEAT = Argument(("--repeat",), "run each combination of the values N times: a sweep", metavar="N", number="int")
@@ -69,7 +69,9 @@ _SEND = (
                      "K=V again for each", "repeat", metavar="K=V"),
             _REPEAT,
             Argument(("--wait",), "wait for the result and end in its exit code", "flag"),
-            _WAIT_TIMEOUT, _FOLLOW, _NOTIFY, _JSON, _JSON_LINES, _PROFILE, _REQUIRE,
+            _WAIT_TIMEOUT, _FOLLOW, _NOTIFY, _JSON, _JSON_LINES, _PROFILE,
+            Argument(("--sittings",), "of a standing claim, 6 to 64; 8 unless said", metavar="K", number="int"),
+            _REQUIRE,
             Argument(("--dirty",), "send uncommitted changes of tracked files too (request code only)", "flag"),
             Argument(("--ref",), "commit whose tree is sent, default HEAD (request code only)", metavar="REV",
                      complete="ref"),
@@ -92,7 +94,8 @@ _SEND = (
         "a killed shell just runs the same line again. Ctrl-C and SIGTERM detach and never cancel. A sweep sends one "
         "request a combination and repeat, at most 64; runs of one repeat share their seeds.",
         ("kakeya-mac run mlx-env-probe --wait", "kakeya-mac run k3-fused-allmlx-code --profile claim --wait --json",
-         "kakeya-mac run my-train -p lr=0.1,0.01,0.001 --repeat 3 --wait"),
+         "kakeya-mac run my-train -p lr=0.1,0.01,0.001 --repeat 3 --wait",
+         "kakeya-mac run k3-fused-allmlx-code --profile standing --sittings 8 --wait"),
         _RUN_EXITS,
     ),
     Verb(
@@ -197,10 +200,13 @@ _JUDGE = (
             ("kakeya-mac verify @last", "kakeya-mac verify origin/mac-bridge/mlx-env-probe-01k9x3…"),
             (0, 1, 9, 10, 11, 12, 13)),
     Verb("quote", "Judge", "bridge.cli.mac.quote:quote", "print a pasteable block: the only wording allowed",
-            (_RESULT, Argument(("--markdown",), "as markdown", "flag"), _KEY, _JSON, _BUS),
+            (Argument(("ids",), "run id, @last or result folder; all sittings of a standing claim, or its set's id",
+                      "many", metavar="ID|PATH", complete="run"),
+             Argument(("--markdown",), "as markdown", "flag"), _KEY, _JSON, _BUS),
             "A sentence a claim, and the command that checks them. Claims that may not be quoted are named with the "
-            "reason. A key that is named here counts for a result in a folder or a packed file.",
-            ("kakeya-mac quote @last",), _RESULT_EXITS),
+            "reason. Of several results, which have to be all sittings of one set, it is what they say together. A key "
+            "that is named here counts for a result in a folder or a packed file.",
+            ("kakeya-mac quote @last", "kakeya-mac quote SITTING-1 SITTING-2 …"), _RESULT_EXITS),
     Verb("compare", "Judge", "bridge.cli.mac.tables.compare:compare", "put two runs side by side and say what differs",
             (Argument(("a",), "run id, @last or result folder; alone, of a run of a sweep, or a sweep's id",
                       metavar="A", complete="run"),

@@ -90,6 +90,46 @@ class CheckRow(Part):
     text: str
 
 
+class StandingEnd(Part):
+    """A ratio at one load; `load` is None where sittings do not differ by it. `next_sitting` is a prediction."""
+
+    load: float | None
+    value: float
+    interval: tuple[float, float]
+    next_sitting: tuple[float, float]
+
+
+class SittingRow(Part):
+    """One sitting of a standing claim, as the mean of its launches."""
+
+    id: str
+    attempt: int
+    log_ratio: float
+    load: float | None
+
+
+class StandingRow(Part):
+    """What a set of sittings says of one ratio; `why` is empty where it may be quoted."""
+
+    claim: str
+    quotation: Literal["quotable", "measured", "refused"]
+    wording: str
+    why: list[str]
+    looks: int
+    span_s: float | None
+    ends: list[StandingEnd]
+    sittings: list[SittingRow]
+
+
+class StandingData(Part):
+    """What `run --profile standing` prints; `set` is None where nothing was sent."""
+
+    set: str | None
+    preset: str
+    runs: list[str]
+    standing: list[StandingRow]
+
+
 class VerifyData(Part):
     """What `verify` found."""
 
@@ -100,6 +140,7 @@ class VerifyData(Part):
     answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
     quotation: Literal["quotable", "measured", "refused"] | None
     checks: list[CheckRow]
+    standing: list[StandingRow]
 
 
 class RefusedRow(Part):
@@ -115,6 +156,7 @@ class QuoteData(Part):
     quotation: Literal["quotable", "measured", "refused"]
     lines: list[str]
     refused: list[RefusedRow]
+    standing: list[StandingRow]
 
 
 class PlaceRow(Part):
@@ -250,8 +292,8 @@ class ComparedData(RootModel[CompareData | SweepData]):
     """`compare` of two runs, or of a sweep."""
 
 
-class RunData(RootModel[DryRunData | SweepData]):
-    """`run --dry-run`, or a sweep."""
+class RunData(RootModel[DryRunData | SweepData | StandingData]):
+    """`run --dry-run`, a sweep, or the sittings of a standing claim."""
 
 
 DATA: Final[dict[str, Any]] = {

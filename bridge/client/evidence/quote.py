@@ -40,6 +40,7 @@ class Quote:
             "quotation": self.word,
             "lines": list(self.lines),
             "refused": [{"claim": claim, "why": why} for claim, why in self.refused],
+            "standing": [],
         }
 
 
@@ -93,12 +94,17 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
 
 def sentence(claim: ClaimResult, result: Result, record: RunRecord, answer: TrustAnswer) -> str:
     """Return a claim with all that a reader needs to look it up: what was asked, on what, and whose word it is."""
+    asked, where = asked_and_where(result, record)
+    return clean_line("; ".join([f"{asked}: {claim.wording}", *where, answer.text, f"run {result.id}"]))
+
+
+def asked_and_where(result: Result, record: RunRecord) -> tuple[str, list[str]]:
+    """Return what was asked, and on what and for whom it was measured, in words."""
     asked = record.preset if result.request is None else asked_text(result.request)
     backend = backend_of(result)
     library = "" if backend is None or backend[0] == "none" else device_words(*backend, record.host.devices)
     device = " ".join(part for part in (library, record.host.cpu, record.host.os) if part)
-    parts = [f"{asked}: {claim.wording}", f"on {device}", *_whose(record), answer.text, f"run {result.id}"]
-    return clean_line("; ".join(parts))
+    return asked, [f"on {device}", *_whose(record)]
 
 
 def _whose(record: RunRecord) -> list[str]:

@@ -15,7 +15,7 @@ from bridge.bus.tree import Tree
 from bridge.client.clone.store import read_tree
 from bridge.client.connection.pins import Pins
 from bridge.client.connection.session import BusSession
-from bridge.client.evidence.judged import said_otherwise, word_of_stored
+from bridge.client.evidence.judged import JudgedResult, said_otherwise, word_of_stored
 from bridge.client.evidence.succession import compare_results, compare_with_bus
 from bridge.client.run.result import Result, read_result
 from bridge.diagnostics import Check, checked, has_failed
@@ -39,6 +39,7 @@ class Verification:
         answer: whether its runner may say what it says; ``altered`` where the tree is not whole.
         differs: whether the gate here judges its reports differently.
         verdict: what it says of them; None where nothing was judged.
+        result: what was read; None of several results, or where the tree holds none.
     """
 
     source: str
@@ -48,6 +49,12 @@ class Verification:
     attested: Attested | None = None
     differs: bool = False
     verdict: Verdict | None = None
+    result: Result | None = None
+
+    @property
+    def judged(self) -> JudgedResult | None:
+        """The result as it was judged here; None where there is none."""
+        return None if self.result is None else JudgedResult(self.result, self.verdict, self.answer)
 
     @property
     def ok(self) -> bool:
@@ -173,7 +180,7 @@ def verify(
         checks.append(checked("signature", not judged.answer.refused, judged.answer.text))
     if not any(problem.path.startswith("reports/") for problem in problems):
         again += _derived_again(result)
-    return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs, verdict)
+    return Verification(source, result.id, (*checks, *again), answer, judged.attested, differs, verdict, result)
 
 
 def _judged_again(result: Result, verdict: Verdict | None, *, signed: bool) -> tuple[list[Check], bool]:

@@ -82,6 +82,8 @@ class Result:
     @property
     def pools(self) -> bool:
         """Whether it was judged with what earlier attempts had left, which is not in this tree."""
+        if self.spec is not None and self.spec.sitting is not None:
+            return False  # a sitting stands by itself
         attempt = None if self.record is None else self.record.attempt
         return attempt is not None and attempt.number - 1 > len(attempt.unseen)
 

@@ -288,7 +288,7 @@ class Run:
         preset = registry().get(request.preset) if request is not None else None
         if preset is None or request is None:
             return None
-        own = preset.limits.claim.wall_s if request.profile == "claim" else None
+        own = preset.limits.claim.wall_s if request.profile != "smoke" else None
         limits = [value for value in (own or preset.limits.wall_s, request.limits.wall_s) if value is not None]
         return min(limits) if limits else None
 
@@ -314,6 +314,8 @@ class Run:
         from bridge.client.connection.liveness import ignored_claims, waiting_because
         from bridge.client.connection.quotas import used_up
 
+        if (sitting := self._waits_for_sitting(request)) is not None:
+            return sitting, []
         why = waiting_because(session.runners(), session.bus, session.record, request.preset, request.runner)
         if before := self._waiting_before():
             why = f"{why}; {before} sent before it wait{'s' if before == 1 else ''} too"
@@ -323,6 +325,13 @@ class Run:
         ignored = [f"{one} has this run id too, and a runner may take it instead" for one in others[:_NAMESAKES_SHOWN]]
         ignored += ignored_claims(session.bus, self.id)
         return clean_line(why), [clean_line(line) for line in ignored]
+
+    def _waits_for_sitting(self, request: Request) -> str | None:
+        """Return when the next sitting of its set may begin, in words; None where it waits for something else."""
+        from bridge.client.run.sittings import next_sitting
+
+        at = next_sitting(self.bus, request)
+        return None if at is None or at <= self.bus.clock.now() else f"next sitting {at.astimezone():%H:%M}"
 
     def _waiting_before(self) -> int:
         """Return how many requests that were sent before this one still wait on the bus."""

@@ -71,8 +71,9 @@ def draft_of_preset(
     """
     if preset.status != "ready":
         raise UsageError(f"preset {preset.name!r} is planned, not built yet", remedy="kakeya-mac presets")
-    if profile not in preset.profiles:
-        raise UsageError(f"preset {preset.name!r} has no profile {profile!r}; it has: {', '.join(preset.profiles)}")
+    if profile not in preset.offered_profiles:
+        offered = ", ".join(preset.offered_profiles)
+        raise UsageError(f"preset {preset.name!r} has no profile {profile!r}; it has: {offered}")
     valid_s = _validity_s(expires_s)
     bound = bind(preset.params, values)
     return RequestDraft(preset.name, bound, profile, workload=workload, runner=runner, expires_s=valid_s)

@@ -267,6 +267,22 @@ def sent_sweep(store: Store, text: str) -> tuple[str, str] | None:
     return None if sweep_id is None else (sweep_id, runs[sweep_id])
 
 
+def sent_set(store: Store, text: str) -> list[str] | None:
+    """Return the newest run of each sitting of a set, in the order of their numbers; None where a text is no set's id.
+
+    Args:
+        store: of this clone, which sent them.
+        text: the set's id or a part of it.
+    """
+    requests = [(sent.id, sent.request()) for sent in store.all_sent()]
+    places = {run_id: request.sweep for run_id, request in requests if request.profile == "standing" and request.sweep}
+    set_id = _called(text, {place.id for place in places.values()})
+    newest: dict[int, str] = {}
+    for run_id in sorted(run_id for run_id, place in places.items() if place.id == set_id):
+        newest[places[run_id].repeat] = run_id
+    return [newest[number] for number in sorted(newest)] or None
+
+
 def find_sweep(session: BusSession, text: str) -> str:
     """Return the sweep that a text means: its own id or a part of it, or a run of it, as ``@last`` is one.
 

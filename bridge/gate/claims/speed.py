@@ -16,7 +16,7 @@ from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import Ratio, known_ratio
 from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval
-from bridge.launches.estimate import over_launches, prompts_like_these
+from bridge.launches.estimate import prompts_like_these
 from bridge.launches.stopping import BLOCKS, MODELS, decide
 from bridge.records.verdict import Premise
 from bridge.run.stop_rule import Part
@@ -194,7 +194,7 @@ def stamped_rate(report: Report, evidence: Evidence) -> ClaimDraft | None:
 def _other_prompts(report: Report, evidence: Evidence) -> tuple[float, float] | None:
     """Return the wider interval of prompts like these, from the scatter of the program's own times over prompts."""
     series, sides = series_of(report, evidence), _one_run(arms_of(report, evidence), "decode_s")
-    ratio = None if series is None else over_launches(series.launches, series.rule.blocks)
+    ratio = None if series is None else decide(series.rule, series.launches).ratio
     if ratio is None or not sides or not all(value > 0.0 for pair in sides.values() for value in pair):
         return None
     found = prompts_like_these(ratio, [a for a, _ in sides.values()], [b for _, b in sides.values()])

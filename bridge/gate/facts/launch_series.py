@@ -16,7 +16,7 @@ from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Launch, rotations
 from bridge.launches.sittings import PooledRatio, pool
-from bridge.launches.stopping import LaunchRule
+from bridge.launches.stopping import LaunchRule, in_groups
 from bridge.launches.wording import RatioWords
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import RunRecord
@@ -175,15 +175,15 @@ def _over_attempts(
         if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
     }
     every, whole = split_attempts(own, of_attempts, evidence, claim)
-    launches = [values(series) for series in every]
-    pooled = pool(launches, own.plan.rule.blocks)
+    rule = own.rule
+    launches = [in_groups(values(series), rule) for series in every]
+    pooled = pool(launches, rule.groups)
     if pooled is None:
         return None
-    without = pool([values(one) for one in whole], own.plan.rule.blocks)
+    without = pool([in_groups(values(one), rule) for one in whole], rule.groups)
     bounds = ShownInterval.of(pooled, looks * questions)
     shown = weaker(bounds, None if without is None else ShownInterval.of(without, looks * questions))
-    blocks = own.plan.rule.blocks
-    logs = tuple(launch.log_ratio for sitting in launches for launch in rotations(sitting, blocks)[0])
+    logs = tuple(launch.log_ratio for sitting in launches for launch in rotations(sitting, rule.groups)[0])
     return SeriesRatio(pooled, shown, looks, logs, told(of_attempts, evidence, claim))
 
 

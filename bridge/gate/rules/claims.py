@@ -99,7 +99,8 @@ def require_pooled_attempts(record: RunRecord, evidence: Evidence) -> Iterator[V
     """
     if record.attempt is None:
         yield Violation("the runner did not count this attempt", "attempt")
-    else:
+    elif evidence.spec is None or evidence.spec.sitting is None:
+        # A sitting stands by itself: whoever reads all of them sees whether one is missing between.
         yield from _earlier_attempts(evidence, record.attempt)
 
 

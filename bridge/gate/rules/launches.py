@@ -27,6 +27,7 @@ from bridge.launches.checks import (
 from bridge.launches.estimate import rotations
 from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
+from bridge.records.request import SweepPlace
 
 STUDIED: Final = (MODELS, BLOCKS, PROCESS_PAIRS)
 SLEPT_MOST_S: Final = 0.1
@@ -52,6 +53,9 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     series = series_of(report, evidence)
     if series is None:
         return
+    if evidence.spec is not None and evidence.spec.sitting is not None:
+        yield Violation(one_of(evidence.spec.sitting), "launches")
+        return
     if series.rule not in STUDIED:
         yield Violation(f"the launches followed a rule whose error rates nobody simulated: {series.rule}", "launches")
     decision = decide(series.rule, series.launches)
@@ -68,6 +72,14 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
             "launches",
             severity="reject",
         )
+
+
+def one_of(sitting: SweepPlace) -> str:
+    """Return why the ratio of a sitting is no claim by itself."""
+    return (
+        f"sitting {sitting.repeat + 1} of {sitting.count}: what the machine is like for a while is in all of its "
+        "launches; the sittings together say it (kakeya-mac quote, with all of them)"
+    )
 
 
 def _time_spent(series: Series) -> str:

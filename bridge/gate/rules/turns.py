@@ -25,7 +25,7 @@ from bridge.launches.checks import (
     handicap,
     handicap_at_most,
 )
-from bridge.launches.estimate import over_launches
+from bridge.launches.stopping import decide
 from bridge.records.run import RunRecord
 from bridge.records.turns import LaunchRecord, SoloStretch, Turn
 
@@ -59,7 +59,7 @@ def require_turns(report: Report, evidence: Evidence) -> Iterator[Violation]:
     told = tuple(draft.id for draft in claim_drafts(report, evidence) if draft.detail.get("over") != STAMPED)
     series = series_of(report, evidence)
     if told:
-        short = series is not None and over_launches(series.launches, series.rule.blocks) is None
+        short = series is not None and decide(series.rule, series.launches).ratio is None
         if series is None:
             why = "the runner handed out no turns for it"
         elif short:

@@ -10,12 +10,12 @@ from typing import Any, Final
 from bridge import strictjson
 from bridge.gate.claims.workload import counts, earlier_rows, rows_of
 from bridge.gate.facts.earlier_attempts import left_out
-from bridge.gate.facts.launch_series import incomparable, solo_ratios
+from bridge.gate.facts.launch_series import Series, incomparable, solo_ratios
 from bridge.gate.facts.pair_series import processor_shares, series_named
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.reports.workload import found_at, number_at
 from bridge.gate.rule import report_rule
-from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST
+from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST, one_of
 from bridge.launches.checks import is_clock, solo_disagrees, solo_unknown
 from bridge.launches.stopping import decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
@@ -231,21 +231,29 @@ def require_pairs(_report: Report, evidence: Evidence) -> Iterator[Violation]:
         if series is None:
             yield Violation(f"no launch of {name} was recorded", "launches", claims=(name,))
             continue
-        if series.rule not in STUDIED:
-            yield Violation(f"{name} followed a rule whose error rates nobody simulated: {series.rule}", claims=(name,))
-        decision = decide(series.rule, series.launches)
-        if decision.launches < series.rule.least:
-            spent = [one.ended_s - one.started_s for one in series.counted]
-            said = too_few(decision.launches, series.rule.least, seconds_needed(series.rule, spent))
-            yield Violation(said, "launches", claims=(name,))
-        end = stopping_point(series.rule, series.launches)
-        if end is not None and end < len(series.launches):
-            said = f"{len(series.launches)} launches finished a pair, the rule stops after {end}"
-            yield Violation(said, "launches", severity="reject", claims=(name,))
+        if evidence.spec is not None and evidence.spec.sitting is not None:
+            yield Violation(one_of(evidence.spec.sitting), "launches", claims=(name,))
+        else:
+            yield from _unlike_the_rule(name, series)
         shortest = min((t.done_s - t.go_s for one in series.counted for t in one.turns), default=math.inf)
         if shortest < _PAIR_LEAST_S:
             said = f"a turn lasted {shortest * 1000:.0f} ms, which is mostly its start"
             yield Violation(said, "launches", claims=(name,))
+
+
+def _unlike_the_rule(name: str, series: Series) -> Iterator[Violation]:
+    """Yield how the launches of a ratio are not those after which its rule stops."""
+    if series.rule not in STUDIED:
+        yield Violation(f"{name} followed a rule whose error rates nobody simulated: {series.rule}", claims=(name,))
+    decision = decide(series.rule, series.launches)
+    if decision.launches < series.rule.least:
+        spent = [one.ended_s - one.started_s for one in series.counted]
+        said = too_few(decision.launches, series.rule.least, seconds_needed(series.rule, spent))
+        yield Violation(said, "launches", claims=(name,))
+    end = stopping_point(series.rule, series.launches)
+    if end is not None and end < len(series.launches):
+        said = f"{len(series.launches)} launches finished a pair, the rule stops after {end}"
+        yield Violation(said, "launches", severity="reject", claims=(name,))
 
 
 @report_rule(

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from bridge.presets.model import PresetSandbox, ProfileLimits, Tokens, VariableName
 from bridge.presets.parameters import Parameter
 from bridge.records.base import Name, Record, Sha256, Text
-from bridge.records.request import Profile
+from bridge.records.request import Measuring
 from bridge.records.verdict import Premise
 from bridge.records.workload import Aggregate
 
@@ -157,7 +157,7 @@ class MetricTable(Record):
         tables: dict[Aggregate, object] = {"share": self.share, "count": self.count, "ratio": self.ratio}
         return next((name for name, table in tables.items() if table is not None), "median")
 
-    def times(self, profile: Profile) -> int:
+    def times(self, profile: Measuring) -> int:
         """Return how many processes a profile makes for it."""
         if isinstance(self.repeats, int):
             return self.repeats
@@ -211,7 +211,7 @@ class PresetTable(Record):
     description: Text
     argv: Tokens | None = None
     params: dict[Name, Parameter] = Field(default_factory=dict)
-    profiles: Annotated[tuple[Profile, ...], Field(min_length=1)] = ("smoke", "claim")
+    profiles: Annotated[tuple[Measuring, ...], Field(min_length=1)] = ("smoke", "claim")
     limits: ProfileLimits = ProfileLimits()
     sandbox: PresetSandbox = PresetSandbox()
     metrics: tuple[Name, ...] = ()

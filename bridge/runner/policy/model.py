@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from bridge import limits as bounds
 from bridge import strictjson
+from bridge.launches.standing import APART_LEAST_S
 from bridge.presets.facts import LimitCaps, PolicyFacts
 from bridge.presets.model import PresetLimits, VariableName
 from bridge.records.base import Name, Record, Text
@@ -58,10 +59,16 @@ class SandboxPolicy(Record):
 
 
 class LimitPolicy(PresetLimits):
-    """The most a run gets, and what the host keeps for itself."""
+    """The most a run gets, and what the host keeps for itself.
+
+    Attributes:
+        sittings_apart_s: seconds from the beginning of one sitting of a standing claim to that of the next. Fewer are
+            for trying it out: no claim is made of sittings that began nearer than ten minutes to each other.
+    """
 
     grace_s: Annotated[float, Field(gt=0, le=60)] = bounds.GRACE_S
     disk_floor_bytes: Annotated[int, Field(ge=0)] = bounds.DISK_FLOOR_BYTES
+    sittings_apart_s: Annotated[float, Field(ge=0, le=3600)] = APART_LEAST_S
 
 
 class IdentityPolicy(Record):

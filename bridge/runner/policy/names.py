@@ -57,7 +57,7 @@ class NameRules(Record):
 
     presets: tuple[Text, ...] = ("*",)
     params: dict[Name, ParamRule] = Field(default_factory=dict)
-    profiles: tuple[Profile, ...] = ("smoke", "claim")
+    profiles: tuple[Profile, ...] = ("smoke", "claim", "standing")
     limits: PresetLimits = PresetLimits()
     hours: Hours | None = None
     runners: tuple[Name, ...] = ()

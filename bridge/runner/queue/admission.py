@@ -19,6 +19,7 @@ from bridge.records.request import Request
 from bridge.request import UNSIGNED
 from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.state.folder import OpenState
+from bridge.runner.state.sittings import SittingTimes, set_of, sitting_times
 from bridge.system.clock import Clock, rfc3339
 
 _IDLE_LOAD_SHARE = 0.25
@@ -42,6 +43,19 @@ class Admission:
 
     def __init__(self, rules: RulesInForce, state: OpenState, clock: Clock) -> None:
         self._rules, self._state, self._clock = rules, state, clock
+
+    def begin(self, request: Request | None) -> None:
+        """Note that a request begins here; the next sitting of its set waits a while from now on.
+
+        Raises:
+            JournalError: it could not be written.
+        """
+        if (set_id := set_of(request)) is not None:
+            self._sittings.begin(set_id, self._clock.now())
+
+    @property
+    def _sittings(self) -> SittingTimes:
+        return sitting_times(self._state, self._rules.now.policy)
 
     def host_wait(self) -> NotTaken | None:
         """Return why this host takes nothing at all now, or None."""
@@ -84,7 +98,15 @@ class Admission:
             waiting = condition_wait(preset.only_when, self._clock)
             if waiting is not None:
                 return waiting
-        return self._name_wait(principal)
+        return self._sitting_wait(request) or self._name_wait(principal)
+
+    def _sitting_wait(self, request: Request) -> NotTaken | None:
+        """Return whether the sitting before it began too short a while ago."""
+        set_id = set_of(request)
+        at = None if set_id is None else self._sittings.not_before(set_id)
+        if at is None or at <= self._clock.now():
+            return None
+        return NotTaken(f"next sitting {at.astimezone():%H:%M}")
 
     def quotas(self) -> tuple[QuotaUse, ...]:
         """Return what is left of the hour's shares, as the beacon tells requesters; nothing where none is bounded.

@@ -196,6 +196,7 @@ class Queue:
             time=rfc3339(self._clock.now()),
         )
         journal.append("fetched", ref.id, ref.oid, nonce=claim.nonce)
+        self._admission.begin(request)
         asked_s = self._clock.steady_s()
         self._look()
         with link.lock:

@@ -25,6 +25,7 @@ from bridge.runner.state.attempts import Look, attempt_key, look_of, may_be_quot
 from bridge.runner.state.database import Fact
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.prepared import PreparedRun
+from bridge.runner.state.sittings import set_of, sitting_times
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
 
@@ -66,6 +67,9 @@ def prepare(  # noqa: PLR0917 - one caller
     asked = (spec, f"{ran.identity} {ran.tree or ''}", f"{described.name} {described.cpu}", models)
     look = look_of(*asked) if may_be_quoted(spec) else None
     attempt = _count(state, ref, attempt_key(*asked), look, None if request is None else request.confirms, clock)
+    started = clock.now()
+    if (set_id := set_of(request)) is not None:
+        sitting_times(state, rules.policy).begin(set_id, started)
     return PreparedRun(
         id=ref.id,
         request_oid=ref.oid,
@@ -76,7 +80,7 @@ def prepare(  # noqa: PLR0917 - one caller
         models=models,
         attempt=attempt,
         runner_version=machine.version,
-        started=rfc3339(clock.now()),
+        started=rfc3339(started),
     )
 
 

@@ -48,6 +48,7 @@ from bridge.runner.state.attempts import load_reports, save_reports, unreported
 from bridge.runner.state.audit import audit
 from bridge.runner.state.folder import OpenState
 from bridge.runner.state.log import for_run
+from bridge.runner.state.sittings import set_of
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 from bridge.system.process import run as run_process
 
@@ -274,7 +275,7 @@ class ClaimedRunSession:
 
     def earlier(self, record: RunRecord) -> Mapping[str, Mapping[str, bytes]]:
         """Return the reports of earlier attempts of the same configuration on this host, by run id."""
-        if record.attempt is None:
+        if record.attempt is None or set_of(self._request) is not None:  # a sitting stands by itself
             return {}
         return load_reports(self._state.folder.reports, record.attempt.earlier)
 

@@ -71,10 +71,16 @@ def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[M
     """Return sha256 over (preset, params, profile, code, host, models).
 
     Another model is another question, and so is a preset that its owner changed: launches of two plans are in no pool.
+    Sittings are numbered apart from other claims, so that one which is missing among them shows.
     """
-    asked = [spec.preset, spec.preset_digest, spec.params, spec.profile]
+    asked = [spec.preset, spec.preset_digest, spec.params, profile_of(spec)]
     value = [*asked, code_identity, host, [model.sha256 for model in models]]
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
+
+
+def profile_of(spec: JobSpec) -> str:
+    """Return the profile that was asked for."""
+    return spec.profile if spec.sitting is None else "standing"
 
 
 def may_be_quoted(spec: JobSpec) -> bool:
@@ -85,11 +91,12 @@ def may_be_quoted(spec: JobSpec) -> bool:
 def look_of(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> Look:
     """Return what a run's numbers could be chosen within: one preset against one base on one host, over its parameters.
 
-    Edits, commits, models and plans follow each other in time; they are versions.
+    Edits, commits, models and plans follow each other in time; they are versions. All sittings of a set are one cell,
+    and another set of the same question is another one: whoever begins anew has looked once more.
     """
     parts = (
-        [spec.preset, spec.profile, spec.base, host],
-        [spec.params],
+        [spec.preset, profile_of(spec), spec.base, host],
+        [spec.params, *([] if spec.sitting is None else [spec.sitting.id])],
         [code_identity, spec.preset_digest, [model.sha256 for model in models]],
     )
     family, cell, version = (hashlib.sha256(strictjson.encode(part)).hexdigest() for part in parts)

@@ -38,7 +38,7 @@ CREATE TABLE attempts (
     place INTEGER PRIMARY KEY, key TEXT NOT NULL, run TEXT NOT NULL, time TEXT NOT NULL, confirms TEXT,
     family TEXT, cell TEXT, version TEXT, UNIQUE (key, run)
 );
-CREATE TABLE queue (run TEXT PRIMARY KEY, not_before TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE queue (sittings TEXT PRIMARY KEY, not_before TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 PRAGMA user_version = {SCHEMA_VERSION};
 """

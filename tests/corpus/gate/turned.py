@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime as dt
 import math
 import random
 from typing import Any
@@ -29,7 +30,31 @@ REFERENCE = ["/opt/kakeya/bin/python", "-I", "-m", "engine.cli", "eval", "code",
 Row = dict[str, Any]
 
 
-def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, report: Row | None = None) -> Case:
+def sitting(number: int) -> Case:
+    """Return one of six sittings of a standing claim, a rotation of five launches, each a quarter of an hour apart.
+
+    Args:
+        number: which, from 0.
+    """
+    case = in_turns(seed=100 + number, launches=BLOCKS)
+    series = case.spec["commands"][0]["launches"]
+    series["rule"] = {**series["rule"], "least": BLOCKS, "most": BLOCKS}
+    case.spec["sitting"] = {"id": "0" * 25 + "7", "repeat": number, "count": 6}
+    case.record["attempt"]["number"] = number + 1
+    for owner, names in ((case.record, ("started", "ended")), (case.report, ("started_at", "ended_at"))):
+        for name in names:
+            at = dt.datetime.fromisoformat(owner[name]) + dt.timedelta(minutes=15 * number)
+            owner[name] = at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return case.seal()
+
+
+def in_turns(
+    seed: int = 3,
+    faster: float = 1.0,
+    names: tuple[str, str] = ARMS,
+    report: Row | None = None,
+    launches: int = LAUNCHES,
+) -> Case:
     """Return the run: ten launches of five blocks of twelve prompts.
 
     Args:
@@ -37,6 +62,7 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
         faster: than the machine of the corpus; samples are as many prompts, and turns as many tokens, as last there.
         names: of its arms.
         report: with samples of these arms; None for one of decoding speed.
+        launches: that count.
     """
     size_of_sample = math.ceil(SAMPLE_LEAST_S * faster / 0.4)
     rng, report = random.Random(seed), code_throughput().report if report is None else report
@@ -46,8 +72,8 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
     measured = sorted({prompt for _, prompt in row_by_prompt} - set(warm))
     every, size = drawn_names(measured, NONCE, "blocks"), len(measured) // BLOCKS
     rows: dict[str, list[Row]] = {name: [] for name in names}
-    launches, now = [_launch(0, 0, 0.5, [], rng, names=names)], 5.0
-    for number in range(1, LAUNCHES + 1):
+    made, now = [_launch(0, 0, 0.5, [], rng, names=names)], 5.0
+    for number in range(1, launches + 1):
         block, nonce = (number - 1) % BLOCKS, sha(f"launch {number}")
         order = drawn_names(every[block * size : (block + 1) * size], nonce, number)
         spots = enumerate([*warm, *order])
@@ -57,9 +83,9 @@ def in_turns(seed: int = 3, faster: float = 1.0, names: tuple[str, str] = ARMS, 
                 rows[name].append(row)
         mine = pairs[len(warm) :]
         samples = [mine[start : start + size_of_sample] for start in range(0, len(mine), size_of_sample)]
-        launches.append(_launch(number, block, now, samples, rng, int(TURN_TOKENS * faster), names))
-        now = launches[-1]["reference"]["done_s"] + 0.5
-    return _run(report, arms, rows, launches, names)
+        made.append(_launch(number, block, now, samples, rng, int(TURN_TOKENS * faster), names))
+        now = made[-1]["reference"]["done_s"] + 0.5
+    return _run(report, arms, rows, made, names)
 
 
 def _pair(

@@ -40,7 +40,7 @@ def test_first_words_second_words_and_options(complete):
     assert complete("st") == ["status"]
     assert complete("gate", "") == ["check", "rules", "explain"]
     assert "--wait-timeout" in complete("run", "mlx-env-probe", "--wait")
-    assert complete("run", "x", "--profile", "") == ["smoke", "claim"]
+    assert complete("run", "x", "--profile", "") == ["smoke", "claim", "standing"]
     assert complete("gate", "check", "--form") == ["--format"]
     assert complete("completion", "f") == ["fish"]
 

@@ -1,0 +1,148 @@
+"""A set of sittings as a reader has it: each result judged here, and what all of them say together."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bridge.client.document.untrusted import clean_line, markdown_text
+from bridge.client.evidence.judged import JudgedResult
+from bridge.client.evidence.quote import Quote, asked_and_where, text_of
+from bridge.errors import UsageError
+from bridge.gate.standing import JudgedSitting, StandingClaim, standing_claims
+from bridge.launches.attempts import ShownInterval
+from bridge.launches.standing import APART_LEAST_S
+from bridge.records.quotation import Quotation
+from bridge.trust.judgement import UNCHECKED
+
+
+@dataclass(frozen=True)
+class StandingSet:
+    """The sittings of one set, in the order they began, and the claims that they make together."""
+
+    sittings: tuple[JudgedResult, ...]
+    claims: tuple[StandingClaim, ...]
+
+    @classmethod
+    def of(cls, results: Sequence[JudgedResult], apart_s: float = APART_LEAST_S) -> StandingSet:
+        """Return the set that results are the sittings of.
+
+        Args:
+            results: judged here, in any order.
+            apart_s: how far apart they had to begin; another value is for a study, whose numbers nobody quotes.
+
+        Raises:
+            UsageError: one of them is no sitting, or was never judged.
+        """
+        sittings = [(_as_sitting(judged), judged) for judged in results]
+        ordered = tuple(judged for _, judged in sorted(sittings, key=lambda pair: pair[0].began_s))
+        return cls(ordered, standing_claims([sitting for sitting, _ in sittings], apart_s))
+
+    @property
+    def primary(self) -> StandingClaim | None:
+        """The claim that its preset fixed beforehand; None where the sittings have no ratio of it."""
+        spec = self.sittings[-1].result.spec
+        wanted = None if spec is None else spec.primary_claim
+        return next((claim for claim in self.claims if claim.id == wanted), None)
+
+    @property
+    def run_ids(self) -> list[str]:
+        """The runs of the set."""
+        return [judged.result.id for judged in self.sittings]
+
+    def data(self) -> list[dict[str, Any]]:
+        """Return its claims as `--json` shows them."""
+        return [_shown(claim, self.run_ids) for claim in self.claims]
+
+
+def is_sitting(judged: JudgedResult) -> bool:
+    """Return whether a result is one sitting of a standing claim."""
+    return judged.result.spec is not None and judged.result.spec.sitting is not None
+
+
+def quotation_of(claim: StandingClaim) -> Quotation:
+    """Return whether a standing claim may be quoted."""
+    return Quotation("measured" if claim.why else "quotable", claim.why)
+
+
+def quote_set(found: StandingSet, *, markdown: bool = False) -> Quote:
+    """Return the quote of a standing claim: a sentence each, and the command that checks all of its sittings.
+
+    Raises:
+        UsageError: the sittings have no ratio at all.
+    """
+    if not found.claims:
+        raise UsageError(
+            "the sittings claim no ratio, so there is nothing to quote",
+            remedy=f"kakeya-mac report {found.run_ids[-1]}",
+        )
+    answers = [(claim, quotation_of(claim)) for claim in found.claims]
+    refused = tuple((claim.id, clean_line(text_of(answer))) for claim, answer in answers if claim.why)
+    quotable = [claim for claim, answer in answers if answer.word == "quotable"]
+    if not quotable:
+        return Quote("measured", (), refused)
+    command = shlex.join(["kakeya-mac", "verify", *found.run_ids])
+    lines = [_sentence(claim, found) for claim in quotable]
+    if markdown:
+        return Quote("quotable", (*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"), refused)
+    return Quote("quotable", (*lines, f"check: {command}"), refused)
+
+
+def _sentence(claim: StandingClaim, found: StandingSet) -> str:
+    last = found.sittings[-1]
+    if last.result.record is None:
+        raise ValueError("a judged sitting has a record")
+    answer = last.answer or UNCHECKED
+    asked, where = asked_and_where(last.result, last.result.record)
+    runs = f"runs {', '.join(found.run_ids)}"
+    return clean_line("; ".join([f"{asked}: {claim.wording}", *where, answer.text, runs]))
+
+
+def _as_sitting(judged: JudgedResult) -> JudgedSitting:
+    """Return a result as the gate takes it.
+
+    Raises:
+        UsageError: it is no sitting, or was never judged.
+    """
+    result, verdict = judged.result, judged.verdict
+    if not is_sitting(judged) or result.spec is None or result.record is None or verdict is None:
+        raise UsageError(
+            f"run {result.id} is no sitting of a standing claim; several results are quoted together only where each is"
+        )
+    answer = judged.answer
+    refused = answer.text if answer is not None and answer.refused else None
+    files = result.tree.files
+    reports = {name.removeprefix("reports/"): data for name, data in files.items() if name.startswith("reports/")}
+    return JudgedSitting(verdict, result.record, result.spec, reports, refused)
+
+
+def _shown(claim: StandingClaim, run_ids: Sequence[str]) -> dict[str, Any]:
+    answer, ratio = quotation_of(claim), claim.ratio
+    ends = () if ratio is None else ratio.ends
+    return {
+        "claim": claim.id,
+        "quotation": answer.word,
+        "wording": claim.wording,
+        "why": list(claim.why),
+        "looks": claim.looks,
+        "span_s": None if ratio is None else ratio.span_s,
+        "ends": [
+            {
+                "load": end.load,
+                "value": end.value,
+                "interval": list(end.interval(claim.looks)),
+                "next_sitting": _bounds(end.next_sitting(claim.looks)),
+            }
+            for end in ends
+        ],
+        "sittings": [
+            {"id": run_id, "attempt": sitting.number, "log_ratio": sitting.log_ratio, "load": sitting.load}
+            for run_id, sitting in zip(run_ids, claim.sittings, strict=False)
+        ],
+    }
+
+
+def _bounds(shown: ShownInterval) -> list[float]:
+    return [shown.low, shown.high]
