@@ -9,7 +9,7 @@ from bridge.runner.state.sittings import SittingTimes
 from tests.fakes.requester import StepClock
 
 SET = "0" * 25 + "7"
-POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\n'
+POLICY = 'schema = 1\nname = "mini"\ninterpreter = "/usr/bin/python3"\nrate_per_hour = 0\nslots = 2\n'
 
 
 def test_a_set_waits_from_its_last_beginning_on_and_another_does_not(world):
