@@ -20,7 +20,7 @@ from typing import Final
 from bridge.errors import JournalError
 from bridge.system.disk import is_local
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = f"""
 CREATE TABLE journal (
     seq INTEGER PRIMARY KEY, previous TEXT NOT NULL, run TEXT NOT NULL, event TEXT NOT NULL, object TEXT,

@@ -121,4 +121,4 @@ def test_a_user_of_the_service_on_a_mac_is_a_role_account_with_a_free_number() -
 
     assert ask_shell(program, "\n".join(taken)).stdout == "398\n"
     assert 'sysadminctl -addUser "$1" -roleAccount -UID' in script
-    assert {name for name in re.findall(r"^(?:RUN|ACTIONS)_USER=(.)", script, re.MULTILINE)} == {"_"}
+    assert set(re.findall(r"^(?:RUN|ACTIONS)_USER=(.)", script, re.MULTILINE)) == {"_"}
