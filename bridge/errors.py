@@ -41,6 +41,7 @@ from typing import ClassVar, Final
 REMEDY_MARK: Final = "; next: "
 """Between what happened and what to do next, where both are one line of a record."""
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_SHOWN_WORDS: Final = 12
 _FREE: Final = (
     "free some space: the data and state folders, TMPDIR and, for a requester, the clone's .git are written to"
 )
@@ -62,7 +63,11 @@ def meant(word: str, known: Collection[str], *, most: int = 3) -> str:
     begun = [one for one in folded if typed and one.startswith(typed)]
     found = list(dict.fromkeys([*begun, *get_close_matches(typed, folded, n=most)]))[:most]
     near = [folded[one] for one in found]
-    return f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(known) or 'none'}"
+    if near:
+        return f"did you mean {' or '.join(near)}?"
+    shown = list(known)[:_SHOWN_WORDS]
+    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    return f"known: {', '.join(shown) or 'none'}{more}"
 
 
 class KakeyaError(Exception):

@@ -32,7 +32,8 @@ def _no_controls(text: str) -> str:
 RunId = Annotated[str, StringConstraints(pattern=f"^{ID_PATTERN}$", min_length=26, max_length=26)]
 Sha256 = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 Oid = Annotated[str, StringConstraints(pattern="^([0-9a-f]{40}|[0-9a-f]{64})$")]
-Name = Annotated[str, StringConstraints(pattern="^[a-z0-9][a-z0-9._-]{0,62}$")]
+NAME_PATTERN: Final = "^[a-z0-9][a-z0-9._-]{0,62}$"
+Name = Annotated[str, StringConstraints(pattern=NAME_PATTERN)]
 Text = Annotated[str, StringConstraints(max_length=TEXT_MAX_CHARS), AfterValidator(_no_controls)]
 Moment = Annotated[str, StringConstraints(max_length=40), AfterValidator(_moment)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,8 @@ from bridge.cli.host.trust import revoke, trust
 from bridge.cli.talk import CLOCK, note, say
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import KakeyaError, UsageError
+from bridge.records.base import NAME_PATTERN
+from bridge.runner.authorisation.trust_files import check_principal
 from bridge.runner.connection.known_keys import known_keys
 from bridge.runner.policy.file import load_policy
 from bridge.runner.policy.model import Policy
@@ -47,6 +50,12 @@ def _setup(arguments: argparse.Namespace) -> int:
     from bridge.cli.host.setup import set_up
 
     path = default_policy_path() if arguments.policy is None else Path(arguments.policy).absolute()
+    for option, word in (("--name", arguments.name), *(("--label", label) for label in arguments.label)):
+        if word is not None and re.fullmatch(NAME_PATTERN, word) is None:
+            raise UsageError(
+                f"{option}: got {word[:80]!r}; expected lower-case letters, digits, - . _, at most 63",
+                remedy=f"kakeya-runner setup {option} mini",
+            )
     name = arguments.name or (load_policy(path).name if path.exists() and not file_problems(path) else own_name())
     state = state_for(arguments, name)
     try:
@@ -120,7 +129,8 @@ def _policy_command(arguments: argparse.Namespace) -> int:
 
     if arguments.preset is None:
         raise UsageError("explain needs a preset", remedy="kakeya-runner policy explain PRESET")
-    for line in what_would_run(policy, arguments.preset, CLOCK, arguments.asker):
+    asker = None if arguments.asker is None else check_principal(arguments.asker)
+    for line in what_would_run(policy, arguments.preset, CLOCK, asker):
         print(line)
     return 0
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from bridge.cli.boundary import guarded
 from bridge.cli.table.values import age, duration
+from bridge.errors import UsageError, meant
 
 _EPILOG = """\
 Start here:
@@ -66,7 +69,7 @@ What a folder holds: docs/guides/workloads.md.
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="kakeya-runner",
         description="Run allow-listed presets on this machine for people who can reach only a git remote.",
         epilog=_EPILOG,
@@ -86,6 +89,23 @@ def build_parser() -> argparse.ArgumentParser:
     _actions(verbs)
     _nodes(verbs)
     return parser
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong with the words in one line, with the nearest of those that are known."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise what was got, what is expected and where more is.
+
+        Raises:
+            UsageError: always.
+        """
+        chosen = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)$", message)
+        if chosen is not None:
+            known = [word.strip("'") for word in chosen[2].split(", ")]
+            message = f"{message[: chosen.start()]}got {chosen[1][:60]!r}; {meant(chosen[1], known, most=2)}"
+        verb = self.prog.partition(" ")[2]
+        raise UsageError(f"{verb}: {message}" if verb else message, remedy=f"{self.prog} --help")
 
 
 def _setup(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -291,8 +311,13 @@ def _creating(parser: argparse.ArgumentParser) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else list(argv)
-    arguments = build_parser().parse_args(words or ["--help"])
-    return guarded(lambda: _dispatch(arguments), lambda error: _talk(f"kakeya-runner: {error}"), "kakeya-runner", _talk)
+    parser = build_parser()
+    return guarded(
+        lambda: _dispatch(parser.parse_args(words or ["--help"])),
+        lambda error: _talk(f"kakeya-runner: {error}"),
+        "kakeya-runner",
+        _talk,
+    )
 
 
 def _dispatch(arguments: argparse.Namespace) -> int:

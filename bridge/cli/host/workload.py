@@ -94,12 +94,13 @@ def choose_number(candidates: Sequence[Candidate], name: str | None) -> Candidat
         if chosen is None:
             names = ", ".join(dict.fromkeys(candidate.name for candidate in candidates))
             raise UsageError(
-                f"the program left no number {name!r}; it left {names}", remedy="--number none keeps files only"
+                f"the program, run once, left no number {name!r}; it left {names or 'none at all'}",
+                remedy="name one of those, or print it; --number none keeps files only",
             )
         return chosen
     likely = [candidate for candidate in candidates if "file" not in candidate.source]
     likely = likely or [candidate for candidate in candidates if "column" not in candidate.source]
-    if not sys.stdin.isatty():
+    if not candidates or not sys.stdin.isatty():
         return likely[-1] if likely else None
     for place, candidate in enumerate(candidates, start=1):
         print(f"{place:>3}  {candidate.name} {candidate.value:g}", file=sys.stderr)

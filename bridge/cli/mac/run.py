@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -173,13 +174,18 @@ def _check_notify(call: Invocation, *, waits: bool) -> None:
     """Refuse what could never be told, before anything is sent.
 
     Raises:
-        UsageError: the command is none, or the line does not wait.
+        UsageError: the command is none, the line does not wait, or there is no such program.
     """
     if call.args.notify is None:
         return
-    argv_of(call.args.notify)
+    program = argv_of(call.args.notify)[0]
     if not waits:
         raise UsageError("--notify tells how a wait ended, and this line does not wait", remedy="add --wait")
+    if shutil.which(program) is None:
+        raise UsageError(
+            f"--notify: there is no program {program[:80]!r} that can be started here",
+            remedy="name one by its path, or one on PATH; chmod +x makes a script one",
+        )
 
 
 def _name_run(call: Invocation, found: Run) -> None:

@@ -89,9 +89,19 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
 _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days": age, "int": whole_number}
 
 
+# What other programs call it.
+_ELSEWHERE: Final = {
+    "ps": "ls", "queue": "ls", "jobs": "ls", "squeue": "ls", "list": "ls", "submit": "run", "sbatch": "run",
+    "exec": "run", "send": "run", "kill": "cancel", "stop": "cancel", "scancel": "cancel", "watch": "attach",
+    "follow": "attach", "show": "status", "info": "status", "download": "fetch", "get": "fetch", "result": "fetch",
+    "diff": "compare", "clean": "gc", "setup": "init", "connect": "init",
+}  # fmt: skip
+
+
 def unknown_command(word: str, *, helped: bool = False) -> UsageError:
     """Return the error for a word that is no command, or none that `help` knows, with the nearest ones."""
-    hint = meant(word, [*BY_NAME, "all" if helped else "help"], most=2)
+    other = _ELSEWHERE.get(word.casefold())
+    hint = f"did you mean {other}?" if other else meant(word, [*BY_NAME, "all" if helped else "help"], most=2)
     return UsageError(f"unknown command {word[:60]!r}; {hint}", remedy=f"{PROGRAM} --help")
 
 

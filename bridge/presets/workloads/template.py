@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.presets.installed import registry
 from bridge.presets.workloads.folder import FILE, SEED, read_folder
 from bridge.presets.workloads.options import Option, options_of
 from bridge.presets.workloads.trial import Candidate, NotTriedError, Trial, try_preset
@@ -80,6 +81,8 @@ def write_folder(
     """
     if _NAME.fullmatch(folder.name) is None:
         raise UsageError(f"got the name {folder.name!r}; expected lower-case letters, digits, - . _")
+    if folder.name in registry():
+        raise UsageError(f"{folder.name!r} is the name of an installed preset", remedy="choose another name")
     if folder.exists():
         raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
     for source in sources:
@@ -101,7 +104,11 @@ def write_folder(
     _put(folder, draft.toml(keep=("any",)))
     trial = _try(folder, host_python, written)
     candidates = [] if trial is None else list(trial.candidates)
-    chosen = choose(candidates) if candidates else None
+    try:
+        chosen = None if trial is None else choose(candidates)
+    except UsageError:
+        shutil.rmtree(folder)  # the same line, put right, makes it anew
+        raise
     files = () if trial is None else tuple(name for name in trial.files if _KEPT_NAME.fullmatch(name))[:_KEPT_MOST]
     others = [candidate for candidate in candidates if candidate is not chosen]
     if chosen is None and not files:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 import pydantic
+import pydantic_core
 
 from bridge.diagnostics import Check
 from bridge.errors import KakeyaError, UsageError
@@ -29,6 +30,13 @@ from bridge.runner.policy.name_files import FOLDER, read_name_files
 from bridge.runner.policy.rights import file_problems
 
 EXAMPLE: Final = "kakeya-runner policy example shows the form"
+_PATTERNS: Final = {
+    r"^/[^\x00-\x1f]*$": "an absolute path",
+    r"^(journald|syslog|/[^\x00-\x1f]+)$": "journald, syslog or an absolute path",
+    r"^(idle|ac_power|hours-([01]\d|2[0-3])-([01]\d|2[0-3]))$": "idle, ac_power or hours-HH-HH",
+    r"^hours-([01]\d|2[0-3])-([01]\d|2[0-3])$": "hours-HH-HH, such as hours-22-06",
+}
+_CHOSEN: Final = frozenset({"names", "params"})
 _TYPES = {"env": "environment", "schema": "schema_version"}
 
 
@@ -72,9 +80,18 @@ def content_problems(data: bytes) -> Iterator[Check]:
             elif one["type"] == "missing":
                 yield Check(dotted, "fail", "missing", f"add {where[-1]} = … ; kakeya-runner policy example")
             else:
-                yield Check(dotted, "fail", f"{one['msg']}; got {_shown(one['input'])}", _form(where))
+                yield Check(dotted, "fail", _reason(one), _form(where))
     except TypeError as error:
         yield Check("file", "fail", f"holds a value no policy has: {error}", EXAMPLE)
+
+
+def _reason(error: pydantic_core.ErrorDetails) -> str:
+    """Return what is wrong with a value; of a whole table only what contradicts itself."""
+    text = error["msg"].removeprefix("Value error, ")
+    pattern = error.get("ctx", {}).get("pattern")
+    if pattern in _PATTERNS:
+        text = f"expected {_PATTERNS[pattern]}"
+    return text if isinstance(error["input"], dict) else f"{text}; got {_shown(error['input'])}"
 
 
 def _shown(value: object) -> str:
@@ -91,9 +108,12 @@ def _nearest(where: tuple[Any, ...]) -> str:
 def _keys(where: tuple[Any, ...]) -> list[str]:
     """Return the keys of a table of the policy."""
     model: Any = Policy
+    named = False  # whether this part is a name that somebody chose: [names."ada"] and its like
     for part in where:
-        if isinstance(part, int):
+        if isinstance(part, int) or named:
+            named = False
             continue
+        named = part in _CHOSEN
         field = getattr(model, "model_fields", {}).get(_TYPES.get(str(part), str(part)))
         model = None if field is None else next(_models(field.annotation), None)
     fields = getattr(model, "model_fields", {})

@@ -38,7 +38,6 @@ def test_a_program_is_told_how_the_wait_ended(requester, host, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("command", "line"),
     [
-        ("/nowhere/tell", "--notify could not be started: "),
         (f"{sys.executable} -c 'raise SystemExit(3)'", "--notify ended with 3: "),
     ],
 )
@@ -61,7 +60,8 @@ def test_a_program_that_hangs_is_ended(requester, host):
         (("--notify", "tell"), "this line does not wait"),
         (("--wait", "--notify", "tell 'x"), "No closing quotation"),
         (("--wait", "--notify", ""), "--notify is empty"),
-        (("--wait", "--repeat", "2", "--notify", "tell"), "--notify is for one run"),
+        (("--wait", "--notify", "/nowhere/tell x"), "there is no program '/nowhere/tell' that can be started here"),
+        (("--wait", "--repeat", "2", "--notify", "true"), "--notify is for one run"),
     ],
 )
 def test_what_could_never_be_told_is_refused_before_anything_is_sent(requester, host, words, message):

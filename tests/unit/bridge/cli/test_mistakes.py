@@ -1,0 +1,167 @@
+"""What people get wrong with both programs: one line with what was wrong, what to do next, the table's exit code."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+
+from bridge.cli.host.main import main
+from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
+
+PROBE, CODE = "run mlx-env-probe", "run k3-fused-allmlx-code"
+ASKING = [
+    # words that other programs have
+    ("ps", "unknown command 'ps'; did you mean ls?", "kakeya-mac --help"),
+    ("queue", "unknown command 'queue'; did you mean ls?", "kakeya-mac --help"),
+    ("submit x", "unknown command 'submit'; did you mean run?", "kakeya-mac --help"),
+    ("kill x", "unknown command 'kill'; did you mean cancel?", "kakeya-mac --help"),
+    ("download x", "unknown command 'download'; did you mean fetch?", "kakeya-mac --help"),
+    ("xyzzy", "status, logs, ls, fetch, open, runners, presets and 20 more", "kakeya-mac --help"),
+    # arguments
+    ("run", "the following arguments are required: PRESET", "run --help"),
+    (f"{PROBE} -p", "argument -p/--param: expected one argument", "run --help"),
+    (f"{PROBE} -p =3", "got -p '=3'; expected -p NAME=VALUE", "presets show mlx-env-probe"),
+    (f"{PROBE} --wait-timeout soon", "got 'soon', expected a duration such as 45s, 1h30m or 2d", "run --help"),
+    (f"{PROBE} --wait-timeout -5", "got '-5', expected a duration", "run --help"),
+    (f"{PROBE} --expires 400d", "got --expires 400d; expected 1s to 1d", "run --help"),
+    (f"{PROBE} --repeat 0", "got --repeat 0; expected 1 to 64", "run --help"),
+    (f"{PROBE} --repeat 65", "are 65 runs; a sweep has at most 64", "list fewer values, or send it in parts"),
+    (f"{PROBE} --repeat many", "got 'many', expected a whole number", "run --help"),
+    (f"{PROBE} --ref HEAD", "runs the host's code; --dirty and --ref have no meaning for it", "run --help"),
+    (f"{PROBE} --against HEAD", "compares no commits; --against has no meaning for it", "workloads.md"),
+    (f"{PROBE} --fail-if slower", "and this line does not wait for that", "add --wait"),
+    (f"{PROBE} --confirms nosuch", "no run matches 'nosuch'", "kakeya-mac ls"),
+    (f"{PROBE} --via host", "--via: got 'host'; expected ssh://USER@HOST[:PORT]", "run --help"),
+    (f"{PROBE} --unsandboxed", "--unsandboxed is for your own machine", "add --bus embedded to run here"),
+    (f"{CODE} -p depth=1,1", "parameter 'depth': got '1,1', which lists a value twice", "presets show"),
+    (f"{CODE} -p depth=1,2 --repeat 40", "are 80 runs; a sweep has at most 64", "list fewer values"),
+    (f"{CODE} -p prompts=x", "got 'x', expected one of code-structured, humaneval", "presets show"),
+    ("run nosuch-at-all", "unknown preset 'nosuch-at-all'; known: commit-comparison,", "kakeya-mac presets"),
+    # runs, folders and files
+    ("status", "the following arguments are required: ID", "status --help"),
+    ("status @lats", "got '@lats'; expected a run id, a prefix or suffix of one, or @last", "status --help"),
+    ("status 1 2", "got '2' beside all that it takes", "status --help"),
+    ("logs -n many x", "got 'many', expected a whole number", "logs --help"),
+    ("fetch nosuch --pack x.zip", "cannot pack into 'x.zip'; expected NAME.tar.xz", "fetch --help"),
+    ("open", "open needs a run", "kakeya-mac open @last; the page of the bus: kakeya-mac open --html"),
+    ("quote /etc/passwd", "there is no folder '/etc/passwd'; expected one of a result", "kakeya-mac ls"),
+    ("report", "name a run or a file, or --history PRESET", "report --help"),
+    ("report --history nosuch", "no result of 'nosuch' is stored here", "kakeya-mac fetch ID"),
+    ("gate check /nosuch", "there is no /nosuch", "gate check --help"),
+    ("gc --older-than soon", "got 'soon', expected a duration", "gc --help"),
+    # routes and keys of a clone
+    ("init --bus x#zz", "got bus id 'zz'; expected 32 hexadecimal digits after '#'", "init --help"),
+    ("init --bus memory --runner-key mini", "got runner key 'mini'; expected NAME=KEY", "the host's owner"),
+    ("init --bus memory --root-key abc", "got 'abc'; expected 'ssh-ed25519 AAAA...'", "as the owner tells you"),
+    ("init --bus memory --signing-key /nosuch", "/nosuch could not sign", "kakeya-mac init --signing-key none"),
+    ("init --bus memory --branch-template x", "expected something like 'mac-bridge/{preset}-{id}'", "init --help"),
+    ("init --bus memory --commit-as nobody", "expected one line: NAME <ADDRESS>", "--commit-as 'NAME <ADDRESS>'"),
+    # set-up
+    ("completion ksh", "got 'ksh'; expected bash or zsh or fish", "completion --help"),
+    ("agent install", "no program is named", "--claude, --codex, --cursor, --vscode"),
+    ("agent install --emacs", "no option '--emacs'; known: --claude, --codex", "agent install --help"),
+]
+POLICY = [
+    ("bogus = 1", "bogus unknown key", "did you mean bus?"),
+    ("slots = 0", "slots Input should be greater than or equal to 1; got 0", "as in: slots = 1"),
+    ("slots = 17", "slots: one machine has at most 16", "policy example"),
+    ('interpreter = "python3"', 'interpreter expected an absolute path; got "python3"', "as in: interpreter ="),
+    ('interpreter = "/nowhere/python3"', "/nowhere/python3 cannot be run", "name a Python that has kakeya installed"),
+    ('labels = "gpu"', 'labels Input should be a valid array; got "gpu"', 'as in: labels = ["mac"]'),
+    ('[presets]\nalow = ["x"]', "presets.alow unknown key", "did you mean allow?"),
+    ('[limits]\nwall_s = "10m"', 'limits.wall_s Input should be a valid number; got "10m"', "as in: wall_s = 3600.0"),
+    ('[sandbox]\nmode = "on"', "should be 'required', 'preferred' or 'off'; got \"on\"", 'as in: mode = "preferred"'),
+    ('[sandbox]\nnetwork = "yes"', "sandbox.network 'yes': write names", "as in: network ="),
+    ('[env]\nKAKEYA_SEED = "1"', "the runner sets KAKEYA_SEED; use model_roots, target and drafter", "policy example"),
+    ('approval = ["ask"]', "approval is an argv list whose first item is an absolute path", "policy example"),
+    ('only_when = ["night"]', 'expected idle, ac_power or hours-HH-HH; got "night"', "as in: only_when ="),
+    ('audit = "file"', "audit expected journald, syslog or an absolute path", "as in: audit ="),
+    ('[names."ada"]\npreset = ["x"]', "names.ada.preset unknown key", "did you mean presets?"),
+    ('[names."ada"]\nhours = "night"', "names.ada.hours expected hours-HH-HH", ""),
+    ('[names."ada".params.lr]\nat_mots = 3', "names.ada.params.lr.at_mots unknown key", "did you mean at_most?"),
+    ('trust_pushers = true\n[sandbox]\nmode = "off"', "trust_pushers needs a sandbox: set sandbox.mode", "example"),
+    ('[executor]\nengine = "k8s"', "should be 'local', 'slurm' or 'ray'; got \"k8s\"", 'as in: engine = "slurm"'),
+    ('[lfs]\nurl = "ftp://x"', "lfs 'ftp://x': expected an https URL", "policy example"),
+    ('name = "twice"', "not TOML: Cannot overwrite a value", "policy example"),
+]
+OWNING = [
+    ("srve", 2, "argument COMMAND: got 'srve'; did you mean serve or supervise?", "kakeya-runner --help"),
+    ("workload nwe x", 2, "workload: argument action: got 'nwe'; did you mean new?", "workload --help"),
+    ("workload", 2, "workload: the following arguments are required: action", "workload --help"),
+    ("gc --older-than soon", 2, "got 'soon', expected a duration such as 45s", "gc --help"),
+    ("setup --name 'My Mac'", 2, "--name: got 'My Mac'; expected lower-case letters, digits", "setup --name mini"),
+    ("setup --label GPU", 2, "--label: got 'GPU'; expected lower-case letters", "setup --label mini"),
+    ("setup --bus /nosuch --create-bus", 2, "route '/nosuch': there is no such folder", "mount or make it"),
+    ("serve", 2, "no bus is named", "give --bus ROUTE"),
+    ("once --bus ftp://x/y", 2, "route 'ftp://x/y' is of a kind that is not supported", "https URL"),
+    ("policy explain nosuch-at-all", 2, "unknown preset 'nosuch-at-all'; known:", "kakeya-mac presets"),
+    ("policy explain mlx-env-probe --as 'a b'", 2, "got principal 'a b'; expected a name such as", ""),
+    ("workload new x --from /nosuch.py", 2, "there is no program /nosuch.py", "--from train.py"),
+    ("workload new mlx-env-probe", 2, "'mlx-env-probe' is the name of an installed preset", "choose another name"),
+    ("workload new 'Bad Name'", 2, "got the name 'Bad Name'; expected lower-case letters", ""),
+    ("workload new quiet --from quiet.sh --number loss", 2, "left no number 'loss'; it left none", "--number none"),
+    ("workload remove nosuch", 2, "is not allowed here; allowed: none", "kakeya-runner workload list"),
+    ("trust add x", 2, "'x' is no public key; expected 'ssh-ed25519 AAAA...'", "cat ~/.ssh/id_ed25519.pub"),
+    ("trust remove nobody", 2, "nobody is not trusted for signing requests", "kakeya-runner trust list"),
+    ("revoke", 2, "revoke: the following arguments are required: PRINCIPAL|KEY", "revoke --help"),
+    ("stop --run nosuch", 2, "no run of this host goes by 'nosuch'", "kakeya-runner status"),
+    ("keygen --agent /nosuch", 2, "/nosuch is no public key file", "name the .pub file of a key"),
+    ("supervise /nosuch", 2, "/nosuch is no run's folder: it has no job.json", "docs/supervisor.md"),
+]
+
+
+@pytest.mark.parametrize(("words", "message", "remedy"), ASKING, ids=[words for words, _, _ in ASKING])
+def test_who_asks_is_told_what_was_wrong_and_what_to_do_and_nothing_is_sent(tmp_path, words, message, remedy):
+    requester = Requester(tmp_path)
+    ScriptedHost(requester.bus, requester.clock).beat()
+    ran = requester.run(*shlex.split(words))
+    stderr = " ".join(ran.err.split())
+    assert (ran.code, message in stderr, remedy in stderr.rpartition("next ")[2]) == (2, True, True), stderr
+    assert "Traceback" not in stderr
+    assert requester.bus.snapshot().requests == ()
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch, capsys):
+    """Run `kakeya-runner` in a folder of an owner whose policy begins well."""
+    tmp_path.chmod(0o700)
+    for name in ("HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("KAKEYA_BUS", raising=False)
+    place = tmp_path / "here"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    (place / "quiet.sh").write_text("#!/bin/sh\ntrue\n")
+    (place / "quiet.sh").chmod(0o755)
+
+    def call(words: str, more: str = "") -> tuple[int, str]:
+        path = tmp_path / "policy.toml"
+        path.write_text(f'schema = 1\nname = "mini"\n{more}\n')
+        path.chmod(0o600)
+        verb, *rest = shlex.split(words)
+        takes = [] if verb in {"supervise", "srve"} else ["--policy", str(path)]
+        code = main([verb, *takes, *rest])
+        printed = capsys.readouterr()
+        return code, " ".join((printed.err + printed.out).split())
+
+    return call
+
+
+@pytest.mark.parametrize(("words", "code", "message", "remedy"), OWNING, ids=[words for words, _, _, _ in OWNING])
+def test_who_owns_the_machine_is_told_what_was_wrong_and_what_to_do(own, words, code, message, remedy):
+    ended, text = own(words)
+    assert (ended, message in text, remedy in text.rpartition("next: ")[2]) == (code, True, True), text
+    assert "Traceback" not in text
+
+
+@pytest.mark.parametrize(("line", "message", "remedy"), POLICY, ids=[line for line, _, _ in POLICY])
+def test_a_mistake_in_a_policy_is_named_with_its_key_and_what_is_expected(own, line, message, remedy):
+    ended, text = own("policy check", line)
+    assert (ended, message in text, remedy in text.rpartition("next: ")[2]) == (1, True, True), text
+
+
+def test_a_number_that_is_put_right_is_taken_at_the_second_try(own):
+    assert own("workload new quiet --from quiet.sh --number loss")[0] == 2
+    assert own("workload new quiet --from quiet.sh --number none")[0] == 0
