@@ -69,7 +69,7 @@ What a folder holds: docs/guides/workloads.md.
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
-    parser = _Parser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="kakeya-runner",
         description="Run allow-listed presets on this machine for people who can reach only a git remote.",
         epilog=_EPILOG,
