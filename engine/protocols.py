@@ -374,6 +374,9 @@ class Backend(Protocol):
     def apart(self, one: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards of as many rows, in fp32."""
 
+    def leave_thread(self) -> None:
+        """Give back what the calling thread alone may use, at its end; nothing is computed in it after this."""
+
     def memory(self) -> DeviceMemory | None:
         """Return what the device has room for, None on a CPU or where the library does not say."""
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "evidence" / "studies"
+_TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + r"/kakeya-[a-z-]+-[a-z0-9_]{8}")
+"""A study's own folder, which a report names as ``${WORK}``."""
 
 
 class Report:
@@ -41,7 +45,7 @@ class Report:
         with self.path.open("a+b") as file:
             file.seek(0)
             file.truncate(file.read().rfind(b"\n") + 1)
-            file.write(json.dumps(entry, sort_keys=True).encode() + b"\n")
+            file.write(_TEMPORARY.sub("${WORK}", json.dumps(entry, sort_keys=True)).encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
 

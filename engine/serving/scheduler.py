@@ -177,6 +177,7 @@ class Scheduler:
             self._active.clear()
             self._waiting.clear()
             self._idle.clear()
+        decoder.engine.backend.leave_thread()
 
     def _await_work(self) -> bool:
         """Wait for something to do; return whether to go on."""

@@ -126,6 +126,8 @@ def parses(words: list[str]) -> str | None:
     with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
         try:
             build_runner_parser().parse_args(rest)
+        except UsageError as error:
+            return error.message
         except SystemExit as ended:
             return output.getvalue().strip() if ended.code else None
     return None

@@ -245,9 +245,9 @@ def _ten_minutes_queued(site: SlurmSite) -> Row:
     ref = site.send("plain")
     site.job(ref)
     time.sleep(600.0)
-    asked = {name: count - before.get(name, 0) for name, count in _requests().items() if count > before.get(name, 0)}
+    sent = {name: count - before.get(name, 0) for name, count in _requests().items() if count > before.get(name, 0)}
     site.requester().ask_cancel(ref.id, b"{}")
-    return site.row(ref, requests=asked, total=sum(asked.values()))
+    return site.row(ref, requests=sent, total=sum(sent.values()))
 
 
 def _requests() -> dict[str, int]:

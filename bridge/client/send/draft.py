@@ -130,7 +130,7 @@ def offering(session: BusSession, name: str, *, queued: bool = False) -> SeenRun
     if found is not None:
         return found
     elsewhere = {preset for one in runners for preset in one.beacon.presets}
-    error = PresetNotFoundError(name, tuple(sorted({*registry(), *elsewhere})))
+    error = PresetNotFoundError(name, (*sorted(elsewhere - {*registry()}), *registry()))
     if not runners:
         error.remedy = f"{error.remedy}; no runner has shown itself yet, and one that was just started soon does"
     raise error

@@ -311,6 +311,6 @@ def _called(text: str, sweeps: Collection[str]) -> str | None:
         return None
     try:
         sweep_id = resolve(text, set(sweeps), tuple)
-    except RunNotFoundError:
+    except (RunNotFoundError, UsageError):
         return None
     return sweep_id if sweep_id in sweeps else None

@@ -213,6 +213,11 @@ class MlxBackend:
         """Return the largest difference between the logits of two forwards."""
         return accept.apart(one, other)
 
+    def leave_thread(self) -> None:
+        """End the streams of the calling thread: the process aborts at its exit where one outlives its thread."""
+        mx.synchronize()
+        mx.clear_streams()
+
     def memory(self) -> DeviceMemory | None:
         """Return Metal's recommended working set, None elsewhere."""
         wide = None if self._dtype is None else self._dtype.size

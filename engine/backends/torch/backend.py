@@ -224,6 +224,9 @@ class TorchBackend:
         """Return the largest difference between the logits of two forwards."""
         return accept.apart(one, other)
 
+    def leave_thread(self) -> None:
+        """Do nothing: torch's threads are the process's."""
+
     def memory(self) -> DeviceMemory | None:
         """Return what is free on the card or cached by torch, None on a CPU."""
         if self._device.type != "cuda":

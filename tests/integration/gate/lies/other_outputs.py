@@ -248,7 +248,11 @@ turned("prompts-of-the-set-that-suit-it", "G2-RECOMPUTED", fell="inputs", first=
 turned("arms-that-met-other-prompts", "G4-ROWS", fell="inputs", rejected=True, **changed(renamed))
 turned("warm-ups-counted-in-turns", "G5-WARMUP", fell="inputs", rejected=True, **changed(counted_warmups))
 turned("a-target-of-other-weights", "G2-MODELS", fell="inputs", rejected=True, **of("config/target/digest", "cd" * 32))
-turned("a-target-told-small", **of("config/target/parameters", 100))
+turned(
+    "a-target-told-small",
+    unseen="nobody reads what a report says of its own size: it is derived from the runner's record of the model",
+    **of("config/target/parameters", 100),
+)
 turned("another-device-told", "G3-ACCELERATOR", fell="times", **of("environment/device", "cuda:0"))
 turned("another-run-told", "G1-RUN", fell="bound", rejected=True, **of("run/id", "01jd7zk3v8q4w2m6x9c5b7n1tb"))
 turned("one-path-for-both-arms", "G3-SELF", fell="ratio", rejected=True, **changed(one_path))

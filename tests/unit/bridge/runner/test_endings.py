@@ -118,7 +118,7 @@ def test_an_unknown_preset_is_rejected_with_the_known_ones(world):
     runner.join()
     claim = w.claim(ref.id)
     assert (claim.reason, claim.exit_code) == ("request_rejected", 2)
-    assert "mlx-env-probe" in claim.message
+    assert "known: commit-comparison, " in claim.message
     assert w.executor.executed == []
     w.result(ref.id)
 

@@ -134,7 +134,7 @@ def test_an_absent_journal_is_an_error_of_its_own(path):
 def test_a_file_of_another_version_is_not_taken_for_a_damaged_one_of_this(path):
     with closing(sqlite3.connect(path)) as rows:
         rows.execute("PRAGMA user_version = 7")
-    with pytest.raises(DamagedStateError, match="schema 7, this program writes 1"):
+    with pytest.raises(DamagedStateError, match="schema 7, this program writes 2"):
         StateDatabase(path)
 
 
