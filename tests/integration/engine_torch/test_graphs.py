@@ -125,6 +125,7 @@ def test_a_block_that_is_too_long_a_second_prompt_and_a_deep_crop_are_exact(grap
         eager, results = targets[kind], []
         for target in (graphed[kind], eager):
             sequence = target.open(CAPTURE, layout)
+            sequence.expect(64)
             for _ in sequence.prefill(prompt_of(20), 512):
                 pass
             sequence.forward_block(5, Draft(tokens=(6, 7, 8), count=3))

@@ -68,6 +68,6 @@ def _(report: Report) -> None:
     report["started_at"] = "2026-01-01T00:00:00.000Z"
 
 
-@told("words-that-fit-no-record", "G1-RUN", fell="bound")
+@told("words-that-fit-no-record", decision="valid", reason="passed")
 def _(report: Report) -> None:
     report["run"]["params"] = dict.fromkeys(("lie", "b", "c", "d"), "\x1b[31mevidence\x00\n" + "y" * 1500)
