@@ -153,14 +153,19 @@ def test_what_answers_on_loopback_counts_as_this_machine_only_where_it_answers_a
     host, tmp_path, delay_s, is_near
 ):
     host.delay_s = delay_s
-    bus = open_bus(
-        host.url(tmp_path / "bus.git"), repository=None, state=tmp_path / "state", clock=SystemClock(),
-        budget=tmp_path / "pushes.json",
-    )  # fmt: skip
-    assert bus.hosted
-    with pytest.raises(BusMissingError):
-        bus.identity()
-    assert bus.hosted is not is_near
+    answers = set()
+    for number in range(10 if is_near else 2):  # a busy machine answers late now and then, a far one always
+        bus = open_bus(
+            host.url(tmp_path / "bus.git"), repository=None, state=tmp_path / f"state-{number}", clock=SystemClock(),
+            budget=tmp_path / "pushes.json",
+        )  # fmt: skip
+        assert bus.hosted
+        with pytest.raises(BusMissingError):
+            bus.identity()
+        answers.add(bus.hosted)
+        if not bus.hosted:
+            break
+    assert (False in answers) is is_near
 
 
 def test_a_file_url_is_this_machine(tmp_path):
