@@ -173,6 +173,8 @@ FILTERS = {"CapabilityBoundingSet", "NoNewPrivileges", "RestrictAddressFamilies"
 @pytest.mark.ci
 @pytest.mark.needs("bwrap")
 def test_a_sandbox_holds_in_its_trial_under_all_protections_of_a_run_s_unit_together() -> None:
+    if ROOT.is_relative_to("/tmp") or ROOT.is_relative_to("/var/tmp"):
+        pytest.skip("a unit's own /tmp hides a clone that lies there")
     unit = settings((GOLDEN / "linux-run-unit.txt").read_text())
     last = {name: value for name, value in unit.items() if name in FILTERS or name.startswith("SystemCall")}
     needed = [*allow_list([sys.executable], ()).declared, str(ROOT)]
