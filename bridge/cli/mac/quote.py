@@ -43,10 +43,10 @@ def quote(call: Invocation) -> int:
 
 def _quote_set(call: Invocation, results: list[JudgedResult]) -> int:
     """Print what the sittings of one set say together, or refuse loudly."""
-    found, markdown = StandingSet.of(results), call.args.markdown
-    for judged in () if markdown else found.sittings:
+    sittings_set, markdown = StandingSet.of(results), call.args.markdown
+    for judged in () if markdown else sittings_set.sittings:
         say_first(call, judged.result.id, judged.verdict, judged.answer)
-    quoted = quote_set(found, markdown=markdown)
+    quoted = quote_set(sittings_set, markdown=markdown)
     for line in quoted.lines:
         call.output.data(line)
     for claim, why in quoted.refused:
@@ -54,5 +54,5 @@ def _quote_set(call: Invocation, results: list[JudgedResult]) -> int:
     if not quoted.lines:
         call.output.say("error", f" nothing of these {len(results)} sittings may be quoted")
     code = 0 if quoted.lines else 1
-    call.output.document(of_data("quote", {**quoted.data(), "standing": found.data()}, exit_code=code))
+    call.output.document(of_data("quote", {**quoted.data(), "standing": sittings_set.data()}, exit_code=code))
     return code

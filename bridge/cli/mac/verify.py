@@ -24,13 +24,13 @@ _WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
 
 def verify(call: Invocation) -> int:
     """Check results; exit 0 where a key that may say so signed them, else in the code of the answer."""
-    found = [_verification(call, what) for what in runs_of_set(call, call.args.what)]
-    standing = _standing(found)
-    verification = found[0] if len(found) == 1 else checking.together(found)
+    verifications = [_verification(call, what) for what in runs_of_set(call, call.args.what)]
+    standing = _standing(verifications)
+    verification = verifications[0] if len(verifications) == 1 else checking.together(verifications)
     output = call.output
-    for one in found:
-        if one.run_id is not None:
-            say_first(call, one.run_id, one.verdict, one.answer)
+    for each in verifications:
+        if each.run_id is not None:
+            say_first(call, each.run_id, each.verdict, each.answer)
     for check in verification.checks:
         output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
     for claim in () if standing is None else standing.claims:
@@ -64,10 +64,12 @@ def verify(call: Invocation) -> int:
     return code
 
 
-def _standing(found: Sequence[checking.Verification]) -> StandingSet | None:
+def _standing(verifications: Sequence[checking.Verification]) -> StandingSet | None:
     """Return what results say together that are all sittings; None where one is no sitting."""
-    judged = [one.judged for one in found if one.judged is not None]
-    if len(judged) < len(found) or not all(is_sitting(result) and result.verdict is not None for result in judged):
+    judged = [each.judged for each in verifications if each.judged is not None]
+    if len(judged) < len(verifications) or not all(
+        is_sitting(result) and result.verdict is not None for result in judged
+    ):
         return None
     return StandingSet.of(judged)
 

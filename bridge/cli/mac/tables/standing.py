@@ -71,9 +71,9 @@ def run_standing(call: Invocation, session: BusSession, drafts: Sequence[Request
         sent = list(sending.send_all(session, slots, warn))
         runs = [call.run_on(session, sitting.sent.id) for sitting in sent]
         again = sum(sitting.reattached for sitting in sent)
-        known = f", {again} of them sent before" if again else ""
-        said = f" {short(set_id)} {drafts[0].preset}: {len(runs)} sittings{known}; the same line goes on with it"
-        call.output.say("standing", said)
+        repeated = f", {again} of them sent before" if again else ""
+        line = f" {short(set_id)} {drafts[0].preset}: {len(runs)} sittings{repeated}; the same line goes on with it"
+        call.output.say("standing", line)
         if args.wait or args.wait_timeout is not None:
             return _see_through(call, set_id, runs)
     except DetachedError as detached:
@@ -114,8 +114,8 @@ def _print(call: Invocation, set_id: str, runs: Sequence[Run], ended: Sequence[R
 
     judged = [JudgedResult.of_run(run) for run, status in zip(runs, ended, strict=True) if status.result is not None]
     sittings = [result for result in judged if is_sitting(result) and result.verdict is not None]
-    found = StandingSet.of(sittings) if sittings else None
-    for claim in () if found is None else found.claims:
+    sittings_set = StandingSet.of(sittings) if sittings else None
+    for claim in () if sittings_set is None else sittings_set.claims:
         call.output.data(f"{claim.id}: {clean_line(claim.wording) or 'too few sittings'}")
         answer = quotation_of(claim)
         call.output.row(answer.word, str(answer) if not claim.why else text_of(answer))
@@ -124,18 +124,18 @@ def _print(call: Invocation, set_id: str, runs: Sequence[Run], ended: Sequence[R
     argv = ["kakeya-mac", "quote", short(set_id), *runs[0].settings.bus.words]
     call.output.say("next", f"  {shlex.join(argv)}")
     preset = "" if runs[0].known_request is None else runs[0].known_request.preset
-    data = _data(set_id, preset, [run.id for run in runs], found)
+    data = _data(set_id, preset, [run.id for run in runs], sittings_set)
     bus = runs[0].bus_part()
     call.output.document(of_data("run", data, exit_code=code, reason=reason, bus=bus, next_argv=[argv]))
     return code
 
 
-def _data(set_id: str | None, preset: str, run_ids: Sequence[str], found: StandingSet | None) -> dict[str, Any]:
+def _data(set_id: str | None, preset: str, run_ids: Sequence[str], sittings_set: StandingSet | None) -> dict[str, Any]:
     return {
         "set": set_id,
         "preset": preset,
         "runs": list(run_ids),
-        "standing": [] if found is None else found.data(),
+        "standing": [] if sittings_set is None else sittings_set.data(),
     }
 
 
