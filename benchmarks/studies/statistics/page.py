@@ -108,11 +108,11 @@ def _required(cells: Sequence[Row]) -> Iterable[str]:
 
 def _shares(group: Sequence[Row], name: str) -> str:
     shares = [share(row, name) for row in group]
-    return " / ".join(f"{part:.3f}" if part >= standing.FAILURE else f"**{part:.3f}**" for part in shares)
+    return "/".join(f"{part:.3f}" if part >= standing.FAILURE else f"**{part:.3f}**" for part in shares)
 
 
 def _widths(group: Sequence[Row], name: str) -> str:
-    return " / ".join(f"{row[name] * 100:.1f}" for row in group) + " %"
+    return "/".join(f"{row[name] * 100:.1f}" for row in group) + " %"
 
 
 def _rest(row: Row) -> str:
