@@ -145,8 +145,7 @@ def test_the_page_says_how_much_is_done(tmp_path):
     report_of("simulation", tmp_path).append({"case": "bursts, turns", "rows": rows})
     text = page.page(tmp_path)
     assert "1 of 24 pairs" in text
-    assert "| turns | no | two-mode | <= 0.04 | 8.0 | 2.0 % | 0.940 | 0.40 % |" in text
-    assert text.count("| turns | no |") == 2
+    assert "the worst of theirs covers in\n0.940." in text
 
 
 def test_the_committed_report_is_whole_and_meets_what_the_design_asks():
