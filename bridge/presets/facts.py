@@ -49,7 +49,8 @@ class PolicyFacts:
         devices: device nodes a run that asks for a GPU may open.
         card: the NVIDIA card of this run's slot, by its UUID; None where the host shares out none.
         endpoints: ``unix:`` and the path of a socket; presets that ask for one are shown the first.
-        constraints: the feature of nodes that a label means, where runs go to nodes; None where they run here.
+        nodes: what a label means where runs go to nodes, in a word for people: a feature, or the label itself; None
+            where they run here.
     """
 
     digest: str
@@ -70,7 +71,7 @@ class PolicyFacts:
     sandbox_service: bool = False
     devices: tuple[str, ...] = ()
     card: str | None = None
-    constraints: Mapping[str, str] | None = None
+    nodes: Mapping[str, str] | None = None
     read_only: tuple[str, ...] = ()
     endpoints: tuple[str, ...] = ()
     limits: LimitCaps = LimitCaps()

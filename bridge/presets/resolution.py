@@ -83,7 +83,7 @@ def resolve(
             *_param_lines(request, preset, params, given),
             *limit_lines,
             *sandbox_lines,
-            *([] if placement is None else [f"nodes with {' and '.join(placement) or 'any features'} (host)"]),
+            *_node_lines(placement, policy_facts),
         ),
         labels=tuple(labels),
         workload=preset.workload,
@@ -94,11 +94,20 @@ def resolve(
 
 
 def _placement(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[str, ...] | None:
-    """Return what the labels that request and preset name mean for the node; None where nothing is placed."""
-    if facts.constraints is None:
+    """Return the labels of request and preset that mean something for the node; None where nothing is placed."""
+    if facts.nodes is None:
         return None
     wanted = dict.fromkeys((*request.runner.labels, *preset.needs))
-    return tuple(dict.fromkeys(facts.constraints[one] for one in wanted if one in facts.constraints))
+    return tuple(label for label in wanted if label in facts.nodes)
+
+
+def _node_lines(placement: tuple[str, ...] | None, facts: PolicyFacts) -> list[str]:
+    """Return what is decided about the node, in the owner's words."""
+    if placement is None or facts.nodes is None:
+        return []
+    return [
+        f"nodes with {' and '.join(dict.fromkeys(facts.nodes[label] for label in placement)) or 'any features'} (host)"
+    ]
 
 
 def explain(spec: JobSpec) -> tuple[str, ...]:

@@ -142,7 +142,7 @@ class JobSpec(Record):
         workload: what the owner's own program promises to report; written only where it is one.
         seed_basis: what the seeds of its repeats follow from; written only where there is one.
         sitting: which sitting of a standing claim it is; written only where it is one.
-        placement: features that the node which runs it must have; written only where runs go to nodes.
+        placement: labels that say which node may run it, and how; written only where runs go to nodes.
     """
 
     schema_version: Literal[1] = 1

@@ -63,7 +63,7 @@ class LocalEngine:
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         self.before()
         self._answer()
-        lacking = set(needs.constraints) - set(self.features)
+        lacking = set(needs.labels) - set(self.features)
         if lacking:
             raise InfrastructureError(f"sbatch: error: Invalid feature specification: {', '.join(sorted(lacking))}")
         with self.lock:

@@ -37,11 +37,11 @@ class JobNeeds:
     """What a job asks of its engine; all of it is the owner's.
 
     Attributes:
-        constraints: features that its node must have.
+        labels: of what request and preset name, those that mean something to the engine.
         wall_s: after which the engine ends it by itself.
     """
 
-    constraints: tuple[str, ...]
+    labels: tuple[str, ...]
     wall_s: float
 
 

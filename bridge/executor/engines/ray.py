@@ -8,8 +8,8 @@ from __future__ import annotations
 import os
 import shlex
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeVar
 
@@ -42,11 +42,17 @@ class RayOptions:
     Attributes:
         cpus, gpus: of a run; one processor where nothing is said.
         memory_bytes: that Ray sets aside for it.
+        resources: what a label of a run means: a resource that the owner gave to nodes.
     """
 
     cpus: float | None = None
     gpus: float | None = None
     memory_bytes: int | None = None
+    resources: Mapping[str, str] = field(default_factory=dict)
+
+    def of(self, labels: Sequence[str]) -> list[str]:
+        """Return the resources that labels mean."""
+        return [self.resources[label] for label in labels if label in self.resources]
 
     def fields(self) -> dict[str, object]:
         """Return them as fields of a submission."""
@@ -138,7 +144,7 @@ class RayEngine:
             "submission_id": name,
             "runtime_env": {},
             "metadata": {},
-            "entrypoint_resources": dict.fromkeys(needs.constraints, _SHARE),
+            "entrypoint_resources": dict.fromkeys(self._options.of(needs.labels), _SHARE),
             **self._options.fields(),
         }
         found = self._submitted(body)

@@ -10,10 +10,10 @@ import re
 import shlex
 import shutil
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from bridge.errors import InfrastructureError
 from bridge.executor.engines.interface import EngineJob, JobNeeds
@@ -52,6 +52,9 @@ class SlurmOptions:
         partition, account, qos: where it is queued and who is charged.
         cpus: processors of a run.
         memory, gres: as Slurm writes them, such as ``8G`` and ``gpu:1``.
+        constraint: a feature that its node must have.
+        modules: environment modules that are loaded before the supervisor starts.
+        sbatch: further options of sbatch, each a word of its own.
     """
 
     partition: str | None = None
@@ -60,6 +63,9 @@ class SlurmOptions:
     cpus: int | None = None
     memory: str | None = None
     gres: str | None = None
+    constraint: str | None = None
+    modules: tuple[str, ...] = ()
+    sbatch: tuple[str, ...] = ()
 
     def words(self) -> list[str]:
         """Return them as options of sbatch."""
@@ -70,8 +76,46 @@ class SlurmOptions:
             "cpus-per-task": self.cpus,
             "mem": self.memory,
             "gres": self.gres,
+            "constraint": self.constraint,
         }
-        return [f"--{name}={value}" for name, value in given.items() if value is not None]
+        return [*(f"--{name}={value}" for name, value in given.items() if value is not None), *self.sbatch]
+
+    def script(self, argv: Sequence[str]) -> bytes:
+        """Return the batch script of a command; modules want the login shell that defines `module`."""
+        if not self.modules:
+            return f"#!/bin/sh\nexec {shlex.join(argv)}\n".encode()
+        return f"#!/bin/bash -l\nmodule load {shlex.join(self.modules)} || exit 1\nexec {shlex.join(argv)}\n".encode()
+
+
+def combine(common: SlurmOptions, by_label: Mapping[str, SlurmOptions], labels: Sequence[str]) -> SlurmOptions:
+    """Return the options of a job with these labels: a label's own count in place of the common ones.
+
+    Features of several labels are all asked for; modules and further options of labels come after the common ones.
+
+    Raises:
+        InfrastructureError: two labels want different values of one option.
+    """
+    wanted = [(label, by_label[label]) for label in labels if label in by_label]
+    chosen: dict[str, tuple[str, Any]] = {}
+    for label, options in wanted:
+        for name in ("partition", "account", "qos", "cpus", "memory", "gres"):
+            value = getattr(options, name)
+            if value is None:
+                continue
+            other, earlier = chosen.setdefault(name, (label, value))
+            if earlier != value:
+                raise InfrastructureError(
+                    f"the labels {other} and {label} mean two values of {name}: {earlier} and {value}",
+                    remedy="ask for one of them; [executor.jobs] of policy.toml says what each means",
+                )
+    features = dict.fromkeys(options.constraint for _, options in wanted if options.constraint is not None)
+    return replace(
+        common,
+        **{name: value for name, (_, value) in chosen.items()},
+        constraint="&".join(features) or common.constraint,
+        modules=(*common.modules, *(module for _, options in wanted for module in options.modules)),
+        sbatch=(*common.sbatch, *(word for _, options in wanted for word in options.sbatch)),
+    )
 
 
 class SlurmEngine:
@@ -80,13 +124,14 @@ class SlurmEngine:
     Args:
         options: what the owner decides about every job.
         clock: says how old the listing is.
+        by_label: what a label of a run changes about its job.
     """
 
     name = "slurm"
     ends_descendants = False
 
-    def __init__(self, options: SlurmOptions, clock: Clock) -> None:
-        self._options, self._clock = options, clock
+    def __init__(self, options: SlurmOptions, clock: Clock, by_label: Mapping[str, SlurmOptions] | None = None) -> None:
+        self._options, self._clock, self._by_label = options, clock, by_label or {}
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
         self._waiting: dict[str, str] = {}
@@ -114,15 +159,14 @@ class SlurmEngine:
                 "a runner that is root submits nothing: its jobs would be root on the nodes",
                 remedy="run it as a user of its own, the same on every node",
             )
+        options = combine(self._options, self._by_label, needs.labels)
         minutes = int(needs.wall_s // 60) + 1
         words = [
             "sbatch", "--parsable", f"--job-name={name}", "--no-requeue", f"--time={minutes}", "--chdir=/",
             f"--output={output}", "--open-mode=append", "--export=PATH=/usr/bin:/bin", "--ntasks=1",
-            *self._options.words(),
+            *options.words(),
         ]  # fmt: skip
-        if needs.constraints:
-            words.append(f"--constraint={'&'.join(needs.constraints)}")
-        done = self._call(words, f"#!/bin/sh\nexec {shlex.join(argv)}\n".encode())
+        done = self._call(words, options.script(argv))
         job = done.stdout.decode("ascii", "replace").strip().partition(";")[0]
         if not job.isdigit():
             raise InfrastructureError(f"sbatch answered {job[:80]!r} instead of a job's number")
@@ -181,12 +225,14 @@ class SlurmEngine:
             raise _failed(done)
 
     def _list(self) -> dict[str, str]:
-        """Return the reasons of the jobs of the partition that wait, as far as Slurm shows them, the next first.
+        """Return the reasons of the jobs of the partitions that wait, as far as Slurm shows them, the next first.
 
         Raises:
             InfrastructureError: Slurm does not answer.
         """
-        where = [] if self._options.partition is None else [f"--partition={self._options.partition}"]
+        partitions = dict.fromkeys(each.partition for each in (self._options, *self._by_label.values()))
+        named = [partition for partition in partitions if partition is not None]
+        where = [f"--partition={','.join(named)}"] if named and self._options.partition is not None else []
         done = self._call(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%r", *where])
         if done.truncated:
             raise InfrastructureError(f"squeue lists more than {_OUTPUT_MAX_BYTES >> 20} MiB", remedy="set a partition")

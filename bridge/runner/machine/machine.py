@@ -21,6 +21,7 @@ from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES, visible
 from bridge.hosting.token import read_token_file
 from bridge.runner.machine.identity import CodeFacts, CodeWatch
 from bridge.runner.policy.allow_lists import host_paths
+from bridge.runner.policy.executor import JobOptions
 from bridge.runner.policy.model import Policy
 from bridge.system.clock import Clock
 from bridge.version import VERSION
@@ -94,9 +95,20 @@ def engine_of(policy: Policy, clock: Clock) -> ClusterEngine:
         def token() -> str | None:
             return None if file is None else read_token_file(Path(file)).text
 
-        return RayEngine(asked.address, token, RayOptions(asked.cpus, asked.gpus, asked.memory_bytes), clock)
-    options = SlurmOptions(asked.partition, asked.account, asked.qos, asked.cpus, asked.memory, asked.gres)
-    return SlurmEngine(options, clock)
+        options = RayOptions(asked.cpus, asked.gpus, asked.memory_bytes, asked.constraints)
+        return RayEngine(asked.address, token, options, clock)
+    by_label = {
+        label: _slurm_options(asked.jobs.get(label, JobOptions()), asked.constraints.get(label))
+        for label in asked.meanings()
+    }
+    return SlurmEngine(_slurm_options(asked), clock, by_label)
+
+
+def _slurm_options(given: JobOptions, feature: str | None = None) -> SlurmOptions:
+    return SlurmOptions(
+        given.partition, given.account, given.qos, given.cpus, given.memory, given.gres,
+        constraint=feature, modules=given.modules, sbatch=given.sbatch,
+    )  # fmt: skip
 
 
 def this_machine(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from bridge.executor.engines.jobs_server import check_address
 from bridge.records.base import Name, Record
@@ -16,19 +16,62 @@ from bridge.runner.policy.trust import AbsolutePath
 Word = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:,=/-]{0,119}$")]
 Feature = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 
+Module = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+/-]{0,119}$")]
+_OWN_WORDS: Final = (
+    "parsable|job-name|no-requeue|requeue|time|chdir|output|error|open-mode|export|export-file|ntasks|wrap|array|"
+    "constraint|partition|account|qos|cpus-per-task|mem|gres|uid|gid|wait|test-only|hold"
+)
+
+
+def _check_word(word: str) -> str:
+    name = word.removeprefix("--").partition("=")[0]
+    if name in _OWN_WORDS.split("|"):
+        raise ValueError(f"--{name} is the runner's own, or a key of [executor]")
+    return word
+
+
+SbatchWord = Annotated[
+    str,
+    StringConstraints(pattern=r"^--[a-z][a-z0-9-]{1,39}(=[A-Za-z0-9._:,=/@+-]{1,120})?$"),
+    AfterValidator(_check_word),
+]
+"""A further option of sbatch, in one word; none that the runner sets itself."""
+
+
 _OF_ENGINES: Final = {
-    "slurm": {"partition", "account", "qos", "gres"},
+    "slurm": {"partition", "account", "qos", "gres", "modules", "sbatch", "jobs"},
     "ray": {"address", "token_file", "gpus"},
 }
 _UNITS: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class ExecutorPolicy(Record):
+class JobOptions(Record):
+    """What of a Slurm job the owner decides, for every job or for those of one label.
+
+    Attributes:
+        partition, account, qos, gres, memory: as Slurm writes them.
+        cpus: processors of a run.
+        modules: environment modules loaded on the node before the supervisor starts.
+        sbatch: further options of sbatch, such as ``--exclusive``.
+    """
+
+    partition: Word | None = None
+    account: Word | None = None
+    qos: Word | None = None
+    cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
+    memory: Word | None = None
+    gres: Word | None = None
+    modules: tuple[Module, ...] = ()
+    sbatch: tuple[SbatchWord, ...] = ()
+
+
+class ExecutorPolicy(JobOptions):
     """Where runs go.
 
     Attributes:
         engine: ``local``: this machine; ``slurm`` and ``ray``: nodes that share the state folder with it.
-        partition, account, qos, gres: of every job, as Slurm writes them.
+        partition, account, qos, gres, modules, sbatch: of every job, as `JobOptions` has them.
+        jobs: what a label of a request changes about its job.
         address: of Ray's dashboard.
         token_file: a file of the runner's alone with Ray's token; None sends none.
         gpus: of every job, for Ray.
@@ -40,15 +83,10 @@ class ExecutorPolicy(Record):
     """
 
     engine: Literal["local", "slurm", "ray"] = "local"
-    partition: Word | None = None
-    account: Word | None = None
-    qos: Word | None = None
     address: str = "http://127.0.0.1:8265"
     token_file: AbsolutePath | None = None
     gpus: Annotated[float, Field(gt=0, le=4096)] | None = None
-    cpus: Annotated[int, Field(ge=1, le=4096)] | None = None
-    memory: Word | None = None
-    gres: Word | None = None
+    jobs: dict[Name, JobOptions] = Field(default_factory=dict)
     constraints: dict[Name, Feature] = Field(default_factory=dict)
     longest_wait_s: Annotated[float, Field(gt=0, le=7 * 24 * 3600.0)] = 6 * 3600.0
 
@@ -65,6 +103,10 @@ class ExecutorPolicy(Record):
                 raise ValueError(f"address of [executor]: {wrong}")
             _ = self.memory_bytes
         return self
+
+    def meanings(self) -> dict[str, str]:
+        """Return the labels that mean something for a node or its job, with a word for people: feature or label."""
+        return {label: self.constraints.get(label, label) for label in (*self.constraints, *self.jobs)}
 
     @property
     def memory_bytes(self) -> int | None:

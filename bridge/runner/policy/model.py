@@ -186,8 +186,9 @@ class Policy(TrustPolicy):
         placed = self.executor.engine != "local"
         if self.slots > LOCAL_SLOTS_MAX_COUNT and not placed:
             raise ValueError(f"slots: one machine has at most {LOCAL_SLOTS_MAX_COUNT}")
-        if unknown := sorted(set(self.executor.constraints) - set(self.labels)):
-            raise ValueError(f"executor.constraints: {', '.join(unknown)} is none of labels")
+        for table in ("constraints", "jobs"):
+            if unknown := sorted(set(getattr(self.executor, table)) - set(self.labels)):
+                raise ValueError(f"executor.{table}: {', '.join(unknown)} is none of labels")
         if placed and (self.sandbox.uid, self.sandbox.socket, self.sandbox.own_users) != (None, None, False):
             raise ValueError(
                 "on the nodes of an engine every run is the runner's own user: leave out sandbox.uid, "
@@ -231,7 +232,7 @@ class Policy(TrustPolicy):
             devices=self.sandbox.devices,
             read_only=self.sandbox.read_only,
             endpoints=self.sandbox.endpoints,
-            constraints=None if self.executor.engine == "local" else self.executor.constraints,
+            nodes=None if self.executor.engine == "local" else self.executor.meanings(),
             limits=caps,
             grace_s=self.limits.grace_s,
         )

@@ -43,7 +43,7 @@ def site() -> Iterator[RayJobs]:
 
 
 def engine_of(site: RayJobs, **options: float) -> HeldRay:
-    return HeldRay(site.address, lambda: None, RayOptions(**options), CLOCK)
+    return HeldRay(site.address, lambda: None, RayOptions(**options, resources={"mac": "m4"}), CLOCK)
 
 
 @pytest.fixture
@@ -68,11 +68,11 @@ def test_a_label_that_no_node_has_waits_until_the_owners_longest_and_never_begin
         run.wait()
     assert queue.waits[0].startswith("queued on ray: Job has not started yet")
     assert queue.waits[0].endswith("1st of 1")
-    site.resources = ("mac",)  # the node comes at last, and the job with it
+    site.resources = ("m4",)  # the node comes at last, and the job with it
     with site.lock:
         site.move()
     name, body = only(site)
-    assert body["entrypoint_resources"] == {"mac": 0.001}
+    assert body["entrypoint_resources"] == {"m4": 0.001}
     until(lambda: site.answer("GET", f"/api/jobs/{name}", None)[1]["status"] in {"FAILED", "STOPPED"}, why="it goes on")
     assert (RunFolder(queue.handle).facts(), RunFolder(queue.handle).kept()) == (None, None)
 

@@ -66,5 +66,6 @@ def test_labels_become_what_the_owner_says_of_nodes_and_nothing_else_of_a_reques
     request = make_request("b" * 32, preset.name, runner=RunnerSelector(labels=("cuda", "desk")))
     assert resolve(request, preset, FACTS, Trust()).placement is None
     assert "placement" not in resolve(request, preset, FACTS, Trust()).model_dump()
-    placed = replace(FACTS, constraints={"cuda": "a100", "metal": "m4"})
-    assert resolve(request, preset, placed, Trust()).placement == ("a100",)
+    placed = replace(FACTS, nodes={"cuda": "a100", "metal": "m4"})
+    assert resolve(request, preset, placed, Trust()).placement == ("cuda",)
+    assert "nodes with a100 (host)" in resolve(request, preset, placed, Trust()).decisions

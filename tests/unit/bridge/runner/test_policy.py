@@ -129,6 +129,14 @@ def test_what_gives_runs_users_of_their_own_excludes_naming_one(way):
         ('[executor]\nengine = "slurm"\n[sandbox]\nuid = 501', "leave out sandbox.uid"),
         ('[executor]\nengine = "slurm"\npartition = "x --uid=0"', "executor.partition"),
         ('[executor]\nengine = "k3s"', "executor.engine"),
+        (
+            '[executor]\nengine = "slurm"\n[executor.jobs.cuda]\npartition = "a"',
+            "executor.jobs: cuda is none of labels",
+        ),
+        ('[executor]\nengine = "ray"\n[executor.jobs.cuda]\ncpus = 1', 'jobs of \\[executor\\] need engine = "slurm"'),
+        ('[executor]\nengine = "slurm"\nsbatch = ["--uid=0"]', "--uid is the runner's own"),
+        ('[executor]\nengine = "slurm"\nsbatch = ["--comment=a b"]', "executor.sbatch"),
+        ('[executor]\nengine = "slurm"\nmodules = ["x; rm"]', "executor.modules"),
         ("[executor]\ncpus = 2", 'cpus of \\[executor\\] need engine = "slurm" or "ray"'),
         ('[executor]\nengine = "ray"\npartition = "gpu"', 'partition of \\[executor\\] need engine = "slurm"'),
         ('[executor]\nengine = "slurm"\ngpus = 1', 'gpus of \\[executor\\] need engine = "ray"'),
@@ -150,7 +158,10 @@ def test_one_machine_has_sixteen_slots_at_most_and_a_cluster_more():
         read_policy(b'schema = 1\nname = "mini"\nslots = 17\n')
     policy = read_policy(b'schema = 1\nname = "mini"\nslots = 200\nlabels = ["cuda"]\n'
                          b'[executor]\nengine = "slurm"\nconstraints = {cuda = "a100"}\n')  # fmt: skip
-    assert policy.facts(embedded=False).constraints == {"cuda": "a100"}
+    assert policy.facts(embedded=False).nodes == {"cuda": "a100"}
+    policy = read_policy(b'schema = 1\nname = "mini"\nlabels = ["cuda", "big"]\n[executor]\nengine = "slurm"\n'
+                         b'constraints = {cuda = "a100"}\n[executor.jobs.big]\npartition = "h100"\n')  # fmt: skip
+    assert policy.facts(embedded=False).nodes == {"cuda": "a100", "big": "big"}
 
 
 def files_in(model: type[pydantic.BaseModel], under: str = "") -> list[str]:

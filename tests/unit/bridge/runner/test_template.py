@@ -27,9 +27,17 @@ def test_every_line_of_the_example_can_be_turned_on():
     placed = re.sub(r"^((peer_)?uid|socket) = .*\n", "", text, flags=re.MULTILINE)
     slurm = re.sub(r"^address = .*\n", "", placed, flags=re.MULTILINE)
     assert read_policy(slurm.encode()).executor.constraints == {"mac": "m4"}
-    ray = re.sub(r"^partition = .*\n", "", placed, flags=re.MULTILINE).replace('engine = "slurm"', 'engine = "ray"')
+    assert read_policy(slurm.encode()).executor.jobs["mac"].partition == "m"
+    ray = re.sub(r"^(partition|modules|sbatch|jobs) = .*\n", "", placed, flags=re.MULTILINE).replace(
+        'engine = "slurm"', 'engine = "ray"'
+    )
     assert read_policy(ray.encode()).executor.address == "http://127.0.0.1:8265"
-    text = re.sub(r"^(engine|partition|address|longest_wait_s|constraints) = .*\n", "", text, flags=re.MULTILINE)
+    text = re.sub(
+        r"^(engine|partition|modules|sbatch|jobs|address|longest_wait_s|constraints) = .*\n",
+        "",
+        text,
+        flags=re.MULTILINE,
+    )
     assert read_policy(re.sub(r"^socket = .*\n", "", text, flags=re.MULTILINE).encode()).sandbox.uid == 501
     unnumbered = re.sub(r"^(peer_)?uid = .*\n", "", text, flags=re.MULTILINE)
     assert read_policy(unnumbered.encode()).sandbox.socket == "/run/kakeya-run.sock"

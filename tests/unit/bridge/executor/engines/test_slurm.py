@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import InfrastructureError
-from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
+from bridge.executor.engines.interface import JobNeeds
+from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions, combine
 from bridge.system.clock import SystemClock
 
 Job = dict[str, object]
@@ -115,3 +116,43 @@ def test_a_machine_without_slurm_is_told_what_to_install(tmp_path: Path, monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InfrastructureError, match="there is no squeue here"):
         SlurmEngine(SlurmOptions(), SystemClock()).find("kakeya-1")
+
+
+GPU = SlurmOptions(partition="gpu", gres="gpu:a100:1", constraint="a100", modules=("cuda/12.4",))
+BIG = SlurmOptions(partition="h100", gres="gpu:h100:4", sbatch=("--exclusive",))
+
+
+def test_a_label_changes_its_job_and_no_other() -> None:
+    common, by_label = SlurmOptions(partition="cpu", cpus=2, modules=("python/3.12",)), {"cuda": GPU, "big": BIG}
+    assert combine(common, by_label, ()) == common
+    assert combine(common, by_label, ("desk",)) == common
+    assert combine(common, by_label, ("cuda",)).words() == [
+        "--partition=gpu", "--cpus-per-task=2", "--gres=gpu:a100:1", "--constraint=a100",
+    ]  # fmt: skip
+    assert combine(common, by_label, ("big",)).words()[-2:] == ["--gres=gpu:h100:4", "--exclusive"]
+    script = combine(common, by_label, ("cuda",)).script(["python", "-m", "x y"]).decode()
+    assert script.splitlines() == [
+        "#!/bin/bash -l", "module load python/3.12 cuda/12.4 || exit 1", "exec python -m 'x y'",
+    ]  # fmt: skip
+
+
+def test_two_labels_that_want_two_values_are_named_before_anything_is_submitted() -> None:
+    with pytest.raises(InfrastructureError, match="cuda and big mean two values of partition: gpu and h100"):
+        combine(SlurmOptions(), {"cuda": GPU, "big": BIG}, ("cuda", "big"))
+    both = {"cuda": SlurmOptions(constraint="a100"), "fast": SlurmOptions(constraint="nvme")}
+    assert combine(SlurmOptions(), both, ("cuda", "fast")).words() == ["--constraint=a100&nvme"]
+
+
+def test_what_a_label_means_reaches_sbatch(
+    slurm: Callable[..., SlurmEngine], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slurm()
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)  # root submits nothing
+    program = tmp_path / "sbatch"
+    program.write_text(f'#!/bin/sh\necho "$@" >{tmp_path}/words\ncat >{tmp_path}/script\necho 7\n')
+    program.chmod(0o755)
+    engine = SlurmEngine(SlurmOptions(partition="cpu"), SystemClock(), {"cuda": GPU})
+    assert engine.submit("kakeya-1", ["true"], tmp_path / "out", JobNeeds(("cuda",), 60.0)) == "7"
+    words = (tmp_path / "words").read_text().split()
+    assert {"--partition=gpu", "--gres=gpu:a100:1", "--constraint=a100"} <= set(words)
+    assert "module load cuda/12.4" in (tmp_path / "script").read_text()
