@@ -1,7 +1,7 @@
 """Ask a node, by a job, what it sees of a folder that it has to share with the runner's machine.
 
 What the runner writes and locks, the node has to read and find locked, and the other way round; as the same user, and
-with clocks that agree.
+with clocks that agree. The node tries its sandbox meanwhile, since that is where runs will be.
 """
 
 from __future__ import annotations
@@ -18,17 +18,32 @@ import pydantic
 
 from bridge.errors import InfrastructureError
 from bridge.executor.engines.interface import ClusterEngine, JobNeeds
+from bridge.executor.interface import HostPaths
+from bridge.executor.local import LocalExecutor
 from bridge.executor.observe import host as machine
 from bridge.executor.removal import remove_tree
 from bridge.executor.supervisor.folder import take
 from bridge.records.base import Count, Moment, Record, Text
+from bridge.records.run import SandboxApplied
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, SystemClock, parse_rfc3339, rfc3339
 from bridge.system.durable import write_atomically
 
-TOKEN_FILE, ANSWER_FILE, LOCK_FILE = "token", "answer.json", "lock"
-_WALL_S: Final = 60.0
+TOKEN_FILE, ANSWER_FILE, LOCK_FILE, QUESTION_FILE = "token", "answer.json", "lock", "question.json"
+_WALL_S: Final = 120.0
 _PAUSE_S: Final = 0.25
+
+
+class NodeQuestion(Record):
+    """What a node is asked beside the folder.
+
+    Attributes:
+        paths: what its sandbox would hide and show.
+        uid: the user that runs have there; None: the runner's own.
+    """
+
+    paths: HostPaths
+    uid: Count | None = None
 
 
 class NodeAnswer(Record):
@@ -38,6 +53,7 @@ class NodeAnswer(Record):
         token: what it read.
         held: whether it found the lock taken that the runner holds.
         uid: its user's number.
+        sandbox: what came of trying its sandbox.
     """
 
     node: Text
@@ -47,6 +63,7 @@ class NodeAnswer(Record):
     held: bool
     uid: Count
     time: Moment
+    sandbox: SandboxApplied
 
 
 class FolderFinding(Record):
@@ -76,7 +93,13 @@ class FolderFinding(Record):
 
 
 def ask_node(
-    engine: ClusterEngine, parent: Path, argv: Callable[[Path], tuple[str, ...]], clock: Clock, *, patience_s: float
+    engine: ClusterEngine,
+    parent: Path,
+    argv: Callable[[Path], tuple[str, ...]],
+    clock: Clock,
+    *,
+    patience_s: float,
+    question: NodeQuestion | None = None,
 ) -> FolderFinding:
     """Have a node answer through a new folder below `parent`, which goes afterwards.
 
@@ -86,6 +109,7 @@ def ask_node(
         argv: returns the command for a folder.
         clock: the machine's clocks.
         patience_s: how long to wait for the answer.
+        question: what its sandbox would hide and show; None: nothing but itself.
 
     Raises:
         InfrastructureError: the engine does not answer, or no answer came; the text says how the job stood.
@@ -97,6 +121,7 @@ def ask_node(
     try:
         take(lock)
         write_atomically(folder / TOKEN_FILE, token.encode())
+        write_atomically(folder / QUESTION_FILE, (question or NodeQuestion(paths=HostPaths())).canonical())
         began_s = clock.steady_s()
         job = engine.submit(f"kakeya-probe-{token}", argv(folder), folder / "engine.log", JobNeeds((), _WALL_S))
         answer = _wait(engine, job, folder, clock, patience_s)
@@ -135,6 +160,7 @@ def answer(folder: Path) -> None:
         OSError: the folder is not to be seen, or not to be written.
     """
     clock, token = SystemClock(), (folder / TOKEN_FILE).read_text("ascii")
+    question = NodeQuestion.parse((folder / QUESTION_FILE).read_bytes())
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     try:
         held = not take(lock)
@@ -147,6 +173,7 @@ def answer(folder: Path) -> None:
         token=token,
         held=held,
         uid=os.geteuid(),
+        sandbox=LocalExecutor(clock, question.paths, None).sandbox(question.uid),
         time=rfc3339(clock.now()),
     )
     write_atomically(folder / ANSWER_FILE, said.canonical(), mode=0o600)

@@ -16,9 +16,11 @@ from pathlib import Path
 from bridge.bus.interface import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy, of_system
+from bridge.executor.engines.probe import NodeQuestion
 from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
+from bridge.executor.sandbox.private_paths import own_homes
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
@@ -42,6 +44,7 @@ from bridge.runner.maintenance.place_checks import (
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.maintenance.ssh_checks import check_ssh
+from bridge.runner.policy.allow_lists import host_paths
 from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import load_policy, own_presets
 from bridge.runner.policy.model import Policy
@@ -79,11 +82,15 @@ def examine(context: DoctorContext) -> Iterator[Check]:
         yield finding
     yield from _state(context, policy)
     yield _key(context.state.identity, None if policy is None else policy.name)
-    yield from _sandbox(context, policy)
-    if policy is not None and policy.executor.engine != "local":
+    if policy is None or policy.executor.engine == "local":
+        yield from _sandbox(context, policy)
+    else:
+        paths = host_paths(policy, context.state.root, context.state.identity)
         yield from check_engine(
             engine_of(policy, context.clock), context.state.root, sys.executable, context.clock,
             networked=_networked(policy),
+            question=NodeQuestion(paths=replace(paths, private=(*own_homes(), *paths.private))),
+            required=policy.sandbox.mode == "required" or policy.trust_pushers,
         )  # fmt: skip
     yield from _presets(policy)
     if policy is not None:

@@ -1,4 +1,4 @@
-"""Check what a cluster needs of this runner: an engine that answers, and a state folder that its nodes share."""
+"""Check what a cluster needs of this runner: an engine that answers, a state folder that its nodes share, a sandbox."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Final
 from bridge.diagnostics import Check
 from bridge.errors import InfrastructureError
 from bridge.executor.engines.interface import ClusterEngine
-from bridge.executor.engines.probe import ask_node
+from bridge.executor.engines.probe import NodeQuestion, ask_node
 from bridge.system.clock import Clock
 
 PATIENCE_S: Final = 120.0
 _CLOSE: Final = 'RAY_AUTH_MODE=token for Ray and token_file in [executor]; or sandbox.network = "internet" at most'
+_CONFINE: Final = "install bubblewrap on the nodes and allow user namespaces there"
 _SHARE: Final = "give --state a folder that every node has at the same path, of the same user, with locks"
 
 
@@ -26,6 +27,8 @@ def check_engine(
     patience_s: float = PATIENCE_S,
     *,
     networked: tuple[str, ...] = (),
+    question: NodeQuestion | None = None,
+    required: bool = True,
 ) -> Iterator[Check]:
     """Yield whether the engine answers, what it does not hold together, and what a node sees of the state folder.
 
@@ -36,6 +39,8 @@ def check_engine(
         clock: the machine's clocks.
         patience_s: how long a node may take to answer.
         networked: presets whose runs reach the network of their host here.
+        question: what a node is asked of its sandbox; None: whether it has one at all.
+        required: whether the policy takes no run without one.
     """
     name = engine.name
     try:
@@ -62,7 +67,7 @@ def check_engine(
         return (python, "-I", "-m", "bridge.cli.host.main", "supervise", "--probe", str(folder))
 
     try:
-        found = ask_node(engine, state, argv, clock, patience_s=patience_s)
+        found = ask_node(engine, state, argv, clock, patience_s=patience_s, question=question)
     except InfrastructureError as error:
         yield Check("shared folder", "fail", f"{state}: {error.message}", error.remedy or _SHARE)
         return
@@ -75,3 +80,9 @@ def check_engine(
         yield Check("shared folder", "fail", f"{where}: {'; '.join(wrong)}", _SHARE)
     else:
         yield Check("shared folder", "ok", f"written here, read there, and back: {where}")
+    applied = found.answer.sandbox
+    if applied.kind != "none":
+        yield Check("sandbox", "ok", f"{applied.kind} on node {found.answer.node}")
+    else:
+        text = f"none on node {found.answer.node}: {applied.reason or 'unknown'}"
+        yield Check("sandbox", "fail" if required else "warn", text, _CONFINE)

@@ -204,6 +204,7 @@ def test_a_node_answers_what_it_sees_of_the_shared_folder(queue: LocalQueue) -> 
     probe = ask_node(queue.engine, queue.base, argv, CLOCK, patience_s=240.0)
     assert probe.problems() == ()
     assert probe.answer.held
+    assert probe.answer.sandbox.trial is not None or probe.answer.sandbox.reason
     assert not list(queue.base.glob("probe-*"))
     queue.engine.slots = 0
     with pytest.raises(InfrastructureError, match="no node answered in this folder; job 2 is PENDING Resources"):

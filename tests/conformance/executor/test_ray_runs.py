@@ -204,10 +204,11 @@ def test_the_token_goes_with_every_call_and_into_no_message(site: RayJobs, tmp_p
 
 def test_doctor_says_what_ray_answers_who_may_use_it_and_what_a_node_sees(queue: PlacedQueue, site: RayJobs) -> None:
     engine = RayEngine(site.address, lambda: None, RayOptions(), CLOCK)
-    ray, folder = check_engine(engine, queue.base, sys.executable, CLOCK, patience_s=240.0)
+    ray, folder, sandbox = check_engine(engine, queue.base, sys.executable, CLOCK, patience_s=240.0)
     assert (ray.name, ray.level, folder.name) == ("ray", "ok", "shared folder")
     assert f"it wants no token, so whoever reaches {site.address} runs commands" in ray.text
     assert f"{queue.base} on node {platform.node()}" in folder.text
+    assert (sandbox.name, f"on node {platform.node()}" in sandbox.text) == ("sandbox", True)
     site.away = True
     (check,) = check_engine(engine, queue.base, sys.executable, CLOCK)
     assert (check.level, "GCS is away" in check.text) == ("fail", True)
