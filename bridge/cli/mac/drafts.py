@@ -11,6 +11,7 @@ from bridge.client.document.envelope import of_data
 from bridge.client.send.draft import (
     RequestDraft,
     build,
+    choose_runner,
     draft_of_offer,
     draft_of_preset,
     offering,
@@ -67,7 +68,7 @@ def _installed(
             name_commits(session, preset, values, workload),
             args.profile,
             workload=workload,
-            runner=parse_selector(args.runner),
+            runner=choose_runner(session, args.runner),
             expires_s=args.expires,
         )
         for values in chosen
@@ -84,7 +85,7 @@ def _offered(call: Invocation, session: BusSession, points: list[dict[str, str]]
     workload = None
     if args.ref is not None or args.dirty or session.record.request_form == "workload":
         workload = send_code(session, args.preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
-    selector = parse_selector(args.runner)
+    selector = choose_runner(session, args.runner)
     return [
         draft_of_offer(args.preset, texts, args.profile, workload=workload, runner=selector, expires_s=args.expires)
         for texts in points

@@ -78,7 +78,7 @@ _SEND = (
             Argument(("--against",), "commit to compare --ref with (presets that compare two)", metavar="REV",
                      complete="ref"),
             Argument(("--fail-if",), "end in 1 where the primary claim says so", choices=("slower", "faster")),
-            Argument(("--runner",), "runner that may take it: a name, or labels like 'gpu,quiet'", metavar="SEL"),
+            Argument(("--runner",), "runner that may take it: a name, or labels: 'gpu', 'gpu,quiet'", metavar="SEL"),
             Argument(("--expires",), "time after which it is never started, e.g. 1h30m", metavar="TIME",
                      number="seconds"),
             Argument(("--confirms",), "run of the same question that this one is to confirm: not one of several looks",

@@ -157,6 +157,23 @@ def parse_selector(text: str | None) -> RunnerSelector:
         ) from error
 
 
+def choose_runner(session: BusSession, text: str | None) -> RunnerSelector:
+    """Return the runner selector of ``--runner``, where a word of which no runner is the name may be a label.
+
+    Raises:
+        UsageError: not names.
+    """
+    selector = parse_selector(text)
+    if text is None or selector.name is None or text.startswith("name:"):
+        return selector
+    beacons = [runner.beacon for runner in session.runners()]
+    if any(beacon.runner == selector.name for beacon in beacons):
+        return selector
+    if any(selector.name in beacon.labels for beacon in beacons):
+        return RunnerSelector(labels=(selector.name,))
+    return selector
+
+
 def build(session: BusSession, draft: RequestDraft, who: SigningIdentity | None = None) -> Request:
     """Return a fresh request from a draft; nothing is sent.
 

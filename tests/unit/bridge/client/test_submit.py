@@ -15,7 +15,7 @@ from bridge.client.clone.config import discover
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Sent, Store
 from bridge.client.connection.session import BusSession
-from bridge.client.send.draft import build, draft_of_preset, parse_selector, without_sandbox
+from bridge.client.send.draft import build, choose_runner, draft_of_preset, parse_selector, without_sandbox
 from bridge.client.send.parameters import split, typed
 from bridge.client.send.submit import find_live, pushed, submit, written_down
 from bridge.errors import (
@@ -213,6 +213,19 @@ def test_selectors(text, selector):
 def test_a_selector_that_is_no_name_is_refused(text):
     with pytest.raises(UsageError):
         parse_selector(text)
+
+
+def test_a_single_word_is_a_label_where_no_runner_has_that_name(session):
+    ScriptedHost(session.bus, session.clock).beat(labels=("cuda", "desk"))
+    chosen = {text: choose_runner(session, text) for text in (None, "mini", "cuda", "cuda,", "name:cuda", "metal")}
+    assert chosen == {
+        None: RunnerSelector(),
+        "mini": RunnerSelector(name="mini"),
+        "cuda": RunnerSelector(labels=("cuda",)),
+        "cuda,": RunnerSelector(labels=("cuda",)),
+        "name:cuda": RunnerSelector(name="cuda"),
+        "metal": RunnerSelector(name="metal"),
+    }
 
 
 def preset_with(**params):
