@@ -102,6 +102,7 @@ def test_only_regular_files_of_their_own_come_in(out, tmp_path):
 
     assert list(result.reports) == ["inner/good"]
     assert len(result.refused) == 5
+    assert {"'link': not a regular file", "'folder': not a regular file"} <= {*result.refused}
 
 
 @pytest.mark.parametrize(
