@@ -183,7 +183,8 @@ class ControlledDepth:
         if self._beside_probes and self._parked_at is not None:
             # Verified probes are under way as it is: their pauses end when drafting pays, and are no shorter for hope.
             if self._rates.best(self._parked_at, PLAIN).depth == 0:
-                return False
+                # Right in whole, it is compared again at once: what a text began with may hide for long that it pays.
+                return accepted == drafted and self._rates.might_pay(self._parked_at, self._shadowed_source)
         elif not surprising and source.promised < PROMISING_COMMITTED:
             return False
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -168,6 +169,11 @@ class Rates:
     def promising(self, costs: Bucket) -> bool:
         """Say whether verified drafts might pay, by what is known of acceptance."""
         return any(self.sources[name].promised >= PROMISING_COMMITTED for name in self.within_reach(costs))
+
+    def might_pay(self, costs: Bucket, name: str) -> bool:
+        """Say whether a draft of some length would pay, were all of it right."""
+        timed, depths = costs.of(name), range(1, self.sources[name].longest + 1)
+        return any((depth + 1) * costs.plain_s > MARGIN * (timed.of(depth) or math.inf) for depth in depths)
 
     def _dear(self, costs: Bucket, arm: Arm) -> bool:
         """Say whether a block costs too much, or nobody knows what, to be verified only to see if it is right."""

@@ -77,7 +77,11 @@ class ClaimedRun:
 
 
 class ClaimRenewal:
-    """Owns the tip of one claim; everything that moves it goes through here."""
+    """Owns the tip of one claim; everything that moves it goes through here.
+
+    Args:
+        elsewhere: returns what shows that another runner has the run, None where nothing does.
+    """
 
     def __init__(
         self,
@@ -89,8 +93,10 @@ class ClaimRenewal:
         asked_s: float,
         tasks: Tasks = THREADS,
         progress_s: float = PROGRESS_S,
+        elsewhere: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._link, self._clock, self._beacon, self._tasks = link, clock, beacon, tasks
+        self._elsewhere = elsewhere
         self._held = held
         self._lease = OwnLease(clock, held.claim.lease_s, asked_s)
         self._since_s = self._looked_s = clock.steady_s()
@@ -356,6 +362,9 @@ class ClaimRenewal:
     def _put_back(self, *, again: bool) -> None:
         """Put the claim back that was deleted on the bus; over one of another runner that did not start meanwhile.
 
+        Before our start another may have begun while our claim was gone. Its start moved a claim that was there, so it
+        came before ours was put back or makes our next move fail: we look between the two.
+
         Args:
             again: whether that was done in this call already; then it is left to the next one, which comes later.
 
@@ -377,6 +386,10 @@ class ClaimRenewal:
                 over.held(), self._clock, runner=ours.runner, state="started", phase=ours.phase, lease_s=ours.lease_s
             )
             self._held = self._link.bus.take_over(over, claim)
+        if self._held.claim.state == "claimed" and (why := self._elsewhere()) is not None:
+            self._link.bus.withdraw_claim(self._held)
+            self._fenced = True
+            raise FencedError(f"the claim of run {self._held.claim.id} was deleted on the bus, and {why}")
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:
         """Take the next chunk."""

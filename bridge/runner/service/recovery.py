@@ -23,6 +23,7 @@ from bridge.executor.removal import remove_tree
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.rests import Rests
 from bridge.runner.connection.root_keeper import PAUSE_MAX_S, PAUSE_S
+from bridge.runner.queue.elsewhere import went_elsewhere
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import prepared
 from bridge.runner.state.folder import OpenState
@@ -108,7 +109,7 @@ class Recovery:
         name: the runner's name.
         delivery: delivers what was built, and notifies of it.
         executor: knows what became of a run from its folder.
-        clock: paces how often a deleted claim is put back.
+        clock: paces how often a deleted claim is put back, and says which beacons are fresh.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Recovery:
         log: logging.Logger,
     ) -> None:
         self._name, self._state, self._link = name, state, link
-        self._delivery, self._executor, self._log = delivery, executor, log
+        self._delivery, self._executor, self._clock, self._log = delivery, executor, clock, log
         self._rests = Rests(clock, PAUSE_S, PAUSE_MAX_S)
 
     def sweep(self) -> None:
@@ -280,6 +281,7 @@ class Recovery:
         run_id, log = history.id, for_run(self._log, history.id)
         if run_id in self._rests.resting():
             return []
+        why: str | None = None
         with self._link.lock:
             view = self._last_own(history, end=True)
             if view is None:
@@ -287,6 +289,14 @@ class Recovery:
                 self.leave(run_id)
                 return []
             self._link.bus.put_back(view.held())
+            if view.claim.state == "claimed":
+                why = went_elsewhere(self._link, self._name, run_id, self._clock)
+                if why is not None:
+                    self._link.bus.withdraw_claim(view.held())
+        if why is not None:
+            log.warning("its claim was deleted on the bus, and %s", why)
+            self.leave(run_id)
+            return []
         self._rests.failed(run_id)
         log.warning("its claim was deleted on the bus: put back")
         return self._act(ACTIONS[history.stage, OnBus[view.claim.state.upper()]], history, listed, view.oid, view)

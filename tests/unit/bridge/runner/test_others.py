@@ -93,6 +93,33 @@ def test_a_run_that_another_began_between_listing_and_claim_is_given_back_where_
     assert any("although no claim is there" in line for line in w.log_lines)
 
 
+@pytest.mark.parametrize("shows", ["beacon", "log"])
+def test_of_two_runners_whose_claims_were_both_deleted_the_later_looks_before_it_starts(world, shows):
+    w = world()
+    other = Actor(MemoryBus(w.remote, clock=w.clock), w.clock, "other")
+    other.bus.beacon(other.beacon(1))
+    ref = w.ask()
+    name = f"refs/kakeya/claim/{ref.id}"
+
+    def begin(operation):
+        if operation != "push" or name not in w.remote.refs:
+            return
+        w.faults.decide = Faults().decide  # our claim is there and this is the next push, which would start the run
+        del w.remote.refs[name]
+        started = other.start(ref, other.claim(ref))
+        if shows == "beacon":
+            other.bus.beacon(other.beacon(2, running=(ref.id,)))
+        else:
+            other.renew(ref, started, log=chunk(ref.id, 0, 0, b"working"))
+        del w.remote.refs[name]
+
+    w.faults.decide = begin
+    runner = w.serve_once()
+    w.serve_once(runner)  # recovery does not go on with it either
+    assert w.executor.executed == []
+    assert name not in w.remote.refs
+
+
 def test_a_live_claim_of_another_runner_is_left_alone(world, clock):
     w = world()
     ref = w.ask()

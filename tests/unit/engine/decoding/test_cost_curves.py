@@ -72,10 +72,6 @@ def share(name: str, accepted: float, tokens: int, *, read: bool) -> float:
     return mean(shares)
 
 
-HARDEST = {("two steps", 0.6): 0.93, ("valley", 0.93): 0.94}
-"""Where the best depth gains a fifth, and where a text that begins badly hides for long that drafts are right."""
-
-
 @pytest.mark.ci
 def test_with_a_table_of_costs_every_curve_is_used_from_cold() -> None:
     cells = {(name, rate): share(name, rate, 512, read=True) for name in CURVES for rate in ACCEPTED}
@@ -87,7 +83,7 @@ def test_with_a_table_of_costs_every_curve_is_used_from_cold() -> None:
 @pytest.mark.parametrize("name", CURVES)
 def test_with_a_table_of_costs_a_longer_answer_is_hardly_slower_than_at_the_best_depth(name: str) -> None:
     cells = {rate: share(name, rate, 2048, read=True) for rate in ACCEPTED}
-    assert all(value >= HARDEST.get((name, rate), 0.95) for rate, value in cells.items()), cells
+    assert min(cells.values()) >= 0.95, cells
 
 
 @pytest.mark.ci
