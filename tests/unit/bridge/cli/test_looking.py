@@ -58,6 +58,17 @@ def test_the_log_grows_and_is_fenced_clean_and_prefixed(requester, host, sent):
     assert requester.run("logs", "@last", "--json", "-n", "2").document["log_tail"]["lines"] == ["::error::no", "half"]
 
 
+def test_the_log_of_a_result_keeps_its_bytes_and_is_printed_without_what_a_terminal_obeys(requester, host, sent):
+    raw = b"one\n\x1b[2J\x1b]0;title\x07two\n\x1b]52;c;bm90IGVuZGVk\n\xc2\x9b1mthree\x08\x07\nlast \x1b"
+    take(host, sent, log=raw)
+    for _ in range(2):  # from the bus, then from the store
+        ran = requester.run("logs", "@last")
+        assert ran.out.splitlines()[1:-1] == ["| one", "| two", "| ", "| three", "| last "]
+    assert requester.run("fetch", "@last").code == 0
+    (path,) = requester.folder.rglob("log.txt")
+    assert path.read_bytes() == raw
+
+
 def test_cancel_asks_and_is_shown(requester, host, sent):
     ran = requester.run("cancel", "@last")
     assert (ran.code, ran.out.strip()) == (0, sent)
