@@ -32,6 +32,7 @@ class RunRow(Part):
     fetched: bool
     took_s: float | None
     options: str | None
+    asked_by: str | None
     metric: str | None
 
 

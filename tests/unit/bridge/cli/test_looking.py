@@ -363,6 +363,25 @@ def test_ls_goes_on_where_a_stored_number_is_none_that_a_double_holds(requester,
     assert (ran.code, ran.document["data"][0]["metric"]) == (0, None)
 
 
+def test_ls_says_who_asked_and_with_what_also_of_a_result_that_another_clone_sent(requester, host, tmp_path):
+    host.beat(presets=("k3-fused-allmlx-code",))
+    run_id = requester.run("run", "k3-fused-allmlx-code", "-p", "depth=3").out.strip()
+    second = requester.second_clone(tmp_path / "second")
+    host.claim(run_id)
+    host.finish(run_id)
+    assert "BY" not in requester.run("ls").out  # nobody signs here
+    folder = second.folder / second.run("open", run_id).out.strip()
+    record = json.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_text(json.dumps({**record, "principal": "ada@example.org\x1b[2J"}))
+    head, row = second.run("ls").out.splitlines()
+    assert row[head.index("OPTIONS") :].startswith("depth=3 ")
+    assert row[head.index("BY") :].startswith("ada@example.org ")
+    shown = second.run("ls", "--json").document["data"][0]
+    assert (shown["asked_by"], shown["options"].split()[0]) == ("ada@example.org", "depth=3")
+    (folder / "request.json").write_text('{"id": 1}')
+    assert second.run("ls", "--json").document["data"][0]["options"] is None
+
+
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):
     requester.bus.remote.refs.clear()
     requester.bus.create(requester.bus.identity())
