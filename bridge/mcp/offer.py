@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import pydantic
 
@@ -57,20 +58,21 @@ class Offer:
         rows = document["data"] or []
         offered = {name for row in rows if row["live"] for name in row["presets"]}
         here = not offered and (document["bus"] or {}).get("embedded", False)
+        listed = self._commands.answer(["presets"])["data"] or [] if here or not offered <= registry().keys() else []
         if here:
-            offered = {name for name, preset in registry().items() if preset.status == "ready"}
-        own = self._own() if here or not offered <= registry().keys() else {}
+            offered = {row["name"] for row in listed if row["offered"]}
+        own = _own(listed)
         told_apart = {name.partition(AT)[0] for name in own if AT in name}
         names = sorted((offered | own.keys()) - told_apart)
         self._own_names = tuple(name for name in names if name not in registry())
         return {name: own.get(name) or registry().get(name) for name in names}
 
-    def _own(self) -> dict[str, Preset]:
-        """Return the definitions that this bus offers beside the installed presets."""
-        rows = self._commands.answer(["presets"])["data"] or []
-        found: dict[str, Preset] = {}
-        for row in rows:
-            if row["definition"] is not None:
-                with contextlib.suppress(pydantic.ValidationError):
-                    found[row["name"]] = Preset.model_validate_json(json.dumps(row["definition"]))
-        return found
+
+def _own(rows: Iterable[Mapping[str, Any]]) -> dict[str, Preset]:
+    """Return the definitions that a bus offers beside the installed presets, of the rows of `presets`."""
+    found: dict[str, Preset] = {}
+    for row in rows:
+        if row["definition"] is not None:
+            with contextlib.suppress(pydantic.ValidationError):
+                found[row["name"]] = Preset.model_validate_json(json.dumps(row["definition"]))
+    return found

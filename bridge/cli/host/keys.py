@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,25 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Ru
     return 0
 
 
+def pin_line(route: str, state: StateFolder) -> str:
+    """Return the line with which requesters pin a bus: by its owner's key where this account holds it, else by ours.
+
+    Args:
+        route: of the bus, with its id where that is known.
+        state: the runner's folder; its key is left out where it has none.
+    """
+    from bridge.runner.policy.file import owner_folder
+    from bridge.trust.root_memory import RootMemory
+
+    folder, bus_id = owner_folder(os.environ), route.partition("#")[2]
+    owns = any((folder / f"{bus_id}{end}").exists() for end in (".key", ".pub"))
+    known = RootMemory(folder).recall(bus_id) if bus_id and owns else None
+    words = [] if known is None else ["--root-key", known.root.owner]
+    if known is None and keys.has_key(state.identity):
+        words = ["--runner-key", pin(newest(state.identity))]
+    return shlex.join(["kakeya-mac", "init", "--bus", route, *words])
+
+
 def own(bus: RunnerBus, state: StateFolder, name: str, say: Say, clock: Clock) -> None:
     """Own a new bus with a key of this account, and list this runner's key; the owner's key is no runner's business."""
     from bridge.runner.maintenance.owner import BusOwner
@@ -55,7 +75,6 @@ def own(bus: RunnerBus, state: StateFolder, name: str, say: Say, clock: Clock) -
         return
     owner = BusOwner(bus, owner_folder(os.environ), clock)
     root = owner.make((newest(state.identity).evolve(name=name),))
-    say(f"requesters pin its key with: kakeya-mac init --bus ROUTE --root-key {root.owner}")
     say(owner.backup_line(root.bus_id))
 
 

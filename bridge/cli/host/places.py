@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
-from bridge.cli.host.keys import own, own_name, signed
+from bridge.cli.host.keys import own, own_name, pin_line, signed
 from bridge.cli.talk import CLOCK, say
 from bridge.errors import BusMissingError, UsageError, of_system
 from bridge.runner.connection.known_keys import KnownKeys
@@ -113,7 +113,7 @@ def bus_of(
         requests = check_requests(bus)
         if requests.level != "ok":
             say(f"{requests.text}; {requests.remedy}")
-        say(f"made {bus.route} a bus; requesters pin it with: kakeya-mac init --bus ROUTE#{record.bus_id}")
+        say(f"made {bus.route} a bus")
         if record.attestation == "dsse":
             own(
                 open_route(f"{route.partition('#')[0]}#{record.bus_id}", state, keys=False, by=by),
@@ -123,6 +123,8 @@ def bus_of(
                 CLOCK,
             )
             bus = open_route(route, state, by=by)
+        if arguments.verb != "setup":  # which ends with this line
+            say(f"requesters pin it with: {pin_line(f'{bus.route}#{record.bus_id}', state)}")
     return bus
 
 

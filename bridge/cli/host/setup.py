@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.cli.host.keys import pin_line
 from bridge.diagnostics import Check, grouped, has_failed, lines
 from bridge.runner.maintenance.setup import (
     SetupOptions,
@@ -77,7 +77,7 @@ def set_up(
         print(f"{what}: {command}")
     print(f"here:  {now}")
     if options.bus is not None:
-        print(f"there: {shlex.join(['kakeya-mac', 'init', '--bus', options.bus, *_key_words(state)])}")
+        print(f"there: {pin_line(options.bus, state)}")
     return 1 if left else 0
 
 
@@ -96,15 +96,6 @@ def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: s
         return None
     root = keys.root()
     return None if root is None else root.owner
-
-
-def _key_words(state: StateFolder) -> list[str]:
-    """Return the option with which requesters pin this runner's key; nothing while it has none."""
-    from bridge.runner.state.attestations import newest
-    from bridge.trust import runner_key as keys
-    from bridge.trust.keyring import pin
-
-    return ["--runner-key", pin(newest(state.identity))] if keys.has_key(state.identity) else []
 
 
 def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:

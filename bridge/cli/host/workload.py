@@ -15,7 +15,7 @@ from bridge.cli.host.control import stop_runner
 from bridge.diagnostics import Check, lines
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
-from bridge.presets.workloads.template import module_remedy, write_folder
+from bridge.presets.workloads.template import remedy_for, write_folder
 from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset
 from bridge.runner.policy.check import networks
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
@@ -27,6 +27,7 @@ from bridge.system.process import run
 PLACE = "workloads"
 _TRY_S = 3600.0
 _CHECK_S = 1.0
+_MIDDLES = frozenset({"mean", "median"})
 _OF_THE_BUS = ("files ", "next ")  # lines of a run that name what is thrown away with its bus
 Say = Callable[[str], None]
 
@@ -101,13 +102,19 @@ def choose_number(candidates: Sequence[Candidate], name: str | None) -> Candidat
     likely = [candidate for candidate in candidates if "file" not in candidate.source]
     likely = likely or [candidate for candidate in candidates if "column" not in candidate.source]
     if not candidates or not sys.stdin.isatty():
-        return likely[-1] if likely else None
+        return _likeliest(likely) if likely else None
     for place, candidate in enumerate(candidates, start=1):
         print(f"{place:>3}  {candidate.name} {candidate.value:g}", file=sys.stderr)
-    preferred = candidates.index(likely[-1]) + 1 if likely else 0
+    preferred = candidates.index(_likeliest(likely)) + 1 if likely else 0
     answer = input(f"which number is meant? [{preferred}; 0: none, files only] ").strip()
     place = int(answer) if answer.isdigit() and int(answer) <= len(candidates) else preferred
     return None if place == 0 else candidates[place - 1]
+
+
+def _likeliest(candidates: Sequence[Candidate]) -> Candidate:
+    """Return the middle of a JSON text's numbers where it names one, as benchmarks do, else the last number."""
+    middles = [one for one in candidates if "pointer" in one.source and one.name in _MIDDLES]
+    return middles[0] if middles and "pointer" in candidates[-1].source else candidates[-1]
 
 
 def _python(rules: Policy, sources: Sequence[Path]) -> str:
@@ -165,7 +172,7 @@ def _tries(folder: Path, listing: Path, rules: Policy) -> Iterator[Check]:
             yield Check(name, "ok" if trial.reported else "fail", f"ran, without a sandbox, and {wrote}", remedy)
         else:
             text = f"ended with {trial.exit_code} within {_CHECK_S:.0f}s, without a sandbox: {trial.last_line}"
-            yield Check(name, "fail", text, module_remedy(trial).removeprefix("; ") or "correct the program")
+            yield Check(name, "fail", text, remedy_for(trial).removeprefix("; ") or "correct the program")
 
 
 def one_line(check: Check) -> str:

@@ -105,6 +105,12 @@ class Invocation:
 
         return local_presets(self.environment)
 
+    def runnable_here(self) -> frozenset[str]:
+        """Return the presets for which this machine has the packages."""
+        from bridge.cli.mac.local_policy import runnable_here
+
+        return runnable_here(self.environment)
+
     def connect(self, *, quiet: bool = False) -> BusSession:
         """Open the bus of the command and name it."""
         session = self.open(self.settings())

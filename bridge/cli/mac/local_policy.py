@@ -19,6 +19,8 @@ from bridge.records.base import ParamValue
 from bridge.records.jobspec import JobSpec
 from bridge.records.request import Profile, Workload
 from bridge.request import DEFAULT_TEMPLATE, request_branch
+from bridge.runner.authorisation.rules import lacking
+from bridge.runner.machine.identity import ask_interpreter
 from bridge.runner.policy.file import builtin_policy, load_policy, own_presets
 from bridge.runner.policy.model import Policy
 from bridge.runner.service.serve import default_policy_path
@@ -34,6 +36,17 @@ def local_presets(environment: Mapping[str, str]) -> Mapping[str, Preset]:
         UsageError: the owner's policy or a workload has a mistake.
     """
     return own_presets(_policy(environment))
+
+
+def runnable_here(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the presets for which the interpreter of the embedded runner has the packages; asks it.
+
+    Raises:
+        UsageError: the owner's policy or a workload has a mistake.
+    """
+    policy = _policy(environment)
+    packages = ask_interpreter(policy.interpreter).packages
+    return frozenset(name for name, preset in own_presets(policy).items() if not lacking(preset, packages))
 
 
 def _policy(environment: Mapping[str, str]) -> Policy:

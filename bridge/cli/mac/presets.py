@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
 from bridge.client.document.envelope import of_data
@@ -18,20 +18,26 @@ from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 from bridge.records.workload import MetricDefinition
 
+if TYPE_CHECKING:
+    from bridge.client.connection.session import BusSession
+
 
 def presets(call: Invocation) -> int:
     """List the presets that may be run."""
-    own = own_here(call)
+    session = _session(call)
+    own, offered = _own(call, session), _offered(call, session)
     every = {**own, **{name: preset for name, preset in registry().items() if name not in own}}
     shown = {name: preset for name, preset in every.items() if call.args.all or preset.status == "ready"}
-    printed = shown if call.args.all or not own else own
+    able = {name: preset for name, preset in shown.items() if name in own or offered is None or name in offered}
+    printed = shown if call.args.all else own or able
     for name, preset in printed.items():
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
         for line in call.output.fitted(clean_line(f"{name:<38} {preset.description}{planned}"), indent=4):
             call.output.data(line)
     hidden = len(every) - len(printed)
     if hidden:
-        what = "of the engine" if len(printed) < len(shown) else "planned"
+        unable = "that nothing here can run now" if len(able) < len(shown) else "planned"
+        what = "of the engine" if own else unable
         call.output.say("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all")
     data = [
         {
@@ -39,6 +45,7 @@ def presets(call: Invocation) -> int:
             "status": one.status,
             "description": one.description,
             "code": one.code,
+            "offered": name in able,
             "definition": one.model_dump(mode="json", by_alias=True) if name in own else None,
         }
         for name, one in shown.items()
@@ -49,14 +56,38 @@ def presets(call: Invocation) -> int:
 
 def own_here(call: Invocation) -> dict[str, Preset]:
     """Return what the bus of the command offers beside the installed presets."""
-    settings = call.settings()
-    if settings.bus.embedded:
-        return own_presets(None, call.local_presets, settings.state_dir)
+    return _own(call, _session(call))
+
+
+def _session(call: Invocation) -> BusSession | None:
+    """Return the bus of the command, None on this machine's own and where it cannot be read, which is said."""
+    if call.settings().bus.embedded:
+        return None
     try:
-        return own_presets(call.connect(quiet=True), call.local_presets, settings.state_dir)
+        session = call.connect(quiet=True)
+        session.runners()
     except InfrastructureError as error:
         call.output.say("note", f"only installed presets are known, the bus cannot be read: {error.message}")
+        return None
+    return session
+
+
+def _own(call: Invocation, session: BusSession | None) -> dict[str, Preset]:
+    settings = call.settings()
+    if session is None and not settings.bus.embedded:
         return {}
+    return own_presets(session, call.local_presets, settings.state_dir)
+
+
+def _offered(call: Invocation, session: BusSession | None) -> frozenset[str] | None:
+    """Return the names that a live runner offers, on this machine's own bus those that it has the packages for.
+
+    None where nothing says so: no runner is awake, or the bus cannot be read.
+    """
+    if session is None:
+        return call.runnable_here() if call.settings().bus.embedded else None
+    live = [one.beacon for one in session.runners() if one.live]
+    return frozenset(name for beacon in live for name in beacon.presets) if live else None
 
 
 def preset_called(call: Invocation, name: str) -> Preset:

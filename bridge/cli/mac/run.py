@@ -8,8 +8,6 @@ from contextlib import contextmanager
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import drafts_of, show_draft
-from bridge.cli.mac.tables.standing import check_standing, run_standing
-from bridge.cli.mac.tables.sweep import run_sweep
 from bridge.cli.screen.run_view import print_status, without_unwanted
 from bridge.cli.screen.timeline import make_timeline, show_all
 from bridge.cli.signals import DetachedError
@@ -33,12 +31,19 @@ def run(call: Invocation) -> int:
             remedy="add --wait",
         )
     _check_notify(call, waits=_waits(call))
-    check_standing(call.args)
+    if call.args.profile == "standing" or call.args.sittings is not None:
+        from bridge.cli.mac.tables.standing import check_standing
+
+        check_standing(call.args)
     session = call.connect()
     drafts = drafts_of(call, session)
     if call.args.profile == "standing":
+        from bridge.cli.mac.tables.standing import run_standing
+
         return run_standing(call, session, drafts)
     if len(drafts) > 1 or call.args.repeat is not None:
+        from bridge.cli.mac.tables.sweep import run_sweep
+
         return run_sweep(call, session, drafts)
     draft = drafts[0]
     if call.args.dry_run:

@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from bridge.client.run.listing import Row
     from bridge.run.state import RunState
 
+_NOBODY: Final = "unsigned"
 NO_RUNS: Final = ("no runs yet", "no such runs")
 _COLUMNS: Final = (
     Column("ID"),
     Column("STATE"),
     Column("PRESET", least=12),
     Column("OPTIONS", least=8, rank=5),
+    Column("BY", least=8, rank=6),
     Column("ASKED", rank=3, right=True),
     Column("TOOK", rank=1, right=True),
     Column("RUNNER", least=8, rank=4),
@@ -42,6 +44,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         row.state.word,
         clean_line(row.preset or "?"),
         clean_line(row.options or ""),
+        "" if row.asked_by in {None, _NOBODY} else clean_line(row.asked_by),
         f"{age_text(row.age_s)} ago",
         "" if row.took_s is None else duration_text(row.took_s),
         row.runner or "",

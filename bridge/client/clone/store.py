@@ -58,12 +58,14 @@ class StoredEnding:
     Attributes:
         decision, metric: of its verdict, and the number of its primary claim; None where nothing was judged.
         ended: when the host wrote its record.
+        asked_by: who asked, as the host says; ``unsigned`` without a signature that counted.
     """
 
     reason: str | None
     decision: str | None
     metric: str | None
     ended: str | None
+    asked_by: str | None
 
 
 class Store:
@@ -175,7 +177,17 @@ class Store:
         if reason == "passed" and decision in {None, "rejected"}:
             reason = "gate_rejected"
         claims = verdict.get("claims")
-        return StoredEnding(reason, decision, _metric(claims), _text(record, "ended"))
+        return StoredEnding(reason, decision, _metric(claims), _text(record, "ended"), _text(record, "principal"))
+
+    def stored_request(self, run_id: str) -> Request | None:
+        """Return the request that a stored result answers, not checked; None where nothing reads as one."""
+        from bridge.records.request import Request
+
+        try:
+            data = (self.folder(run_id) / "request.json").read_bytes()
+            return Request.parse(data, max_bytes=REQUEST_MAX_BYTES)
+        except (OSError, ValueError):
+            return None
 
     def remove_result(self, run_id: str) -> None:
         """Delete a stored result."""

@@ -32,6 +32,7 @@ class RunRow(Part):
     fetched: bool
     took_s: float | None
     options: str | None
+    asked_by: str | None
     metric: str | None
 
 
@@ -47,6 +48,7 @@ class PresetRow(Part):
 
     Attributes:
         name: what it is asked for by; ``NAME@RUNNER`` where hosts differ under one name.
+        offered: whether a live runner offers it, or this machine has its packages where the bus is its own.
         definition: the whole of it where its host alone has it; None for an installed one.
     """
 
@@ -54,6 +56,7 @@ class PresetRow(Part):
     status: Literal["ready", "planned"]
     description: str
     code: Literal["host", "request"]
+    offered: bool
     definition: dict[str, Any] | None
 
 

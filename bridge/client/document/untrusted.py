@@ -16,10 +16,10 @@ PREFIX: Final = "| "
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI
-    r"|\x1b[\]PX^_].*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS, SOS, PM, APC with their payload
+    r"|\x1b[\]PX^_][^\n]*?(?:\x07|\x1b\\|\x9c|$)"  # OSC, DCS, SOS, PM, APC: their payload, at most the line
     r"|\x1b[ -/]*[0-~]"  # two-byte escapes
     r"|\x9b[0-?]*[ -/]*[@-~]",  # CSI as one C1 byte
-    re.DOTALL,
+    re.MULTILINE,
 )
 # C0 but tab, DEL, C1, line separators, zero-width and direction controls, halves of pairs (of JSON), tags,
 # noncharacters.
@@ -52,6 +52,12 @@ def clean_lines(data: bytes) -> Iterator[str]:
     text = _ESCAPES.sub("", text)
     for raw in text.split("\n"):
         yield clean_line(raw.rstrip("\r").rsplit("\r", 1)[-1])
+
+
+def commands_terminals(data: bytes) -> bool:
+    """Return whether raw text holds what a terminal would obey or hide; line ends, tabs and returns do not count."""
+    text = data.decode("utf-8", "ignore").translate({10: None, 13: None})
+    return _CONTROLS.search(text) is not None
 
 
 @dataclass(frozen=True)

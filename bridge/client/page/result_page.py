@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from bridge.client.document.untrusted import tail
+from bridge.client.document.untrusted import commands_terminals, tail
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import decode_rates, rows
 from bridge.client.page import plots
@@ -201,7 +201,7 @@ def _log(result: Result, most_lines: int) -> str:
     shown = last_fitting(last.lines, _LOG_BYTES)
     earlier = last.earlier_lines + len(last.lines) - len(shown)
     left = f"<p>{earlier} earlier lines are in log.txt.</p>" if earlier else ""
-    if b"\x1b" in result.log:
+    if commands_terminals(result.log):
         command = f"kakeya-mac logs {short(result.id)}"
         left += f"<p>log.txt holds control characters for terminals; {text(command)} prints it without them.</p>"
     return left + lines(shown) if last.lines else ""

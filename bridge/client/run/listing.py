@@ -28,7 +28,8 @@ class Row:
     Attributes:
         took_s: from the request to the end, or until now.
         metric: the primary claim of the stored result, as a number with its unit.
-        options: parameters and commit of a request that this clone sent, on one line.
+        options: parameters and commit of a request that this clone sent or has the result of, on one line.
+        asked_by: who asked, as the host of a stored result says, else in whose name this clone's request asks.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Row:
     took_s: float | None = None
     metric: str | None = None
     options: str | None = None
+    asked_by: str | None = None
 
     def data(self) -> dict[str, Any]:
         """Return the row as `--json` shows it."""
@@ -163,6 +165,7 @@ def _row(
         took_s=_took_s(state, asked_s, now_s, claim, stored),
         metric=None if stored is None else stored.metric,
         options=None if request is None else options_text(request),
+        asked_by=stored.asked_by if stored is not None else None if request is None else request.principal,
     )
 
 
@@ -178,7 +181,7 @@ def _took_s(
 
 def _request(session: BusSession, run_id: str) -> Request | None:
     sent = session.store.sent(run_id)
-    return sent.request() if sent is not None else None
+    return sent.request() if sent is not None else session.store.stored_request(run_id)
 
 
 def _preset_of(ref: str | None, run_id: str) -> str | None:

@@ -18,7 +18,7 @@ from bridge.errors import UsageError
 from bridge.presets.installed import registry
 from bridge.presets.workloads.folder import FILE, SEED, read_folder
 from bridge.presets.workloads.options import Option, options_of
-from bridge.presets.workloads.trial import Candidate, NotTriedError, Trial, try_preset
+from bridge.presets.workloads.trial import PATH, Candidate, NotTriedError, Trial, try_preset
 
 REPORT: Final = "KAKEYA_REPORT"
 TRIAL_S: Final = 60.0
@@ -29,6 +29,10 @@ _UNIT_MAX_CHARS: Final = 60
 _LOWER: Final = re.compile(r"loss|err|time|second|latency|perplexity|_ms$|_s$|mse|rmse|mae|bytes|memory")
 _HIGHER: Final = re.compile(r"acc|score|f1|auc|speed|throughput|per_s|reward|r2|passed|recall|precision")
 _TARGET: Final = re.compile(r"^([A-Za-z0-9_-]+):(?!=)", re.MULTILINE)
+_NO_COMMAND: Final = 127  # how a shell says that there is no such program
+_NO_FILE: Final = re.compile(
+    r"FileNotFoundError: .*: '(?P<file>[^/'][^']*)'$|No rule to make target '(?P<target>[^/'][^']*)'"
+)
 _PROGRAM: Final = '''"""Begin with this: draw a number from the seed, and print it."""
 
 import argparse
@@ -150,16 +154,23 @@ def _try(folder: Path, host_python: str, written: WrittenFolder) -> Trial | None
     if trial.over:
         written.notes.append(f"ran once, without a sandbox: ended after {TRIAL_S:.0f}s, where it still ran")
     elif trial.exit_code != 0:
-        written.notes.append(f"ran once, without a sandbox: it failed: {trial.last_line}{module_remedy(trial)}")
+        written.notes.append(f"ran once, without a sandbox: it failed: {trial.last_line}{remedy_for(trial)}")
     else:
         written.notes.append("ran once, without a sandbox: it ended well")
     return trial
 
 
-def module_remedy(trial: Trial) -> str:
-    """Return what to do where a program found no module; nothing where that is not what happened."""
+def remedy_for(trial: Trial) -> str:
+    """Return what to do where a program did not find something; nothing where that is not what happened."""
     line = trial.last_line or ""
-    return '; name the Python that has it: [environment] interpreter = "..."' if "ModuleNotFoundError" in line else ""
+    if "ModuleNotFoundError" in line:
+        return '; name the Python that has it: [environment] interpreter = "..."'
+    if match := _NO_FILE.search(line):
+        return f"; bring it along, in a new folder, with one more --from {match['file'] or match['target']}"
+    if trial.exit_code == _NO_COMMAND:
+        whole = "name its whole path, in sandbox.read_only of the policy"
+        return f"; runs look in {PATH}: bring it along (--from), or {whole}"
+    return ""
 
 
 def _about_options(options: Sequence[Option]) -> list[str]:

@@ -23,7 +23,7 @@ from bridge.records.workload import REPORT_FILE
 from bridge.system.process import run
 
 TRIAL_SEED: Final = "1"
-_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _LABELLED: Final = re.compile(
     r"^(?P<before>[^\S\n]*(?P<label>[A-Za-z][\w /().%-]{0,40}?)[^\S\n]*[:=]?[^\S\n]+|[^\S\n]*(?P<word>[A-Za-z]\w*)=)"
     r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])",
@@ -33,6 +33,7 @@ _NUMBER: Final = r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
 _POINTERS_MOST: Final = 12
 _READ_MAX_BYTES: Final = 1 << 20
 _NOT_ITS_OWN: Final = (".", "__pycache__", "as-it-is-")
+_BUILT: Final = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"!<arch>\n")  # programs, libraries, objects
 _TABLES: Final = (".csv", ".tsv")
 
 
@@ -109,7 +110,7 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
     out.mkdir()
     work.mkdir()
     environment = {
-        "PATH": _PATH, "LANG": "C.UTF-8", **variables, "HOME": str(top), "TMPDIR": str(work),
+        "PATH": PATH, "LANG": "C.UTF-8", **variables, "HOME": str(top), "TMPDIR": str(work),
         "KAKEYA_OUT": str(out), "KAKEYA_REPORT": str(out / REPORT_FILE), "KAKEYA_SEED": TRIAL_SEED, LEAVE: "1",
         "PYTHONDONTWRITEBYTECODE": "1", "PYTHONNOUSERSITE": "1",
     }  # fmt: skip
@@ -130,13 +131,18 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield name and place of each file that the program wrote."""
+    """Yield name and place of each file that the program wrote, but what a compiler built."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             name = path.relative_to(folder)
             ours = name.name == REPORT_FILE or any(part.startswith(_NOT_ITS_OWN) for part in name.parts)
-            if path.is_file() and not path.is_symlink() and not ours:
+            if path.is_file() and not path.is_symlink() and not ours and not _is_built(path):
                 yield str(name), path
+
+
+def _is_built(path: Path) -> bool:
+    with path.open("rb") as stream:
+        return stream.read(8).startswith(_BUILT)
 
 
 def _candidates(printed: str, files: dict[str, Path]) -> Iterator[Candidate]:
@@ -173,10 +179,12 @@ def _in_file(name: str, path: Path) -> Iterator[Candidate]:
 
 
 def _pointers(value: Any, at: str = "") -> list[tuple[str, float]]:
-    """Return pointer and value of the numbers of a JSON text, at most a dozen."""
+    """Return pointer and value of the numbers of a JSON text, at most a dozen, none of a list of numbers."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return [(at, float(value))] if at else []
-    items = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
+    is_series = isinstance(value, list) and any(isinstance(item, int | float) for item in value)
+    listed = enumerate(value[:2]) if isinstance(value, list) and not is_series else ()
+    items = value.items() if isinstance(value, dict) else listed
     inner = (_pointers(item, f"{at}/{str(key).replace('~', '~0').replace('/', '~1')}") for key, item in items)
     return [pair for pairs in inner for pair in pairs][:_POINTERS_MOST]
 

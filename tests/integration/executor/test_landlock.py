@@ -112,25 +112,38 @@ tell(
         ring=attempt(call, 425, 1, 0), keys=attempt(call, 250, 0, -3, 0),
         setting=attempt(open, "/proc/sys/vm/swappiness", "a"),
     ),
+    not_held=[attempt(lambda: os.stat(OUTSIDE).st_size), attempt(os.getsid, VICTIM)],
+    outside=attempt(lambda: open(OUTSIDE).read()),
 )
 """
 
 
+@pytest.fixture
+def open_folder():
+    """A folder that every user may enter, as bubblewrap has to when it is asked to mount it."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
 @pytest.mark.parametrize("abi", sorted({OLDEST_FOR_OWN_USER, landlock.kernel_abi()}))
-def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_of_its_user(tmp_path, token, abi):
+def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_of_its_user(
+    tmp_path, token, open_folder, abi
+):
     tmp_path.chmod(0o755)
-    models, key = tmp_path / "models", tmp_path / "state" / "runner.key"
+    models, key, outside = tmp_path / "models", tmp_path / "state" / "runner.key", open_folder / "outside"
     models.mkdir()
     key.parent.mkdir()
-    for path in (models / "weights", models / ".netrc", key):
+    for path in (models / "weights", models / ".netrc", key, outside):
         path.write_text("content")
         path.chmod(0o666)
     null = os.open(os.devnull, os.O_WRONLY)
     with Child([sys.executable, "-c", "import time; time.sleep(600)"], env={}, cwd="/", output_fd=null) as victim:
-        names = f"MODEL, KEY, VICTIM = {str(models / 'weights')!r}, {str(key)!r}, {victim.pid}"
+        paths = tuple(map(str, (models / "weights", key, outside)))
+        names = f"MODEL, KEY, OUTSIDE, VICTIM = {(*paths, victim.pid)}"
         program = f"import socket\n{TRY}\n{names}\n{PROBES}# {token}"
         execution = run(tmp_path, program, abi=abi, read_only=(str(models),))
-        alive = victim.poll() is None
+        alive, session = victim.poll() is None, os.getsid(victim.pid)
     os.close(null)
     answer = told(execution)
 
@@ -141,8 +154,17 @@ def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_
     assert (models / "weights").read_text() == "content"
     assert alive
     assert (execution.sandbox.kind, execution.sandbox.namespaces) == ("landlock", ())
+    assert answer["outside"] == "refused"
+    assert answer["not_held"] == ["got through: 7", f"got through: {session}"]
     assert landlock.NOT_HELD in execution.sandbox.filters
     assert execution.sandbox.uid != 0
+
+
+def test_the_page_and_the_record_say_the_same_of_what_it_never_holds():
+    lines = (ROOT / "SECURITY.md").read_text("utf-8").splitlines()
+    (line,) = [line for line in lines if line.startswith("- **What Landlock never holds")]
+
+    assert line.partition("code without a network): ")[2] == f"{landlock.NOT_HELD.removeprefix('not held: ')}."
 
 
 def test_behind_it_a_program_of_the_runner_starts_the_program_that_it_is_given(tmp_path, token):
@@ -184,14 +206,6 @@ def test_a_kernel_without_it_and_a_rule_that_it_does_not_take_start_nothing(tmp_
     assert (execution.ok, execution.ending) == (False, "not_started")
     assert "the sandbox could not be set up" in execution.message
     assert b"it ran" not in execution.log
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that every user may enter, as bubblewrap has to when it is asked to mount it."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        Path(name).chmod(0o755)
-        yield Path(name)
 
 
 @pytest.mark.parametrize(("code", "outcome"), [("host", "got through: 'content'"), ("request", "refused")])

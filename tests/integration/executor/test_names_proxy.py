@@ -24,13 +24,16 @@ class Site:
     """A proxy in front of an own server, which stands in for every public address."""
 
     def __init__(self, stack, network=RULES):
-        self.ledger, self.lookups, self.answers = Ledger(), [], {}
+        self.ledger, self.lookups, self.answers, self.dialled = Ledger(), [], {}, []
         self.server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port = self.listener.getsockname()[1]
-        place = self.server.getsockname()
-        proxy = NamesProxy(network, self.ledger, self.look_up, lambda _address, _port: connected(place))
-        stack.enter_context(proxy.serve(self.listener))
+        self.place = self.server.getsockname()
+        stack.enter_context(NamesProxy(network, self.ledger, self.look_up, self.dial).serve(self.listener))
+
+    def dial(self, address, port):
+        self.dialled.append((address, port))
+        return connected(self.place)
 
     def look_up(self, name, port):
         self.lookups.append((name, port))
@@ -83,6 +86,10 @@ def refusals(site):
         (b"CONNECT 127.0.0.1:443 HTTP/1.1\r\n\r\n", 403, "is an address"),
         (b"CONNECT 2130706433:443 HTTP/1.1\r\n\r\n", 403, "is an address"),
         (b"CONNECT [::1]:443 HTTP/1.1\r\n\r\n", 403, "an address was asked for"),
+        (b"CONNECT *:443 HTTP/1.1\r\n\r\n", 403, "is no host name"),
+        (b"CONNECT *.example.net:443 HTTP/1.1\r\n\r\n", 403, "is no host name"),
+        (b"CONNECT user@data.example.org:443 HTTP/1.1\r\n\r\n", 403, "without a scheme, a user or a path"),
+        (b"CONNECT xn--dta-qla.example.org:443 HTTP/1.1\r\n\r\n", 403, "may not reach this name and port"),
         (b"CONNECT data.example.org.:443 HTTP/1.1\r\n\r\n", 403, "leave the dot at the end out"),
         (b"CONNECT data.example.org HTTP/1.1\r\n\r\n", 400, "no name with a port"),
         (b"CONNECT https://data.example.org:443/ HTTP/1.1\r\n\r\n", 403, "an address was asked for"),
@@ -152,15 +159,28 @@ def test_who_never_finishes_is_cut_off_and_keeps_nobody_waiting(site, monkeypatc
     }
 
 
-@pytest.mark.parametrize("addresses", [("127.0.0.1",), ("93.184.216.34", "169.254.169.254"), ("::ffff:10.0.0.1",), ()])
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ("127.0.0.1",),
+        ("93.184.216.34", "169.254.169.254"),
+        ("10.0.0.1", "192.168.0.1"),
+        ("::ffff:10.0.0.1",),
+        ("fe80::1%lo",),
+        ("fd00::1",),
+        (),
+    ],
+)
 def test_a_name_that_leads_anywhere_else_than_to_public_addresses_is_refused_each_time(site, addresses):
-    site.answers["data.example.org"] = ("93.184.216.34",)
-    assert ask(site, TARGET + b"\r\n", finish=True).startswith(b"HTTP/1.1 200 ")
-    site.answers["data.example.org"] = addresses
+    for answer in (addresses, ("93.184.216.34",), addresses):
+        site.answers["data.example.org"] = answer
+        whole = ask(site, TARGET + b"\r\n", finish=True)
+        assert whole.startswith(b"HTTP/1.1 200 ") == (answer != addresses)
+        assert (NOT_PUBLIC.encode() in whole) == (answer == addresses)
 
-    assert NOT_PUBLIC.encode() in ask(site, TARGET + b"\r\n")
-    assert site.lookups == [("data.example.org", 443)] * 2
-    assert refusals(site)["data.example.org:443", NOT_PUBLIC] == 1
+    assert site.lookups == [("data.example.org", 443)] * 3
+    assert site.dialled == [("93.184.216.34", 443)]
+    assert refusals(site)["data.example.org:443", NOT_PUBLIC] == 2
 
 
 @pytest.mark.parametrize(

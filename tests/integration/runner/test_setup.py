@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import plistlib
+import re
 import shlex
 import stat
 import subprocess
@@ -60,14 +61,14 @@ def test_a_machine_is_a_runner_after_one_command(machine):
     assert policy.bus.partition("#")[0] == str(machine.folder / "bus.git")
     assert len(policy.bus.partition("#")[2]) == 32
     assert policy.root_key is not None
-    assert policy.root_key in out + err  # what requesters pin too
     modes = {name: mode for name, (mode, _) in everything(machine.folder).items()}
     assert modes["config/policy.toml"] == 0o600
     assert modes["state"] == modes["config"] == 0o700
     here, there = out.splitlines()[-2:]
     assert here.startswith("here:  ")
     assert "serve" in here
-    assert there.startswith(f"there: kakeya-mac init --bus '{policy.bus}' --runner-key desk=")
+    assert there == f"there: kakeya-mac init --bus '{policy.bus}' --root-key {policy.root_key}"
+    assert (out + err).count("kakeya-mac init") == 1  # one line to send, and no other to choose from
     command, rest = find(shlex.split(there.removeprefix("there: "))[1:])
     assert parse(command, rest).bus == policy.bus
     assert machine("once")[0] == 0  # the policy alone says where the bus is
@@ -86,6 +87,14 @@ def test_a_bus_made_by_setup_signs_its_results_with_the_key_that_setup_made(mach
     assert json.loads(record)["attestation"] == "dsse", out + err
     assert [key["name"] for key in json.loads(record)["keys"]] == ["desk"]
     assert "unsigned" not in err
+
+
+def test_who_makes_a_bus_without_setup_is_given_the_same_one_line(machine):
+    machine("setup", "--name", "desk")
+    code, out, err = machine("once", "--bus", str(machine.folder / "bus.git"), "--create-bus")
+    assert code == 0, out + err
+    (line,) = re.findall(r"kakeya-mac init --bus .*", out + err)
+    assert re.search(r"#[0-9a-f]{32}'? --root-key SHA256:\S+$", line), line
 
 
 def test_no_command_shows_the_commands(capsys):

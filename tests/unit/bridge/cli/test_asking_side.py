@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -86,6 +87,34 @@ def test_one_file_of_a_result_is_copied_here(requester, host, sent, tmp_path):
 def test_a_line_of_the_log_says_that_it_is_one(requester, host, sent):
     requester.clock.plan(1, lambda: take(host, sent, log=b"83821915\n"))
     assert "\nlog | 83821915\n" in requester.run("attach", "@last", "--follow").err
+
+
+def test_presets_that_no_live_runner_offers_are_behind_all(requester, host):
+    host.beat(presets=("mlx-env-probe",))
+    ran = requester.run("presets")
+    assert [line.split()[0] for line in ran.out.splitlines()] == ["mlx-env-probe"]
+    assert "presets that nothing here can run now are not shown; kakeya-mac presets --all" in ran.err
+    offered = {row["name"]: row["offered"] for row in requester.run("presets", "--json").document["data"]}
+    assert [name for name in offered if offered[name]] == ["mlx-env-probe"]
+    assert offered["cuda-env-probe"] is False
+    host.beat(state="stopped")
+    assert len(requester.run("presets").out.splitlines()) > 10  # nobody says what can be run
+
+
+def test_this_machines_own_bus_offers_what_it_has_the_packages_for(requester, tmp_path, monkeypatch):
+    bare = tmp_path / "bare"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(bare)], check=True, timeout=60)
+    (site,) = bare.glob("lib/python*/site-packages")
+    (site / "other-1.0.dist-info").mkdir()
+    (site / "other-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    folder = tmp_path / "xdg" / "kakeya"
+    folder.mkdir(parents=True, mode=0o700)
+    (folder / "policy.toml").write_text(f'schema = 1\nname = "vm"\ninterpreter = "{bare / "bin" / "python"}"\n')
+    (folder / "policy.toml").chmod(0o600)
+    ran = requester.run("presets", "--bus", "embedded")
+    assert "cuda-env-probe" not in ran.out
+    assert "mlx-env-probe" in ran.out
 
 
 def test_the_presets_of_the_bus_come_first_and_the_engines_are_behind_all(requester, host, tmp_path):

@@ -13,6 +13,10 @@ IN_FILES = [
     Candidate("f1", {"file": "m.json", "pointer": "/f1"}, 0.7),
     Candidate("y", {"file": "c.csv", "column": "y"}, 3),
 ]
+TIMES = [
+    Candidate(name, {"file": "out.json", "pointer": f"/results/0/{name}"}, 0.1)
+    for name in ("mean", "stddev", "median", "max")
+]
 
 
 @pytest.mark.parametrize(
@@ -20,6 +24,9 @@ IN_FILES = [
     [
         (PRINTED + IN_FILES, None, "accuracy"),
         (IN_FILES, None, "f1"),
+        (TIMES, None, "mean"),
+        (TIMES[1:2], None, "stddev"),
+        (TIMES + PRINTED, None, "accuracy"),
         (IN_FILES[1:], None, None),
         (IN_FILES[1:], "y", "y"),
         (PRINTED, "loss", "loss"),

@@ -34,6 +34,14 @@ def test_help_and_completion_import_nothing_heavy(words):
     assert ran.stdout
 
 
+def test_a_run_opens_no_table_of_several_runs():
+    code = "import sys, bridge.cli.mac.run\nprint(*sorted(name for name in sys.modules if name.startswith('bridge.')))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    opened = ran.stdout.split()
+    assert "bridge.client.send.submit" in opened
+    assert not [name for name in opened if name.startswith(("bridge.cli.mac.tables", "bridge.client.evidence"))]
+
+
 def test_the_first_page_shows_a_dozen_commands_in_four_groups():
     page = parser.overview()
     shown = re.findall(r"^  ([a-z]+) +\S", page, re.MULTILINE)

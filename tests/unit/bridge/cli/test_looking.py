@@ -58,6 +58,17 @@ def test_the_log_grows_and_is_fenced_clean_and_prefixed(requester, host, sent):
     assert requester.run("logs", "@last", "--json", "-n", "2").document["log_tail"]["lines"] == ["::error::no", "half"]
 
 
+def test_the_log_of_a_result_keeps_its_bytes_and_is_printed_without_what_a_terminal_obeys(requester, host, sent):
+    raw = b"one\n\x1b[2J\x1b]0;title\x07two\n\x1b]52;c;bm90IGVuZGVk\n\xc2\x9b1mthree\x08\x07\nlast \x1b"
+    take(host, sent, log=raw)
+    for _ in range(2):  # from the bus, then from the store
+        ran = requester.run("logs", "@last")
+        assert ran.out.splitlines()[1:-1] == ["| one", "| two", "| ", "| three", "| last "]
+    assert requester.run("fetch", "@last").code == 0
+    (path,) = requester.folder.rglob("log.txt")
+    assert path.read_bytes() == raw
+
+
 def test_cancel_asks_and_is_shown(requester, host, sent):
     ran = requester.run("cancel", "@last")
     assert (ran.code, ran.out.strip()) == (0, sent)
@@ -350,6 +361,25 @@ def test_ls_goes_on_where_a_stored_number_is_none_that_a_double_holds(requester,
     path.write_text(json.dumps(verdict))
     ran = requester.run("ls", "--json")
     assert (ran.code, ran.document["data"][0]["metric"]) == (0, None)
+
+
+def test_ls_says_who_asked_and_with_what_also_of_a_result_that_another_clone_sent(requester, host, tmp_path):
+    host.beat(presets=("k3-fused-allmlx-code",))
+    run_id = requester.run("run", "k3-fused-allmlx-code", "-p", "depth=3").out.strip()
+    second = requester.second_clone(tmp_path / "second")
+    host.claim(run_id)
+    host.finish(run_id)
+    assert "BY" not in requester.run("ls").out  # nobody signs here
+    folder = second.folder / second.run("open", run_id).out.strip()
+    record = json.loads((folder / "run.json").read_bytes())
+    (folder / "run.json").write_text(json.dumps({**record, "principal": "ada@example.org\x1b[2J"}))
+    head, row = second.run("ls").out.splitlines()
+    assert row[head.index("OPTIONS") :].startswith("depth=3 ")
+    assert row[head.index("BY") :].startswith("ada@example.org ")
+    shown = second.run("ls", "--json").document["data"][0]
+    assert (shown["asked_by"], shown["options"].split()[0]) == ("ada@example.org", "depth=3")
+    (folder / "request.json").write_text('{"id": 1}')
+    assert second.run("ls", "--json").document["data"][0]["options"] is None
 
 
 def test_ls_keeps_its_columns_when_a_run_is_not_on_the_bus(requester, host, sent):

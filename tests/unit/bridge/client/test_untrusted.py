@@ -13,6 +13,7 @@ from bridge.client.document.untrusted import (
     LineJoiner,
     clean_line,
     clean_lines,
+    commands_terminals,
     fenced,
     markdown_text,
     new_fence,
@@ -42,6 +43,13 @@ def test_escapes_and_controls_go_and_text_stays(text, clean):
     assert clean_line(text) == clean
 
 
+@pytest.mark.parametrize("begin", ["\x1b]52;c;", "\x1bP", "\x1bX", "\x1b^", "\x1b_"])
+def test_a_string_that_nobody_ended_takes_no_more_than_its_line(begin):
+    data = f"before\nodd{begin}payload\nTraceback\n".encode()
+    assert list(clean_lines(data)) == ["before", "odd", "Traceback", ""]
+    assert LineJoiner().feed(data) == ["before", "odd", "Traceback"]
+
+
 @given(st.text(max_size=300))
 def test_no_control_character_survives(text):
     assert all(char == "\t" or (ord(char) >= 32 and not 127 <= ord(char) < 160) for char in clean_line(text))
@@ -52,11 +60,17 @@ def test_lines_do_not_depend_on_where_chunks_end(data, cuts):
     joiner = LineJoiner()
     pieces = [data[a:b] for a, b in zip([0, *sorted(cuts)], [*sorted(cuts), len(data)], strict=False)]
     if b"\x1b" in data or b"\x9b" in data:
-        return  # an escape that spans lines may swallow them in one piece; it never shows in either
+        return  # an escape of a few bytes that ends with its line may take in the line's end; it never shows in either
     lines = [line for piece in pieces for line in joiner.feed(piece)]
     lines += joiner.finish()
     whole = list(clean_lines(data))
     assert lines == (whole[:-1] if data.endswith(b"\n") or not data else whole)
+
+
+@pytest.mark.parametrize("data", [b"\x1b[31m", b"bell\x07", b"\xc2\x9b2J", b"back\x08", "\u202e".encode(), b"\x00"])
+def test_what_commands_a_terminal_is_noticed(data):
+    assert commands_terminals(b"a line\n" + data + b"\n")
+    assert not commands_terminals(b"10%\r50%\rplain\ttext\r\n" + "ünïcode 日本\n".encode() + b"\xff\n")
 
 
 def test_a_progress_bar_shows_its_last_state_and_a_long_line_is_cut():

@@ -265,6 +265,41 @@ def test_an_answer_repeats_nothing_that_the_agent_said_itself(server, requester,
     assert logs.keys() <= {"id", "state", "terminal", "headline", "outcome", "claims", "findings"}
 
 
+def test_two_clients_share_a_run_and_one_ends_it_in_answers_of_half_a_kilobyte(server, requester, host):
+    sizes = {}
+
+    async def main():
+        async with connected(server) as first, connected(served(requester)) as second:
+            listing = await first.client.list_tools()
+            sizes["tools/list"] = len(listing.model_dump_json(exclude_none=True))
+
+            async def ask(client, name, **arguments):
+                result = await client.raw(name, **arguments)
+                assert not result.is_error, result.content[0].text
+                sizes[name] = len(result.content[0].text)
+                return json.loads(result.content[0].text)
+
+            sent = await ask(first, "run", preset="mlx-env-probe")
+            assert (await ask(second, "run", preset="mlx-env-probe"))["id"] == sent["id"]
+            host.claim(sent["id"])
+            host.start(sent["id"])
+            host.log(sent["id"], b"one\n\x1b[2Jtwo\n")
+            assert (await ask(second, "status", id=sent["id"]))["state"] == "started"
+            assert [row["id"] for row in (await ask(first, "runs"))["data"]] == [sent["id"]]
+            logs = await second.raw("logs", id=sent["id"])
+            assert "\x1b" not in logs.content[1].text
+            assert "| two" in logs.content[1].text.splitlines()
+            await ask(second, "cancel", id=sent["id"])
+            assert requester.bus.snapshot().cancels == {sent["id"]}
+            host.finish(sent["id"], "cancelled", decision="rejected", message="cancelled", program_exit=None)
+            for client in (first, second):
+                assert (await ask(client, "wait", id=sent["id"]))["outcome"]["reason"] == "cancelled"
+
+    anyio.run(main)
+    assert sizes.pop("tools/list") < 10_000
+    assert max(sizes.values()) < 500, sizes
+
+
 def test_the_presets_of_the_bus_come_first_and_are_described(tmp_path):
     own = read_folder(write_workload(tmp_path), INTERPRETER).presets["my-train"]
     tool = of_offer({**registry(), "my-train": own}, ("my-train",))

@@ -124,6 +124,41 @@ def test_a_json_text_on_stdout_is_read_by_pointer(tmp_path):
     assert file["metrics"]["mean"]["number"] == {"pointer": "/results/0/mean"}
 
 
+HYPERFINE = """{"results": [{"command": "true", "mean": 0.5, "stddev": 0.1, "median": 0.4, "max": 0.9,
+"times": [0.5, 0.4], "exit_codes": [0, 0]}]}"""
+
+
+def test_the_times_and_exit_codes_of_a_benchmark_are_no_numbers_of_it(tmp_path):
+    source = program(tmp_path, "b.sh", f"#!/bin/sh\ncat > out.json <<'END'\n{HYPERFINE}\nEND\n", 0o755)
+    offered = []
+    _, _, file = written(tmp_path, "bench", [source], lambda many: offered.extend(many) or many[0])
+    assert [candidate.name for candidate in offered] == ["mean", "stddev", "median", "max"]
+    assert file["metrics"]["mean"]["number"] == {"file": "out.json", "pointer": "/results/0/mean"}
+
+
+def test_what_a_compiler_built_is_not_kept(tmp_path):
+    text = "bench: prog\n\t@./prog | tee said.txt\nprog:\n\tcp /bin/echo prog\n"
+    _, made, file = written(tmp_path, "made", [program(tmp_path, "Makefile", text)])
+    assert file["outputs"]["keep"] == ["said.txt"], made.notes
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "remedy"),
+    [
+        (
+            "b.sh",
+            "#!/bin/sh\nnosuchtool --fast\n",
+            "; runs look in /usr/local/bin:/usr/bin:/bin: bring it along",
+        ),
+        ("Makefile", "bench: prog.c\n\tcc prog.c\n", "; bring it along, in a new folder, with one more --from prog.c"),
+        ("t.py", "open('points.txt')\n", "; bring it along, in a new folder, with one more --from points.txt"),
+    ],
+)
+def test_what_a_program_did_not_find_is_told_with_how_to_bring_it(tmp_path, name, text, remedy):
+    _, made, _ = written(tmp_path, "t", [program(tmp_path, name, text, 0o755)])
+    assert any(note.startswith("ran once") and remedy in note for note in made.notes), made.notes
+
+
 def test_a_program_that_fails_is_written_and_its_last_line_told(tmp_path):
     source = program(tmp_path, "t.py", "import nosuchmodule\n")
     folder, made, _ = written(tmp_path, "t", [source])

@@ -222,7 +222,9 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
     assert requester.run("open", "--html", "my-other").code == 2
 
 
-@pytest.mark.parametrize(("log", "warned"), [(b"\x1b[31mred\x1b[0m\n", True), (b"plain\n", False)])
+@pytest.mark.parametrize(
+    ("log", "warned"), [(b"\x1b[31mred\x1b[0m\n", True), (b"\xc2\x9b2Jgone\n", True), (b"plain\n", False)]
+)
 def test_a_page_says_that_the_log_file_holds_what_a_terminal_obeys(requester, log, warned):
     _, text = page_of(requester, ended_run(requester, log))
     assert ("holds control characters for terminals; kakeya-mac logs" in text) == warned
