@@ -6,7 +6,7 @@ Knows nothing about which sandbox confines it.
 from __future__ import annotations
 
 import secrets as randomness
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from bridge.executor.process.tree import Usage, processes_of
 from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
 from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
-from bridge.executor.supervision.hidden_reports import reports_hidden
+from bridge.executor.supervision.hidden_reports import remove_undeclared, reports_hidden
 from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
 from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, make_folder, open_pipe
 from bridge.executor.supervision.supervise import Supervisor
@@ -248,9 +248,11 @@ class RunExecution:
 
     def _alone(self, command: Command, beside: PeerProcess | LaunchTurns | None = None) -> bool:
         before = self._left_so_far() if command.confirms else None
-        make_folder(command, self._directory)
-        heard = self._log.listen() if command.confirms and command.folder is not None else None
         again = command.confirms and command.folder is not None
+        if again:
+            self._remove_undeclared(command, before or ())
+        make_folder(command, self._directory)
+        heard = self._log.listen() if again else None
         with reports_hidden(self._directory.out) if again else nullcontext():
             ended = self._supervise(command, self._log, self._marks, self._sampler.usage, beside)
         if ended is None:
@@ -277,6 +279,13 @@ class RunExecution:
         """Return what lies in the report directory; nobody writes there between two commands."""
         declared = [output.path for output in self._spec.outputs]
         return tuple(import_outputs(self._directory.out, stamp=self._since(), declared=declared).outputs)
+
+    def _remove_undeclared(self, command: Command, before: Sequence[OutputRecord]) -> None:
+        """Leave a command that computes again only what was declared, and what makes the gate refuse the run."""
+        stay = {output.path for output in self._spec.outputs} | {output.path for output in before}
+        removed = remove_undeclared(self._directory, stay, work=self._spec.code == "host")
+        if removed:
+            self._log.note(f"{removed} files or folders that nobody declared were deleted before {command.name}")
 
     def _fail(self, message: str, *, began: bool = False) -> None:
         """Note that the executor could not do its own work."""

@@ -1,4 +1,4 @@
-"""Keep the reports of a workload out of reach while what it kept is computed again.
+"""Keep from a workload's recompute command what it may not see: reports, and files that nobody declared.
 
 Knows files and their times, not what a report says.
 """
@@ -8,11 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from bridge.executor.interface import RunDirectory
+from bridge.executor.removal import remove_tree
 from bridge.limits import REPORT_MAX_BYTES
 from bridge.records.workload import REPORT_FILE
 
@@ -46,6 +48,43 @@ def reports_hidden(out: Path) -> Iterator[None]:
     finally:
         for one in taken:
             _put_back(one)
+
+
+def remove_undeclared(directory: RunDirectory, stay: Collection[str], *, work: bool) -> int:
+    """Delete what earlier commands left where no gate looks, and return how many entries that were.
+
+    A number in a scratch folder, or in a file that is left behind, would be printed and called computed again.
+
+    Args:
+        directory: of the run; no process of it is there any more.
+        stay: paths below its report directory, relative, of files that were declared or that the gate will see.
+        work: whether its current directory too is scratch, and no checkout.
+
+    Raises:
+        OSError: something could not be deleted.
+    """
+    scratch = (directory.home, directory.tmp, *((directory.work,) if work else ()))
+    left = [path for folder in scratch for path in folder.iterdir()]
+    left += _not_below(directory.out, "", frozenset(stay))
+    for path in left:
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        elif not remove_tree(path):
+            raise OSError(f"{path.name!r} in the run's folders cannot be deleted before the output is computed again")
+    return len(left)
+
+
+def _not_below(folder: Path, prefix: str, stay: frozenset[str]) -> Iterator[Path]:
+    """Yield what of a folder leads to none of the paths that stay; never through a link."""
+    for path in sorted(folder.iterdir()):
+        name = f"{prefix}{path.name}"
+        if path.is_dir() and not path.is_symlink():
+            if any(other.startswith(f"{name}/") for other in stay):
+                yield from _not_below(path, f"{name}/", stay)
+            else:
+                yield path
+        elif name not in stay:
+            yield path
 
 
 def _take(path: Path) -> _Taken | None:

@@ -92,3 +92,43 @@ def look_for_reports(jobs: Jobs) -> None:
         assert answer == {"variable": False, "found": ["repeat-0/kept.json", "repeat-1/kept.json"], "kept": "2.5"}
         assert "repeat-0/report.json" in {output.path for output in command.before or ()}
     assert ended.reports["repeat-1/report.json"] == b'{"loss": 1.5}'
+
+
+LEAVE = (
+    REPEAT
+    + """
+for folder in (os.environ["HOME"], os.environ["TMPDIR"], os.getcwd()):
+    pathlib.Path(folder, "number.txt").write_text("1.5")
+out = pathlib.Path(os.environ["KAKEYA_OUT"])
+(out / ".git").mkdir(exist_ok=True)
+(out / ".git" / "number.txt").write_text("1.5")
+(out / "number.txt").write_text("1.5")
+"""
+)
+SEARCH = """
+import json, os, pathlib
+out = pathlib.Path(os.environ["KAKEYA_OUT"])
+folders = (os.environ["HOME"], os.environ["TMPDIR"], os.getcwd(), out)
+print(json.dumps(sorted(str(path.name) for folder in folders for path in pathlib.Path(folder).rglob("*"))))
+"""
+
+
+def test_it_finds_no_file_that_the_gate_does_not_see(caged: Jobs) -> None:
+    look_for_what_was_left(caged)
+
+
+def test_nor_does_one_without_a_sandbox(plain: Jobs) -> None:
+    look_for_what_was_left(plain)
+
+
+def look_for_what_was_left(jobs: Jobs) -> None:
+    spec = jobs.spec(LEAVE, SEARCH, outputs=("repeat-0/report.json", "repeat-0/kept.json"))
+    commands = [
+        Command(name=step.name, argv=step.argv, folder="repeat-0", confirms=place == 1)
+        for place, step in enumerate(spec.commands)
+    ]
+    ended = jobs.execute(spec.evolve(commands=tuple(commands)))
+    assert ended.ok, ended.message
+    assert strictjson.decode((ended.commands[1].answer or "").encode()) == ["kept.json", "number.txt"]
+    assert "repeat-0/number.txt" in ended.reports  # nobody declared it: the gate refuses the run for it
+    assert b"that nobody declared were deleted before" in ended.log
