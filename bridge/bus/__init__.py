@@ -8,12 +8,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.bus.refbus import RefBus
-    from bridge.bus.sides.requester import RequesterRefBus
-    from bridge.bus.sides.shared import SharedRefBus
+    from bridge.bus.sides.requester import RequesterBus
+    from bridge.bus.sides.shared import SharedBus
     from bridge.system.clock import Clock
     from bridge.system.gitobjects import Committer
 
-B = TypeVar("B", bound="SharedRefBus")
+B = TypeVar("B", bound="SharedBus")
 
 __all__ = ["open_bus", "open_requester_bus"]
 
@@ -59,12 +59,12 @@ def open_requester_bus(
     clock: Clock,
     expect_id: str | None = None,
     committer: Committer | None = None,
-) -> RequesterRefBus:
+) -> RequesterBus:
     """Open a bus for a requester, without what a runner needs of it; see `open_bus`."""
-    from bridge.bus.sides.requester import RequesterRefBus
+    from bridge.bus.sides.requester import RequesterBus
 
     return _opened(
-        RequesterRefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id,
+        RequesterBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id,
         committer=committer,
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from bridge.bus.content.commits import REQUEST_FILE, folder_commit
-from bridge.bus.interface import RequesterBus
+from bridge.bus.sides.requester import RequesterBus
 from bridge.bus.views import RequestRef
 from bridge.ids import new_id
 from bridge.records.request import LimitRequest, Request, RunnerSelector

@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Mapping
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.tree import Tree
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.gate.derivation import derive

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.interface import RequesterBus
+from bridge.bus.sides.requester import RequesterBus
 from bridge.bus.views import RequestRef
 from bridge.records.request import Request
 from bridge.trust.ssh_signatures import COMMIT_NAMESPACE, NAMESPACE, fingerprint_of, sign

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bridge.bus import open_bus
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.presets.installed import load
 from bridge.runner.actions.announce import announcer
 from bridge.runner.authorisation.rules import OwnerRules

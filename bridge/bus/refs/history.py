@@ -31,15 +31,19 @@ CHAIN_MAX_COUNT: Final = 100_000
 CANCELS_MAX_COUNT: Final = 16  # read by one call; the next call reads the others
 
 
-class StoreHistory:
-    """Implements `bridge.bus.interface.History` over a store."""
+class History:
+    """The commits that a decision about trust reads; each is hashed again, and only the objects themselves are used."""
 
     def __init__(self, store: RefStore, record: BusRecord, quarantine: Quarantine) -> None:
         self._store, self._record = store, record
         self._cancels = Gatherer(store, quarantine, "cancel", batch_max_bytes=4 * MIB, one_max_bytes=MIB)
 
     def workload_commit(self, ref: RequestRef, oid: str) -> WorkloadCommit:
-        """Return the commit that a request names as its workload; see the interface."""
+        """Return the commit a request names as its workload.
+
+        Raises:
+            BusError: the bus does not give it, or not as a commit.
+        """
         store = self._store.isolate(ref.id, [ref.oid, oid], max_bytes=TREE_MAX_BYTES)
         with store.reader() as reader:
             raw = _raw(reader, oid)
@@ -52,7 +56,11 @@ class StoreHistory:
         return WorkloadCommit(raw, top if len(others) == len(entries) else tree(others).oid)
 
     def first_parents(self, ref: str) -> Iterator[str]:
-        """Yield the first-parent chain of a ref of the bus, newest first; see the interface."""
+        """Yield the commits of a ref and its first parents, newest first, the whole history fetched.
+
+        Raises:
+            BusError: there is no such ref, or its history is cut off.
+        """
         tip = tips_of(self._store, [ref]).get(ref)
         if tip is None:
             raise MissingObjectError(f"{self._store.route} has no {ref}")
@@ -68,7 +76,12 @@ class StoreHistory:
         raise BusError(f"{ref} has more than {CHAIN_MAX_COUNT} commits in a row")
 
     def cancels(self, run_id: str, read_before: Container[str] = ()) -> tuple[ReceivedRequest, ...]:
-        """Return what was pushed on some cancel branches of a run; see the interface."""
+        """Return the untrusted bytes of a bounded number of cancel branches of a run; none where one holds no cancel.
+
+        Args:
+            run_id: the run.
+            read_before: commits not to be read again, so that repeated calls come to every branch.
+        """
         listed = self._store.list(cancel_prefixes(self._record, run_id)).refs
         accepted = self._record.request_branches
         tips = {

@@ -1,11 +1,11 @@
-"""What a runner calls, over a store: `RunnerBus` of the interface."""
+"""What a runner calls, over a store of refs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from bridge.bus.archive.folding import ArchiveOrder, Folding
 from bridge.bus.archive.keeping import keep
@@ -14,13 +14,13 @@ from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.refs import names
 from bridge.bus.refs.damage import damaged_refs, mend
-from bridge.bus.refs.history import StoreHistory
+from bridge.bus.refs.history import History
 from bridge.bus.refs.repair import bad_refs, branches_in_the_way
 from bridge.bus.refs.repair import delete as delete_bad
 from bridge.bus.refs.requests import base_name
 from bridge.bus.refs.snapshots import cancels_in, requests_in
 from bridge.bus.refs.windows import cancel_prefixes
-from bridge.bus.sides.shared import SharedRefBus
+from bridge.bus.sides.shared import SharedBus
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.store.interface import RefStore
 from bridge.bus.store.swap import swap, tips_of
@@ -47,55 +47,103 @@ from bridge.system.clock import rfc3339
 _BEACON_TRIES: Final = 2  # another writer was there first: over what it wrote
 
 
-class RunnerRefBus(SharedRefBus):
-    """The runner's side of a bus over a store, but for `beside`."""
+class RunnerBus(SharedBus):
+    """What a runner calls: it writes the bus record, claims, logs, beacons and results.
+
+    It keeps this order for a run: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance
+    and publish is one compare-and-swap on the run's claim ref; `FencedError` means that another writer moved the ref
+    and that nothing was written.
+    """
 
     @property
-    def history(self) -> StoreHistory:
-        """The commits and cancels that a decision about trust reads; see the interface."""
-        return StoreHistory(self._store, self.identity(), self._quarantine)
+    def history(self) -> History:
+        """The commits and cancel branches that a decision about trust reads."""
+        return History(self._store, self.identity(), self._quarantine)
 
     def read_requests(self, refs: Sequence[RequestRef], budget: WorkBudget) -> ReadRequests:
-        """Return what is pushed at many branches, as far as the budget goes; see the interface."""
+        """Return what is pushed at many branches, in few fetches; a bad one costs only itself.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         requests = self._requests.read_many(refs, budget)
         self._done |= requests.done
         return requests
 
     def requests_of(self, run_ids: Collection[str]) -> tuple[RequestRef, ...]:
-        """Return all request branches of some runs; see the interface."""
+        """Return all request branches of some runs, also those that no window shows; costs a listing of all requests.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         record = self.identity()
         refs = self._store.list(names.listing_prefixes(record.request_branches)).refs
         requests = requests_in(record, refs)
         return tuple(request for request in requests if request.id in run_ids and request.oid not in self._done)
+
+    def beside(self) -> Self:
+        """Return the same bus for work that goes on beside: its calls wait for no others; `stop_when` is its own."""
+        record = self.identity()
+        other = type(self)(
+            self._store.beside(),
+            clock=self._clock,
+            pacer=self._pacer,
+            expect_id=record.bus_id,
+            prefix=record.prefix,
+            quarantine=self._quarantine,
+        )
+        other.use_seals(self._seals.seals)
+        other._identity, other._lock = self._identity, self._lock
+        # Over its own store: a sign of life that goes along with a run's claim is not given up before the claim is.
+        other._beacons = self._beacons.over(other._store)
+        return other
 
     def bad_claim(self, oid: str) -> str | None:
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         return self._claims.bad(oid)
 
     def begun(self, run_id: str = "") -> frozenset[str]:
-        """Return the runs whose log is on the bus; see the interface."""
+        """Return the runs whose log is on the bus, listing no more than that.
+
+        Args:
+            run_id: the one run that is asked for; empty: all of them.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         prefix = self.identity().prefix
         refs = self._store.list([names.log_ref(prefix, run_id)]).refs
         return frozenset(begun for ref in refs if (begun := names.runner_id_of(prefix, "log", ref)) is not None)
 
     def is_archived(self, run_id: str) -> bool:
-        """Return whether a run ended and was archived; see the interface."""
+        """Return whether an archive holds a run; its id is not claimed again, whoever pushes a branch with it.
+
+        A run that can still be asked for is in none, which costs no call.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         archived = self._archives.find(run_id) if self._may_be_archived(run_id) else None
         return archived is not None and (archived.tip.signature.revoked or not archived.tip.signature.refused)
 
     def stop_when(self, should_stop: Callable[[], bool]) -> None:
-        """Give calls up soon after the program is asked to end; see the interface."""
+        """Give up calls of this object after `should_stop` returns True: they raise `bridge.errors.GivenUpError`."""
         self._store.stop_when(should_stop)
 
     def cancelled(self, run_ids: Sequence[str]) -> frozenset[str]:
-        """Return which of these runs have a cancel branch."""
+        """Return which of these runs have a cancel branch, listing no more than that."""
         record = self.identity()
         prefixes = [prefix for run_id in run_ids for prefix in cancel_prefixes(record, run_id)]
         listing = self._store.list(prefixes)
         return cancels_in(record, listing.refs) & frozenset(run_ids)
 
     def create(self, record: BusRecord) -> Placement:
-        """Write the bus record on a remote that carries none; see the interface."""
+        """Write the bus record on a remote that carries none, at the prefix that it lets a bus have.
+
+        Raises:
+            BusError: it carries one already, or hides what it takes.
+            RemoteError: it takes no refs of a bus at any prefix.
+        """
         from bridge.bus.probe import place_refs
 
         placement = place_refs(self._store, record.prefix, commits.unix_s(record.created))
@@ -103,7 +151,11 @@ class RunnerRefBus(SharedRefBus):
         return placement
 
     def try_refs(self) -> PrefixTrial:
-        """Create, move and delete a ref at this bus's prefix; see the interface."""
+        """Create, move and delete a ref at this bus's prefix.
+
+        Raises:
+            RemoteError: the remote refuses to create it.
+        """
         from bridge.bus.probe import try_prefix
 
         return try_prefix(self._store, self.identity().prefix, int(self._clock.now().timestamp()))
@@ -113,53 +165,88 @@ class RunnerRefBus(SharedRefBus):
         return bool(tips_of(self._store, [f"{HEADS}{name}"]))
 
     def update(self, record: BusRecord) -> None:
-        """Replace the bus record by a newer one of the same bus; see the interface."""
+        """Replace the bus record by a newer one of the same bus, by compare-and-swap; BusError when it moved."""
         self._identity.update(record, rfc3339(self._clock.now()))
 
     def write_root(self, files: Mapping[str, bytes], over: str | None) -> bool:
-        """Replace the root at exactly this tip; see the interface."""
+        """Replace the root's files; return whether that landed.
+
+        Args:
+            files: the whole root.
+            over: the tip that is replaced, None where there is none; at another tip nothing is written.
+        """
         self._pacer.pushed()
         return self._identity.write_root(files, rfc3339(self._clock.now()), over)
 
     def put_record_back(self) -> bool:
-        """Write the bus record anew where the last listing showed none; see the interface."""
+        """Write the bus record anew where the last listing showed none; return whether that landed.
+
+        Raises:
+            RemoteError: the outcome is not known.
+        """
         self._pacer.pushed()
         return self._identity.put_back()
 
     def push_wait_s(self) -> float:
-        """Return the seconds after which a push that can wait should go; 0 means now."""
+        """Return the seconds after which a push that can wait should go; 0 means now. Shared by a host's runners."""
         return self._pacer.wait_s()
 
     def take_push_turn(self) -> bool:
-        """Count the next push beforehand if it may go now; see the interface."""
+        """Count the next push beforehand if it may go now, so that no other runner of the host takes the same turn."""
         return self._pacer.take_turn()
 
     def claim(self, claim: Claim, over: str | None = None) -> HeldClaim:
-        """Create the claim ref, one winner; see the interface."""
+        """Create the claim ref, one winner.
+
+        Args:
+            claim: the first of its chain.
+            over: the tip of a claim that was not accepted, replaced at exactly this commit.
+
+        Raises:
+            FencedError: it exists already.
+        """
         self._pacer.pushed()
         return self._claims.create(claim, over)
 
     def take_over(self, view: ClaimView, claim: Claim) -> HeldClaim:
-        """Replace an expired claim at exactly the tip that was seen; see the interface."""
+        """Replace an expired claim at exactly the tip that was seen.
+
+        Raises:
+            FencedError: the tip moved.
+        """
         self._pacer.pushed()
         return self._claims.take_over(view, claim)
 
     def put_back(self, held_claim: HeldClaim) -> None:
-        """Create the claim ref anew, at a held claim whose ref was deleted; see the interface."""
+        """Create the claim ref anew, at a held claim whose ref was deleted.
+
+        Raises:
+            FencedError: a claim is there, or the run is archived.
+        """
         if self.is_archived(held_claim.claim.id):
             raise FencedError(f"run {held_claim.claim.id} ended and was archived")
         self._pacer.pushed()
         self._claims.put_back(held_claim)
 
     def withdraw_claim(self, held_claim: HeldClaim) -> bool:
-        """Delete the claim ref where it is still at a held claim; see the interface."""
+        """Delete the claim ref of a run that was not started where it is still at a held claim; return whether it was.
+
+        Raises:
+            RemoteError: it cannot be told.
+        """
         self._pacer.pushed()
         return self._claims.withdraw(held_claim)
 
     def advance(
         self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
     ) -> HeldClaim:
-        """Move the claim on, sending a log chunk and a beacon in the same push; see the interface."""
+        """Move the claim on (also to renew its lease), sending a log chunk and a beacon in the same push.
+
+        Only the claim's own acknowledgement counts: a lost log chunk is sent again by the next call.
+
+        Raises:
+            FencedError: the tip moved.
+        """
         self._pacer.pushed()
         if log is not None:
             self._logs.append(log, commits.unix_s(claim.time), claim.runner)
@@ -179,15 +266,27 @@ class RunnerRefBus(SharedRefBus):
         return moved
 
     def resume_log(self, run_id: str) -> LogHead | None:
-        """Go on behind the log chunks that an earlier process of this runner sent; see the interface."""
+        """Go on behind the log chunks that an earlier process of this runner sent; return the head of the last.
+
+        None where there are none, or none of ours: the log begins anew.
+
+        Raises:
+            InfrastructureError: the bus did not answer.
+        """
         return self._logs.resume(run_id)
 
     def build_result(self, tree: Tree, run_id: str) -> str:
-        """Store a result tree as a root commit, locally and durably, and return its oid."""
+        """Store a result tree as a root commit, locally, and return its oid; the same input gives the same oid."""
         return self._results.build(tree, run_id)
 
     def publish(self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None) -> HeldClaim:
-        """End the run: one compare-and-swap to a terminal claim; see the interface."""
+        """End the run: one compare-and-swap to a terminal claim whose parents are the last claim and the result.
+
+        The end of the log goes along in the same push; only the claim's own acknowledgement counts.
+
+        Raises:
+            FencedError: the tip moved.
+        """
         if claim.state != "terminal":
             raise BusError(f"only a terminal claim ends a run; got {claim.state}")
         self._pacer.pushed()
@@ -198,13 +297,13 @@ class RunnerRefBus(SharedRefBus):
         return moved
 
     def forget(self, run_id: str) -> None:
-        """Let go of what is kept here of a run; see the interface."""
+        """Let go of what is kept here of a run that is not this runner's any more: its result, its unsent log."""
         self._store.drop(run_id)
         self._store.keep(run_id, None)
         self._logs.forget(run_id)
 
     def copy_result(self, ref: RequestRef, result_oid: str) -> Delivery:
-        """Append the result on the request branch if it is still where it was."""
+        """Append the result below `.mac-bridge/result/` on the request branch if it is still where it was."""
         self.identity()
         self._pacer.pushed()
         delivery = self._requests.copy_result(ref, result_oid)
@@ -212,7 +311,10 @@ class RunnerRefBus(SharedRefBus):
         return delivery
 
     def claim_commits(self, chain: tuple[str, ...]) -> tuple[tuple[bytes, bytes], ...]:
-        """Return (raw commit object, claim JSON bytes) of each commit of a chain."""
+        r"""Return (raw commit object, claim JSON bytes) of each commit of a chain, for the result tree.
+
+        The raw object is what git hashes: sha1 of ``commit <length>\0`` and these bytes is the commit's id.
+        """
         return self._claims.raw(chain)
 
     def beacon(self, beacon: Beacon) -> None:
@@ -227,19 +329,40 @@ class RunnerRefBus(SharedRefBus):
                     return
 
     def withdraw_beacon(self, runner: str) -> bool:
-        """Delete this runner's beacon; see the interface."""
+        """Delete this runner's beacon, if nobody wrote another over it; return whether none is left.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
         self._pacer.pushed()
         with self._lock:
             return self._beacons.withdraw(runner)
 
     def fetch_workload(self, ref: RequestRef, tree: str, into: Path, *, large_files: Handling = "refuse") -> None:
-        """Check a workload tree out into an empty directory; see the interface."""
+        """Check a workload tree out into an empty directory, bounded before and while it happens.
+
+        Raises:
+            RequestRejectedError: the tree breaks a bound or holds what a checkout must not hold.
+            PolicyRefusedError: it holds git-lfs pointers and `large_files` is ``refuse``.
+            InfrastructureError: a large file could not be fetched.
+        """
         self._check_out(self._requests.workload(ref, tree), into, large_files)
 
     def fetch_pair(
         self, ref: RequestRef, tree: str, base: str, into: Path, *, large_files: Handling = "refuse"
     ) -> None:
-        """Check a workload tree and a commit of its history out, as `head` and `base`; see the interface."""
+        """Check two trees out into an empty directory, as `head` and `base`, within the bounds of one.
+
+        Args:
+            ref: the request.
+            tree: its workload tree.
+            base: a commit of the history that was pushed with it.
+            into: the directory.
+            large_files: as for `fetch_workload`.
+
+        Raises:
+            RequestRejectedError: as for `fetch_workload`, or the commit is not in that history.
+        """
         try:
             left: CheckoutBounds | None = None
             trees = {"head": self._requests.workload(ref, tree), "base": self._requests.base(ref, base)}
@@ -252,7 +375,20 @@ class RunnerRefBus(SharedRefBus):
     def archive(
         self, runner: str, *, budget: WorkBudget, drop_after_s: float | None = None, dry_run: bool = False
     ) -> Iterator[str]:
-        """Fold what a runner ended, and drop what may go; see the interface."""
+        """Fold runs that ended into archives, by runner and day, and drop what that makes needless; yield each ref.
+
+        Only days that are over are folded. Logs of archived runs go, and claims whose request branch is gone.
+
+        Args:
+            runner: who archives: what it ended, and what runners ended that have been silent for long.
+            budget: what may be spent on reading.
+            drop_after_s: the age from which request branches and claims of archived runs go as well; None: never.
+            dry_run: only yield what would be written and deleted.
+
+        Raises:
+            FencedError: another process archives in this runner's name.
+            RemoteError: the bus did not answer.
+        """
         record, now = self.identity(), self._clock.now()
         dead = {ref for ref, _ in self._beacons.silent_for(BEACON_DEAD_S, now)}
         live = [
@@ -266,20 +402,37 @@ class RunnerRefBus(SharedRefBus):
             yield ref
 
     def repair(self, *, dry_run: bool) -> Iterator[BadRef]:
-        """Delete refs below the prefix that can never be read or are in the way of others; see the interface."""
+        """Delete refs of ours that can never be read or are in the way of others, each where it was seen; yield each.
+
+        A branch beside which git makes no request branch is only named: it is a person's.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
         record = self.identity()
         for bad in bad_refs(self._store, record.prefix, self._quarantine):
             yield bad if dry_run else delete_bad(self._store, bad)
         yield from branches_in_the_way(self._store, record.request_branches)
 
     def damaged(self) -> Iterator[DamagedRef]:
-        """Yield the refs whose objects the remote has lost or holds damaged; see the interface."""
+        """Yield the refs of the bus whose objects the remote has lost or holds damaged; it is asked for all of them.
+
+        One of them keeps the remote from taking any push, whoever pushes what.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
         record = self.identity()
         prefixes = [record.prefix, *names.listing_prefixes(record.request_branches)]
         return damaged_refs(self._store, self._store.list(prefixes).refs)
 
     def mend(self, damaged: DamagedRef, *, restore: bool = True) -> DamagedRef:
-        """Delete a damaged ref, and push again what is whole here; see the interface."""
+        """Delete a damaged ref where it still points there, and push again what is whole here; return the outcome.
+
+        Args:
+            damaged: as it was found.
+            restore: whether to push it again.
+        """
         self._pacer.pushed()
         return mend(self._store, damaged, restore=restore)
 

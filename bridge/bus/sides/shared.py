@@ -1,4 +1,4 @@
-"""What both sides of a bus call, over a store: `SharedBus` of the interface.
+"""What both sides of a bus call, over a store of refs.
 
 Before the first write the bus record is read and compared with the pinned id; a listing that shows another record
 later is refused.
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from bridge.system.clock import Clock
 
 
-class SharedRefBus:
-    """A bus over a store.
+class SharedBus:
+    """What requesters and runners both call: they read, check signatures, and delete the refs of old runs.
 
     Args:
         store: the remote.
@@ -95,15 +95,19 @@ class SharedRefBus:
 
     @property
     def hosted(self) -> bool:
-        """Whether pushes and listings are to be spared, see the interface."""
+        """Whether the remote is another's machine by its name, where pushes and listings are to be spared."""
         return self._pacer.hosted
 
     def identity(self) -> BusRecord:
-        """Return the bus record; see the interface."""
+        """Return the bus record.
+
+        Raises:
+            BusMissingError: the remote carries none.
+        """
         return self._identity.record()
 
     def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
-        """List the bus once, or what a window of it shows."""
+        """List the bus once: all of it, or what a window shows, which costs the same however full the bus is."""
         record = self.identity()
         prefixes = all_prefixes(record) if window is None else window_prefixes(record, window, self._sparse)
         listing = self._store.list(prefixes)
@@ -114,11 +118,18 @@ class SharedRefBus:
         return build_snapshot(record, listing, self._claims, self._done)
 
     def mark(self) -> Hashable:
-        """Return a value that differs once a request, claim or log has changed; see the interface."""
+        """Return a value that differs once a request, claim or log has changed; None where only a listing tells.
+
+        Costs next to nothing. One that did not differ proves nothing.
+        """
         return self._store.mark(watched_prefixes(self.identity()))
 
     def read_request(self, ref: RequestRef) -> ReceivedRequest:
-        """Return the pushed bytes; see the interface."""
+        """Return the pushed bytes; bounded before they are fetched.
+
+        Raises:
+            RequestRejectedError: no request, or too large, at this commit.
+        """
         try:
             return self._requests.read(ref)
         except FencedError:
@@ -126,42 +137,78 @@ class SharedRefBus:
             raise
 
     def read_claim(self, run_id: str, oid: str | None = None) -> ClaimView | None:
-        """Return the claim chain of a run, or None when there is none."""
+        """Return the claim chain of a run, or None when there is none at its ref.
+
+        Raises:
+            ObjectError: what is there is no claim chain of this run.
+        """
         return self._claims.read(run_id, oid)
 
     def archived(self) -> Iterator[ArchivedClaim]:
-        """Yield the archived runs, newest first; see the interface."""
+        """Yield the runs in the archives, newest first; a day is fetched when its first run is asked for.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         return self._archives.newest()
 
     def neighbours(self, run_id: str, runner: str, count: int) -> Neighbours:
-        """Return the runs of a runner nearest to one in time, archived ones too; see the interface."""
+        """Return the runs of a runner that were asked for nearest to one, archived ones included.
+
+        What is no claim of this runner, or refused, is passed over, up to a bound.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         from bridge.bus.archive.keeping import nearest
 
         return nearest(self._archives, self._claims, self.snapshot().claims, run_id, runner=runner, count=count)
 
     def newest_claims(self, tips: Mapping[str, str], budget: WorkBudget) -> Mapping[str, ClaimTip]:
-        """Return the newest claims of runs without their chains, as far as the budget goes; see the interface."""
+        """Return the newest claims, by run id, of {run id: tip}, without their chains.
+
+        Read in few fetches and each once; what is no claim is left out, and so is what the budget does not reach.
+
+        Raises:
+            RemoteError: the remote did not answer.
+        """
         return self._claims.newest(tips, budget)
 
     def read_result(self, oid: str) -> Tree:
-        """Return the result tree of a result commit; see the interface."""
+        """Return the result tree of a result commit (terminal claims name it); bounded.
+
+        Raises:
+            IntegrityError: the tree breaks its bounds or is not a result tree.
+        """
         return self._results.read(oid)
 
     def read_beacons(
         self, *, as_opened: bool = False, listed: Mapping[str, str] | None = None
     ) -> tuple[tuple[str, Beacon], ...]:
-        """Return (tip oid, beacon) of every runner; see the interface."""
+        """Return (tip oid, beacon) of every runner; unreadable ones and those whose signature is refused are left out.
+
+        Of `refused`, what concerns beacons is as of the last call.
+
+        Args:
+            as_opened: whether to go by the listing that found the bus record, for a caller to whom that is new enough.
+            listed: the tips, by runner name, of a listing that was just made; None lists them.
+        """
         if listed is None:
             return self._beacons.read(self._identity.beacons if as_opened else None)
         prefix = self.identity().prefix
         return self._beacons.read({names.beacon_ref(prefix, runner): oid for runner, oid in listed.items()})
 
     def use_seals(self, seals: Seals) -> None:
-        """Sign and verify with these keys; see the interface."""
+        """Sign claims, beacons and log heads with these keys, and verify with them what others signed."""
         self._seals.seals = seals
 
     def use_root(self, judge: JudgeRoot) -> None:
-        """Go by the root that this function accepts; see the interface."""
+        """Go by the bus record of the root that a function accepts, whenever record or root move.
+
+        Args:
+            judge: takes the untrusted files at the root's ref, None where there is none, and the id of the bus;
+                returns the record in the root that counts for this side, None where none does.
+        """
         self._identity.use_root(judge)
 
     @property
@@ -171,30 +218,40 @@ class SharedRefBus:
 
     @property
     def has_record(self) -> bool:
-        """Whether the last listing showed a bus record; see the interface."""
+        """Whether the last listing showed a bus record; where not, the one that was read before still stands."""
         return self._identity.has_record
 
     @property
     def refused(self) -> tuple[Refused, ...]:
-        """The records that were read and refused; see the interface."""
+        """The claims, beacons and logs that were read and not accepted because of their signatures, oldest first."""
         return self._seals.refused
 
     def try_requests(self, template: str) -> str | None:
-        """Push to a request namespace and delete that again; see the interface."""
+        """Push to a branch in a request namespace that no runner acts on, delete it; return its name if it stayed.
+
+        Args:
+            template: of request branches, with ``{preset}`` and ``{id}``.
+
+        Raises:
+            RemoteError: the remote refuses the push.
+        """
         from bridge.bus.probe import try_requests
 
         return try_requests(self._store, template, int(self._clock.now().timestamp()))
 
     def tend(self) -> None:
-        """Pack and delete what this machine's copies have too much of; see the interface."""
+        """Pack and delete what this machine's copies have too much of; slow at times, so when nothing waits for it."""
         self._store.tend()
 
     def tend_apart(self) -> None:
-        """Have a process of its own do what `tend` does; see the interface."""
+        """Have a process of its own do what `tend` does, if there is something to do, and do not wait for it."""
         self._store.tend_apart()
 
     def collect(self, *, older_than_s: float, dry_run: bool) -> Iterator[str]:
-        """Delete refs of runs that ended long ago; yield each name."""
+        """Delete branches and logs of runs that ended long ago, and dead beacons; yield each name.
+
+        A claim keeps its result reachable and stays until its runner has archived it.
+        """
         from bridge.bus.refs.collect import delete, ended_runs
 
         record = self.identity()

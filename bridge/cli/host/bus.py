@@ -11,7 +11,7 @@ from bridge.bus.refs.spaces import check_patterns, pattern_of
 from bridge.errors import UsageError
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RunnerBus
+    from bridge.bus.sides.runner import RunnerBus
     from bridge.system.clock import Clock
 
 Say = Callable[[str], None]

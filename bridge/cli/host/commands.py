@@ -39,7 +39,7 @@ from bridge.runner.state.folder import StateFolder
 from bridge.runner.state.log import LEVELS, read_log, shown
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RunnerBus
+    from bridge.bus.sides.runner import RunnerBus
     from bridge.cli.host.people import Place
 
 _FOLLOW_S = 0.3

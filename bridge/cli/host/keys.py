@@ -9,7 +9,7 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.records.bus import BusRecord
 from bridge.runner.state.attestations import enrolled, ensure_key, newest
 from bridge.runner.state.folder import StateFolder

@@ -27,7 +27,7 @@ from bridge.runner.policy.trust import SignerEntry
 from bridge.trust.ssh_signatures import fingerprint_of
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RunnerBus
+    from bridge.bus.sides.runner import RunnerBus
     from bridge.runner.maintenance.owner import BusOwner
 
 FORM = "kakeya-runner welcome 'NAME ssh-ed25519 KEY', as `kakeya-mac init --signing-key auto` prints it"

@@ -21,7 +21,7 @@ from bridge.runner.state.folder import NO_STATE_REMEDY, StateFolder
 from bridge.system.gitobjects import Committer, committer_from
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RunnerBus
+    from bridge.bus.sides.runner import RunnerBus
 
 
 def policy_path(arguments: argparse.Namespace) -> Path:

@@ -24,7 +24,7 @@ from bridge.runner.maintenance.setup import (
 from bridge.runner.state.folder import StateFolder
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RunnerBus
+    from bridge.bus.sides.runner import RunnerBus
     from bridge.executor.interface import Executor
     from bridge.system.clock import Clock
 

@@ -22,7 +22,7 @@ from bridge.system.clock import rfc3339
 from bridge.trust.ssh_signatures import fingerprint_of
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RunnerBus
+    from bridge.bus.sides.runner import RunnerBus
     from bridge.runner.maintenance.owner import BusOwner
     from bridge.system.clock import Clock
     from bridge.trust.root import TrustRoot

@@ -16,7 +16,7 @@ from bridge.run.lease import beacon_counts_s
 from bridge.system.clock import Clock, parse_rfc3339
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import SharedBus
+    from bridge.bus.sides.shared import SharedBus
     from bridge.records.bus import Beacon, BusRecord
     from bridge.records.request import RunnerSelector
 

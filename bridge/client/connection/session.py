@@ -17,7 +17,8 @@ from bridge.errors import WRONG_BUS_REMEDY, BusMissingError, WrongBusError
 from bridge.ids import is_id
 
 if TYPE_CHECKING:
-    from bridge.bus.interface import RequesterBus, SharedBus
+    from bridge.bus.sides.requester import RequesterBus
+    from bridge.bus.sides.shared import SharedBus
     from bridge.bus.views import RunView
     from bridge.client.clone.config import BusChoice, ClientSettings
     from bridge.client.clone.store import Store

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
-from bridge.bus.interface import SharedBus
+from bridge.bus.sides.shared import SharedBus
 from bridge.client.connection.pins import Pins
 from bridge.errors import InfrastructureError, IntegrityError
 from bridge.ids import short

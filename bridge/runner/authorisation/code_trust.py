@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from bridge.bus.interface import History
+from bridge.bus.refs.history import History
 from bridge.bus.views import RequestRef
 from bridge.errors import BusError, PolicyRefusedError
 from bridge.records.request import Workload

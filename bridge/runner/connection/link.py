@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.records.bus import BusRecord
 from bridge.runner.connection.known_keys import KnownKeys
 from bridge.runner.connection.pacing import PushBudget

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import BusMissingError
 from bridge.records.bus import BusRecord
 from bridge.system.durable import write_atomically

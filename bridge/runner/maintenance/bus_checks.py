@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.views import ListingWindow
 from bridge.diagnostics import Check
 from bridge.errors import RemoteError

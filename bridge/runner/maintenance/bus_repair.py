@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.views import BadRef, DamagedRef
 from bridge.errors import REMEDY_MARK, BusError
 from bridge.ids import is_id

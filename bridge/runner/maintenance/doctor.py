@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy, of_system
 from bridge.executor.engines.probe import NodeQuestion

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import BusError, UsageError
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.records.bus import BusRecord, KeyRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from pathlib import Path
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.views import RequestRef
 from bridge.errors import RequestRejectedError
 from bridge.executor.interface import RunDirectory

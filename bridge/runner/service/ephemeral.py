@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import InfrastructureError, UsageError
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.removal import remove_tree

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import EndedKeyError, GivenUpError, InfrastructureError, of_system
 from bridge.runner.actions.announce import announcer
 from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each

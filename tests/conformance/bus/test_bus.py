@@ -1,4 +1,4 @@
-"""The promises of `bridge.bus.interface`, over every transport."""
+"""The promises of `bridge.bus.sides`, over every transport."""
 
 from __future__ import annotations
 

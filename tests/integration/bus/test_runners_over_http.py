@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bridge.bus.interface import RunnerBus
+from bridge.bus.sides.runner import RunnerBus
 from bridge.bus.views import HeldClaim, LogChunk, RequestRef
 from bridge.executor.interface import RunDirectory
 from bridge.limits import LEASE_LISTINGS_COUNT

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bridge.bus.interface import RequesterBus, RunnerBus, SharedBus
-from bridge.bus.refbus import RefBus
+from bridge.bus.sides.requester import RequesterBus
+from bridge.bus.sides.runner import RunnerBus
+from bridge.bus.sides.shared import SharedBus
 
 
 def verbs(kind: type) -> set[str]:
@@ -12,7 +13,3 @@ def verbs(kind: type) -> set[str]:
 
 def test_only_shared_verbs_belong_to_both_sides() -> None:
     assert verbs(RequesterBus) & verbs(RunnerBus) == verbs(SharedBus)
-
-
-def test_an_implementation_offers_the_verbs_of_both_sides_and_no_others() -> None:
-    assert verbs(RefBus) == verbs(RequesterBus) | verbs(RunnerBus)
