@@ -87,6 +87,7 @@ STEP_CLAIM_FETCHES: Final = 4  # fetches of one step of a runner that read claim
 STEP_REQUEST_FETCHES: Final = 7  # and those that read requests
 STEP_SIGNATURES_COUNT: Final = 64  # signatures of requests that one step verifies
 UPLINK_SLOW_BYTES_PER_S: Final = 64 * KIB  # a result is given a lease in which it arrives at this pace
+BEGIN_AGAIN_S: Final = 3600.0  # after its claim, how long a run that the remote did not let begin is tried again
 RESTART_GRACE_S: Final = 600.0  # what a planned stop renews its claims for, when it leaves runs behind
 PUSHES_PER_MINUTE_HOSTED: Final = 4.0
 BEACON_INTERVAL_HOSTED_S: Final = 120.0

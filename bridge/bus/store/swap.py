@@ -65,7 +65,8 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
         pauses += 1
     unmoved = f"{store.route} did not take {authority}, which is unchanged"
     if failure is not None:
-        raise type(failure)(f"{unmoved}: {failure.message}", remedy=failure.remedy, cause=failure.cause) from failure
+        words, passing = f"{unmoved}: {failure.message}", failure.is_passing
+        raise type(failure)(words, remedy=failure.remedy, cause=failure.cause, is_passing=passing) from failure
     if expected is None and _LOCKED.search(answer.why):
         from bridge.bus.store.obstacles import refuse_beside  # commands that are quick never need it
 

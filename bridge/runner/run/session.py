@@ -24,6 +24,7 @@ from bridge.errors import (
 )
 from bridge.executor.interface import Execution
 from bridge.executor.removal import remove_tree
+from bridge.limits import BEGIN_AGAIN_S
 from bridge.presets.facts import Trust
 from bridge.presets.model import Preset
 from bridge.records.jobspec import JobSpec
@@ -106,6 +107,7 @@ class ClaimedRunSession:
             cancelled=cancelled, stopping=stopping, leaving=leaving, log=self._log,
         )  # fmt: skip
         self._prepared: prepared.PreparedRun | None = None
+        self._went = False  # whether its program was told to begin
 
     @property
     def places(self) -> PlaceNames:
@@ -130,6 +132,15 @@ class ClaimedRunSession:
             self._request = Request.parse(self.read())
         except (KakeyaError, ValueError) as error:
             self._log.warning("its request cannot be read any more: %s", error)
+
+    def begins_later(self, error: Exception) -> bool:
+        """Whether the claim is kept and the run tried again: its program has not begun, and the remote stumbled."""
+        if self._went or not isinstance(error, RemoteError) or not error.is_passing or self._stopping.is_set():
+            return False
+        if self.clock.now() - parse_rfc3339(self._claimed) >= dt.timedelta(seconds=BEGIN_AGAIN_S):
+            return False
+        self._log.warning("not begun yet, and tried again: %s", error.message)
+        return True
 
     def failed(self, error: Exception) -> None:
         """Log why the run ended, with the way there; a bug is what nobody raised on purpose."""
@@ -198,6 +209,7 @@ class ClaimedRunSession:
             journal.append("started", run_id, self._renewal.held.oid)
             self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
             with self._follower.leavable():
+                self._went = True
                 running = starting.go(self._follower.hooks())
         return self._follower.follow(running)
 

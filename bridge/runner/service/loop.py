@@ -125,6 +125,7 @@ class Runner:
         self._outcomes: list[RunOutcome] = []
         self._left: int | None = None
         self._taken: str | None = None
+        self._begins_later = False
         self._run_ended = threading.Event()
         self._mark: Hashable = None
         self._requests: list[RequestRef] = []
@@ -171,6 +172,11 @@ class Runner:
     def taken(self) -> str | None:
         """The run that a runner of one request took; None before."""
         return self._taken
+
+    @property
+    def begins_later(self) -> bool:
+        """Whether the run that it took is claimed and waits for a remote that only stumbled."""
+        return self._begins_later
 
     def take_one(self) -> None:
         """Begin no more than one run from now on; what was begun before is ended all the same."""
@@ -367,9 +373,11 @@ class Runner:
     def _start(self, work: ClaimedRun) -> None:
         self._pace.happened()
         with self._lock:  # its end is noted under the same lock, so it cannot come before its beginning
-            if work.lost is None and self._left is not None:
+            if work.lost is None and self._left is not None and work.ref.id != self._taken:  # else it goes on with it
                 self._left -= 1
                 self._taken = work.ref.id
+            if work.ref.id == self._taken:
+                self._begins_later = False
             begin = partial(self._work, work, self._rules.now)
             self._active[work.ref.id] = self._tasks.start(begin, f"run-{work.ref.id[-8:]}")
         self._cancels.watch()
@@ -394,6 +402,7 @@ class Runner:
         except LeftRunningError as error:
             if not self._is_ending():
                 self._rests.failed(run_id)
+                self._begins_later = run_id == self._taken
             log.debug("%s", error.message)
         except Exception as error:  # nobody is above this thread, and recovery finalises the run
             rest_s = self._rests.failed(run_id)

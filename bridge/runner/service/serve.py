@@ -13,13 +13,14 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import EndedKeyError, GivenUpError, InfrastructureError, of_system
+from bridge.limits import BEGIN_AGAIN_S
 from bridge.runner.actions.announce import announcer
 from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
@@ -185,8 +186,14 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     while runner.is_watching and not runner.asked_to_end():
         runner.wait()
         runner.step(only=branch)
-    while runner.busy and not runner.asked_to_end():
+    until_s = runner.clock.steady_s() + BEGIN_AGAIN_S
+    while (runner.busy or runner.begins_later) and not runner.asked_to_end():
         runner.wait()
+        if runner.begins_later and not runner.busy:
+            if runner.clock.steady_s() >= until_s:
+                break  # the next start goes on with it
+            with suppress(InfrastructureError):  # the bus is away, and is asked again
+                runner.step(only=branch)
     runner.join()
     if not runner.asked_to_end():
         runner.tend()
