@@ -76,6 +76,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     dflash.add_argument("--head-rows", type=whole, default=0, help="most frequent ids in the loss (default: all)")
     dflash.add_argument("--features-on-disk", action="store_true", help="keep the target's features in the work folder")
+    dflash.add_argument(
+        "--answers",
+        type=Path,
+        help="file of the target's answers: read first, and what is made is added (default: one in the work folder)",
+    )
     dflash.add_argument("--least-gain", type=amount, help="end where 1,000 steps bring less held-back acceptance")
     ftheta = verbs.add_parser("ftheta", parents=[common], help="fit what makes evicted rows of a target again")
     ftheta.add_argument("--target", type=Path, required=True, help="folder of the trained target")
@@ -226,6 +231,7 @@ def train_dflash_command(arguments: argparse.Namespace) -> None:
         head_rows=arguments.head_rows,
         features_on_disk=arguments.features_on_disk,
         least_gain=arguments.least_gain,
+        answers=arguments.answers,
     )
     progress = TrainingProgress(arguments.out.name, arguments.quiet)
     trainer = train_drafter(folder, arguments.out, run, progress, arguments.device, requests=requests)

@@ -26,7 +26,15 @@ from engine.training.features import FeatureFile
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config
 from engine.training.network.models import attention_masks, emulates_bfloat16, mixed_precision
 from engine.training.network.optimiser import Optimisers, Schedule
-from engine.training.responses import SHIPPED, Ends, Response, ResponseRequest, make_requests, regenerate_in_order
+from engine.training.responses import (
+    SHIPPED,
+    Answers,
+    Ends,
+    Response,
+    ResponseRequest,
+    make_requests,
+    regenerate_in_order,
+)
 from engine.training.rows import RowSource
 from engine.training.tokenizer import EOS_ID, MASK_ID, PAD_ID
 
@@ -35,6 +43,8 @@ GAMMA = {16: 7.0, 10: 5.0, 8: 4.0}
 ANCHORS = 24
 ROWS_A_STEP = 10
 HELD_BACK = 96
+ANSWER_ROWS = 64
+"""Rows of prompts that are answered together: what the end of a process costs."""
 LEVEL_STEPS = 1000
 """Steps after which training that brought too little ends, where a run says how little."""
 
@@ -46,7 +56,8 @@ class DrafterRun:
     ``mask`` and ``pad`` are ids of the target's tokenizer; ``target_layers`` those that the drafter reads, none for the
     usual ones. ``head_rows`` bounds the loss to so many of the most frequent ids and the labels of a step, 0 for all: a
     large head is most of a step. ``features_on_disk`` keeps what the target computed in the work folder instead of in
-    memory. ``least_gain`` ends training where 1,000 steps brought less held-back acceptance.
+    memory. ``least_gain`` ends training where 1,000 steps brought less held-back acceptance. ``answers`` is
+    the file that keeps what the target answered, for a work folder on another machine too; None for one in it.
 
     ``lag`` is how many of the newest positions may lack their features: for each block as many are drawn, and their
     tokens stand before the bonus instead. ``start`` is the folder of a drafter whose weights training begins with.
@@ -70,6 +81,7 @@ class DrafterRun:
     head_rows: int = 0
     features_on_disk: bool = False
     least_gain: float | None = None
+    answers: Path | None = None
 
 
 class DrafterTrainer(Resumable):
@@ -277,7 +289,11 @@ def cached_responses(
     *,
     marks: Ends = SHIPPED,
 ) -> list[Response]:
-    """Return the regenerated responses; the work folder keeps prompts and responses that this run made already."""
+    """Return the regenerated responses; the work folder keeps prompts and responses that this run made already.
+
+    Raises:
+        UsageError: If the file of answers is unusable or another target's.
+    """
     path = run.work / "responses.json"
     weights = hashlib.sha256((target_folder / "model.safetensors").read_bytes()).hexdigest()
     made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows, "prompts": run.prompts}
@@ -289,8 +305,9 @@ def cached_responses(
         if report is not None:
             report(done, total, {"train_loss": float("nan"), "regenerated": done})
 
+    answers = Answers(run.answers or run.work / "answers.json.xz", weights)
     prompts = _cached_requests(run, made_by, requests)
-    responses = regenerate_in_order(target, prompts, progress, marks=marks, folder=run.work / "regenerated")
+    responses = regenerate_in_order(target, prompts, progress, rows=ANSWER_ROWS, marks=marks, answers=answers)
     rows = [{"ids": item.ids, "prompt_tokens": item.prompt_tokens} for item in responses]
     write_text(path, json.dumps({"made_by": made_by, "responses": rows}))
     return responses

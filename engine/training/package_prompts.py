@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import ast
 import gzip
+import hashlib
 import sysconfig
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
-
-import numpy as np
 
 from engine.errors import UsageError
 from engine.installed_prompts import CHANGES, FENCE, PACKAGE, installed_set
@@ -95,15 +95,26 @@ def package_requests(words: Any, count: int, seed: int, roots: Sequence[Path] = 
     texts = ([] if roots else list(manual_pages())) or [function.head for function in known]
     if not known:
         raise UsageError(f"no functions in {', '.join(map(str, places))}; expected Python packages there")
-    rng = np.random.default_rng([seed, 41])
     requests: list[ResponseRequest] = []
+    turns = {task: _turns(task, texts if task == "continue" else [each.code for each in known], seed) for task in TASKS}
     while len(requests) < count:
         task = TASKS[len(requests) % len(TASKS)]
-        function, text = known[int(rng.integers(len(known)))], texts[int(rng.integers(len(texts)))]
-        ids = _ids(words, task, function, text, int(rng.integers(len(CHANGES))))
+        place, draw = next(turns[task])
+        function, text = (known[0], texts[place]) if task == "continue" else (known[place], "")
+        ids = _ids(words, task, function, text, draw % len(CHANGES))
         if 2 <= len(ids) <= MOST_PROMPT_TOKENS:
             requests.append(ResponseRequest(ids, RESPONSE_TOKENS, RESPONSE_TOKENS))
     return requests
+
+
+def _turns(task: str, texts: Sequence[str], seed: int) -> Iterator[tuple[int, int]]:
+    """Yield places of texts, each with a draw of its own, again and again in an order that only seed and text decide.
+
+    Another package installed thus adds prompts and leaves most of the others: their answers are still found.
+    """
+    draws = [int.from_bytes(hashlib.sha256(f"{seed} {task} {text}".encode()).digest()[:8]) for text in texts]
+    order = sorted(range(len(texts)), key=lambda place: draws[place])
+    return cycle((place, draws[place]) for place in order)
 
 
 def _ids(words: Any, task: str, function: SourceFunction, text: str, change: int) -> tuple[int, ...]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import lzma
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from engine.training.checkpoint import write_text
+from engine.errors import UsageError
+from engine.training.checkpoint import write_bytes
 from engine.training.needles import hide, make_needles
 from engine.training.rows import RowSource, encode
 from engine.training.structured import make_document, regular_words
@@ -110,6 +113,52 @@ def generate(model: Any, requests: list[ResponseRequest], marks: Ends = SHIPPED)
     return [Response(tuple(ids[row, : int(ends[row])].tolist()), int(lengths[row])) for row in range(len(requests))]
 
 
+class Answers:
+    """What a target answered, in one file that may be copied to another machine: no prompt is in it.
+
+    ``{"target_sha256": ..., "answers": {KEY: ids}}`` in JSON, packed with xz. The key is a digest of the prompt's ids
+    and of the most tokens that were asked for.
+    """
+
+    def __init__(self, path: Path, target_sha256: str) -> None:
+        """Read the file, where there is one.
+
+        Raises:
+            UsageError: If it holds no answers, or those of other weights.
+        """
+        self.path, self.target = path, target_sha256
+        self.ids: dict[str, list[int]] = {}
+        if not path.exists():
+            return
+        try:
+            stored = json.loads(lzma.decompress(path.read_bytes()))
+            target, self.ids = stored["target_sha256"], dict(stored["answers"])
+        except (lzma.LZMAError, EOFError, ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{path} holds no answers of a target; take it away, or name another file") from error
+        if target != target_sha256:
+            raise UsageError(
+                f"{path} holds answers of weights {target[:12]}; expected {target_sha256[:12]}, those of this target. "
+                "Take it away, or name another file"
+            )
+
+    @staticmethod
+    def key(request: ResponseRequest) -> str:
+        """Return what an answer is found by, 16 hexadecimal digits."""
+        return hashlib.sha256(json.dumps([request.prompt, request.limit]).encode()).hexdigest()[:16]
+
+    def get(self, request: ResponseRequest) -> Response | None:
+        """Return the answer to a prompt; None where there is none yet."""
+        ids = self.ids.get(self.key(request))
+        return None if ids is None else Response((*request.prompt, *ids), len(request.prompt))
+
+    def add(self, requests: list[ResponseRequest], responses: list[Response]) -> None:
+        """Take answers in and write the file, whole or not at all."""
+        for request, response in zip(requests, responses, strict=True):
+            self.ids[self.key(request)] = list(response.ids[response.prompt_tokens :])
+        stored = {"target_sha256": self.target, "answers": dict(sorted(self.ids.items()))}
+        write_bytes(self.path, lzma.compress(json.dumps(stored, separators=(",", ":")).encode()))
+
+
 def regenerate_in_order(
     model: Any,
     requests: list[ResponseRequest],
@@ -117,39 +166,25 @@ def regenerate_in_order(
     *,
     rows: int = GENERATION_ROWS,
     marks: Ends = SHIPPED,
-    folder: Path | None = None,
+    answers: Answers | None = None,
 ) -> list[Response]:
     """Generate for all `requests`, batching rows of like length together; responses come in the order of requests.
 
-    What is made is written to `folder`, batch by batch, and read from there when it is made again.
+    What `answers` holds is not made again, and what is made is written there batch by batch.
     """
+    found = [None if answers is None else answers.get(request) for request in requests]
+    responses = {index: response for index, response in enumerate(found) if response is not None}
     order = sorted(
-        range(len(requests)), key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected)
+        (index for index in range(len(requests)) if index not in responses),
+        key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected),
     )
-    responses: dict[int, Response] = {}
     for first in range(0, len(order), rows):
         chosen = order[first : first + rows]
-        batch, file = [requests[index] for index in chosen], None if folder is None else folder / f"{first}.json"
-        made = _remembered(batch, file)
-        if made is None:
-            made = generate(model, batch, marks)
-            _remember(made, file)
+        batch = [requests[index] for index in chosen]
+        made = generate(model, batch, marks)
+        if answers is not None:
+            answers.add(batch, made)
         responses.update(zip(chosen, made, strict=True))
         if report is not None:
-            report(len(responses), len(order))
+            report(len(responses), len(requests))
     return [responses[index] for index in range(len(requests))]
-
-
-def _remembered(batch: list[ResponseRequest], file: Path | None) -> list[Response] | None:
-    """Return the responses of a batch from its file; None where it holds none, or those of other prompts."""
-    if file is None or not file.exists():
-        return None
-    stored = json.loads(file.read_text())
-    if [ids[:length] for ids, length in stored] != [list(request.prompt) for request in batch]:
-        return None
-    return [Response(tuple(ids), length) for ids, length in stored]
-
-
-def _remember(made: list[Response], file: Path | None) -> None:
-    if file is not None:
-        write_text(file, json.dumps([(item.ids, item.prompt_tokens) for item in made]))

@@ -26,7 +26,7 @@ class DrafterShape:
 SHAPES: Final = {
     "small": DrafterShape(layers=2, heads=4, kv_heads=2, head_dim=32, intermediate=512),
     "60m": DrafterShape(layers=4, heads=8, kv_heads=4, head_dim=64, intermediate=2048),
-    "smollm2": DrafterShape(layers=2, heads=9, kv_heads=3, head_dim=64, intermediate=1536),
+    "smollm2": DrafterShape(layers=2, heads=9, kv_heads=3, head_dim=64, intermediate=1408),
 }
 """By the name of their size."""
 

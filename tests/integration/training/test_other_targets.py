@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import lzma
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +13,13 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 
+from engine.cli.main import main  # noqa: E402
 from engine.errors import UsageError  # noqa: E402
-from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, cached_responses  # noqa: E402
+from engine.training.dflash import BLOCK_SIZE, DrafterRun, DrafterTrainer, cached_responses, export_drafter  # noqa: E402
 from engine.training.features import FeatureFile  # noqa: E402
 from engine.training.network.drafter_model import DFlashNetwork, drafter_config  # noqa: E402
-from engine.training.package_prompts import TASKS, functions, package_requests  # noqa: E402
-from engine.training.responses import Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
+from engine.training.package_prompts import TASKS, _turns, functions, package_requests  # noqa: E402
+from engine.training.responses import Answers, Ends, Response, ResponseRequest, regenerate_in_order  # noqa: E402
 from tests.fakes import tiny_families  # noqa: E402
 from tests.unit.engine.evaluation.test_installed_prompts import PROBLEMS, install  # noqa: E402
 
@@ -45,11 +48,12 @@ def trainer_of(folder: Path, target, responses, **options) -> DrafterTrainer:
     return DrafterTrainer(run, target, responses)
 
 
-def test_the_recipe_s_drafter_has_eight_million_values() -> None:
+def test_the_recipe_s_drafter_in_8_bit_codes_has_less_than_nine_million_bytes(tmp_path: Path) -> None:
     config = drafter_config(SMOLLM2, "smollm2", BLOCK_SIZE, 7, (8, 16, 24))
-    with torch.device("meta"):
-        assert sum(each.numel() for each in DFlashNetwork(config).parameters()) == pytest.approx(8.1e6, rel=0.01)
     assert config["dflash_config"]["target_layer_ids"] == [8, 16, 24]
+    export_drafter(DFlashNetwork(config), tmp_path / "float32")
+    assert main(["convert", "mlx", str(tmp_path / "float32"), str(tmp_path / "codes"), "--bits", "8"]) == 0
+    assert 8_000_000 < (tmp_path / "codes" / "model.safetensors").stat().st_size <= 9_000_000
 
 
 def test_a_loss_over_every_id_is_the_whole_head_s_and_over_few_it_is_less(tmp_path: Path, target, responses) -> None:
@@ -90,15 +94,34 @@ def test_training_ends_where_it_no_longer_gains(tmp_path: Path, target, response
     assert not trainer._has_levelled()
 
 
-def test_answers_that_were_made_are_not_made_again(tmp_path: Path, target) -> None:
+def test_answers_that_were_made_are_not_made_again_on_another_machine(tmp_path: Path, target) -> None:
     requests = [ResponseRequest((5, 6, 7 + index), 6, 6) for index in range(5)]
-    marks = Ends(0, (1,))
-    first = regenerate_in_order(target, requests, rows=2, marks=marks, folder=tmp_path)
-    assert regenerate_in_order(None, requests, rows=2, marks=marks, folder=tmp_path) == first
-    assert all(
-        response.ids[: response.prompt_tokens] == request.prompt
-        for response, request in zip(first, requests, strict=True)
-    )
+    marks, path = Ends(0, (1,)), tmp_path / "answers" / "target.json.xz"
+    first = regenerate_in_order(target, requests[:3], rows=2, marks=marks, answers=Answers(path, "a" * 64))
+    copied = tmp_path / "copied.json.xz"
+    copied.write_bytes(path.read_bytes())
+    assert regenerate_in_order(None, requests[:3], marks=marks, answers=Answers(copied, "a" * 64)) == first
+    whole = regenerate_in_order(target, requests, rows=2, marks=marks, answers=Answers(copied, "a" * 64))
+    assert whole[:3] == first
+    assert all(each.ids[: each.prompt_tokens] == request.prompt for each, request in zip(whole, requests, strict=True))
+    assert regenerate_in_order(None, requests[::-1], marks=marks, answers=Answers(copied, "a" * 64)) == whole[::-1]
+    assert Answers(copied, "a" * 64).get(replace(requests[0], limit=7)) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"half a file", "holds no answers of a target"),
+        (lzma.compress(b"[]"), "holds no answers of a target"),
+        (lzma.compress(json.dumps({"target_sha256": "b" * 64, "answers": {}}).encode()), "answers of weights bbbb"),
+    ],
+)
+def test_a_file_of_no_or_other_answers_is_refused_and_left(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "answers.json.xz"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=message):
+        Answers(path, "a" * 64)
+    assert path.read_bytes() == content
 
 
 def test_prompts_are_drawn_once_whatever_is_installed_when_a_run_goes_on(tmp_path: Path, target) -> None:
@@ -141,3 +164,12 @@ def test_prompts_of_packages_have_every_task_and_none_of_humaneval_s_names(
     assert not any("work_1" in text for text in words.texts)
     assert any("Explain this function" in text for text in words.texts)
     assert words.texts == (again := Letters(), package_requests(again, 8, 1, [root]))[0].texts
+
+
+def test_a_package_more_leaves_the_order_of_the_other_prompts() -> None:
+    texts = [f"text {index}" for index in range(20)]
+    order = [texts[place] for place, _ in islice(_turns("complete", texts, 1), 20)]
+    more = ["before", *texts]
+    grown = [more[place] for place, _ in islice(_turns("complete", more, 1), 21)]
+    assert [text for text in grown if text != "before"] == order != texts
+    assert [place for place, _ in islice(_turns("complete", texts, 2), 20)] != [texts.index(text) for text in order]
