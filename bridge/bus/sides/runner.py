@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from bridge.bus.archive.folding import ArchiveOrder, Folding
 from bridge.bus.archive.keeping import keep
@@ -81,10 +81,10 @@ class RunnerBus(SharedBus):
         requests = requests_in(record, refs)
         return tuple(request for request in requests if request.id in run_ids and request.oid not in self._done)
 
-    def beside(self) -> Self:
+    def beside(self) -> RunnerBus:
         """Return the same bus for work that goes on beside: its calls wait for no others; `stop_when` is its own."""
         record = self.identity()
-        other = type(self)(
+        other = RunnerBus(
             self._store.beside(),
             clock=self._clock,
             pacer=self._pacer,
