@@ -25,7 +25,7 @@ _OWN_WORDS: Final = (
 
 def _check_word(word: str) -> str:
     name = word.removeprefix("--").partition("=")[0]
-    if name in _OWN_WORDS.split("|"):
+    if any(own.startswith(name) for own in _OWN_WORDS.split("|")):  # sbatch takes the beginning of a name for the name
         raise ValueError(f"--{name} is the runner's own, or a key of [executor]")
     return word
 

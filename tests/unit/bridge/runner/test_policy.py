@@ -135,6 +135,7 @@ def test_what_gives_runs_users_of_their_own_excludes_naming_one(way):
         ),
         ('[executor]\nengine = "ray"\n[executor.jobs.cuda]\ncpus = 1', 'jobs of \\[executor\\] need engine = "slurm"'),
         ('[executor]\nengine = "slurm"\nsbatch = ["--uid=0"]', "--uid is the runner's own"),
+        ('[executor]\nengine = "slurm"\nsbatch = ["--expor=ALL"]', "--expor is the runner's own"),
         ('[executor]\nengine = "slurm"\nsbatch = ["--comment=a b"]', "executor.sbatch"),
         ('[executor]\nengine = "slurm"\nmodules = ["x; rm"]', "executor.modules"),
         ("[executor]\ncpus = 2", 'cpus of \\[executor\\] need engine = "slurm" or "ray"'),
