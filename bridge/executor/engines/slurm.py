@@ -22,6 +22,7 @@ from bridge.system.process import Completed, run
 
 _CALL_S: Final = 30.0
 _PLACES_S: Final = 60.0  # one listing of what waits serves all runs for so long
+_COLUMNS: Final = 3  # of a listing: number, partition, reason
 _OUTPUT_MAX_BYTES: Final = 16 << 20
 _RUNNING: Final = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT"})
 _QUEUED: Final = frozenset(
@@ -95,9 +96,9 @@ def combine(common: SlurmOptions, by_label: Mapping[str, SlurmOptions], labels: 
     Raises:
         InfrastructureError: two labels want different values of one option.
     """
-    wanted = [(label, by_label[label]) for label in labels if label in by_label]
+    meanings = [(label, by_label[label]) for label in labels if label in by_label]
     chosen: dict[str, tuple[str, Any]] = {}
-    for label, options in wanted:
+    for label, options in meanings:
         for name in ("partition", "account", "qos", "cpus", "memory", "gres"):
             value = getattr(options, name)
             if value is None:
@@ -108,14 +109,20 @@ def combine(common: SlurmOptions, by_label: Mapping[str, SlurmOptions], labels: 
                     f"the labels {other} and {label} mean two values of {name}: {earlier} and {value}",
                     remedy="ask for one of them; [executor.jobs] of policy.toml says what each means",
                 )
-    features = dict.fromkeys(options.constraint for _, options in wanted if options.constraint is not None)
+    features = dict.fromkeys(options.constraint for _, options in meanings if options.constraint is not None)
     return replace(
         common,
         **{name: value for name, (_, value) in chosen.items()},
         constraint="&".join(features) or common.constraint,
-        modules=(*common.modules, *(module for _, options in wanted for module in options.modules)),
-        sbatch=(*common.sbatch, *(word for _, options in wanted for word in options.sbatch)),
+        modules=(*common.modules, *(module for _, options in meanings for module in options.modules)),
+        sbatch=(*common.sbatch, *(word for _, options in meanings for word in options.sbatch)),
     )
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    partition: str
+    reason: str
 
 
 class SlurmEngine:
@@ -134,7 +141,7 @@ class SlurmEngine:
         self._options, self._clock, self._by_label = options, clock, by_label or {}
         self._lock = threading.Lock()
         self._listed_s = float("-inf")
-        self._waiting: dict[str, str] = {}
+        self._waiting: dict[str, _Waiting] = {}
 
     def check(self) -> str | None:
         """Return why a job that leaves processes behind would keep them; None where Slurm holds jobs in a cgroup.
@@ -189,7 +196,7 @@ class SlurmEngine:
             if self._clock.steady_s() - self._listed_s > _PLACES_S:
                 self._waiting, self._listed_s = self._list(), self._clock.steady_s()
                 if job in self._waiting:
-                    return self._queued(job, "PENDING", self._waiting[job])
+                    return self._queued(job, "PENDING", self._waiting[job].reason)
         done = self._tried(["scontrol", "--oneliner", "show", "job", job])
         if not done.ok and b"Invalid job id" in done.stderr:
             return None
@@ -206,9 +213,12 @@ class SlurmEngine:
             return self._queued(job, word, reason)
 
     def _queued(self, job: str, word: str, reason: str) -> EngineJob:
-        """Return a job that waits, with its place among those that do, in the order in which they will start."""
-        order = list(self._waiting)
-        place = (order.index(job) + 1, len(order)) if job in self._waiting else None
+        """Return a job that waits, with its place among those of its partition, in the order in which they start."""
+        place = None
+        if job in self._waiting:
+            partition = self._waiting[job].partition
+            order = [number for number, each in self._waiting.items() if each.partition == partition]
+            place = (order.index(job) + 1, len(order))
         return EngineJob(job, "queued", word, _reason(reason), place, for_good=reason in _FOR_GOOD)
 
     def ask_to_end(self, job: str) -> None:
@@ -224,8 +234,8 @@ class SlurmEngine:
         if not done.ok and b"Invalid job id" not in done.stderr and b"already completed" not in done.stderr:
             raise _failed(done)
 
-    def _list(self) -> dict[str, str]:
-        """Return the reasons of the jobs of the partitions that wait, as far as Slurm shows them, the next first.
+    def _list(self) -> dict[str, _Waiting]:
+        """Return the jobs of the partitions that wait, as far as Slurm shows them, the next first.
 
         Raises:
             InfrastructureError: Slurm does not answer.
@@ -233,11 +243,12 @@ class SlurmEngine:
         partitions = dict.fromkeys(each.partition for each in (self._options, *self._by_label.values()))
         named = [partition for partition in partitions if partition is not None]
         where = [f"--partition={','.join(named)}"] if named and self._options.partition is not None else []
-        done = self._call(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%r", *where])
+        done = self._call(["squeue", "--noheader", "--states=PENDING", "--sort=-p,i", "--format=%i|%P|%r", *where])
         if done.truncated:
             raise InfrastructureError(f"squeue lists more than {_OUTPUT_MAX_BYTES >> 20} MiB", remedy="set a partition")
         lines = done.stdout.decode("utf-8", "replace").splitlines()
-        return {number: reason for number, _, reason in (line.partition("|") for line in lines)}
+        rows = (line.split("|", 2) for line in lines)
+        return {row[0]: _Waiting(row[1], row[2]) for row in rows if len(row) == _COLUMNS}
 
     def _call(self, argv: Sequence[str], data: bytes | None = None) -> Completed:
         done = self._tried(argv, data)

@@ -33,7 +33,7 @@ options = dict(word.removeprefix("--").partition("=")[::2] for word in words)
 for job in jobs:
     states = options["states"] == "all" or job["state"] == options["states"]
     if states and options.get("user", job["uid"]) == job["uid"] and options.get("name", job["name"]) == job["name"]:
-        print(options["format"].replace("%i", job["id"]).replace("%r", job["reason"]))
+        print(options["format"].replace("%i", job["id"]).replace("%r", job["reason"]).replace("%P", job["partition"]))
 """
 OURS, OTHERS = str(os.geteuid()), str(os.geteuid() + 1)
 
@@ -55,9 +55,9 @@ def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Slur
     return listing
 
 
-def job(number: str, name: str, state: str, *, uid: str = OURS, reason: str = "None") -> Job:
+def job(number: str, name: str, state: str, *, uid: str = OURS, reason: str = "None", partition: str = "cpu") -> Job:
     """Return a job as the table of the fake has it."""
-    return {"id": number, "name": name, "state": state, "uid": uid, "reason": reason}
+    return {"id": number, "name": name, "state": state, "uid": uid, "reason": reason, "partition": partition}
 
 
 def test_a_name_of_somebody_else_forges_no_job(slurm: Callable[..., SlurmEngine]) -> None:
@@ -101,10 +101,11 @@ def test_the_newest_job_of_a_name_is_the_one(slurm: Callable[..., SlurmEngine]) 
     assert (newest.id, newest.state) == ("8", "running")
 
 
-def test_what_waits_has_its_place_among_all_that_wait(slurm: Callable[..., SlurmEngine]) -> None:
+def test_what_waits_has_its_place_among_all_that_wait_in_its_partition(slurm: Callable[..., SlurmEngine]) -> None:
     engine = slurm(
         job("5", "other", "PENDING", uid=OTHERS, reason="Priority"),
         job("6", "other", "RUNNING", uid=OTHERS),
+        job("4", "other", "PENDING", uid=OTHERS, partition="gpu"),
         job("7", "kakeya-1", "PENDING", reason="Dependency"),
     )
     waiting = engine.look("7")
