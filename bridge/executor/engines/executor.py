@@ -43,8 +43,7 @@ class EngineExecutor:
         self, clock: Clock, queue: ClusterQueue, paths: HostPaths, trials: Path, python: str = sys.executable
     ) -> None:
         self._clock, self._queue, self._trials, self._python = clock, queue, trials, python
-        private = (*own_homes(), *paths.private)
-        self._paths = HostPaths(private, paths.read_only, paths.devices, paths.interpreter)
+        self._paths = node_paths(paths)
 
     @functools.cached_property
     def _front(self) -> HostRecord:
@@ -119,6 +118,11 @@ class EngineExecutor:
             InfrastructureError: the engine does not answer, or refused or ended it before it began.
         """
         return find_again(RunFolder(handle), hooks, self._queue, self._clock)
+
+
+def node_paths(paths: HostPaths) -> HostPaths:
+    """Return what the sandbox of a node hides and shows: as here, and without this user's homes."""
+    return HostPaths((*own_homes(), *paths.private), paths.read_only, paths.devices, paths.interpreter)
 
 
 def _needs(spec: JobSpec) -> JobNeeds:

@@ -16,11 +16,11 @@ from pathlib import Path
 from bridge.bus.sides.runner import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy, of_system
+from bridge.executor.engines.executor import node_paths
 from bridge.executor.engines.probe import NodeQuestion
 from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
-from bridge.executor.sandbox.private_paths import own_homes
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
@@ -89,7 +89,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
         yield from check_engine(
             engine_of(policy, context.clock), context.state.root, sys.executable, context.clock,
             networked=_networked(policy),
-            question=NodeQuestion(paths=replace(paths, private=(*own_homes(), *paths.private))),
+            question=NodeQuestion(paths=node_paths(paths)),
             required=policy.sandbox.mode == "required" or policy.trust_pushers,
         )  # fmt: skip
     yield from _presets(policy)
