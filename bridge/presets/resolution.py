@@ -312,6 +312,12 @@ def _limits(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Limit
     return Limits.model_validate({**whole, **times, "grace_s": facts.grace_s}), lines
 
 
+def longest_wall_s(preset: Preset, facts: PolicyFacts) -> float:
+    """Return for how many seconds a run of a preset may last on a host, whatever its profile."""
+    own = preset.limits.wall_s or bounds.WALL_DEFAULT_S
+    return min(max(own, preset.limits.claim.wall_s or own), facts.limits.wall_s or float("inf"))
+
+
 def _preset_limit(limits: PresetLimits, name: str) -> float | None:
     value: float | None = getattr(limits, name)
     return value

@@ -60,12 +60,16 @@ class LocalEngine:
         self._answer()
         return None
 
+    def never(self, needs: JobNeeds) -> str | None:
+        self._answer()
+        lacking = set(needs.labels) - set(self.features)
+        return f"sbatch: error: Invalid feature specification: {', '.join(sorted(lacking))}" if lacking else None
+
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         self.before()
         self._answer()
-        lacking = set(needs.labels) - set(self.features)
-        if lacking:
-            raise InfrastructureError(f"sbatch: error: Invalid feature specification: {', '.join(sorted(lacking))}")
+        if (refusal := self.never(needs)) is not None:
+            raise InfrastructureError(refusal)
         with self.lock:
             job = LocalJob(EngineJob(str(len(self.jobs) + 1), "queued", "PENDING", "Resources"), name, argv, output)
             self.jobs.append(job)

@@ -125,7 +125,12 @@ def node_paths(paths: HostPaths) -> HostPaths:
     return HostPaths((*own_homes(), *paths.private), paths.read_only, paths.devices, paths.interpreter)
 
 
+def job_wall_s(wall_s: float, grace_s: float) -> float:
+    """Return after how many seconds the engine ends the job of a run with these bounds: beyond all of its own."""
+    return wall_s + grace_s + _TRIAL_S + _END_S
+
+
 def _needs(spec: JobSpec) -> JobNeeds:
     """Return what a spec asks of its engine: a wall time beyond all of its own bounds."""
     limits = spec.limits
-    return JobNeeds(spec.placement or (), limits.wall_s + limits.grace_s + _TRIAL_S + _END_S)
+    return JobNeeds(spec.placement or (), job_wall_s(limits.wall_s, limits.grace_s))

@@ -73,6 +73,16 @@ class ClusterEngine(Protocol):
         """
         ...
 
+    def never(self, needs: JobNeeds) -> str | None:
+        """Return why no job with these needs would ever begin; None: one may, or the engine does not say beforehand.
+
+        Nothing is queued.
+
+        Raises:
+            InfrastructureError: the engine does not answer, or two labels contradict each other.
+        """
+        ...
+
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command under a name; return the job's id.
 

@@ -131,6 +131,10 @@ class RayEngine:
             return None
         return f"it wants no token, so whoever reaches {self._server.where} runs commands as its user"
 
+    def never(self, needs: JobNeeds) -> str | None:  # noqa: ARG002 - the interface
+        """Return nothing: to Ray a node that has what is asked for may always join."""
+        return None
+
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command; see the interface. Nothing of our environment goes along, and Ray's own stays behind."""
         if os.geteuid() == 0:

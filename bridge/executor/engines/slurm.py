@@ -42,6 +42,8 @@ _FOR_GOOD: Final = frozenset(
 `PartitionNodeLimit` and `PartitionConfig` are not among them: they may also mean that nodes are down.
 """
 _SHOWN: Final = re.compile(r" JobState=(\S+) Reason=(\S+) Dependency=")
+_PARTITION: Final = re.compile(r" in partition (\S+)")  # `Job 1 to start at … on nodes n1 in partition cpu`
+_MAX_TIME: Final = re.compile(r" MaxTime=(?:(\d+)-)?(\d+):(\d+):(\d+)")  # not of UNLIMITED
 _TAKEN: Final = re.compile(rb"ProctrackType\s*=\s*(\S+)")
 
 
@@ -159,6 +161,29 @@ class SlurmEngine:
         """Return nothing: Slurm asks munge who somebody is, whose socket no sandbox shows."""
         return None
 
+    def never(self, needs: JobNeeds) -> str | None:
+        """Return why no such job would ever begin; see the interface.
+
+        ``sbatch --test-only`` looks at everything but the time, which waits as PartitionTimeLimit where the cluster
+        does not enforce limits at submission.
+        """
+        options = combine(self._options, self._by_label, needs.labels)
+        tried = self._tried(["sbatch", "--test-only", "--chdir=/", *_asked(options, needs)], options.script(["true"]))
+        if not tried.ok:
+            return _failed(tried).message
+        partition = _PARTITION.search(tried.stderr.decode("utf-8", "replace"))
+        if partition is None:
+            return None
+        shown = self._call(["scontrol", "--oneliner", "show", "partition", partition[1]])
+        limit = _MAX_TIME.search(shown.stdout.decode("utf-8", "replace"))
+        if limit is None:
+            return None
+        days, hours, minutes, seconds = (int(part or 0) for part in limit.groups())
+        most = days * 1440 + hours * 60 + minutes + seconds / 60
+        if _minutes(needs) <= most:
+            return None
+        return f"it asks for {_minutes(needs)} minutes, and partition {partition[1]} gives {most:.0f}"
+
     def submit(self, name: str, argv: Sequence[str], output: Path, needs: JobNeeds) -> str:
         """Queue a command; see the interface. Nothing of our environment goes along."""
         if os.geteuid() == 0:
@@ -167,11 +192,9 @@ class SlurmEngine:
                 remedy="run it as a user of its own, the same on every node",
             )
         options = combine(self._options, self._by_label, needs.labels)
-        minutes = int(needs.wall_s // 60) + 1
         words = [
-            "sbatch", "--parsable", f"--job-name={name}", "--no-requeue", f"--time={minutes}", "--chdir=/",
-            f"--output={output}", "--open-mode=append", "--export=PATH=/usr/bin:/bin", "--ntasks=1",
-            *options.words(),
+            "sbatch", "--parsable", f"--job-name={name}", "--no-requeue", "--chdir=/", f"--output={output}",
+            "--open-mode=append", "--export=PATH=/usr/bin:/bin", *_asked(options, needs),
         ]  # fmt: skip
         done = self._call(words, options.script(argv))
         job = done.stdout.decode("ascii", "replace").strip().partition(";")[0]
@@ -268,12 +291,22 @@ class SlurmEngine:
         )
 
 
+def _minutes(needs: JobNeeds) -> int:
+    return int(needs.wall_s // 60) + 1
+
+
+def _asked(options: SlurmOptions, needs: JobNeeds) -> list[str]:
+    """Return what of a job Slurm decides by: time, tasks and the owner's options."""
+    return [f"--time={_minutes(needs)}", "--ntasks=1", *options.words()]
+
+
 def _failed(done: Completed) -> InfrastructureError:
     """Return the error of a call, in Slurm's own words: what a job asked for and no node has, for instance."""
     said = done.stderr.decode("utf-8", "replace").strip().splitlines()
     silent = "did not answer in time" if done.timed_out else f"exit code {done.exit_code}"
     why = said[-1] if said else silent  # sbatch says `temporarily unable to accept job` while it tries again
-    return InfrastructureError(f"{Path(done.argv[0]).name}: {why}", remedy="sinfo; kakeya-runner doctor")
+    name = Path(done.argv[0]).name
+    return InfrastructureError(f"{name}: {why.removeprefix(f'{name}: error: ')}", remedy="sinfo; kakeya-runner doctor")
 
 
 def _state(word: str) -> Literal["queued", "running", "ended"]:

@@ -16,7 +16,8 @@ from pathlib import Path
 from bridge.bus.sides.runner import RunnerBus
 from bridge.diagnostics import Check, Level
 from bridge.errors import KakeyaError, PolicyRefusedError, install_remedy, of_system
-from bridge.executor.engines.executor import node_paths
+from bridge.executor.engines.executor import job_wall_s, node_paths
+from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.probe import NodeQuestion
 from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
@@ -24,6 +25,7 @@ from bridge.executor.observe.condition import tool_output
 from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
+from bridge.presets.resolution import longest_wall_s
 from bridge.records.network import lesser
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
@@ -41,6 +43,7 @@ from bridge.runner.maintenance.place_checks import (
     this_place,
     why_no_sandbox,
 )
+from bridge.runner.maintenance.queue_checks import check_queue
 from bridge.runner.maintenance.setup_checks import RECEIPT, check
 from bridge.runner.maintenance.site_checks import check_site
 from bridge.runner.maintenance.ssh_checks import check_ssh
@@ -92,6 +95,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
             question=NodeQuestion(paths=node_paths(paths)),
             required=policy.sandbox.mode == "required" or policy.trust_pushers,
         )  # fmt: skip
+        yield from check_queue(engine_of(policy, context.clock), _needs(policy), tuple(policy.executor.meanings()))
     yield from _presets(policy)
     if policy is not None:
         yield from _code(policy, context.executor.host().drivers)
@@ -279,6 +283,18 @@ def _networked(policy: Policy) -> tuple[str, ...]:
     """Return the presets that may run here and whose runs reach the network of their host."""
     given = policy.sandbox.network
     return tuple(preset.name for preset in _allowed(policy) if lesser(preset.sandbox.network, given) == "host")
+
+
+def _needs(policy: Policy) -> dict[str, JobNeeds]:
+    """Return what the longest run of each allowed preset asks of the engine."""
+    facts, meanings = policy.facts(embedded=False), policy.executor.meanings()
+    return {
+        preset.name: JobNeeds(
+            tuple(label for label in preset.needs if label in meanings),
+            job_wall_s(longest_wall_s(preset, facts), facts.grace_s),
+        )
+        for preset in _allowed(policy)
+    }
 
 
 def _allowed(policy: Policy) -> tuple[Preset, ...]:

@@ -12,6 +12,7 @@ import pytest
 from bridge.errors import InfrastructureError
 from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions, combine
+from bridge.runner.maintenance.queue_checks import check_queue
 from bridge.system.clock import SystemClock
 
 Job = dict[str, object]
@@ -157,3 +158,42 @@ def test_what_a_label_means_reaches_sbatch(
     words = (tmp_path / "words").read_text().split()
     assert {"--partition=gpu", "--gres=gpu:a100:1", "--constraint=a100"} <= set(words)
     assert "module load cuda/12.4" in (tmp_path / "script").read_text()
+
+
+_SBATCH = """#!/usr/bin/env -S python3 -IS
+import sys
+options = dict(word.removeprefix("--").partition("=")[::2] for word in sys.argv[1:])
+assert "test-only" in options, sys.argv
+if "gres" in options:
+    sys.exit("sbatch: error: Invalid generic resource (gres) specification")
+partition = options.get("partition", "cpu")
+print("sbatch: Job 7 to start at 2030-01-01T00:00:00 using 1 processors on nodes n1 in partition", partition,
+      file=sys.stderr)
+"""
+_SCONTROL = """#!/bin/sh
+case $4 in
+short) echo "PartitionName=short AllowGroups=ALL Default=NO MaxNodes=UNLIMITED MaxTime=00:05:00 MinNodes=0" ;;
+cpu) echo "PartitionName=cpu AllowGroups=ALL Default=YES MaxNodes=UNLIMITED MaxTime=1-00:00:00 MinNodes=0" ;;
+*) echo "PartitionName=free AllowGroups=ALL Default=NO MaxNodes=UNLIMITED MaxTime=UNLIMITED MinNodes=0" ;;
+esac
+"""
+
+
+def test_presets_that_a_partition_never_begins_are_named_before_anybody_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("sbatch", _SBATCH), ("scontrol", _SCONTROL)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    by_label = {"short": SlurmOptions(partition="short"), "big": BIG, "free": SlurmOptions(partition="free")}
+    engine = SlurmEngine(SlurmOptions(), SystemClock(), by_label)
+    quick, day = JobNeeds((), 240.0), JobNeeds((), 86_400.0)
+    checks = [(check.level, check.text) for check in check_queue(engine, {"quick": quick, "day": day}, tuple(by_label))]
+    assert checks == [
+        ("warn", "never begins day: it asks for 1441 minutes, and partition cpu gives 1440"),
+        ("warn", "never begins day under the label short: it asks for 1441 minutes, and partition short gives 5"),
+        ("warn", "never begins any preset under the label big: sbatch: Invalid generic resource (gres) specification"),
+    ]  # fmt: skip
+    (ok,) = check_queue(engine, {"quick": quick}, ("short", "free"))
+    assert (ok.level, ok.text) == ("ok", "would begin every allowed preset, under every label (3 kinds of job tried)")
