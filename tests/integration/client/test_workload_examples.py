@@ -31,7 +31,8 @@ def examples(tmp_path_factory):
     for name in BUILT:
         subprocess.run(["make", "-s"], cwd=top / name, check=True, timeout=120)
     subprocess.run(["chmod", "-R", "go-w,a+rX", str(top)], check=True, timeout=240)
-    (top / "checks" / ".venv").symlink_to(Path(INTERPRETER).parents[1])
+    for name in ("checks", "servers"):
+        (top / name / ".venv").symlink_to(Path(INTERPRETER).parents[1])
     return top
 
 
@@ -41,8 +42,8 @@ def test_every_example_can_be_offered(examples):
         assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
         names[folder.name] = set(read_folder(folder, INTERPRETER).presets)
     assert names == {
-        "checks": {"checks"}, "line-fit": {"line-fit"}, "takes-turns": {"c-sums", "py-words"},
-        "two-sums": {"two-sums"},
+        "checks": {"checks"}, "line-fit": {"line-fit"}, "servers": {"servers", "servers-answers"},
+        "takes-turns": {"c-sums", "py-words"}, "two-sums": {"two-sums"},
     }  # fmt: skip
 
 
