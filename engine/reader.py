@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -176,6 +175,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     settings = tokenizer_settings(folder)
     legacy = settings.get("legacy")
     named = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
+    dtype = None if named is None else str(named)
     return Checkpoint(
         folder=folder,
         name=model_name(folder),
@@ -188,10 +188,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         tokenizer_class=None if (kind := settings.get("tokenizer_class")) is None else str(kind),
         legacy=legacy if isinstance(legacy, bool) else None,
         quantisation=quantisation_of(config),
-        dtype=None if named is None else str(named),
+        dtype=dtype,
         mended=_mended(structure, {**structure.family.defaults, **text}),
         unapplied=_unapplied(folder),
-        differing=_differing(structure, text),
+        differing=_differing(structure, dtype),
     )
 
 
@@ -268,18 +268,16 @@ def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
         notes.append("rope_scaling: mlx-lm leaves it out for this model type, the engine scales positions itself")
     if structure.model_type == "mistral" and structure.window is not None:
         notes.append("sliding_window: mlx-lm leaves it out for mistral, the engine sets it")
+    if structure.model_type == "gemma3_text":
+        notes.append("embeddings: mlx-lm rounds their factor to bfloat16, the engine multiplies in the weights' dtype")
     return tuple(notes)
 
 
-def _differing(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what mlx-lm and transformers compute otherwise than each other in float32."""
-    root = float(text["hidden_size"]) ** 0.5
-    (bits,) = struct.unpack("<I", struct.pack("<f", root))
-    # Rounded to the nearest bfloat16, which keeps the upper half of the bits.
-    (rounded,) = struct.unpack("<f", struct.pack("<I", (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000))
-    if structure.model_type != "gemma3_text" or rounded == root:
+def _differing(structure: Structure, dtype: str | None) -> tuple[str, ...]:
+    """Return what mlx-lm and transformers compute otherwise than each other."""
+    if structure.model_type != "gemma3_text" or dtype != "float16":
         return ()
-    return (f"embeddings in float32: mlx-lm multiplies them by {rounded:g}, transformers by {root:.5g}",)
+    return ("residuals in float16: mlx-lm bounds them to its range, transformers lets them leave it",)
 
 
 def _unapplied(folder: Path) -> tuple[str, ...]:
