@@ -13,7 +13,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import load_failure, read_config, resolve_model, text_config, weight_files
+from engine.checkpoint import (
+    load_failure,
+    missing_tensors,
+    read_config,
+    resolve_model,
+    text_config,
+    unused_tensors_of,
+    weight_files,
+)
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.structure.stored import unused_tensors
 
@@ -49,7 +57,7 @@ def check_opened(config: Mapping[str, Any], folder: Path) -> None:
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelConfigError(
             f"{folder} holds a {kind!r} around its language model, which transformers opens with its other parts; "
-            "expected a language model. Use --backend mlx, or the language model by itself."
+            "expected a language model. Use it by itself, or --backend mlx where mlx-lm has this type."
         )
 
 
@@ -97,15 +105,10 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             f"({len(misshapen)} of another shape in all). Fetch weights and config of the same model."
         )
     if missing:
-        raise ModelWeightsError(
-            f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
-        )
+        raise missing_tensors(folder, missing)
     unused = unused_tensors(report["unexpected_keys"])
     if unused:
-        raise ModelWeightsError(
-            f"{folder} holds the tensors {unused[:4]} ({len(unused)} in all), which the model of its config does not "
-            "compute with; expected none beside what it describes. Fetch weights and config of the same model."
-        )
+        raise unused_tensors_of(folder, unused)
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
     return module

@@ -17,18 +17,21 @@ from typing import Any
 from engine.chat import CLOCK, DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
+    SAME_MODEL,
     lost_files,
+    missing_tensors,
     quantisation_of,
     read_object,
     read_target_config,
     stop_sources,
     text_config,
     tokenizer_settings,
+    unused_tensors_of,
 )
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.structure.decoder import Structure, positions_of, rope_type, rotary_entries, structure_of
 from engine.structure.families import model_type
-from engine.structure.stored import beside_text, stored_tensors, unused_tensors
+from engine.structure.stored import FLOATS, beside_text, stored_tensors, unused_tensors
 
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that write text."""
@@ -37,8 +40,18 @@ ARGUMENTS = ("enable_thinking", "thinking", "reasoning_effort", "tools", "docume
 """What published templates read beside the messages, and a request may say."""
 UNAPPLIED = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "forced_bos_token_id": None}
 """What a generation_config may ask for and greedy decoding here leaves out, each with what means nothing."""
+PACKERS = frozenset(
+    {
+        *("aqlm", "auto-round", "awq", "bitnet", "bitsandbytes", "compressed-tensors", "eetq", "fbgemm_fp8"),
+        *("fouroversix", "fp8", "fp_quant", "gemma", "gguf", "gptq", "higgs", "hqq", "metal", "modelopt", "mxfp4"),
+        *("mxfp8", "nvfp4", "quanto", "quark", "sinq", "spqr", "torchao", "vptq"),
+    }
+)
+"""What ``quant_method`` may be called, as far as transformers or mlx-lm have code for it."""
 _LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,5})\.")
 _BIAS = re.compile(r"self_attn\.([qkvo])_proj\.bias$")
+VOCABULARY = ("embed_tokens.weight", "lm_head.weight")
+"""What the tensors are called that have a row for each token, packed or not."""
 BIASED = frozenset({"qwen2", "gpt_oss"})
 """Model types whose projections have biases whatever the config says."""
 
@@ -53,6 +66,7 @@ class Tensors:
         unused: what a file holds and no model of this config computes with.
         beside: how many belong to towers for images and sound or to heads for several tokens.
         kinds: types of the values in safetensors' words, each with how many tensors have it.
+        rows: of the embedding and of a head of its own, by the tensor's name; as many as the vocabulary has tokens.
     """
 
     count: int
@@ -60,6 +74,7 @@ class Tensors:
     unused: tuple[str, ...]
     beside: int
     kinds: Mapping[str, int]
+    rows: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +167,17 @@ class Checkpoint:
         lost = lost_files(self.folder) if self.tensors.missing else None
         if lost is not None:
             raise lost
-        for names, fault in (
-            (self.tensors.missing, "lacks the tensors {}; expected what its config.json describes"),
-            (self.tensors.unused, "holds the tensors {}, which the model of its config does not compute with"),
-        ):
-            if names:
-                names_of = fault.format(f"{list(names[:4])} ({len(names)} in all)")
-                raise ModelWeightsError(f"{self.folder} {names_of}. Fetch weights and config of the same model.")
+        if self.tensors.missing:
+            raise missing_tensors(self.folder, self.tensors.missing)
+        if self.tensors.unused:
+            raise unused_tensors_of(self.folder, self.tensors.unused)
+        expected = text_config(self.config).get("vocab_size") or self.config.get("vocab_size")
+        for name, rows in self.tensors.rows.items():
+            if expected not in {None, rows}:
+                raise ModelWeightsError(
+                    f"tensor {name} in {self.folder} has {rows} rows; expected {expected}, the vocab_size of its "
+                    f"config.json. {SAME_MODEL}"
+                )
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -170,6 +189,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     _check_target(folder)
     config = read_target_config(folder)
+    _check_packer(folder, config)
     structure = structure_of(folder, config)
     text = text_config(config)
     settings = tokenizer_settings(folder)
@@ -226,6 +246,18 @@ def _check_target(folder: Path) -> None:
             )
 
 
+def _check_packer(folder: Path, config: Mapping[str, Any]) -> None:
+    """Check that one of the libraries knows who packed the weights; transformers would leave that out."""
+    for part in (config, text_config(config)):
+        entry = part.get("quantization_config")
+        method = entry.get("quant_method") if isinstance(entry, Mapping) else None
+        if method is not None and method not in PACKERS:
+            raise ModelConfigError(
+                f"{folder} is packed by {method!r}, which neither library reads; expected one of "
+                f"{', '.join(sorted(PACKERS))}. Use a copy of the model packed by one of these, or not at all."
+            )
+
+
 def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Tensors:
     stored = stored_tensors(folder)
     own = [name for name in unused_tensors(stored) if not beside_text(name)]
@@ -239,9 +271,16 @@ def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Ten
     biased = text.get("attention_bias") or text.get("qkv_bias") or structure.model_type in BIASED
     unused += [] if biased else [name for name in own if _BIAS.search(name) and name not in unused]
     kinds: dict[str, int] = {}
-    for kind in stored.values():
+    for kind, _ in stored.values():
         kinds[kind] = kinds.get(kind, 0) + 1
-    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), kinds)
+    whole = [name for name in own if name.endswith(VOCABULARY) and (stored[name][0] in FLOATS or _codes(name, stored))]
+    rows = {name: stored[name][1][0] for name in whole if stored[name][1]}
+    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), kinds, rows)
+
+
+def _codes(name: str, stored: Mapping[str, Any]) -> bool:
+    """Return whether a matrix is stored as codes row by row, its scales beside."""
+    return f"{name.removesuffix('.weight')}.scales" in stored
 
 
 def _template(folder: Path) -> Template | None:
