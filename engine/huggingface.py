@@ -23,9 +23,15 @@ from engine.checkpoint import (
     weight_files,
 )
 from engine.errors import ModelConfigError, ModelWeightsError
+from engine.structure.decoder import read_structure
+from engine.structure.families import FAMILIES, model_type
 from engine.structure.stored import unused_tensors
 
 TIE = "tie_word_embeddings"
+INSIDE = {"qwen3_vl_text": "qwen3"}
+"""Language models that transformers opens with images alone, by the type that computes the same for text."""
+INNER_NAMES = {r"^model\.language_model\.": "model."}
+"""What the tensors of a language model are called inside of its wrapper, and by itself."""
 
 
 def leave_torch_out() -> None:
@@ -54,6 +60,8 @@ def check_opened(config: Mapping[str, Any], folder: Path) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = str(config.get("model_type"))
+    if model_type(config) in INSIDE:
+        return
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelConfigError(
             f"{folder} holds a {kind!r} around its language model, which transformers opens with its other parts; "
@@ -85,7 +93,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             attn_implementation=attention,
             **placed(device),
             **_unpacked(folder, device),
-            **_tied(folder),
+            **(_inside(folder) or _tied(folder)),
             local_files_only=True,
             use_safetensors=True,  # never a pickle that lies beside them
             output_loading_info=True,
@@ -122,6 +130,22 @@ def placed(device: Any) -> dict[str, Any]:
     if str(device) == "cpu" or importlib.util.find_spec("accelerate") is None:
         return {}
     return {"device_map": {"": device}}
+
+
+def _inside(folder: Path) -> dict[str, Any]:
+    """Return how the language model of a wrapper is opened that transformers opens with its other parts alone."""
+    from transformers import AutoConfig
+
+    raw = read_config(folder)
+    kind = model_type(raw)
+    if kind not in INSIDE:
+        return {}
+    structure, text = read_structure(raw), {**FAMILIES[kind].defaults, **text_config(raw)}
+    if "rope_parameters" in text:
+        del text["rope_theta"]  # what it says stands there
+    text |= {TIE: structure.tied, "model_type": INSIDE[kind]}
+    text.pop("architectures", None)
+    return {"config": AutoConfig.for_model(**text), "key_mapping": INNER_NAMES}
 
 
 def _tied(folder: Path) -> dict[str, Any]:

@@ -21,7 +21,12 @@ from engine.errors import ModelConfigError
 from engine.structure.decoder import Structure, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
-MODULES = {"gemma4_unified_text": "gemma4_text", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
+MODULES = {
+    "gemma4_unified_text": "gemma4_text",
+    "qwen3_5_text": "qwen3_5",
+    "qwen3_5_moe_text": "qwen3_5_moe",
+    "qwen3_vl_text": "qwen3_vl",
+}
 """Model types that mlx-lm knows by another name."""
 UNSCALED = {"mixtral", "qwen3_moe"}
 """Model types whose layers mlx-lm gives positions that are not scaled, whatever the config says."""
