@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,7 @@ LISTED_TOKENS = "added_tokens_decoder"
 """The entry of tokenizer_config.json that lists added tokens by id."""
 MESSAGE_CHARACTERS = 400
 """How much is shown of what a library says: one lists every tensor of a model, one a line."""
+SAME_MODEL = "Fetch weights and config of the same model."
 LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
 
@@ -162,6 +163,22 @@ def lost_files(folder: Path) -> ModelWeightsError | None:
         return None
     return ModelWeightsError(
         f"{folder} lacks {lost[0]} ({len(lost)} of the {len(files)} files that {INDEX} names); fetch them again"
+    )
+
+
+def missing_tensors(folder: Path, names: Sequence[str]) -> ModelWeightsError:
+    """Return what to raise where a folder lacks tensors of the model that its config describes."""
+    return ModelWeightsError(
+        f"{folder} lacks the tensors {list(names[:4])} ({len(names)} in all); expected what its config.json describes. "
+        f"{SAME_MODEL}"
+    )
+
+
+def unused_tensors_of(folder: Path, names: Sequence[str]) -> ModelWeightsError:
+    """Return what to raise where a folder holds tensors that the model of its config does not compute with."""
+    return ModelWeightsError(
+        f"{folder} holds the tensors {list(names[:4])} ({len(names)} in all), which the model of its config does not "
+        f"compute with. {SAME_MODEL}"
     )
 
 

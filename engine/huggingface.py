@@ -13,11 +13,25 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoint import load_failure, read_config, resolve_model, text_config, weight_files
+from engine.checkpoint import (
+    load_failure,
+    missing_tensors,
+    read_config,
+    resolve_model,
+    text_config,
+    unused_tensors_of,
+    weight_files,
+)
 from engine.errors import ModelConfigError, ModelWeightsError
+from engine.structure.decoder import read_structure
+from engine.structure.families import FAMILIES, model_type
 from engine.structure.stored import unused_tensors
 
 TIE = "tie_word_embeddings"
+INSIDE = {"qwen3_vl_text": "qwen3"}
+"""Language models that transformers opens with images alone, by the type that computes the same for text."""
+INNER_NAMES = {r"^model\.language_model\.": "model."}
+"""What the tensors of a language model are called inside of its wrapper, and by itself."""
 
 
 def leave_torch_out() -> None:
@@ -46,10 +60,12 @@ def check_opened(config: Mapping[str, Any], folder: Path) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = str(config.get("model_type"))
+    if model_type(config) in INSIDE:
+        return
     if kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
         raise ModelConfigError(
             f"{folder} holds a {kind!r} around its language model, which transformers opens with its other parts; "
-            "expected a language model. Use --backend mlx, or the language model by itself."
+            "expected a language model. Use it by itself, or --backend mlx where mlx-lm has this type."
         )
 
 
@@ -77,7 +93,7 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             attn_implementation=attention,
             **placed(device),
             **_unpacked(folder, device),
-            **_tied(folder),
+            **(_inside(folder) or _tied(folder)),
             local_files_only=True,
             use_safetensors=True,  # never a pickle that lies beside them
             output_loading_info=True,
@@ -97,15 +113,10 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
             f"({len(misshapen)} of another shape in all). Fetch weights and config of the same model."
         )
     if missing:
-        raise ModelWeightsError(
-            f"{folder} lacks the tensors {missing[:4]} ({len(missing)} in all); expected what its config.json describes"
-        )
+        raise missing_tensors(folder, missing)
     unused = unused_tensors(report["unexpected_keys"])
     if unused:
-        raise ModelWeightsError(
-            f"{folder} holds the tensors {unused[:4]} ({len(unused)} in all), which the model of its config does not "
-            "compute with; expected none beside what it describes. Fetch weights and config of the same model."
-        )
+        raise unused_tensors_of(folder, unused)
     module = module.to(device).eval().requires_grad_(False)
     check_finite(dict(module.named_parameters()), folder)
     return module
@@ -119,6 +130,22 @@ def placed(device: Any) -> dict[str, Any]:
     if str(device) == "cpu" or importlib.util.find_spec("accelerate") is None:
         return {}
     return {"device_map": {"": device}}
+
+
+def _inside(folder: Path) -> dict[str, Any]:
+    """Return how the language model of a wrapper is opened that transformers opens with its other parts alone."""
+    from transformers import AutoConfig
+
+    raw = read_config(folder)
+    kind = model_type(raw)
+    if kind not in INSIDE:
+        return {}
+    structure, text = read_structure(raw), {**FAMILIES[kind].defaults, **text_config(raw)}
+    if "rope_parameters" in text:
+        del text["rope_theta"]  # what it says stands there
+    text |= {TIE: structure.tied, "model_type": INSIDE[kind]}
+    text.pop("architectures", None)
+    return {"config": AutoConfig.for_model(**text), "key_mapping": INNER_NAMES}
 
 
 def _tied(folder: Path) -> dict[str, Any]:

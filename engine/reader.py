@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,18 +17,21 @@ from typing import Any
 from engine.chat import CLOCK, DEFAULT, chat_templates
 from engine.checkpoint import (
     GENERATION_CONFIG,
+    SAME_MODEL,
     lost_files,
+    missing_tensors,
     quantisation_of,
     read_object,
     read_target_config,
     stop_sources,
     text_config,
     tokenizer_settings,
+    unused_tensors_of,
 )
 from engine.errors import ModelConfigError, ModelWeightsError
 from engine.structure.decoder import Structure, positions_of, rope_type, rotary_entries, structure_of
 from engine.structure.families import model_type
-from engine.structure.stored import beside_text, stored_tensors, unused_tensors
+from engine.structure.stored import FLOATS, beside_text, stored_tensors, unused_tensors
 
 CAUSAL = ("ForCausalLM", "ForConditionalGeneration")
 """What the classes of models end with that write text."""
@@ -38,8 +40,18 @@ ARGUMENTS = ("enable_thinking", "thinking", "reasoning_effort", "tools", "docume
 """What published templates read beside the messages, and a request may say."""
 UNAPPLIED = {"repetition_penalty": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": None, "forced_bos_token_id": None}
 """What a generation_config may ask for and greedy decoding here leaves out, each with what means nothing."""
+PACKERS = frozenset(
+    {
+        *("aqlm", "auto-round", "awq", "bitnet", "bitsandbytes", "compressed-tensors", "eetq", "fbgemm_fp8"),
+        *("fouroversix", "fp8", "fp_quant", "gemma", "gguf", "gptq", "higgs", "hqq", "metal", "modelopt", "mxfp4"),
+        *("mxfp8", "nvfp4", "quanto", "quark", "sinq", "spqr", "torchao", "vptq"),
+    }
+)
+"""What ``quant_method`` may be called, as far as transformers or mlx-lm have code for it."""
 _LAYER = re.compile(r"(?:^|\.)layers\.([0-9]{1,5})\.")
 _BIAS = re.compile(r"self_attn\.([qkvo])_proj\.bias$")
+VOCABULARY = ("embed_tokens.weight", "lm_head.weight")
+"""What the tensors are called that have a row for each token, packed or not."""
 BIASED = frozenset({"qwen2", "gpt_oss"})
 """Model types whose projections have biases whatever the config says."""
 
@@ -54,6 +66,7 @@ class Tensors:
         unused: what a file holds and no model of this config computes with.
         beside: how many belong to towers for images and sound or to heads for several tokens.
         kinds: types of the values in safetensors' words, each with how many tensors have it.
+        rows: of the embedding and of a head of its own, by the tensor's name; as many as the vocabulary has tokens.
     """
 
     count: int
@@ -61,6 +74,7 @@ class Tensors:
     unused: tuple[str, ...]
     beside: int
     kinds: Mapping[str, int]
+    rows: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +167,17 @@ class Checkpoint:
         lost = lost_files(self.folder) if self.tensors.missing else None
         if lost is not None:
             raise lost
-        for names, fault in (
-            (self.tensors.missing, "lacks the tensors {}; expected what its config.json describes"),
-            (self.tensors.unused, "holds the tensors {}, which the model of its config does not compute with"),
-        ):
-            if names:
-                names_of = fault.format(f"{list(names[:4])} ({len(names)} in all)")
-                raise ModelWeightsError(f"{self.folder} {names_of}. Fetch weights and config of the same model.")
+        if self.tensors.missing:
+            raise missing_tensors(self.folder, self.tensors.missing)
+        if self.tensors.unused:
+            raise unused_tensors_of(self.folder, self.tensors.unused)
+        expected = text_config(self.config).get("vocab_size") or self.config.get("vocab_size")
+        for name, rows in self.tensors.rows.items():
+            if expected not in {None, rows}:
+                raise ModelWeightsError(
+                    f"tensor {name} in {self.folder} has {rows} rows; expected {expected}, the vocab_size of its "
+                    f"config.json. {SAME_MODEL}"
+                )
 
 
 def read_checkpoint(folder: Path) -> Checkpoint:
@@ -171,11 +189,13 @@ def read_checkpoint(folder: Path) -> Checkpoint:
     """
     _check_target(folder)
     config = read_target_config(folder)
+    _check_packer(folder, config)
     structure = structure_of(folder, config)
     text = text_config(config)
     settings = tokenizer_settings(folder)
     legacy = settings.get("legacy")
     named = text.get("dtype") or text.get("torch_dtype") or config.get("dtype") or config.get("torch_dtype")
+    dtype = None if named is None else str(named)
     return Checkpoint(
         folder=folder,
         name=model_name(folder),
@@ -188,10 +208,10 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         tokenizer_class=None if (kind := settings.get("tokenizer_class")) is None else str(kind),
         legacy=legacy if isinstance(legacy, bool) else None,
         quantisation=quantisation_of(config),
-        dtype=None if named is None else str(named),
+        dtype=dtype,
         mended=_mended(structure, {**structure.family.defaults, **text}),
         unapplied=_unapplied(folder),
-        differing=_differing(structure, text),
+        differing=_differing(structure, dtype),
     )
 
 
@@ -226,6 +246,18 @@ def _check_target(folder: Path) -> None:
             )
 
 
+def _check_packer(folder: Path, config: Mapping[str, Any]) -> None:
+    """Check that one of the libraries knows who packed the weights; transformers would leave that out."""
+    for part in (config, text_config(config)):
+        entry = part.get("quantization_config")
+        method = entry.get("quant_method") if isinstance(entry, Mapping) else None
+        if method is not None and method not in PACKERS:
+            raise ModelConfigError(
+                f"{folder} is packed by {method!r}, which neither library reads; expected one of "
+                f"{', '.join(sorted(PACKERS))}. Use a copy of the model packed by one of these, or not at all."
+            )
+
+
 def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Tensors:
     stored = stored_tensors(folder)
     own = [name for name in unused_tensors(stored) if not beside_text(name)]
@@ -239,9 +271,16 @@ def _tensors(folder: Path, structure: Structure, text: Mapping[str, Any]) -> Ten
     biased = text.get("attention_bias") or text.get("qkv_bias") or structure.model_type in BIASED
     unused += [] if biased else [name for name in own if _BIAS.search(name) and name not in unused]
     kinds: dict[str, int] = {}
-    for kind in stored.values():
+    for kind, _ in stored.values():
         kinds[kind] = kinds.get(kind, 0) + 1
-    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), kinds)
+    whole = [name for name in own if name.endswith(VOCABULARY) and (stored[name][0] in FLOATS or _codes(name, stored))]
+    rows = {name: stored[name][1][0] for name in whole if stored[name][1]}
+    return Tensors(len(stored), tuple(missing), tuple(unused), sum(map(beside_text, stored)), kinds, rows)
+
+
+def _codes(name: str, stored: Mapping[str, Any]) -> bool:
+    """Return whether a matrix is stored as codes row by row, its scales beside."""
+    return f"{name.removesuffix('.weight')}.scales" in stored
 
 
 def _template(folder: Path) -> Template | None:
@@ -268,18 +307,16 @@ def _mended(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
         notes.append("rope_scaling: mlx-lm leaves it out for this model type, the engine scales positions itself")
     if structure.model_type == "mistral" and structure.window is not None:
         notes.append("sliding_window: mlx-lm leaves it out for mistral, the engine sets it")
+    if structure.model_type == "gemma3_text":
+        notes.append("embeddings: mlx-lm rounds their factor to bfloat16, the engine multiplies in the weights' dtype")
     return tuple(notes)
 
 
-def _differing(structure: Structure, text: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what mlx-lm and transformers compute otherwise than each other in float32."""
-    root = float(text["hidden_size"]) ** 0.5
-    (bits,) = struct.unpack("<I", struct.pack("<f", root))
-    # Rounded to the nearest bfloat16, which keeps the upper half of the bits.
-    (rounded,) = struct.unpack("<f", struct.pack("<I", (bits + 0x7FFF + (bits >> 16 & 1)) & 0xFFFF0000))
-    if structure.model_type != "gemma3_text" or rounded == root:
+def _differing(structure: Structure, dtype: str | None) -> tuple[str, ...]:
+    """Return what mlx-lm and transformers compute otherwise than each other."""
+    if structure.model_type != "gemma3_text" or dtype != "float16":
         return ()
-    return (f"embeddings in float32: mlx-lm multiplies them by {rounded:g}, transformers by {root:.5g}",)
+    return ("residuals in float16: mlx-lm bounds them to its range, transformers lets them leave it",)
 
 
 def _unapplied(folder: Path) -> tuple[str, ...]:

@@ -108,12 +108,14 @@ def add(
 @contextmanager
 def _whole(root: Path, folder: Path) -> Iterator[Path]:
     """Yield a folder that becomes ``folder`` when nothing went wrong, and is gone otherwise."""
+    from safetensors import SafetensorError
+
     making = Path(tempfile.mkdtemp(prefix=".making-", dir=root))
     try:
         yield making
         making.chmod(0o755)
         making.rename(folder)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         raise UsageError(f"cannot write the model below {root}: {error}; make room, or name another root") from error
     finally:
         shutil.rmtree(making, ignore_errors=True)
@@ -186,7 +188,9 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
         for name, tensor in model.state_dict().items()
         if not (tied and name == "lm_head.weight")
     }
-    save_file(tensors, making / "model.safetensors", metadata={"format": "pt"})
+    weights = making / "model.safetensors"
+    save_file(tensors, weights, metadata={"format": "pt"})
+    weights.chmod(0o644)  # as readable as the files beside it
     config = model.config.to_dict() | {"architectures": [type(model).__name__], "dtype": dtype}
     config.pop("quantization_config", None)
     (making / "config.json").write_text(json.dumps(config, indent=2, default=str) + "\n", encoding="utf-8")
@@ -195,6 +199,6 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
         "file": {"name": file.name, "sha256": sha256_of(file), "packed": header.kinds},
         "dtype": dtype,
         "parameters": sum(int(tensor.numel()) for tensor in tensors.values()),
-        "sha256": {"model.safetensors": sha256_of(making / "model.safetensors")},
+        "sha256": {"model.safetensors": sha256_of(weights)},
         "made_with": {name: version(name) for name in ("gguf", "torch", "transformers")},
     }

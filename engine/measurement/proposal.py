@@ -5,7 +5,7 @@ A proposal chooses; it proves nothing. Its prompts are never those of a measurem
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.decoding.depth import FixedDepth
@@ -43,9 +43,15 @@ class DepthTrial:
 
 
 def try_depths(
-    engine: Engine, prompts: Sequence[tuple[int, ...]], longest: int, settings: TrialSettings
+    engine: Engine,
+    prompts: Sequence[tuple[int, ...]],
+    longest: int,
+    settings: TrialSettings,
+    heard: Callable[[str], None] = lambda _: None,
 ) -> tuple[DepthTrial, ...]:
     """Decode every prompt at depth 0 and at depths up to ``longest``, ``ROUNDS`` times; the fastest time counts.
+
+    ``heard`` is told of every prompt before it is decoded, so that minutes of a large model are no silence.
 
     Raises:
         UsageError: If there is no drafter or no prompt.
@@ -55,8 +61,9 @@ def try_depths(
     depths = (0, *(depth for depth in DEPTHS if depth < longest), longest)
     best: dict[int, list[float]] = {depth: [float("inf")] * len(prompts) for depth in depths}
     tokens = [0] * len(prompts)
-    for _ in range(ROUNDS):
+    for turn in range(ROUNDS):
         for index, ids in enumerate(prompts):
+            heard(f"trying depths: prompt {index + 1} of {len(prompts)}, round {turn + 1} of {ROUNDS}")
             for depth in depths:
                 tokens[index], seconds = _decode(engine, ids, depth, settings)
                 best[depth][index] = min(best[depth][index], seconds)

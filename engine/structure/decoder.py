@@ -94,7 +94,13 @@ def read_structure(config: Config) -> Structure:
     text = {**family.defaults, **text_config(config), "model_type": kind}
     for name in ("num_hidden_layers", "num_attention_heads", "hidden_size"):
         if type(text.get(name)) is not int:
-            raise ModelConfigError(f"{name} is {text.get(name)!r} for model type {kind!r}; expected a whole number")
+            inside = text_config(config) is not config and name not in text_config(config)
+            remedy = (
+                ". Its publisher left that to a library: add it to text_config of its config.json" if inside else ""
+            )
+            raise ModelConfigError(
+                f"{name} is {text.get(name)!r} for model type {kind!r}; expected a whole number{remedy}"
+            )
     kinds = _kinds(text, family)
     _check_rotary(text, family)
     _check_attention(text)

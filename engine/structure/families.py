@@ -112,6 +112,7 @@ _GPT_OSS = {
 }
 _MIXTRAL = {"rms_norm_eps": 1e-5, "rope_theta": 1e6, "num_key_value_heads": 8, "num_experts_per_tok": 2}
 _QWEN3_MOE = {"num_key_value_heads": 4, "norm_topk_prob": False, "num_experts_per_tok": 8}
+_QWEN3_VL = {"rope_theta": 5e5, "num_key_value_heads": 32, "head_dim": 128}
 _HYBRID = Family(hybrid, hybrid=True, partial=True, defaults={"num_key_value_heads": 4, "head_dim": 256})
 _WITH_EXPERTS = {"num_key_value_heads": 2, "head_dim": 256, "shared_expert_intermediate_size": 512}
 _NEXT = {"partial_rotary_factor": 0.25, "norm_topk_prob": True, "num_experts_per_tok": 10}
@@ -131,6 +132,8 @@ FAMILIES = {
     "qwen3_5_text": _HYBRID,
     "qwen3_moe": Family(all_sliding, listed=False, defaults=_USUAL | _EVERY_LAYER | _QWEN3_MOE),
     "qwen3_next": replace(_HYBRID, defaults=_USUAL | _EVERY_LAYER | _WITH_EXPERTS | _NEXT),
+    # Without images all three of its positions are one, so it rotates as a Qwen3.
+    "qwen3_vl_text": Family(all_full, listed=False, defaults=_USUAL | _QWEN3_VL),
 }
 WRAPPED = {name.removesuffix("_text"): name for name in FAMILIES if name.endswith("_text")}
 """Model types that hold a language model beside others, or are one under a shorter name."""

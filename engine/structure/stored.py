@@ -31,17 +31,17 @@ def unused_tensors(names: Iterable[str]) -> list[str]:
     return sorted(name for name in names if not beside_text(name) and not _TABLES.search(name))
 
 
-def stored_tensors(folder: Path) -> dict[str, str]:
-    """Return the types of a folder's tensors by name; those of a file that cannot be read are left to the library.
+def stored_tensors(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of a folder's tensors by name.
 
     Raises:
-        ModelWeightsError: If there is no file, or one is an unfetched git-lfs pointer.
+        ModelWeightsError: If there is no file, or one is half a file or an unfetched git-lfs pointer.
     """
-    return {name: kind for file in weight_files(folder) for name, kind in _types(file).items()}
+    return {name: entry for file in weight_files(folder) for name, entry in _entries(file).items()}
 
 
 def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine: bool = False) -> None:
-    """Check the types of all tensors; a file that cannot be read is left to the library.
+    """Check the types of all tensors.
 
     Args:
         folder: The model's.
@@ -50,9 +50,9 @@ def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine:
         affine: Whether whole numbers are nothing but codes of a matrix, with its scales beside.
 
     Raises:
-        ModelWeightsError: If a tensor is of another type, such as 8-bit floats on a CPU.
+        ModelWeightsError: If a tensor is of another type, such as 8-bit floats on a CPU, or a file cannot be read.
     """
-    stored = {name: (kind, file) for file in weight_files(folder) for name, kind in _types(file).items()}
+    stored = {name: (kind, file) for file in weight_files(folder) for name, (kind, _) in _entries(file).items()}
     codes = {name for name in stored if not affine or f"{name.removesuffix('.weight')}.scales" in stored}
     other = {
         name: found
@@ -67,12 +67,13 @@ def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine:
         )
 
 
-def _types(file: Path) -> dict[str, str]:
-    """Return the types of a file's tensors by name, none of a file that cannot be read."""
+def _entries(file: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of a file's tensors by name."""
     from safetensors import SafetensorError, safe_open
 
     try:
         with safe_open(file, framework="np") as stream:
-            return {name: str(stream.get_slice(name).get_dtype()) for name in stream.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError):
-        return {}
+            slices = {name: stream.get_slice(name) for name in stream.keys()}  # noqa: SIM118
+            return {name: (str(part.get_dtype()), tuple(part.get_shape())) for name, part in slices.items()}
+    except (OSError, SafetensorError) as error:
+        raise ModelWeightsError(f"cannot read {file}: {error}; fetch the file again") from error

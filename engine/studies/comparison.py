@@ -153,7 +153,8 @@ def _trial(engine: Engine, prompts: PromptSet, profile: Profile, options: argpar
     spare = prompts.prompts[measured:][-PROPOSAL_PROMPTS:]
     settings = TrialSettings(cache_layout(options), options.prefill_chunk)
     settings = replace(settings, max_new_tokens=min(profile.max_new_tokens, settings.max_new_tokens))
-    trials = try_depths(engine, [prompt.ids for prompt in spare], longest_depth(engine), settings)
+    ids, heard = [prompt.ids for prompt in spare], partial(print, flush=True)
+    trials = try_depths(engine, ids, longest_depth(engine), settings, heard)
     # Who watches a run whose turns are handed out must not learn when to end it: the log says no ratio.
     said = f"depth {proposed(trials).depth}" if profile.in_turns else described(trials)
     print(f"proposed: {said}, {len(spare)} prompts that are not measured", flush=True)

@@ -245,6 +245,42 @@ def gemma4(hidden: int, feed: int, layers: int, experts: int) -> Config:
     }
 
 
+def qwen3_vl(hidden: int, feed: int, layers: int, tied: bool = False) -> Config:
+    """Return the config of a dense Qwen3-VL."""
+    text: Config = {
+        "model_type": "qwen3_vl_text",
+        "attention_bias": False,
+        "bos_token_id": 151643,
+        "dtype": "bfloat16",
+        "eos_token_id": 151645,
+        "head_dim": 128,
+        "hidden_act": "silu",
+        "hidden_size": hidden,
+        "intermediate_size": feed,
+        "max_position_embeddings": 262144,
+        "num_attention_heads": 16,
+        "num_hidden_layers": layers,
+        "num_key_value_heads": 8,
+        "rms_norm_eps": 1e-6,
+        "rope_scaling": {"mrope_interleaved": True, "mrope_section": [24, 20, 20], "rope_type": "default"},
+        "rope_theta": 5000000,
+        "tie_word_embeddings": tied,
+        "vocab_size": 151936,
+    }
+    return {
+        "architectures": ["Qwen3VLForConditionalGeneration"],
+        "model_type": "qwen3_vl",
+        "image_token_id": 151655,
+        "text_config": text,
+        "tie_word_embeddings": tied,
+        "video_token_id": 151656,
+        "vision_config": {"model_type": "qwen3_vl", "deepstack_visual_indexes": [0], "depth": 24, "hidden_size": 1024}
+        | {"intermediate_size": 4096, "num_heads": 16, "num_position_embeddings": 2304, "out_hidden_size": hidden},
+        "vision_start_token_id": 151652,
+        "vision_end_token_id": 151653,
+    }
+
+
 TARGETS: dict[str, Config] = {
     "Qwen3-4B": qwen3(2560, 9728, 36, tied=True),
     "Qwen3-8B": qwen3(4096, 12288, 36, tied=False),
@@ -257,6 +293,8 @@ TARGETS: dict[str, Config] = {
     "Qwen3.5-122B-A10B": qwen3_5(3072, 0, 48, experts=256),
     "Qwen3.6-27B": qwen3_5(5120, 17408, 64),
     "Qwen3.6-35B-A3B": qwen3_5(2048, 0, 40, experts=256),
+    "Qwen3-VL-2B": qwen3_vl(2048, 6144, 28, tied=True),
+    "Qwen3-VL-8B": qwen3_vl(4096, 12288, 36),
     "Llama-3.1-8B-Instruct": LLAMA,
     "gpt-oss-20b": gpt_oss(24, 32),
     "gpt-oss-120b": gpt_oss(36, 128),
@@ -301,9 +339,10 @@ def _small(config: Config) -> Config:
         small["num_hidden_layers"] = 6 if kinds[5:6] == ["full_attention"] and "sliding_attention" in kinds[:2] else 4
     if "layer_types" in small:
         small["layer_types"] = config["layer_types"][: small["num_hidden_layers"]]
-    rope = small.get("rope_parameters")
-    if isinstance(rope, dict) and "mrope_section" in rope:
-        small["rope_parameters"] = rope | {"mrope_section": [1, 1, 0]}
+    for place in ("rope_parameters", "rope_scaling"):
+        rope = small.get(place)
+        if isinstance(rope, dict) and "mrope_section" in rope:
+            small[place] = rope | {"mrope_section": [1, 1, 0] if place == "rope_parameters" else [4, 2, 2]}
     return small
 
 

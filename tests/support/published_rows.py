@@ -30,8 +30,8 @@ FIELDS = (
 
 def answer(config: dict[str, Any]) -> str:
     """Return what the reader makes of a config: its layers in one line, or the one refusal."""
+    from engine.checkpoint import quantisation_of
     from engine.errors import EngineError
-    from engine.reader import quantisation_of
     from engine.structure.decoder import positions_of, read_structure
     from engine.structure.families import model_type
 

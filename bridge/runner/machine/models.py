@@ -1,7 +1,7 @@
 """Digest the model folders a run can read, file by file.
 
-Knows names and folders, no format. A model is found where the engine looks: an absolute path, the policy's roots,
-the owner's model folder, the installed package.
+Knows names and folders, no format. A model is found where a run looks: an absolute path, the policy's roots, the
+installed package. The owner's home folder is none of these: a run has a home of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from bridge.records.run import ModelDigest
 from bridge.runner.machine.file_digests import FileDigests
 from bridge.runner.machine.model_shape import read_shape
 
-_HOME_FOLDER = "kakeya-models"
 _FILES_MAX_COUNT = 10_000
 
 
@@ -63,7 +62,6 @@ def find_model(name: str, roots: Iterable[str], engine: Path | None) -> Path | N
         candidates = [Path(name)]
     else:
         candidates = [Path(root) / name for root in roots]
-        candidates.append(Path.home() / _HOME_FOLDER / name)
         if engine is not None:
             candidates.append(engine / "assets" / name)
     return next((folder for folder in candidates if folder.is_dir()), None)

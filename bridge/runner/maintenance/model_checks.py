@@ -21,6 +21,9 @@ _NAMED: Final = "set model_roots, target and drafter in policy.toml"
 _POINTER: Final = b"version https://git-lfs.github.com/spec/"
 _POINTER_MAX_BYTES: Final = 1024
 _WEIGHTS: Final = ("*.safetensors", "*.gguf", "*.npz")
+_NO_FOLDERS: Final = frozenset({"auto", "ngram", "none"})
+"""Drafters that need no folder of their own, by the names that the engine has for them."""
+_ELSEWHERE: Final = "grpc:"
 _OWN: Final = "put it, with its weights, into a folder of model_roots in policy.toml"
 
 
@@ -32,7 +35,7 @@ def check_models(policy: Policy, presets: Iterable[Preset], engine: Path | None)
         presets: those that may run here.
         engine: folder of the engine's package, None where there is none.
     """
-    for name in filter(None, (policy.target, policy.drafter)):
+    for name in filter(None, (policy.target, *_folders(policy.drafter))):
         found = find_model(name, policy.model_roots, engine)
         wrong = "not found" if found is None else what_is_missing(found)
         remedy = None if wrong is None else _NAMED if found is None else _OWN
@@ -46,6 +49,13 @@ def check_models(policy: Policy, presets: Iterable[Preset], engine: Path | None)
         shipped = engine is not None and found == engine / "assets" / name
         what = "not found" if found is None else "no weights"
         yield Check("model", "warn", f"{name}: {what}, {needed}", _SHIPPED if shipped else _OWN)
+
+
+def _folders(drafter: str | None) -> Iterator[str]:
+    """Yield the drafters that lie in folders, of one or of several between commas."""
+    for name in (drafter or "").split(","):
+        if name and name not in _NO_FOLDERS and not name.startswith(_ELSEWHERE):
+            yield name
 
 
 def what_is_missing(folder: Path) -> str | None:

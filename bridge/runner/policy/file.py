@@ -26,6 +26,8 @@ TRUST_FILES = ("allowed_signers", "code_signers", "revoked")
 WORKLOADS_FILE = "workloads"
 
 
+ADDED_MODELS = "kakeya-models"
+"""Where in the home folder `kakeya-engine models add` puts models unless told otherwise."""
 # Of its own machine's owner the embedded runner takes these over; a served bus takes nothing from its environment.
 EMBEDDED_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -123,7 +125,8 @@ def owner_folder(environment: Mapping[str, str]) -> Path:
 def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.executable) -> Policy:
     """Return the policy of the embedded runner: its requester owns the machine, so every preset is allowed.
 
-    Workloads are those of the user's config folder, once `kakeya-runner workload allow` has named them.
+    Workloads are those of the user's config folder, once `kakeya-runner workload allow` has named them; models are also
+    those that `kakeya-engine models add` made in the home folder, which runs have another of.
 
     Args:
         environment: of the requester; only model choices, thread settings and an endpoint are taken over.
@@ -134,6 +137,8 @@ def builtin_policy(environment: Mapping[str, str], interpreter: str = sys.execut
     """
     own = {name: environment[name] for name in EMBEDDED_VARIABLES if environment.get(name)}
     roots = [root for root in environment.get("KAKEYA_MODEL_ROOTS", "").split(os.pathsep) if root.startswith("/")]
+    added = Path.home() / ADDED_MODELS
+    roots += [str(added)] if added.is_dir() and str(added) not in roots else []
     value = {
         "schema": 1,
         "name": "embedded",

@@ -21,7 +21,7 @@ from engine.backends.mlx.clock import MlxClock
 from engine.backends.mlx.dflash.affine import values_of
 from engine.backends.mlx.dflash.drafter import MlxDFlash
 from engine.backends.mlx.fusing import trace_without_compiler
-from engine.backends.mlx.models.config import completed, settle_positions, settle_windows
+from engine.backends.mlx.models.config import completed, settle_embedding, settle_positions, settle_windows
 from engine.backends.mlx.models.experts import check_expert_products
 from engine.backends.mlx.models.opening import open_module
 from engine.backends.mlx.native import MlxNative
@@ -85,6 +85,7 @@ class MlxBackend:
         _check_finite(dict(tree_flatten(module.parameters())), folder)
         settle_windows(module, read.structure)
         settle_positions(module, read.structure)
+        settle_embedding(module, read.structure)
         return self._target(read, module, checkpoint.folder_digest(folder))
 
     def load_lender(self, folder: Path) -> MlxTarget:

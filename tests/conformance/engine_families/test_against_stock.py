@@ -70,9 +70,7 @@ def test_logits_are_the_models_own_across_chunks_blocks_and_crops(
 def test_both_backends_read_one_model_from_a_folder(loaded: Callable[..., Any], kind: str) -> None:
     ids = prompt_of(2 * WINDOW, seed=5)
     mlx, torch = (stock.logits(*loaded(name, kind), ids) for name in BACKENDS)
-    # mlx-lm multiplies Gemma 3's embeddings by a factor that it rounds to bfloat16.
-    near = 1e-3 if kind == "gemma3_text" else NEAR
-    assert np.abs(mlx - torch).max() < near * np.abs(mlx).max()
+    assert np.abs(mlx - torch).max() < NEAR * np.abs(mlx).max()
 
 
 def check_tokens(backend: Any, target: Any, drafters: list[Any], prompt: tuple[int, ...], budget: int) -> None:

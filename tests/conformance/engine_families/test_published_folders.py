@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from engine.checkpoint import INDEX
 from engine.decoding.autoregressive import autoregressive
 from engine.decoding.depth import FixedDepth
+from engine.decoding.speculative import Parts, speculative
 from engine.errors import ModelConfigError, ModelMismatchError, ModelWeightsError
 from engine.generation.answer import GenerationRequest, generate
 from engine.loading import load_backend, open_engine
@@ -21,6 +23,7 @@ from engine.tokenizer import Tokenizer
 pytest.importorskip("torch", reason="the checkpoints are written with torch")
 pytest.importorskip("mlx.core", reason="conformance needs both backends")
 
+from tests.conformance.engine_families import stock
 from tests.fakes import tiny_families
 from tests.support.published import ELSEWHERE, TARGETS, write_elsewhere, write_pair
 
@@ -48,6 +51,29 @@ def test_a_published_layout_opens_chats_and_generates(backend: Any, tmp_path: Pa
     assert answer.tokens == tuple(token for step in steps for token in step.tokens)
     assert answer.drafted_tokens > 0
     assert engine.target.info.stop_ids == (1,)
+
+
+@pytest.mark.parametrize("name", ["Qwen3-VL-2B", pytest.param("Qwen3-VL-8B", marks=pytest.mark.slow)])
+def test_the_language_model_of_a_vision_model_answers_as_that_does(backend: Any, tmp_path: Path, name: str) -> None:
+    import torch
+    from transformers import AutoModelForImageTextToText
+
+    folder, drafter = write_pair(tmp_path, name)
+    whole = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).eval()
+    ids = tuple(5 + (index * 7) % (tiny_families.VOCAB - 5) for index in range(60))
+    with torch.inference_mode():
+        theirs = whole(torch.tensor([ids])).logits[0].numpy()
+        answer = whole.generate(
+            torch.tensor([ids]), max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0
+        )
+    engine = open_engine(backend, str(folder), str(drafter))
+    target: Any = engine.target
+    assert np.abs(stock.logits(backend, target, ids) - theirs).max() < 1e-4 * np.abs(theirs).max()
+    sequence, opened = target.open(engine.drafter.capture, CacheLayout.NATIVE), engine.drafter.open()
+    parts = Parts(sequence, opened, engine.accept, FixedDepth(7), backend.clock)
+    tokens = [token for step in speculative(parts, ids, Stopping(24), 16) for token in step.tokens]
+    assert tokens == answer[0, len(ids) :].tolist()
+    assert tokens == list(stock.greedy(backend, target, ids, 24))
 
 
 @pytest.mark.parametrize("name", ELSEWHERE)

@@ -15,8 +15,10 @@ import pytest
 from bridge.gate.judging import BARE_ID, judge
 from engine.cli import eval as eval_cli
 from engine.cli import generate as generate_cli
+from engine.measurement.proposal import ROUNDS
 from engine.reader import read_checkpoint
 from engine.reports import loop_onset
+from engine.studies.comparison import PROPOSAL_PROMPTS
 from tests.fakes import tiny_mlx
 
 DIGEST = hashlib.sha256(b"request").hexdigest()
@@ -95,7 +97,10 @@ def test_launches_are_parts_of_one_report_at_the_depth_that_the_first_one_propos
     assert "launch-0.json" in capsys.readouterr().err
     for launch in range(2):
         assert eval_cli.main([*common, "--launch", str(launch)]) == 0
-    proposals = [line for line in capsys.readouterr().out.splitlines() if line.startswith("proposed: depth ")]
+    log = capsys.readouterr().out.splitlines()
+    proposals = [line for line in log if line.startswith("proposed: depth ")]
+    # Minutes of a large model are no silence, which ends a run.
+    assert sum(line.startswith("trying depths: prompt ") for line in log) == PROPOSAL_PROMPTS * ROUNDS
     assert eval_cli.main(["assemble", "--report", "report.json"]) == 0
     report = json.loads((run_environment / "report.json").read_bytes())
     assert refusals(run_environment) == []

@@ -1,4 +1,4 @@
-"""A text to end at that is a special token ends an answer by its id: it writes nothing that could be waited for."""
+"""Special tokens around a raw prompt: one to end at ends an answer by its id, one too many at the beginning is said."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from engine.cli.generate import main
 
 TARGET = ASSETS / "kakeya-tiny-qwen3"
 PROMPT = "class Point:\n    def __init__(self, x, y):\n"
+
+
+@pytest.mark.parametrize(("beginning", "notes"), [("<bos>", 1), ("", 0)])
+def test_a_prompt_that_begins_as_the_tokenizer_begins_it_is_noted(
+    beginning: str, notes: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([beginning + PROMPT, "--target", str(TARGET), "--drafter", "none", "--max-new", "1"]) == 0
+    assert capsys.readouterr().err.count("note: the prompt begins with the token that the tokenizer puts") == notes
 
 
 def answer(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import struct
 import sys
 import zipfile
@@ -24,7 +25,7 @@ from engine.loading import load_backend  # noqa: E402
 from engine.reader import read_checkpoint  # noqa: E402
 from engine.tokenizer import Tokenizer  # noqa: E402
 from tests.conformance.engine_families import stock  # noqa: E402
-from tests.fakes import tiny_gguf  # noqa: E402
+from tests.fakes import tiny_families, tiny_gguf  # noqa: E402
 
 TEXT = "def total(items):\n    return sum("
 
@@ -51,6 +52,8 @@ def test_a_wheel_s_model_decodes_on_both_backends_what_transformers_decodes_of_t
     assert (card["source"], card["licence"]["name"]) == ("wheel carrier 1.0.0", "Apache-2.0")
     assert card["file"]["packed"] == {"Q8_0": 1, "F32": 5, "Q4_0": 14}
     assert (folder / "LICENSE").read_text() == "text"
+    # A run may be another user.
+    assert {path.stat().st_mode & 0o444 for path in folder.iterdir()} == {0o444}
     theirs = AutoModelForCausalLM.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name, dtype=torch.float32)
     words = AutoTokenizer.from_pretrained(gguf_file.parent, gguf_file=gguf_file.name)
     ids = Tokenizer(folder).encode(TEXT)
@@ -111,6 +114,15 @@ def test_a_folder_is_linked_and_stays_when_it_is_removed(gguf_file: Path, tmp_pa
     assert (root / "made" / "model.safetensors").is_file()
 
 
+def test_a_folder_that_is_not_whole_is_not_linked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tiny_families.write_family(tmp_path / "half", "llama") / "model.safetensors"
+    halved(file)
+    assert models(["add", str(file.parent), "--root", str(tmp_path / "root"), "--licence", "mine"]) == 3
+    error = capsys.readouterr().err
+    assert ("cannot read" in error, error.count("\n")) == (True, 1)
+    assert list((tmp_path / "root").iterdir()) == []
+
+
 def halved(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
@@ -145,6 +157,10 @@ def unlicensed(file: Path) -> None:
     tiny_gguf.write_gguf(file, licence=None)
 
 
+def replaced(file: Path) -> None:
+    file.write_bytes(b"PK" + bytes(64))
+
+
 DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "half a file": (halved, "the file is not whole"),
     "half a header": (cut_in_the_header, "ends in its header"),
@@ -152,7 +168,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], None], str]] = {
     "a packing that nobody knows": (packed_as_nothing, "packed as type 99"),
     "more rows than tokens": (other_rows, "lists 300 tokens and has 304 rows"),
     "no licence": (unlicensed, "names no licence"),
-    "another file": (lambda file: file.write_bytes(b"PK" + bytes(64)), "is no GGUF file"),
+    "another file": (replaced, "is no GGUF file"),
 }
 
 
@@ -189,6 +205,22 @@ def test_a_wheel_without_one_model_is_one_line(
 def test_a_disk_without_room_is_one_line_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"bytes are needed in .* are free; make room"):
         check_room(tmp_path, 1 << 60)
+
+
+def test_a_disk_that_fills_up_while_weights_are_written_is_one_line_and_leaves_nothing(
+    gguf_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (gguf_file.stat().st_size, usual[1]))
+        assert models(["add", str(gguf_file), "--root", str(tmp_path / "root")]) == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    # Behind the bar that transformers draws while it unpacks.
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error.startswith("error: cannot write the model below")
+    assert "make room, or name another root" in error
+    assert list((tmp_path / "root").iterdir()) == []
 
 
 def test_a_name_that_is_nowhere_and_one_that_is_taken_are_one_line(

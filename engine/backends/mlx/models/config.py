@@ -11,6 +11,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import mlx.core as mx
+from mlx_lm.models.gemma3_text import Gemma3Model
 from mlx_lm.models.rope_utils import YarnRoPE, initialize_rope
 
 from engine.backends.mlx.models.yarn import yarn_periods
@@ -19,7 +21,12 @@ from engine.errors import ModelConfigError
 from engine.structure.decoder import Structure, positions_of, rope_type
 from engine.structure.families import FULL, LINEAR, SLIDING
 
-MODULES = {"gemma4_unified_text": "gemma4_text", "qwen3_5_text": "qwen3_5", "qwen3_5_moe_text": "qwen3_5_moe"}
+MODULES = {
+    "gemma4_unified_text": "gemma4_text",
+    "qwen3_5_text": "qwen3_5",
+    "qwen3_5_moe_text": "qwen3_5_moe",
+    "qwen3_vl_text": "qwen3_vl",
+}
 """Model types that mlx-lm knows by another name."""
 UNSCALED = {"mixtral", "qwen3_moe"}
 """Model types whose layers mlx-lm gives positions that are not scaled, whatever the config says."""
@@ -102,6 +109,25 @@ def settle_positions(module: Any, structure: Structure) -> None:
         for _, part in module.named_modules():
             if isinstance(part, YarnRoPE):
                 part._freqs = yarn_periods(part.dims, base, scaling)
+
+
+class _Gemma3(Gemma3Model):
+    """Gemma 3 with embeddings times the root of their size in their own dtype, as transformers computes them."""
+
+    def __call__(self, inputs: mx.array, cache: Any = None, input_embeddings: mx.array | None = None) -> mx.array:
+        """Return the normed output ``[B, S, D]``."""
+        raw = self.embed_tokens(inputs) if input_embeddings is None else input_embeddings
+        root = self.args.hidden_size**0.5
+        # mlx-lm multiplies by the root rounded to bfloat16.
+        rest = root / mx.array(root, mx.bfloat16).astype(mx.float32).item()
+        return super().__call__(inputs, cache, (raw.astype(mx.float32) * rest).astype(raw.dtype))
+
+
+def settle_embedding(module: Any, structure: Structure) -> None:
+    """Have mlx-lm's own decoding multiply the embeddings of a Gemma 3 as the engine and transformers do."""
+    model = getattr(module, "language_model", module).model
+    if structure.model_type == "gemma3_text" and model.embed_tokens(mx.array([0])).dtype != mx.bfloat16:
+        model.__class__ = _Gemma3
 
 
 def _check_computed(structure: Structure, text: Mapping[str, Any]) -> None:

@@ -169,9 +169,8 @@ class Decoder:
         known = getattr(self.text, "embed_scale", None)
         if known is not None:
             return known
-        # Gemma 3 was trained with the factor in bfloat16.
         like = self.embed(mx.array([0]))
-        return mx.array(like.shape[-1] ** 0.5, mx.bfloat16).astype(like.dtype)
+        return mx.array(like.shape[-1] ** 0.5, like.dtype)
 
     def _run_sharing(self, ids: mx.array, raw: mx.array, hidden: mx.array, caches: tuple[Any, ...]) -> Any:
         """Return how to run one of Gemma 4's layers: it may have an input of its own, or an earlier layer's rows."""

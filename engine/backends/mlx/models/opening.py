@@ -6,6 +6,7 @@ has to compute the same function.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,13 @@ from mlx.utils import tree_flatten
 from mlx_lm.utils import load_model
 
 from engine import checkpoint
+from engine.errors import ModelWeightsError
+
+LISTED = {
+    re.compile(r"Received \d+ parameters not in model: \n(.+)\.$", re.DOTALL): checkpoint.unused_tensors_of,
+    re.compile(r"Missing \d+ parameters: \n(.+)\.$", re.DOTALL): checkpoint.missing_tensors,
+}
+"""What mlx says of tensors that a model has and files have not, or the other way round."""
 
 
 def open_module(folder: Path, dtype: mx.Dtype | None = None, added: Mapping[str, Any] | None = None) -> Any:
@@ -34,12 +42,21 @@ def open_module(folder: Path, dtype: mx.Dtype | None = None, added: Mapping[str,
         module, _ = load_model(folder, lazy=True, model_config=dict(added or {}))
     except Exception as error:
         # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
-        raise checkpoint.load_failure(folder, error) from error
+        raise _failure(folder, error) from error
     if dtype is None and checkpoint.number_format(config) == "float32":
         dtype = mx.float32
     if dtype is not None:
         _cast(module, dtype)
     return module
+
+
+def _failure(folder: Path, error: Exception) -> ModelWeightsError:
+    """Return what to raise where mlx-lm could not load a folder: tensors that it lists, or its own words."""
+    if checkpoint.lost_files(folder) is None:
+        for said, told in LISTED.items():
+            if (names := said.search(str(error))) is not None:
+                return told(folder, names[1].split(",\n"))
+    return checkpoint.load_failure(folder, error)
 
 
 def _cast(module: Any, dtype: mx.Dtype) -> None:

@@ -93,7 +93,8 @@ def test_the_digest_covers_effective_values_and_no_secret():
     assert first.digest(embedded=False) == second.digest(embedded=False) != plain
 
 
-def test_the_built_in_policy_takes_only_named_things_from_its_owner():
+def test_the_built_in_policy_takes_only_named_things_from_its_owner(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
     policy = builtin_policy(
         {
             "KAKEYA_TARGET": "/m/big",
@@ -109,6 +110,8 @@ def test_the_built_in_policy_takes_only_named_things_from_its_owner():
     assert dict(facts.environment) == {"OMP_NUM_THREADS": "2"}
     assert facts.endpoints == ("unix:/run/drafter",)
     assert facts.trust_pushers
+    (tmp_path / "kakeya-models").mkdir()
+    assert builtin_policy({}).model_roots == (str(tmp_path / "kakeya-models"),)
 
 
 @pytest.mark.parametrize("way", [b'socket = "/run/kakeya-run.sock"\n', b"own_users = true\n"])

@@ -74,7 +74,7 @@ def test_a_wrapper_that_transformers_opens_with_its_other_parts_alone_is_one_lin
     text = json.loads((folder / "config.json").read_text())
     wrapper = {"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "text_config": text}
     (folder / "config.json").write_text(json.dumps(wrapper))
-    with pytest.raises(ModelConfigError, match=r"'llava' around its language model.*Use --backend mlx"):
+    with pytest.raises(ModelConfigError, match=r"'llava' around its language model.*or --backend mlx"):
         backend.load_target(folder)
 
 
