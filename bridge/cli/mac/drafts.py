@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.answer import Answer, Row
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
-from bridge.client.document.envelope import of_data
 from bridge.client.send.draft import (
     RequestDraft,
     build,
@@ -92,21 +92,22 @@ def _offered(call: Invocation, session: BusSession, points: list[dict[str, str]]
     ]
 
 
-def show_draft(call: Invocation, session: BusSession, draft: RequestDraft) -> int:
-    """Print the request that would be sent, and send nothing."""
+def show_draft(session: BusSession, draft: RequestDraft) -> Answer:
+    """Return the request that would be sent, and send nothing."""
     who = identity_of(session)
     request = build(session, draft, who)
     live = find_live(session, draft)
-    call.output.row("request", f"{request.preset} ({request.profile}) to {request.ref}")
-    for name, value in sorted(request.params.items()):
-        call.output.row("param", f"{name} = {value}")
+    lines = [Row("request", f"{request.preset} ({request.profile}) to {request.ref}")]
+    lines += [Row("param", f"{name} = {value}") for name, value in sorted(request.params.items())]
     if request.workload is not None:
         dirty = ", with uncommitted changes" if request.workload.dirty else ""
-        call.output.row("workload", f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}")
-    call.output.row("signed", "no" if who is None else f"as {who.principal} with {who.fingerprint}")
-    call.output.row("valid", f"{request.created} to {request.expires}")
-    call.output.row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none")
-    call.output.row("sent", "nothing (--dry-run)")
+        commit = f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}"
+        lines.append(Row("workload", commit))
+    lines += [
+        Row("signed", "no" if who is None else f"as {who.principal} with {who.fingerprint}"),
+        Row("valid", f"{request.created} to {request.expires}"),
+        Row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none"),
+        Row("sent", "nothing (--dry-run)"),
+    ]
     data = {"request": request.model_dump(mode="json"), "live": live.sent.id if live else None}
-    call.output.document(of_data("run", data, reason="dry_run", bus=session.bus_part()))
-    return 0
+    return Answer(data, lines, reason="dry_run", bus=session.bus_part)

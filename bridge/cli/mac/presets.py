@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.document.envelope import of_data
+from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk
 from bridge.client.document.untrusted import clean_line
 from bridge.client.send.offered import find_own, own_presets
 from bridge.client.send.parameters import split, typed
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bridge.client.connection.session import BusSession
 
 
-def presets(call: Invocation) -> int:
+def presets(call: Invocation) -> Answer:
     """List the presets that may be run."""
     session = _session(call)
     own, offered = _own(call, session), _offered(call, session)
@@ -30,15 +30,15 @@ def presets(call: Invocation) -> int:
     shown = {name: preset for name, preset in every.items() if call.args.all or preset.status == "ready"}
     able = {name: preset for name, preset in shown.items() if name in own or offered is None or name in offered}
     printed = shown if call.args.all else own or able
+    lines: list[Line] = []
     for name, preset in printed.items():
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
-        for line in call.output.fitted(clean_line(f"{name:<38} {preset.description}{planned}"), indent=4):
-            call.output.data(line)
+        lines.append(Fitted(clean_line(f"{name:<38} {preset.description}{planned}"), 4))
     hidden = len(every) - len(printed)
     if hidden:
         unable = "that nothing here can run now" if len(able) < len(shown) else "planned"
         what = "of the engine" if own else unable
-        call.output.say("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all")
+        lines.append(Talk("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all"))
     data = [
         {
             "name": name,
@@ -50,8 +50,7 @@ def presets(call: Invocation) -> int:
         }
         for name, one in shown.items()
     ]
-    call.output.document(of_data("presets", data))
-    return 0
+    return Answer(data, lines)
 
 
 def own_here(call: Invocation) -> dict[str, Preset]:
@@ -99,15 +98,11 @@ def preset_called(call: Invocation, name: str) -> Preset:
     return registry()[name] if name in registry() else find_own(name, own_here(call))
 
 
-def show(call: Invocation) -> int:
+def show(call: Invocation) -> Answer:
     """Show parameters, commands, reports and limits of one preset."""
     preset = preset_called(call, call.args.preset)
-    for label, text in _facts(preset):
-        call.output.row(label, clean_line(text))  # a bus may offer it, which anybody may push to
-    call.output.document(
-        of_data("presets show", {**preset.model_dump(mode="json", by_alias=True), "digest": preset.digest()})
-    )
-    return 0
+    lines = [Row(label, clean_line(text)) for label, text in _facts(preset)]  # anybody who may push may offer one
+    return Answer({**preset.model_dump(mode="json", by_alias=True), "digest": preset.digest()}, lines)
 
 
 def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
@@ -147,17 +142,13 @@ def _metric(metric: MetricDefinition) -> str:
     return f"{metric.name}: {', '.join(facts)}"
 
 
-def explain(call: Invocation) -> int:
+def explain(call: Invocation) -> Answer:
     """Show what a preset or a run resolves to, with every decision's reason."""
     what = call.args.what
     is_run = what.startswith("@") or is_id(what.lower())
     known = what in registry() or (not is_run and what in own_here(call))
     lines, data = _explain_preset(call) if known else _explain_run(call)
-    for line in lines:
-        for part in call.output.fitted(clean_line(line), indent=4):
-            call.output.data(part)
-    call.output.document(of_data("explain", data))
-    return 0
+    return Answer(data, [Fitted(clean_line(line), 4) for line in lines])
 
 
 def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.answer import Row
 from bridge.client.clone.store import holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
@@ -58,9 +59,9 @@ def keys_for(call: Invocation, run_id: str | None, option: tuple[str, ...]) -> P
     return pins(settings, option=option, own=is_own(settings, sent_from(settings, run_id)))
 
 
-def say_first(call: Invocation, run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> None:
-    """Print whose result it is, what the gate here says of it, and whether its signature holds."""
-    call.output.row("result", clean_line(first_line(run_id, verdict, answer)))
+def first_row(run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> Row:
+    """Return whose result it is, what the gate here says of it, and whether its signature holds."""
+    return Row("result", clean_line(first_line(run_id, verdict, answer)))
 
 
 def runs_of_set(call: Invocation, words: Sequence[str]) -> list[str]:

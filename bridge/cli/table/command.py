@@ -65,7 +65,8 @@ class Verb:
 
     Attributes:
         name: one or two words.
-        handler: ``module:function``, imported when the command is called; gets a `bridge.cli.mac.context.Invocation`.
+        handler: ``module:function``, imported when the command is called; gets a `bridge.cli.mac.context.Invocation`
+            and returns a `bridge.cli.screen.answer.Answer`.
         summary: one line, lower case, no full stop.
         details: a paragraph or None.
         examples: command lines as typed.

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.cli.mac.results import pins_of
+from bridge.cli.screen.answer import Answer
 from bridge.client.clone.packed import SUFFIX, pack
 from bridge.client.clone.store import Store, id_in, read_tree
-from bridge.client.document.envelope import of_data
 from bridge.client.evidence.verify import verify_folder
 from bridge.errors import IntegrityError, UsageError
 from bridge.system.durable import write_atomically
@@ -37,7 +37,7 @@ def pack_result(call: Invocation, run: Run) -> Path:
     return file
 
 
-def unpack_result(call: Invocation) -> int:
+def unpack_result(call: Invocation) -> Answer:
     """Write a packed result whose bytes are whole into the data folder and print its folder.
 
     Raises:
@@ -49,6 +49,4 @@ def unpack_result(call: Invocation) -> int:
         failed = verified.answer.text or "it holds no result"
         raise IntegrityError(f"{file} does not verify: {failed}", remedy=f"kakeya-mac verify {call.args.id}")
     folder = Store(call.settings().state_dir).write_result(verified.run_id, read_tree(file))
-    call.output.data(str(folder))
-    call.output.document(of_data("open", {"path": str(folder)}))
-    return 0
+    return Answer({"path": str(folder)}, [str(folder)])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.cli.screen.answer import Answer
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store, holds_result
-from bridge.client.document.envelope import of_data
 from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.writing import (
     write_bus_page,
@@ -23,18 +23,15 @@ if TYPE_CHECKING:
     from bridge.cli.mac.context import Invocation
 
 
-def open_page(call: Invocation) -> int:
+def open_page(call: Invocation) -> Answer:
     """Write the page of what was named, else of the bus, and print its path."""
     if call.args.id is None:
         path = write_bus_page(call.connect(quiet=True))
-        call.output.data(str(path))
-        call.output.document(of_data("open", {"path": str(path)}))
-        return 0
-    folder = Path(call.directory, call.args.id)
-    path = write_folder_page(call.settings(), folder) if holds_result(folder) else _page_of(call, call.args.id)
-    call.output.data(str(path))
-    call.output.document(of_data("open", {"path": str(path)}))
-    return 0
+    elif holds_result(folder := Path(call.directory, call.args.id)):
+        path = write_folder_page(call.settings(), folder)
+    else:
+        path = _page_of(call, call.args.id)
+    return Answer({"path": str(path)}, [str(path)])
 
 
 def _page_of(call: Invocation, name: str) -> Path:
