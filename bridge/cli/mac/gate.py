@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row, keys_for
@@ -19,27 +19,32 @@ from bridge.records.quotation import of_verdict
 from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.requirement import Requirement, satisfied
 
+if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
+    from bridge.cli.table.options import GateCheckOptions, GateExplainOptions, JsonOptions
+
+
 _COLUMNS: Final = re.compile(r"- | *\S+ {2,}| *")  # of a line: a bullet, a name with a gap behind it, or an indent
 
 
-def check(call: Invocation) -> Answer:
+def check(call: Invocation[GateCheckOptions]) -> Answer:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
     required = call.required()
-    option = tuple(call.args.runner_key or ())
+    option = tuple(call.options.runner_key or ())
 
     def trusted(folder: Path) -> Pins:
         return keys_for(call, id_in(folder), option)
 
-    found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
+    found = list(judge_paths([Path(call.directory, path) for path in call.options.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
     others = [one for one in found if isinstance(one, NoReport)]
     against = [_against(one, required) for one in judged]
     failed = sum(bool(said) or one.verdict.decision == "rejected" for one, said in zip(judged, against, strict=True))
     code = 1 if failed else 0
     lines = [
-        line for one, stands in zip(judged, against, strict=True) for line in _lines(call.args.format, one, stands)
+        line for one, stands in zip(judged, against, strict=True) for line in _lines(call.options.format, one, stands)
     ]
-    lines += _suites(judged, against) if call.args.format == "junit" else ()
+    lines += _suites(judged, against) if call.options.format == "junit" else ()
     lines += [Talk("skip", f" {other.path}: {other.reason}") for other in others]
     unjudged = f", {len(others)} not judged" if others else ""
     below = f"below {required}" if required else "rejected"
@@ -75,7 +80,7 @@ def _suites(judged: list[Judged], against: list[list[str]]) -> Iterator[str]:
     yield "</testsuites>"
 
 
-def rules(_call: Invocation) -> Answer:
+def rules(_call: Invocation[JsonOptions]) -> Answer:
     """List the rules of the gate with their messages."""
     from bridge.gate.catalogue import rules_catalogue
 
@@ -86,13 +91,13 @@ def rules(_call: Invocation) -> Answer:
     return Answer([entry.described() for entry in entries], lines)
 
 
-def explain(call: Invocation) -> Answer:
+def explain(call: Invocation[GateExplainOptions]) -> Answer:
     """Say what a printed word means: a check, a premise, a claim, a word of a line; of a run also what it comes to."""
     from bridge.gate.catalogue import explain as meaning
     from bridge.gate.catalogue import printed_words
 
-    what = call.args.what
-    judged, first = (None, None) if what is None or call.args.of is None else _judged(call, call.args.of)
+    what = call.options.what
+    judged, first = (None, None) if what is None or call.options.of is None else _judged(call, call.options.of)
     claims = [] if judged is None else [claim for claim in judged.claims if claim.id == what]
     if what is None:
         text = f"Words: {', '.join(printed_words())}. Codes of checks: kakeya-mac gate rules."
@@ -137,7 +142,7 @@ def _fell(what: str, judged: Verdict) -> Iterator[str]:
         yield f"in this run: {of_verdict(judged)}"
 
 
-def _judged(call: Invocation, where: str) -> tuple[Verdict, Row]:
+def _judged(call: Invocation[Options], where: str) -> tuple[Verdict, Row]:
     """Return what the gate here says of a run, or of a result in a folder, and the row of whose it is."""
     _, found = find_result(call, where)
     if found.verdict is None:

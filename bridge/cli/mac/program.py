@@ -20,7 +20,7 @@ from bridge.cli.screen.answer import Answer, Talk, print_answer
 from bridge.cli.screen.output import Output, make_output
 from bridge.cli.signals import DetachedError
 from bridge.cli.table import parser
-from bridge.cli.table.command import Verb
+from bridge.cli.table.command import Options, Verb
 from bridge.cli.table.commands import BY_NAME, PROGRAM, find
 from bridge.errors import KakeyaError, ParameterError, UsageError
 from bridge.system.clock import Clock, SystemClock
@@ -125,9 +125,9 @@ def _call(command: Verb | None, words: list[str], rest: list[str], output: Outpu
         helped = words[0] == "help"
         asked = words[1:] if helped else words
         raise parser.unknown_command(" ".join(asked[:2]) if parser.group_help(asked[0]) else asked[0], helped=helped)
-    invocation = Invocation(
+    invocation: Invocation[Options] = Invocation(
         command=command,
-        args=parser.parse(command, rest),
+        options=parser.parse(command, rest),
         output=output,
         clock=around.clock,
         environment=around.environment,
@@ -135,7 +135,7 @@ def _call(command: Verb | None, words: list[str], rest: list[str], output: Outpu
         opener=around.opener,
     )
     module, _, function = command.handler.partition(":")
-    handler: Callable[[Invocation], Answer] = getattr(importlib.import_module(module), function)
+    handler: Callable[[Invocation[Options]], Answer] = getattr(importlib.import_module(module), function)
     try:
         return print_answer(output, command.name, handler(invocation))
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row, runs_of_set
 from bridge.cli.screen.answer import Answer, Line, Row, Talk, about_run, also_with_error
@@ -13,15 +15,18 @@ from bridge.client.evidence.standing import StandingSet, quote_set
 from bridge.ids import short
 from bridge.trust.judgement import UNCHECKED
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import QuoteOptions
 
-def quote(call: Invocation) -> Answer:
+
+def quote(call: Invocation[QuoteOptions]) -> Answer:
     """Print a pasteable block of a run, of the result in a folder, or of all sittings of a set, or refuse loudly."""
-    option = tuple(call.args.runner_key or ())
-    words = runs_of_set(call, call.args.ids)
+    option = tuple(call.options.runner_key or ())
+    words = runs_of_set(call, call.options.ids)
     if len(words) > 1:
         return _quote_set(call, [find_result(call, word, option)[1] for word in words])
     run, judged = find_result(call, words[0], option)
-    result, answer, markdown = judged.result, judged.answer or UNCHECKED, call.args.markdown
+    result, answer, markdown = judged.result, judged.answer or UNCHECKED, call.options.markdown
     lines: list[Line] = [] if markdown else [first_row(result.id, judged.verdict, judged.answer)]
     with also_with_error(call.output, lines):
         quoted = quoted_result(result, answer, markdown=markdown) if run is None else quote_run(run, markdown=markdown)
@@ -40,9 +45,9 @@ def _lines(quoted: Quote) -> list[Line]:
     return [*quoted.lines, *(Talk("warn", f"{clean_line(claim)}: {why}") for claim, why in quoted.refused)]
 
 
-def _quote_set(call: Invocation, results: list[JudgedResult]) -> Answer:
+def _quote_set(call: Invocation[QuoteOptions], results: list[JudgedResult]) -> Answer:
     """Return what the sittings of one set say together, or refuse loudly."""
-    sittings_set, markdown = StandingSet.of(results), call.args.markdown
+    sittings_set, markdown = StandingSet.of(results), call.options.markdown
     shown = () if markdown else sittings_set.sittings
     lines: list[Line] = [first_row(judged.result.id, judged.verdict, judged.answer) for judged in shown]
     with also_with_error(call.output, lines):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import drafts_of, show_draft
@@ -20,67 +20,71 @@ from bridge.errors import KakeyaError, UsageError
 from bridge.run.asked import asked_text
 from bridge.run.outcomes import strongest
 
+if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
+    from bridge.cli.table.options import AttachOptions, RetryOptions, RunIdOptions, RunOptions, WaitOptions
 
-def run(call: Invocation) -> Answer:
+
+def run(call: Invocation[RunOptions]) -> Answer:
     """Send a request; with --wait or --follow see it through."""
     call.required()  # what cannot be required is said before anything is sent
-    if call.args.fail_if is not None and not (_waits(call) or call.args.dry_run):
+    if call.options.fail_if is not None and not (_waits(call) or call.options.dry_run):
         raise UsageError(
-            f"--fail-if {call.args.fail_if} is about how a run comes out, and this line does not wait for that",
+            f"--fail-if {call.options.fail_if} is about how a run comes out, and this line does not wait for that",
             remedy="add --wait",
         )
     _check_notify(call, waits=_waits(call))
-    if call.args.profile == "standing" or call.args.sittings is not None:
+    if call.options.profile == "standing" or call.options.sittings is not None:
         from bridge.cli.mac.tables.standing import check_standing
 
-        check_standing(call.args)
+        check_standing(call.options)
     session = call.connect()
     drafts = drafts_of(call, session)
-    if call.args.profile == "standing":
+    if call.options.profile == "standing":
         from bridge.cli.mac.tables.standing import run_standing
 
         return run_standing(call, session, drafts)
-    if len(drafts) > 1 or call.args.repeat is not None:
+    if len(drafts) > 1 or call.options.repeat is not None:
         from bridge.cli.mac.tables.sweep import run_sweep
 
         return run_sweep(call, session, drafts)
     draft = drafts[0]
-    if call.args.dry_run:
+    if call.options.dry_run:
         return show_draft(session, draft)
-    sending = submit(session, draft, new=call.args.new, queue=call.args.queue, warn=_warner(call))
+    sending = submit(session, draft, new=call.options.new, queue=call.options.queue, warn=_warner(call))
     return _after_sending(call, call.run_on(session, sending.sent.id, reattached=sending.reattached, just_sent=True))
 
 
-def retry(call: Invocation) -> Answer:
+def retry(call: Invocation[RetryOptions]) -> Answer:
     """Send the same request again under a new id, naming the one it repeats."""
     call.required()
-    earlier = call.find_on_bus(call.args.id)
+    earlier = call.find_on_bus(call.options.id)
     old = earlier.request
     if old is None:
         raise UsageError(f"the request of {earlier.id} cannot be read, so it cannot be repeated")
     if not earlier.may_be_repeated:
         state = earlier.status(fetch=False).state
         raise UsageError(f"{earlier.id} is still {state.word}", remedy=f"kakeya-mac attach {earlier.id}")
-    sending = submit_again(earlier.bus, old, queue=call.args.queue, warn=_warner(call))
+    sending = submit_again(earlier.bus, old, queue=call.options.queue, warn=_warner(call))
     return _after_sending(call, call.run_on(earlier.bus, sending.sent.id, just_sent=True))
 
 
-def attach(call: Invocation) -> Answer:
+def attach(call: Invocation[AttachOptions]) -> Answer:
     """Wait for a run that was sent earlier."""
     call.required()
     _check_notify(call, waits=True)
-    found = call.find_on_bus(call.args.id)
+    found = call.find_on_bus(call.options.id)
     found.reattached = True
     with naming(found):
         return _see_through(call, found)
 
 
-def wait(call: Invocation) -> Answer:
+def wait(call: Invocation[WaitOptions]) -> Answer:
     """Wait silently for runs; end in the strongest of their exit codes."""
     call.required()
-    first = call.find_on_bus(call.args.ids[0], quiet=True)
-    runs = [first, *(call.find_beside(first.bus, text) for text in call.args.ids[1:])]
-    timeout_s, clock = call.args.wait_timeout, first.bus.clock
+    first = call.find_on_bus(call.options.ids[0], quiet=True)
+    runs = [first, *(call.find_beside(first.bus, text) for text in call.options.ids[1:])]
+    timeout_s, clock = call.options.wait_timeout, first.bus.clock
     deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     for one in runs:
         one.reattached = True
@@ -99,9 +103,9 @@ def wait(call: Invocation) -> Answer:
     return Answer(data, lines, code, reason=reason, bus=first.bus_part)
 
 
-def cancel(call: Invocation) -> Answer:
+def cancel(call: Invocation[RunIdOptions]) -> Answer:
     """Ask the host to cancel a run."""
-    found = call.find_on_bus(call.args.id)
+    found = call.find_on_bus(call.options.id)
     status = found.cancel()
     if status.terminal:
         said = Talk("run", f"{found.short} has already ended: {status.reason}")
@@ -111,15 +115,15 @@ def cancel(call: Invocation) -> Answer:
     return about_run(found, status, [said, found.id])
 
 
-def _warner(call: Invocation) -> Callable[[str], None]:
+def _warner(call: Invocation[Options]) -> Callable[[str], None]:
     return lambda line: call.output.say("warn", line)
 
 
-def _waits(call: Invocation) -> bool:
-    return bool(call.args.wait or call.args.follow or call.args.wait_timeout is not None)
+def _waits(call: Invocation[RunOptions | RetryOptions]) -> bool:
+    return bool(call.options.wait or call.options.follow or call.options.wait_timeout is not None)
 
 
-def _after_sending(call: Invocation, sent: Run) -> Answer:
+def _after_sending(call: Invocation[RunOptions | RetryOptions], sent: Run) -> Answer:
     """Wait for a run that was just sent where the command line says so, else print its id."""
     with naming(sent):
         return _waited_or_named(call, sent)
@@ -135,7 +139,7 @@ def naming(run: Run) -> Iterator[None]:
         raise
 
 
-def _waited_or_named(call: Invocation, sent: Run) -> Answer:
+def _waited_or_named(call: Invocation[RunOptions | RetryOptions], sent: Run) -> Answer:
     if _waits(call):
         return _see_through(call, sent)
     _name_run(call, sent)
@@ -148,21 +152,23 @@ def _waited_or_named(call: Invocation, sent: Run) -> Answer:
     return Answer(lines=lines)
 
 
-def _see_through(call: Invocation, found: Run) -> Answer:
+def _see_through(call: Invocation[RunOptions | RetryOptions | AttachOptions], found: Run) -> Answer:
     from bridge.cli.screen.run_view import status_rows, without_unwanted
     from bridge.cli.screen.timeline import make_timeline, show_all
 
     try:
         _name_run(call, found)
         timeline = make_timeline(call.output, found.wall_limit_s, found.waiting_text, found.bus.clock.steady_s)
-        show_all(timeline, found.follow(timeout_s=call.args.wait_timeout, log="lines" if call.args.follow else "last"))
+        show_all(
+            timeline, found.follow(timeout_s=call.options.wait_timeout, log="lines" if call.options.follow else "last")
+        )
         status = found.with_actions(found.status(require=call.required()))
     except DetachedError as detached:
         return _detached(found, detached.exit_code)
     rows = status_rows(found, status, call.directory)
-    status, unwanted = without_unwanted(status, getattr(call.args, "fail_if", None))
+    status, unwanted = without_unwanted(status, getattr(call.options, "fail_if", None))
     answer = about_run(found, status, [*rows, *unwanted], exit_code=None)
-    command = getattr(call.args, "notify", None)
+    command = getattr(call.options, "notify", None)
     return answer if command is None else replace(answer, after=partial(_notify, call, command))
 
 
@@ -178,7 +184,7 @@ def _detached(run: Run, exit_code: int) -> Answer:
                   document=document)  # fmt: skip
 
 
-def _notify(call: Invocation, command: str, document: Mapping[str, Any]) -> None:
+def _notify(call: Invocation[Options], command: str, document: Mapping[str, Any]) -> None:
     """Tell a program of the requester's how the wait ended, once its result is printed."""
     from bridge.client.run.notify import notify
 
@@ -186,17 +192,17 @@ def _notify(call: Invocation, command: str, document: Mapping[str, Any]) -> None
         call.output.say("warn", clean_line(wrong))
 
 
-def _check_notify(call: Invocation, *, waits: bool) -> None:
+def _check_notify(call: Invocation[RunOptions | AttachOptions], *, waits: bool) -> None:
     """Refuse what could never be told, before anything is sent.
 
     Raises:
         UsageError: the command is none, the line does not wait, or there is no such program.
     """
-    if call.args.notify is None:
+    if call.options.notify is None:
         return
     from bridge.client.run.notify import argv_of
 
-    program = argv_of(call.args.notify)[0]
+    program = argv_of(call.options.notify)[0]
     if not waits:
         raise UsageError("--notify tells how a wait ended, and this line does not wait", remedy="add --wait")
     if shutil.which(program) is None:
@@ -206,7 +212,7 @@ def _check_notify(call: Invocation, *, waits: bool) -> None:
         )
 
 
-def _name_run(call: Invocation, found: Run) -> None:
+def _name_run(call: Invocation[Options], found: Run) -> None:
     asked = "" if found.request is None else clean_line(asked_text(found.request))
     again = "   already live: attached" if found.reattached and call.command.name != "attach" else ""
     call.output.say("run", f"{found.short} {asked}   resume: {found.resume}{again}")

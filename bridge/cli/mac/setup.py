@@ -11,17 +11,25 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
 
 if TYPE_CHECKING:
+    from bridge.cli.table.options import (
+        BusOptions,
+        CompletionOptions,
+        DoctorOptions,
+        GcOptions,
+        InitOptions,
+        JsonOptions,
+    )
     from bridge.client.clone.config import ClientSettings, IdentityChoice
     from bridge.client.connection.session import BusSession
     from bridge.client.document.envelope import BusPart
 
 
-def doctor(call: Invocation) -> Answer:
+def doctor(call: Invocation[DoctorOptions]) -> Answer:
     """Check everything between here and a runner; exit 1 when a finding stands in the way."""
     from bridge.cli.screen.findings import print_findings
     from bridge.client.maintenance.doctor import diagnose, first_run
 
-    found = diagnose(call.settings(), call.open, call.environment, push=not call.args.no_push)
+    found = diagnose(call.settings(), call.open, call.environment, push=not call.options.no_push)
     findings = print_findings(call.output, found)
     failed = sum(finding.level == "fail" for finding in findings)
     code = 1 if failed else 0
@@ -36,7 +44,7 @@ def doctor(call: Invocation) -> Answer:
     return Answer(data, lines, code, reason="findings" if code else "ok", following=steps)
 
 
-def init(call: Invocation) -> Answer:
+def init(call: Invocation[InitOptions]) -> Answer:
     """Check a bus, pin its id, and write this clone's own configuration."""
     from bridge.cli.mac.agents.commands import offered_lines
     from bridge.cli.table.documents import write_agents_section
@@ -47,31 +55,31 @@ def init(call: Invocation) -> Answer:
     from bridge.errors import UsageError
 
     settings = call.settings()
-    if settings.bus.embedded and call.args.bus is None:
+    if settings.bus.embedded and call.options.bus is None:
         raise UsageError("no bus is named", remedy="kakeya-mac init --bus ROUTE; for this machine: --bus embedded")
-    if call.args.branch_template is not None:
-        check_template(call.args.branch_template, "--branch-template")
+    if call.options.branch_template is not None:
+        check_template(call.options.branch_template, "--branch-template")
     identity = _identity(call, settings)
     session = call.open(replace(settings, identity=identity))
-    if call.args.new_owner and call.args.root_key is None:
+    if call.options.new_owner and call.options.root_key is None:
         raise UsageError("--new-owner needs the new owner's key", remedy="kakeya-mac init --bus ROUTE --root-key KEY")
     requests = list(_try_push(session))
-    trusted = session.pins(call.args.runner_key or ())
+    trusted = session.pins(call.options.runner_key or ())
     root = trusted.root
     choice = replace(
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
-        branch_template=call.args.branch_template or settings.bus.branch_template or learned_template(session),
+        branch_template=call.options.branch_template or settings.bus.branch_template or learned_template(session),
         runner_keys=() if settings.bus.embedded else trusted.texts,
         root_key=root_pin(settings) if root is not None and root.vouched else None,
     )
-    signing = choose(session, call.environment, key=call.args.signing_key, principal=call.args.principal)
+    signing = choose(session, call.environment, key=call.options.signing_key, principal=call.options.principal)
     path = write_clone_config(settings, choice, signing, identity)
     lines: list[Line] = [*requests, Row("bus", f"{choice.route} {session.record.bus_id}")]
     lines += [Row("results", line) for line in key_lines(session.record, trusted)]
     known = None if session.roots is None else session.roots.accepted
-    compared = compared_with_bus(call.args.runner_key or (), session.record, known)
+    compared = compared_with_bus(call.options.runner_key or (), session.record, known)
     lines += [Row("key" if same else "warn", line) for same, line in compared]
     who = identity_of(replace(session, settings=replace(settings, signing=signing)))
     if who is None:
@@ -80,7 +88,7 @@ def init(call: Invocation) -> Answer:
         lines.append(Row("signing", f"as {who.principal} with {who.fingerprint}, key {who.key}"))
         lines.append(Talk("send", f"  this line to the host's owner, who types it: {who.trust_command}"))
     lines.append(Row("written", str(path)))
-    if call.args.agents_md and settings.repository is not None:
+    if call.options.agents_md and settings.repository is not None:
         agents = settings.repository.top / "AGENTS.md"
         changed = write_agents_section(agents, offered_lines(call))
         lines.append(Row("agents", f"{agents}{'' if changed else ' (unchanged)'}"))
@@ -115,7 +123,7 @@ def _try_push(session: BusSession) -> Iterator[Line]:
     yield Row("requests", f"go to {trial.template}{elsewhere}")
 
 
-def _identity(call: Invocation, settings: ClientSettings) -> IdentityChoice:
+def _identity(call: Invocation[InitOptions], settings: ClientSettings) -> IdentityChoice:
     """Return who commits from now on: whom the options name, else whom the clone names already.
 
     Raises:
@@ -123,26 +131,28 @@ def _identity(call: Invocation, settings: ClientSettings) -> IdentityChoice:
     """
     from bridge.client.clone.config import check_identity
 
-    before, who, prefix = settings.identity, call.args.commit_as, call.args.message_prefix
+    before, who, prefix = settings.identity, call.options.commit_as, call.options.message_prefix
     return check_identity(
         before.committer if who is None else who, before.message_prefix if prefix is None else prefix, "init"
     )
 
 
-def gc(call: Invocation) -> Answer:
+def gc(call: Invocation[GcOptions]) -> Answer:
     """Remove old results here, and on request finished branches on the bus."""
     from bridge.client.maintenance.collect import tidy
 
     session = call.connect()
     removed = list(
-        tidy(session, older_than_s=call.args.older_than, branches=call.args.branches, dry_run=call.args.dry_run)
+        tidy(
+            session, older_than_s=call.options.older_than, branches=call.options.branches, dry_run=call.options.dry_run
+        )
     )
     lines: list[Line] = [Row(removal.kind, removal.name) for removal in removed]
-    lines.append(Talk("gc", f"{len(removed)} {'would go' if call.args.dry_run else 'removed'}"))
+    lines.append(Talk("gc", f"{len(removed)} {'would go' if call.options.dry_run else 'removed'}"))
     return Answer([asdict(removal) for removal in removed], lines, bus=session.bus_part)
 
 
-def config(call: Invocation) -> Answer:
+def config(call: Invocation[BusOptions]) -> Answer:
     """Show the bus and where that came from; asks no bus."""
     from bridge.client.clone.config import candidates
 
@@ -173,14 +183,14 @@ def config(call: Invocation) -> Answer:
     return Answer(data, lines, bus=bus)
 
 
-def completion(call: Invocation) -> Answer:
+def completion(call: Invocation[CompletionOptions]) -> Answer:
     """Print a completion script."""
     from bridge.cli.table.completion import script
 
-    return Answer(lines=[script(call.args.shell).rstrip("\n")])
+    return Answer(lines=[script(call.options.shell).rstrip("\n")])
 
 
-def version(_call: Invocation) -> Answer:
+def version(_call: Invocation[JsonOptions]) -> Answer:
     """Print versions of program, gate and schemas."""
     from bridge.client.document.envelope import SCHEMA
     from bridge.gate.identity import identity

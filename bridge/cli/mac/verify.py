@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import first_row, pins_of, runs_of_set
@@ -19,12 +19,16 @@ from bridge.client.run.quotation import quotation
 from bridge.client.run.run import find_stored
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import VerifyOptions
+
+
 _WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
 
 
-def verify(call: Invocation) -> Answer:
+def verify(call: Invocation[VerifyOptions]) -> Answer:
     """Check results; exit 0 where a key that may say so signed them, else in the code of the answer."""
-    verifications = [_verification(call, what) for what in runs_of_set(call, call.args.what)]
+    verifications = [_verification(call, what) for what in runs_of_set(call, call.options.what)]
     standing = _standing(verifications)
     verification = verifications[0] if len(verifications) == 1 else checking.together(verifications)
     lines: list[Line] = [
@@ -72,8 +76,8 @@ def _standing(verifications: Sequence[checking.Verification]) -> StandingSet | N
     return StandingSet.of(judged)
 
 
-def _verification(call: Invocation, what: str) -> checking.Verification:
-    option = tuple(call.args.runner_key or ())
+def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verification:
+    option = tuple(call.options.runner_key or ())
     folder = Path(call.directory, what)
     if holds_result(folder):
         return checking.verify_folder(folder, pins_of(call, id_in(folder), option))
@@ -96,7 +100,7 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
         return here
 
 
-def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:
+def _from_here(call: Invocation[VerifyOptions], what: str, trusted: Pins) -> checking.Verification | None:
     """Return the verification of a run by what this clone has of it, a stored result or a request branch."""
     settings = call.settings(what)
     stored = find_stored(settings, what, call.environment, call.output.say)

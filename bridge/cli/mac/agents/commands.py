@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
@@ -20,18 +20,23 @@ from bridge.errors import KakeyaError, UsageError, install_remedy
 from bridge.system.durable import write_atomically
 from bridge.version import VERSION
 
+if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
+    from bridge.cli.table.options import AgentOptions, McpOptions, ProgramsOptions
+
+
 _BY_HAND: Final = "merge it by hand; nothing was written"
 
 
-def agent(call: Invocation) -> Answer:
+def agent(call: Invocation[AgentOptions]) -> Answer:
     """Return the section for AGENTS.md, or the agent skill."""
     from bridge.cli.table.documents import skill, snippet
 
     offers = offered_lines(call)
-    return Answer(lines=[(skill(offers) if call.args.form == "skill" else snippet(offers)).rstrip("\n")])
+    return Answer(lines=[(skill(offers) if call.options.form == "skill" else snippet(offers)).rstrip("\n")])
 
 
-def mcp(call: Invocation) -> Answer:
+def mcp(call: Invocation[McpOptions]) -> Answer:
     """Serve the tools of this clone's bus over stdin and stdout until the client closes them."""
     from bridge.cli.mac.agents.in_process import InProcess
 
@@ -46,7 +51,7 @@ def mcp(call: Invocation) -> Answer:
     return Answer()
 
 
-def install(call: Invocation) -> Answer:
+def install(call: Invocation[ProgramsOptions]) -> Answer:
     """Put the tools, the skill and the section into the files of the named programs, beside what is there."""
     from bridge.cli.table.documents import skill, snippet
 
@@ -67,7 +72,7 @@ def install(call: Invocation) -> Answer:
     return _merge(call, contents, notes)
 
 
-def offered_lines(call: Invocation) -> list[str]:
+def offered_lines(call: Invocation[Options]) -> list[str]:
     """Return what the bus of this clone offers of its own, a line each; nothing where it does not answer."""
     from bridge.cli.mac.presets import own_here
 
@@ -89,7 +94,7 @@ def _program(environment: Mapping[str, str]) -> str:
     return str(here) if found is None or Path(found) == here else "kakeya-mac"
 
 
-def uninstall(call: Invocation) -> Answer:
+def uninstall(call: Invocation[ProgramsOptions]) -> Answer:
     """Take out of those files what `install` put there."""
     return _merge(call, dict.fromkeys(("server", "own server", "skill", "section"), ""))
 
@@ -122,9 +127,9 @@ class _Change:
                         folder.rmdir()
 
 
-def _merge(call: Invocation, contents: Mapping[str, str], notes: Sequence[Line] = ()) -> Answer:
+def _merge(call: Invocation[ProgramsOptions], contents: Mapping[str, str], notes: Sequence[Line] = ()) -> Answer:
     """Work out every file first, then write: one that cannot be merged leaves all as they were."""
-    files = [one for name, of in AGENTS.items() if getattr(call.args, name) for one in of]
+    files = [one for name, of in AGENTS.items() if getattr(call.options, name) for one in of]
     if not files:
         raise UsageError(
             "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
@@ -136,7 +141,7 @@ def _merge(call: Invocation, contents: Mapping[str, str], notes: Sequence[Line] 
     return Answer(rows, [*(Row(change.word, str(path)) for path, change in plan.items()), *notes])
 
 
-def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Change]:
+def _planned(call: Invocation[ProgramsOptions], one: AgentFile, content: str) -> tuple[Path, _Change]:
     """Return a file and what becomes of it; two names of one file, as a link gives them, are one."""
     base = _base(call, one)
     named = base / one.path.removeprefix("~/")
@@ -156,7 +161,7 @@ def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Cha
     return path, _Change(old, new, base.resolve())
 
 
-def _base(call: Invocation, one: AgentFile) -> Path:
+def _base(call: Invocation[ProgramsOptions], one: AgentFile) -> Path:
     if one.path.startswith("~/"):
         return Path(call.environment.get("HOME", str(Path.home())))
     repository = call.settings().repository

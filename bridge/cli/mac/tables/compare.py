@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row
@@ -16,12 +17,15 @@ from bridge.client.evidence import sweep as sweeping
 from bridge.client.send.sweep import find_sweep, runs_of
 from bridge.ids import short
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import CompareOptions
 
-def compare(call: Invocation) -> Answer:
+
+def compare(call: Invocation[CompareOptions]) -> Answer:
     """Put two runs side by side, with the gate's statistics where both measured the same; alone, a sweep's runs."""
-    if call.args.b is None:
+    if call.options.b is None:
         return _compare_sweep(call)
-    (run, a), (_, b) = (find_result(call, what) for what in (call.args.a, call.args.b))
+    (run, a), (_, b) = (find_result(call, what) for what in (call.options.a, call.options.b))
     lines: list[Line] = [first_row(side.result.id, side.verdict, side.answer) for side in (a, b)]
     first, second = a.result, b.result
     with also_with_error(call.output, lines):
@@ -39,10 +43,10 @@ def compare(call: Invocation) -> Answer:
     return Answer({**data, **comparing.data(measured)}, lines, bus=None if run is None else run.bus_part)
 
 
-def _compare_sweep(call: Invocation) -> Answer:
+def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
     """Return the table of a sweep, and what its runs differ by from the first one of their repeat."""
-    session, folder = call.connect(quiet=True), Path(call.directory, call.args.a)
-    sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.args.a)
+    session, folder = call.connect(quiet=True), Path(call.directory, call.options.a)
+    sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.options.a)
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     found = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
     lines: list[Line] = [*sweeping.table(found.rows)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row
@@ -21,6 +21,10 @@ from bridge.errors import UsageError
 from bridge.ids import short
 from bridge.run.asked import asked_text
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import ReportOptions
+
+
 _HISTORY: Final = (
     Column("ended", least=11, rank=1),
     Column("run"),
@@ -32,26 +36,28 @@ _HISTORY: Final = (
 )
 
 
-def report(call: Invocation) -> Answer:
+def report(call: Invocation[ReportOptions]) -> Answer:
     """Show reports, what the gate says of them first; or the history of a preset.
 
     Raises:
         UsageError: both were asked for, or neither.
     """
-    if (call.args.what is None) == (call.args.history is None):
+    if (call.options.what is None) == (call.options.history is None):
         raise UsageError("name a run or a file, or --history PRESET")
-    return _reports(call) if call.args.history is None else _history(call)
+    if call.options.history is not None:
+        return _history(call, call.options.history)
+    return _reports(call, str(call.options.what))
 
 
-def _reports(call: Invocation) -> Answer:
-    path = Path(call.directory, call.args.what)
+def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
+    path = Path(call.directory, what)
     lines: list[Line] = []
     claims: list[dict[str, Any]] = []
     if path.is_file() and not is_packed(path):
         found = {path.name: read_report(path)}
         derived = {path.name: derived_of_file(path)}
     else:
-        _, judged = find_result(call, call.args.what)
+        _, judged = find_result(call, what)
         result = judged.result
         lines.append(first_row(result.id, judged.verdict, judged.answer))
         if result.request is not None:
@@ -76,13 +82,13 @@ def _reports(call: Invocation) -> Answer:
     return Answer(lines=lines, document=document)
 
 
-def _history(call: Invocation) -> Answer:
+def _history(call: Invocation[ReportOptions], preset: str) -> Answer:
     """Return every claim of the results of a preset that are stored here, oldest first."""
-    found = list(rows_of_preset(call.settings(), call.args.history))
+    found = list(rows_of_preset(call.settings(), preset))
     if not found:
         raise UsageError(
-            f"no result of {call.args.history!r} is stored here",
-            remedy=f"kakeya-mac ls --preset {call.args.history}, then kakeya-mac fetch ID",
+            f"no result of {preset!r} is stored here",
+            remedy=f"kakeya-mac ls --preset {preset}, then kakeya-mac fetch ID",
         )
     cells = [(one.ended, short(one.id), one.params, one.code, one.host, one.metric, one.text) for one in found]
     lines = table_lines(_HISTORY, [tuple(map(clean_line, row)) for row in cells], call.output.columns)

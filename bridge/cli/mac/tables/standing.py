@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.drafts import sittings_of
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
@@ -23,13 +23,12 @@ from bridge.limits import SWEEP_MAX_COUNT
 from bridge.run.outcomes import strongest
 
 if TYPE_CHECKING:
+    from bridge.cli.table.options import RunOptions
     from bridge.client.evidence.standing import StandingSet
 
-SITTINGS_USUAL: Final = 8
 
-
-def check_standing(args: argparse.Namespace) -> None:
-    """Fill in how many sittings are meant, and refuse what does not go together, before anything is sent.
+def check_standing(args: RunOptions) -> None:
+    """Refuse what does not go together, before anything is sent.
 
     Raises:
         UsageError: too few or too many sittings, sittings of no standing claim, or an option for one run.
@@ -38,34 +37,34 @@ def check_standing(args: argparse.Namespace) -> None:
         if args.sittings is not None:
             raise UsageError("--sittings is of a standing claim", remedy="add --profile standing")
         return
-    args.sittings = SITTINGS_USUAL if args.sittings is None else args.sittings
-    if not SITTINGS_LEAST <= args.sittings <= SWEEP_MAX_COUNT:
-        raise UsageError(f"got --sittings {args.sittings}; expected {SITTINGS_LEAST} to {SWEEP_MAX_COUNT}")
+    count = sittings_of(args)
+    if not SITTINGS_LEAST <= count <= SWEEP_MAX_COUNT:
+        raise UsageError(f"got --sittings {count}; expected {SITTINGS_LEAST} to {SWEEP_MAX_COUNT}")
     names = ("follow", "confirms", "notify", "repeat", "require")
     given = {name: getattr(args, name) for name in names} | {"fail-if": args.fail_if}
     sending.refuse_options(given)
 
 
-def run_standing(call: Invocation, session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:
+def run_standing(call: Invocation[RunOptions], session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:
     """Send every sitting of a standing claim, or go on with those that were sent; with --wait see them through.
 
     Raises:
         UsageError: it asks several questions.
         NoRunnerError: no live runner would take them.
     """
-    args = call.args
+    args = call.options
     if len(drafts) > 1:
         raise UsageError(
             f"a standing claim is of one question, and this line asks {len(drafts)}",
             remedy="name one value for each parameter",
         )
     if args.dry_run:
-        return _show(session, sending.place_drafts(session, drafts, args.sittings, new=args.new))
+        return _show(session, sending.place_drafts(session, drafts, sittings_of(args), new=args.new))
 
     def warn(line: str) -> None:
         call.output.say("warn", line)
 
-    slots = sending.decide(session, drafts, args.sittings, new=args.new, queue=args.queue, warn=warn)
+    slots = sending.decide(session, drafts, sittings_of(args), new=args.new, queue=args.queue, warn=warn)
     set_id = sending.id_of([slot.draft for slot in slots])
     try:
         sent = list(sending.send_all(session, slots, warn))
@@ -85,9 +84,9 @@ def run_standing(call: Invocation, session: BusSession, drafts: Sequence[Request
     return Answer(_data(set_id, drafts[0].preset, ids, None), ids, bus=session.bus_part)
 
 
-def _see_through(call: Invocation, set_id: str, runs: Sequence[Run]) -> Answer:
+def _see_through(call: Invocation[RunOptions], set_id: str, runs: Sequence[Run]) -> Answer:
     """Wait for every sitting in turn, each named as it ends, then say what they say together."""
-    timeout_s, clock = call.args.wait_timeout, runs[0].bus.clock
+    timeout_s, clock = call.options.wait_timeout, runs[0].bus.clock
     deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     ended: list[RunStatus] = []
     for number, run in enumerate(runs, 1):

@@ -19,17 +19,18 @@ from bridge.client.send.draft import RequestDraft
 from bridge.ids import short
 
 if TYPE_CHECKING:
+    from bridge.cli.table.options import RunOptions
     from bridge.client.document.envelope import BusPart
 
 
-def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:
+def run_sweep(call: Invocation[RunOptions], session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:
     """Send one request a combination and repeat; with --wait see all of them through and print their table.
 
     Raises:
         UsageError: an option is for one run.
         NoRunnerError: no live runner would take them.
     """
-    args = call.args
+    args = call.options
     sending.refuse_options({name: getattr(args, name) for name in ("follow", "confirms", "notify")})
     repeats = 1 if args.repeat is None else args.repeat
     if args.dry_run:
@@ -57,9 +58,9 @@ def run_sweep(call: Invocation, session: BusSession, drafts: Sequence[RequestDra
     return Answer(found.data(), [run.id for run in runs], bus=session.bus_part)
 
 
-def _see_through(call: Invocation, sweep: evidence.SweptRuns) -> Answer:
+def _see_through(call: Invocation[RunOptions], sweep: evidence.SweptRuns) -> Answer:
     """Wait for every run in turn, each named as it ends; end in the strongest of their codes."""
-    timeout_s, clock = call.args.wait_timeout, sweep.runs[0].bus.clock
+    timeout_s, clock = call.options.wait_timeout, sweep.runs[0].bus.clock
     deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     try:
         for run in sweep.runs:
@@ -69,7 +70,7 @@ def _see_through(call: Invocation, sweep: evidence.SweptRuns) -> Answer:
             call.output.say(number, f" {run.short} {sweep.found[-1].reason}")
     except DetachedError as detached:
         return _detach(sweep, sweep.runs[0].bus_part, detached)
-    return _answer(sweep, call.args.fail_if)
+    return _answer(sweep, call.options.fail_if)
 
 
 def _detach(sweep: evidence.SweptRuns, bus: Callable[[], BusPart], detached: DetachedError) -> Answer:
@@ -78,7 +79,7 @@ def _detach(sweep: evidence.SweptRuns, bus: Callable[[], BusPart], detached: Det
     return Answer(sweep.data(), [gone], detached.exit_code, reason="detached", bus=bus)
 
 
-def _follow(call: Invocation, run: Run, timeout_s: float | None) -> None:
+def _follow(call: Invocation[RunOptions], run: Run, timeout_s: float | None) -> None:
     """Wait for one run; only what goes wrong meanwhile is said."""
     for progress in run.follow(timeout_s=timeout_s):
         if progress.kind == "trouble":

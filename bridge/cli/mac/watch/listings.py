@@ -15,6 +15,7 @@ from bridge.ids import short
 
 if TYPE_CHECKING:
     from bridge.cli.mac.context import Invocation
+    from bridge.cli.table.options import BusOptions, LsOptions
     from bridge.client.connection.liveness import SeenRunner
     from bridge.client.document.envelope import QuotaPart
 
@@ -22,13 +23,13 @@ WATCH_S: Final = 2.0
 _TEXT_COLUMN: Final = 29  # of `runners`: behind the name and a label
 
 
-def ls(call: Invocation) -> Answer:
+def ls(call: Invocation[LsOptions]) -> Answer:
     """List runs, newest first; with --watch again and again until a signal.
 
     Raises:
         UsageError: a program asks to watch.
     """
-    session, args = call.connect(quiet=True), call.args
+    session, args = call.connect(quiet=True), call.options
 
     def find() -> list[Row]:
         return rows(session, state=args.state, preset=args.preset, limit=args.limit, archived=args.all)
@@ -53,7 +54,7 @@ def ls(call: Invocation) -> Answer:
     return Answer([row.data() for row in found], lines, bus=session.bus_part, quotas=quotas)
 
 
-def runners(call: Invocation) -> Answer:
+def runners(call: Invocation[BusOptions]) -> Answer:
     """List the runners of the bus."""
     from bridge.client.connection.liveness import doubts, look
 

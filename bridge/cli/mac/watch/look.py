@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.mac.context import Invocation
+    from bridge.cli.table.options import FetchOptions, LogsOptions, OpenOptions, RunIdOptions
     from bridge.client.run.run import Run
 
 
 _OPEN: Final = "kakeya-mac open @last; the page of the bus: kakeya-mac open --html"
 
 
-def status(call: Invocation) -> Answer:
+def status(call: Invocation[RunIdOptions]) -> Answer:
     """Say where a run is and how it ended; answering is success, whatever the answer."""
-    run = call.find_run(call.args.id)
+    run = call.find_run(call.options.id)
     found = run.with_actions(run.status())
     lines: list[Line] = [*status_rows(run, found, call.directory)]
     if not found.terminal and run.elapsed_s is not None:
@@ -35,14 +36,14 @@ def status(call: Invocation) -> Answer:
     return about_run(run, found, lines)
 
 
-def logs(call: Invocation) -> Answer:
+def logs(call: Invocation[LogsOptions]) -> Answer:
     """Print a run's log between fences."""
-    run = call.find_run(call.args.id)
-    if call.args.follow and not call.output.json and run.session is not None:
+    run = call.find_run(call.options.id)
+    if call.options.follow and not call.output.json and run.session is not None:
         _follow(call, run)
         return Answer()
     lines = run.logs()
-    last = lines[-call.args.lines :] if call.args.lines else lines
+    last = lines[-call.options.lines :] if call.options.lines else lines
     fence = new_fence()
     text: list[Line] = [*fenced(last, "log", fence)]
     if not lines and not (status := run.status(fetch=False)).terminal:
@@ -51,7 +52,7 @@ def logs(call: Invocation) -> Answer:
     return about_run(run, run.status(), text, log_tail=shown)
 
 
-def _follow(call: Invocation, run: Run) -> None:
+def _follow(call: Invocation[LogsOptions], run: Run) -> None:
     """Print log lines as they come, fenced, until the run ends."""
     fence = new_fence()
     call.output.data(f"--- untrusted log {fence} ---")
@@ -69,31 +70,31 @@ def _follow(call: Invocation, run: Run) -> None:
         call.output.say("end", f"  {end.reason}" + (f": {clean_line(end.message)}" if end.message else ""))
 
 
-def fetch(call: Invocation) -> Answer:
+def fetch(call: Invocation[FetchOptions]) -> Answer:
     """Write a run's verified result to disk, with --pack as one file."""
-    if call.args.pack is not None:
+    if call.options.pack is not None:
         from bridge.cli.mac.watch.packing import file_of_pack, pack_result
 
         file_of_pack(call)  # a name that cannot be packed into is said before anything is fetched
-    run = call.find_run(call.args.id)
+    run = call.find_run(call.options.id)
     run.result()
     status = run.status()
-    if call.args.path is not None:
+    if call.options.path is not None:
         return about_run(run, status, [str(_copy_file(call, run))])
-    if call.args.pack is not None:
+    if call.options.pack is not None:
         return about_run(run, status, [str(pack_result(call, run))])
     return about_run(run, status, status_rows(run, status, call.directory))
 
 
-def _copy_file(call: Invocation, run: Run) -> Path:
+def _copy_file(call: Invocation[FetchOptions], run: Run) -> Path:
     """Copy one file of a verified result into the working directory; return where.
 
     Raises:
         UsageError: no file or several are meant, or one of that name is here already.
     """
-    if call.args.pack is not None:
+    if call.options.pack is not None:
         raise UsageError("--pack writes the whole result; name a PATH or --pack, not both")
-    files, wanted = run.result().tree.files, call.args.path.strip("/")
+    files, wanted = run.result().tree.files, str(call.options.path).strip("/")
     names = [name for name in files if name == wanted] or [name for name in files if f"/{name}".endswith(f"/{wanted}")]
     if len(names) != 1:
         kept = [f"reports/{name}" for name in run.result().kept]
@@ -109,19 +110,19 @@ def _copy_file(call: Invocation, run: Run) -> Path:
     return path
 
 
-def open_result(call: Invocation) -> Answer:
+def open_result(call: Invocation[OpenOptions]) -> Answer:
     """Print the folder of a run's result, of a packed one where it is unpacked, or the page that shows it."""
-    if call.args.html:
+    if call.options.html:
         from bridge.cli.mac.watch.pages import open_page
 
         return open_page(call)
-    if call.args.id is None:
+    if call.options.id is None:
         raise UsageError("open needs a run", remedy=_OPEN)
-    if call.args.id.endswith(".tar.xz"):
+    if call.options.id.endswith(".tar.xz"):
         from bridge.cli.mac.watch.packing import unpack_result
 
         return unpack_result(call)
-    run = call.find_run(call.args.id)
+    run = call.find_run(call.options.id)
     run.result()
     status = run.status()
     return about_run(run, status, [str(status.folder)])
