@@ -10,7 +10,7 @@ from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import remote_sweep
 from benchmarks.studies.models import check as models_check
-from benchmarks.studies.requester import command_costs
+from benchmarks.studies.requester import command_costs, foreign_programs
 from benchmarks.studies.runner import disposable, kills
 from benchmarks.studies.sandbox import hogs
 from benchmarks.studies.sandbox.escapes import study as escapes
@@ -19,6 +19,7 @@ from benchmarks.studies.study import Study
 
 _ALL = (
     command_costs.STUDY,
+    foreign_programs.STUDY,
     calls.STUDY,
     listings.STUDY,
     chaos.STUDY,

@@ -16,7 +16,6 @@ from pydantic import ValidationError
 
 from bridge import strictjson
 from bridge.errors import RequestRejectedError
-from bridge.launches.standing import SITTINGS_LEAST
 from bridge.limits import CLOCK_SKEW_MAX_S, EXPIRY_MAX_S
 from bridge.records.request import (
     FINGERPRINT_PATTERN,
@@ -169,6 +168,8 @@ def _check_sitting(request: Request) -> None:
     """Refuse one sitting alone, or one of so few that nobody could claim anything from them."""
     if request.profile != "standing":
         return
+    from bridge.launches.standing import SITTINGS_LEAST
+
     count = 0 if request.sweep is None else request.sweep.count
     if count < SITTINGS_LEAST:
         raise RequestRejectedError(

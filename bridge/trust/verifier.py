@@ -37,7 +37,7 @@ _PATH = re.compile(
 )
 _REQUIRED = ("log.txt", "run.json", "verdict.json", "summary.md", "claims.jsonl")
 R = TypeVar("R", bound="Record")
-PIN_REMEDY = "ask its owner for the NAME=KEY that `kakeya-runner doctor` prints, then pass --runner-key NAME=KEY"
+PIN_REMEDY = "ask its owner for the line `there:` that `kakeya-runner doctor` prints, and type it here"
 _KEY_ID_CHARS = 12
 
 

@@ -47,18 +47,20 @@ def keygen(arguments: argparse.Namespace, state: StateFolder, name: str, bus: Ru
 
 
 def pin_line(route: str, state: StateFolder) -> str:
-    """Return the line with which requesters pin a bus: by its owner's key where this account holds it, else by ours.
+    """Return the line with which requesters pin a bus: by its owner's key where that is known here, else by ours.
 
     Args:
         route: of the bus, with its id where that is known.
         state: the runner's folder; its key is left out where it has none.
     """
+    from bridge.runner.connection.known_keys import ROOTS_FOLDER
     from bridge.runner.policy.file import owner_folder
     from bridge.trust.root_memory import RootMemory
 
     folder, bus_id = owner_folder(os.environ), route.partition("#")[2]
     owns = any((folder / f"{bus_id}{end}").exists() for end in (".key", ".pub"))
-    known = RootMemory(folder).recall(bus_id) if bus_id and owns else None
+    memory = RootMemory(folder if owns else state.identity / ROOTS_FOLDER)
+    known = memory.recall(bus_id) if bus_id else None
     words = [] if known is None else ["--root-key", known.root.owner]
     if known is None and keys.has_key(state.identity):
         words = ["--runner-key", pin(newest(state.identity))]

@@ -59,6 +59,7 @@ protected_refs, floor_commit, names, root_key, runner_keys.
 _WORKLOAD_EPILOG = """\
 examples:
   kakeya-runner workload new my-train --from train.py     writes workloads/my-train, which already works
+  kakeya-runner workload new search --from /usr/bin/rg --from text --arguments '-c yield text' --number none
   kakeya-runner workload check my-train                   every mistake, with file, line and remedy
   kakeya-runner workload try my-train -p lr=0.1           runs it here, in the sandbox, and shows the verdict
   kakeya-runner workload allow my-train                   from now on this machine's runners offer it
@@ -187,7 +188,12 @@ def _workloads(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         action="append",
         default=[],
         metavar="FILE",
-        help="with new: the program as it is, copied; again: a file that it reads",
+        help="with new: the program as it is, copied; again: a file or folder that it reads",
+    )
+    own.add_argument(
+        "--arguments",
+        metavar="WORDS",
+        help="with new: what it is started with, always, as a shell reads it: '-n 3 data'",
     )
     own.add_argument("--number", metavar="NAME", help="with new: which number of it is meant; none: files only")
     own.add_argument("--unit", metavar="UNIT", help="with new: unit of the number it reports; default: none")

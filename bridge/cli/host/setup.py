@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -130,7 +132,7 @@ def _bus_to_serve(arguments: argparse.Namespace, say: Say, open_bus: Callable[[]
 def examine_host(
     path: Path, state: StateFolder, clock: Clock, open_bus: Callable[[], RunnerBus] | None, *, as_json: bool
 ) -> int:
-    """Try everything a run needs and print what was found; 1 when something fails."""
+    """Try everything a run needs, print what was found and what requesters type; 1 when something fails."""
     from bridge.errors import KakeyaError
     from bridge.executor import local_executor
     from bridge.runner.machine.machine import policy_executor
@@ -144,8 +146,19 @@ def examine_host(
         executor = local_executor(clock)  # examine says what is wrong with the policy
     else:
         executor = policy_executor(policy, state.root, clock, identity=state.identity)
-    checks = examine(DoctorContext(path, state, executor, clock, open_bus))
-    return 1 if print_checks(checks if as_json else grouped(checks), as_json=as_json) else 0
+    opened: list[RunnerBus] = []
+
+    def open_and_remember(opening: Callable[[], RunnerBus]) -> RunnerBus:
+        opened.append(opening())
+        return opened[-1]
+
+    opening = None if open_bus is None else partial(open_and_remember, open_bus)
+    checks = examine(DoctorContext(path, state, executor, clock, opening))
+    failed = print_checks(checks if as_json else grouped(checks), as_json=as_json)
+    if opened and not as_json:
+        with contextlib.suppress(KakeyaError):  # examine says what is wrong with the bus
+            print(f"there: {pin_line(f'{opened[0].route}#{opened[0].identity().bus_id}', state)}")
+    return 1 if failed else 0
 
 
 def print_checks(checks: Iterable[Check], *, as_json: bool = False) -> bool:

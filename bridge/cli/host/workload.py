@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -69,6 +70,7 @@ def _new(arguments: argparse.Namespace, rules: Policy, say: Say) -> int:
         sources,
         python=_python(rules, sources),
         host_python=rules.interpreter,
+        arguments=_words(arguments.arguments),
         choose=lambda candidates: choose_number(candidates, arguments.number),
         unit=arguments.unit,
     )
@@ -78,6 +80,18 @@ def _new(arguments: argparse.Namespace, rules: Policy, say: Say) -> int:
         say(note)
     say(f"next: kakeya-runner workload check {folder.name}")
     return 0
+
+
+def _words(text: str | None) -> list[str]:
+    """Return the words of a command line.
+
+    Raises:
+        UsageError: a quote is left open.
+    """
+    try:
+        return shlex.split(text or "")
+    except ValueError as error:
+        raise UsageError(f"--arguments {text!r}: {error}", remedy="close the quote, as in a shell") from None
 
 
 def choose_number(candidates: Sequence[Candidate], name: str | None) -> Candidate | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from bridge.cli.screen.output import Output
-from bridge.cli.table.command import Verb
+from bridge.cli.table.command import Options, Verb
 from bridge.errors import KakeyaError
 from bridge.system.clock import Clock
 
@@ -23,17 +22,21 @@ if TYPE_CHECKING:
     Opener = Callable[[ClientSettings, Clock], BusSession]
 
 
+Options_co = TypeVar("Options_co", bound=Options, covariant=True)
+
+
 @dataclass(frozen=True)
-class Invocation:
+class Invocation(Generic[Options_co]):
     """One call of one command.
 
     Attributes:
+        options: what the command line gave.
         opener: opens the bus; None for the real one, which is imported only when a command needs it.
         opened: the buses that the command opened.
     """
 
     command: Verb
-    args: argparse.Namespace
+    options: Options_co
     output: Output
     clock: Clock
     environment: Mapping[str, str]
@@ -49,7 +52,8 @@ class Invocation:
         """
         from bridge.run.requirement import Requirement
 
-        return None if self.args.require is None else Requirement.parse(self.args.require)
+        text: str | None = getattr(self.options, "require", None)
+        return None if text is None else Requirement.parse(text)
 
     def settings(self, run: str | None = None) -> ClientSettings:
         """Return where this command works.
@@ -59,14 +63,14 @@ class Invocation:
         """
         from bridge.client.clone.config import discover, ssh_route
 
-        option: str | None = getattr(self.args, "bus", None)
-        via: str | None = getattr(self.args, "via", None)
+        option: str | None = getattr(self.options, "bus", None)
+        via: str | None = getattr(self.options, "via", None)
         if via is not None:
             option = ssh_route(via, option)
         found = discover(self.directory, self.environment, option)
-        named = getattr(self.args, "root_key", None)
+        named = getattr(self.options, "root_key", None)
         if named is not None:
-            found = replace(found, named_root_key=named, new_owner=bool(getattr(self.args, "new_owner", False)))
+            found = replace(found, named_root_key=named, new_owner=bool(getattr(self.options, "new_owner", False)))
         if run is None:
             return found
         from bridge.client.connection.run_bus import settings_of_run

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.answer import Answer, Row
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
-from bridge.client.document.envelope import of_data
 from bridge.client.send.draft import (
     RequestDraft,
     build,
@@ -26,8 +27,19 @@ from bridge.client.send.workload import choose_workload, name_commits, send_code
 from bridge.errors import ParameterError
 from bridge.presets.model import Preset
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import RunOptions
 
-def drafts_of(call: Invocation, session: BusSession) -> list[RequestDraft]:
+
+SITTINGS_USUAL: Final = 8
+
+
+def sittings_of(options: RunOptions) -> int:
+    """Return how many sittings of a standing claim are meant."""
+    return SITTINGS_USUAL if options.sittings is None else options.sittings
+
+
+def drafts_of(call: Invocation[RunOptions], session: BusSession) -> list[RequestDraft]:
     """Return the drafts that a command line describes: one, or one a combination of the values that it lists.
 
     Raises:
@@ -37,29 +49,30 @@ def drafts_of(call: Invocation, session: BusSession) -> list[RequestDraft]:
     try:
         return _drafts(call, session)
     except ParameterError as error:
-        error.remedy = error.remedy or f"kakeya-mac presets show {call.args.preset}"
+        error.remedy = error.remedy or f"kakeya-mac presets show {call.options.preset}"
         raise
 
 
-def _drafts(call: Invocation, session: BusSession) -> list[RequestDraft]:
-    confirms = None if call.args.confirms is None else call.find_beside(session, call.args.confirms).id
+def _drafts(call: Invocation[RunOptions], session: BusSession) -> list[RequestDraft]:
+    confirms = None if call.options.confirms is None else call.find_beside(session, call.options.confirms).id
 
-    call.args.preset, preset, runner = preset_of(session, call.args.preset, call.local_presets, call.output.say)
-    several = call.args.repeat if call.args.sittings is None else call.args.sittings
-    repeats = 1 if several is None else several
-    points = combinations(preset, listed(call.args.param or ()), repeats)
-    call.args.expires = validity_s(call.args.expires, len(points) * repeats)
+    call.options.preset, preset, runner = preset_of(session, call.options.preset, call.local_presets, call.output.say)
+    repeats = 1 if call.options.repeat is None else call.options.repeat
+    if call.options.profile == "standing":
+        repeats = sittings_of(call.options)
+    points = combinations(preset, listed(call.options.param or ()), repeats)
+    call.options.expires = validity_s(call.options.expires, len(points) * repeats)
     drafts = _offered(call, session, points) if preset is None else _installed(call, session, preset, points)
     if runner is not None:
         drafts = [replace(draft, runner=parse_selector(f"name:{runner}")) for draft in drafts]
     drafts = [replace(draft, confirms=confirms) for draft in drafts]
-    return [without_sandbox(session, draft) for draft in drafts] if call.args.unsandboxed else drafts
+    return [without_sandbox(session, draft) for draft in drafts] if call.options.unsandboxed else drafts
 
 
 def _installed(
-    call: Invocation, session: BusSession, preset: Preset, points: list[dict[str, str]]
+    call: Invocation[RunOptions], session: BusSession, preset: Preset, points: list[dict[str, str]]
 ) -> list[RequestDraft]:  # fmt: skip
-    args = call.args
+    args = call.options
     chosen = [typed(preset, compared_with(texts, args.against, preset)) for texts in points]
     workload = choose_workload(session, preset, ref=args.ref, dirty=args.dirty, say=call.output.say)
     return [
@@ -75,8 +88,8 @@ def _installed(
     ]
 
 
-def _offered(call: Invocation, session: BusSession, points: list[dict[str, str]]) -> list[RequestDraft]:
-    args = call.args
+def _offered(call: Invocation[RunOptions], session: BusSession, points: list[dict[str, str]]) -> list[RequestDraft]:
+    args = call.options
     seen = offering(session, args.preset, queued=args.queue)
     call.output.say(
         "note",
@@ -92,21 +105,22 @@ def _offered(call: Invocation, session: BusSession, points: list[dict[str, str]]
     ]
 
 
-def show_draft(call: Invocation, session: BusSession, draft: RequestDraft) -> int:
-    """Print the request that would be sent, and send nothing."""
+def show_draft(session: BusSession, draft: RequestDraft) -> Answer:
+    """Return the request that would be sent, and send nothing."""
     who = identity_of(session)
     request = build(session, draft, who)
     live = find_live(session, draft)
-    call.output.row("request", f"{request.preset} ({request.profile}) to {request.ref}")
-    for name, value in sorted(request.params.items()):
-        call.output.row("param", f"{name} = {value}")
+    lines = [Row("request", f"{request.preset} ({request.profile}) to {request.ref}")]
+    lines += [Row("param", f"{name} = {value}") for name, value in sorted(request.params.items())]
     if request.workload is not None:
         dirty = ", with uncommitted changes" if request.workload.dirty else ""
-        call.output.row("workload", f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}")
-    call.output.row("signed", "no" if who is None else f"as {who.principal} with {who.fingerprint}")
-    call.output.row("valid", f"{request.created} to {request.expires}")
-    call.output.row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none")
-    call.output.row("sent", "nothing (--dry-run)")
+        commit = f"commit {request.workload.commit[:12]}, tree {request.workload.tree[:12]}{dirty}"
+        lines.append(Row("workload", commit))
+    lines += [
+        Row("signed", "no" if who is None else f"as {who.principal} with {who.fingerprint}"),
+        Row("valid", f"{request.created} to {request.expires}"),
+        Row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none"),
+        Row("sent", "nothing (--dry-run)"),
+    ]
     data = {"request": request.model_dump(mode="json"), "live": live.sent.id if live else None}
-    call.output.document(of_data("run", data, reason="dry_run", bus=session.bus_part()))
-    return 0
+    return Answer(data, lines, reason="dry_run", bus=session.bus_part)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.results import find_result, keys_for, say_first
+from bridge.cli.mac.results import find_result, first_row, keys_for
+from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk
 from bridge.client.clone.store import id_in
 from bridge.client.connection.pins import Pins
-from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line, clean_text, markdown_text
 from bridge.client.evidence.gate_files import Judged, NoReport, judge_paths
 from bridge.errors import UsageError
@@ -19,38 +19,41 @@ from bridge.records.quotation import of_verdict
 from bridge.records.verdict import ClaimResult, Verdict
 from bridge.run.requirement import Requirement, satisfied
 
+if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
+    from bridge.cli.table.options import GateCheckOptions, GateExplainOptions, JsonOptions
+
+
 _COLUMNS: Final = re.compile(r"- | *\S+ {2,}| *")  # of a line: a bullet, a name with a gap behind it, or an indent
 
 
-def check(call: Invocation) -> int:
+def check(call: Invocation[GateCheckOptions]) -> Answer:
     """Judge files and folders; exit 1 when one is below what is required or does not verify."""
     required = call.required()
-    option = tuple(call.args.runner_key or ())
+    option = tuple(call.options.runner_key or ())
 
     def trusted(folder: Path) -> Pins:
         return keys_for(call, id_in(folder), option)
 
-    found = list(judge_paths([Path(call.directory, path) for path in call.args.paths], trusted))
+    found = list(judge_paths([Path(call.directory, path) for path in call.options.paths], trusted))
     judged = [one for one in found if isinstance(one, Judged)]
     others = [one for one in found if isinstance(one, NoReport)]
     against = [_against(one, required) for one in judged]
     failed = sum(bool(said) or one.verdict.decision == "rejected" for one, said in zip(judged, against, strict=True))
     code = 1 if failed else 0
-    for one, stands in zip(judged, against, strict=True):
-        _print(call, one, stands)
-    if call.args.format == "junit":
-        for line in _suites(judged, against):
-            call.output.data(line)
-    for other in others:
-        call.output.say("skip", f" {other.path}: {other.reason}")
-    said = f", {len(others)} not judged" if others else ""
-    call.output.say("gate", f"{len(judged)} judged, {failed} {f'below {required}' if required else 'rejected'}{said}")
+    lines = [
+        line for one, stands in zip(judged, against, strict=True) for line in _lines(call.options.format, one, stands)
+    ]
+    lines += _suites(judged, against) if call.options.format == "junit" else ()
+    lines += [Talk("skip", f" {other.path}: {other.reason}") for other in others]
+    unjudged = f", {len(others)} not judged" if others else ""
+    below = f"below {required}" if required else "rejected"
+    lines.append(Talk("gate", f"{len(judged)} judged, {failed} {below}{unjudged}"))
     data = [
         {"path": str(one.path), "problems": list(one.problems), "verdict": one.verdict.model_dump(mode="json")}
         for one in judged
     ]
-    call.output.document(of_data("gate check", data, exit_code=code, reason="gate_rejected" if code else "passed"))
-    return code
+    return Answer(data, lines, code, reason="gate_rejected" if code else "passed")
 
 
 def _against(one: Judged, required: Requirement | None) -> list[str]:
@@ -77,26 +80,24 @@ def _suites(judged: list[Judged], against: list[list[str]]) -> Iterator[str]:
     yield "</testsuites>"
 
 
-def rules(call: Invocation) -> int:
+def rules(_call: Invocation[JsonOptions]) -> Answer:
     """List the rules of the gate with their messages."""
     from bridge.gate.catalogue import rules_catalogue
 
     entries = rules_catalogue()
-    for entry in entries:
-        text = f"{entry.code:<24} {entry.premise:<9} {entry.severity:<10} {entry.message}"
-        for line in call.output.fitted(text, indent=4):
-            call.output.data(line)
-    call.output.document(of_data("gate rules", [entry.described() for entry in entries]))
-    return 0
+    lines = [
+        Fitted(f"{entry.code:<24} {entry.premise:<9} {entry.severity:<10} {entry.message}", 4) for entry in entries
+    ]
+    return Answer([entry.described() for entry in entries], lines)
 
 
-def explain(call: Invocation) -> int:
+def explain(call: Invocation[GateExplainOptions]) -> Answer:
     """Say what a printed word means: a check, a premise, a claim, a word of a line; of a run also what it comes to."""
     from bridge.gate.catalogue import explain as meaning
     from bridge.gate.catalogue import printed_words
 
-    what = call.args.what
-    judged = None if what is None or call.args.of is None else _judged(call, call.args.of)
+    what = call.options.what
+    judged, first = (None, None) if what is None or call.options.of is None else _judged(call, call.options.of)
     claims = [] if judged is None else [claim for claim in judged.claims if claim.id == what]
     if what is None:
         text = f"Words: {', '.join(printed_words())}. Codes of checks: kakeya-mac gate rules."
@@ -106,18 +107,23 @@ def explain(call: Invocation) -> int:
         text = "\n".join([meaning(what), *_fell(what, judged)])
     else:
         text = meaning(what)
-    for line in text.rstrip("\n").split("\n"):
-        _data(call, clean_line(line) if judged is not None else line)
+    lines: list[Line] = [] if first is None else [first]
+    lines += [_fitted(line if judged is None else clean_line(line)) for line in text.rstrip("\n").split("\n")]
     data = {
         "what": what,
         "text": text,
         "run": None if judged is None else judged.id,
         "claims": [claim.model_dump(mode="json") for claim in claims],
     }
-    document = of_data("gate explain", data)
-    document["data"]["text"] = clean_text(text)  # a page of lines, not one
-    call.output.document(document)
-    return 0
+
+    def document(command: str) -> dict[str, Any]:
+        from bridge.client.document.envelope import of_data
+
+        found = of_data(command, data)
+        found["data"]["text"] = clean_text(text)  # a page of lines, not one
+        return found
+
+    return Answer(lines=lines, document=document)
 
 
 def _fell(what: str, judged: Verdict) -> Iterator[str]:
@@ -136,13 +142,12 @@ def _fell(what: str, judged: Verdict) -> Iterator[str]:
         yield f"in this run: {of_verdict(judged)}"
 
 
-def _judged(call: Invocation, where: str) -> Verdict:
-    """Return what the gate here says of a run, or of a result in a folder, and say first whose it is."""
+def _judged(call: Invocation[Options], where: str) -> tuple[Verdict, Row]:
+    """Return what the gate here says of a run, or of a result in a folder, and the row of whose it is."""
     _, found = find_result(call, where)
     if found.verdict is None:
         raise UsageError(f"run {found.result.id} was not judged", remedy=f"kakeya-mac status {found.result.id}")
-    say_first(call, found.result.id, found.verdict, found.answer)
-    return found.verdict
+    return found.verdict, first_row(found.result.id, found.verdict, found.answer)
 
 
 def _graph(claim: ClaimResult) -> Iterator[str]:
@@ -157,18 +162,18 @@ def _graph(claim: ClaimResult) -> Iterator[str]:
         yield from (f"{'':<8}{reason}" for reason in one.why)
 
 
-def _data(call: Invocation, line: str) -> None:
-    """Write a line, what does not fit the screen below the last of its columns."""
+def _fitted(line: str) -> Fitted:
+    """Return a line, of which what does not fit the screen goes below the last of its columns."""
     columns = _COLUMNS.match(line)
-    for part in call.output.fitted(line, indent=columns.end() if columns else 0):
-        call.output.data(part)
+    return Fitted(line, columns.end() if columns else 0)
 
 
-def _print(call: Invocation, judged: Judged, against: list[str]) -> None:
+def _lines(form: str, judged: Judged, against: list[str]) -> Iterator[Line]:
+    """Yield a verdict in the form that was asked for; JUnit's is one document of all of them."""
     from bridge.gate import render
 
     verdict = judged.verdict
-    match call.args.format:
+    match form:
         case "markdown":
             text = "".join(f"**{markdown_text(one)}**\n\n" for one in against) + render.markdown(verdict)
         case "junit":
@@ -179,14 +184,10 @@ def _print(call: Invocation, judged: Judged, against: list[str]) -> None:
         case _:
             text = render.table(verdict, judged.record)
             if judged.answer is not None:
-                say_first(call, verdict.id, verdict, judged.answer)
-            call.output.row("path", str(judged.path))
-    for problem in judged.problems:
-        call.output.say("error", f" {judged.path}: {clean_line(problem)}")
+                yield first_row(verdict.id, verdict, judged.answer)
+            yield Row("path", str(judged.path))
+    yield from (Talk("error", f" {judged.path}: {clean_line(problem)}") for problem in judged.problems)
     for line in text.splitlines():
-        if call.args.format == "table":
-            _data(call, line)
-        else:
-            call.output.data(line)  # for a page or a program, which wrap by themselves
+        yield _fitted(line) if form == "table" else line  # a page and a program wrap by themselves
     if judged.otherwise is not None:
-        call.output.say("note", f"{judged.path}: {clean_line(judged.otherwise)}")
+        yield Talk("note", f"{judged.path}: {clean_line(judged.otherwise)}")

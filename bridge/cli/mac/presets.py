@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
-from bridge.client.document.envelope import of_data
+from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk
 from bridge.client.document.untrusted import clean_line
 from bridge.client.send.offered import find_own, own_presets
 from bridge.client.send.parameters import split, typed
@@ -19,26 +19,28 @@ from bridge.presets.model import Preset
 from bridge.records.workload import MetricDefinition
 
 if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
+    from bridge.cli.table.options import ExplainOptions, PresetsOptions, PresetsShowOptions
     from bridge.client.connection.session import BusSession
 
 
-def presets(call: Invocation) -> int:
+def presets(call: Invocation[PresetsOptions]) -> Answer:
     """List the presets that may be run."""
     session = _session(call)
     own, offered = _own(call, session), _offered(call, session)
     every = {**own, **{name: preset for name, preset in registry().items() if name not in own}}
-    shown = {name: preset for name, preset in every.items() if call.args.all or preset.status == "ready"}
+    shown = {name: preset for name, preset in every.items() if call.options.all or preset.status == "ready"}
     able = {name: preset for name, preset in shown.items() if name in own or offered is None or name in offered}
-    printed = shown if call.args.all else own or able
+    printed = shown if call.options.all else own or able
+    lines: list[Line] = []
     for name, preset in printed.items():
         planned = "" if preset.status == "ready" else " (planned, not built yet)"
-        for line in call.output.fitted(clean_line(f"{name:<38} {preset.description}{planned}"), indent=4):
-            call.output.data(line)
+        lines.append(Fitted(clean_line(f"{name:<38} {preset.description}{planned}"), 4))
     hidden = len(every) - len(printed)
     if hidden:
         unable = "that nothing here can run now" if len(able) < len(shown) else "planned"
         what = "of the engine" if own else unable
-        call.output.say("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all")
+        lines.append(Talk("note", f"{hidden} presets {what} are not shown; kakeya-mac presets --all"))
     data = [
         {
             "name": name,
@@ -50,16 +52,15 @@ def presets(call: Invocation) -> int:
         }
         for name, one in shown.items()
     ]
-    call.output.document(of_data("presets", data))
-    return 0
+    return Answer(data, lines)
 
 
-def own_here(call: Invocation) -> dict[str, Preset]:
+def own_here(call: Invocation[Options]) -> dict[str, Preset]:
     """Return what the bus of the command offers beside the installed presets."""
     return _own(call, _session(call))
 
 
-def _session(call: Invocation) -> BusSession | None:
+def _session(call: Invocation[Options]) -> BusSession | None:
     """Return the bus of the command, None on this machine's own and where it cannot be read, which is said."""
     if call.settings().bus.embedded:
         return None
@@ -72,14 +73,14 @@ def _session(call: Invocation) -> BusSession | None:
     return session
 
 
-def _own(call: Invocation, session: BusSession | None) -> dict[str, Preset]:
+def _own(call: Invocation[Options], session: BusSession | None) -> dict[str, Preset]:
     settings = call.settings()
     if session is None and not settings.bus.embedded:
         return {}
     return own_presets(session, call.local_presets, settings.state_dir)
 
 
-def _offered(call: Invocation, session: BusSession | None) -> frozenset[str] | None:
+def _offered(call: Invocation[Options], session: BusSession | None) -> frozenset[str] | None:
     """Return the names that a live runner offers, on this machine's own bus those that it has the packages for.
 
     None where nothing says so: no runner is awake, or the bus cannot be read.
@@ -90,7 +91,7 @@ def _offered(call: Invocation, session: BusSession | None) -> frozenset[str] | N
     return frozenset(name for beacon in live for name in beacon.presets) if live else None
 
 
-def preset_called(call: Invocation, name: str) -> Preset:
+def preset_called(call: Invocation[Options], name: str) -> Preset:
     """Return an installed preset, or one that this bus offers.
 
     Raises:
@@ -99,15 +100,11 @@ def preset_called(call: Invocation, name: str) -> Preset:
     return registry()[name] if name in registry() else find_own(name, own_here(call))
 
 
-def show(call: Invocation) -> int:
+def show(call: Invocation[PresetsShowOptions]) -> Answer:
     """Show parameters, commands, reports and limits of one preset."""
-    preset = preset_called(call, call.args.preset)
-    for label, text in _facts(preset):
-        call.output.row(label, clean_line(text))  # a bus may offer it, which anybody may push to
-    call.output.document(
-        of_data("presets show", {**preset.model_dump(mode="json", by_alias=True), "digest": preset.digest()})
-    )
-    return 0
+    preset = preset_called(call, call.options.preset)
+    lines = [Row(label, clean_line(text)) for label, text in _facts(preset)]  # anybody who may push may offer one
+    return Answer({**preset.model_dump(mode="json", by_alias=True), "digest": preset.digest()}, lines)
 
 
 def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
@@ -147,24 +144,20 @@ def _metric(metric: MetricDefinition) -> str:
     return f"{metric.name}: {', '.join(facts)}"
 
 
-def explain(call: Invocation) -> int:
+def explain(call: Invocation[ExplainOptions]) -> Answer:
     """Show what a preset or a run resolves to, with every decision's reason."""
-    what = call.args.what
+    what = call.options.what
     is_run = what.startswith("@") or is_id(what.lower())
     known = what in registry() or (not is_run and what in own_here(call))
     lines, data = _explain_preset(call) if known else _explain_run(call)
-    for line in lines:
-        for part in call.output.fitted(clean_line(line), indent=4):
-            call.output.data(part)
-    call.output.document(of_data("explain", data))
-    return 0
+    return Answer(data, [Fitted(clean_line(line), 4) for line in lines])
 
 
-def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _explain_run(call: Invocation[ExplainOptions]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Read the decisions the host wrote into a result."""
     from bridge.presets.resolution import explain as explain_spec
 
-    what = call.args.what
+    what = call.options.what
     if not is_id(what.lower()) and not what.startswith("@") and "-" in what:
         find_preset(what)  # says which presets there are
     status = call.find_run(what).status()
@@ -177,15 +170,15 @@ def _explain_run(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
     return explain_spec(spec), spec.model_dump(mode="json")
 
 
-def _explain_preset(call: Invocation) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _explain_preset(call: Invocation[ExplainOptions]) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Resolve here, with the policy an embedded runner of this installation would use."""
     from bridge.cli.mac.local_policy import local_spec
     from bridge.presets.resolution import explain as explain_spec
 
-    preset = preset_called(call, call.args.what)
+    preset = preset_called(call, call.options.what)
     repository = call.settings().repository if preset.commits else None
     top = None if repository is None else repository.top
-    values = resolve_names(top, preset, typed(preset, split(call.args.param or ())))
-    spec = local_spec(preset, values, call.args.profile, call.environment, call.clock.now())
+    values = resolve_names(top, preset, typed(preset, split(call.options.param or ())))
+    spec = local_spec(preset, values, call.options.profile, call.environment, call.clock.now())
     head = ("resolved on this machine, with the policy of its embedded runner; another host has its own:",)
     return (*head, *explain_spec(spec)), spec.model_dump(mode="json")

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, TextIO
 from bridge.cli.boundary import guarded
 from bridge.cli.front_page import front_page
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.answer import Answer, Talk, print_answer
 from bridge.cli.screen.output import Output, make_output
 from bridge.cli.signals import DetachedError
 from bridge.cli.table import parser
-from bridge.cli.table.command import Verb
+from bridge.cli.table.command import Options, Verb
 from bridge.cli.table.commands import BY_NAME, PROGRAM, find
 from bridge.errors import KakeyaError, ParameterError, UsageError
 from bridge.system.clock import Clock, SystemClock
@@ -124,9 +125,9 @@ def _call(command: Verb | None, words: list[str], rest: list[str], output: Outpu
         helped = words[0] == "help"
         asked = words[1:] if helped else words
         raise parser.unknown_command(" ".join(asked[:2]) if parser.group_help(asked[0]) else asked[0], helped=helped)
-    invocation = Invocation(
+    invocation: Invocation[Options] = Invocation(
         command=command,
-        args=parser.parse(command, rest),
+        options=parser.parse(command, rest),
         output=output,
         clock=around.clock,
         environment=around.environment,
@@ -134,9 +135,9 @@ def _call(command: Verb | None, words: list[str], rest: list[str], output: Outpu
         opener=around.opener,
     )
     module, _, function = command.handler.partition(":")
-    handler: Callable[[Invocation], int] = getattr(importlib.import_module(module), function)
+    handler: Callable[[Invocation[Options]], Answer] = getattr(importlib.import_module(module), function)
     try:
-        return handler(invocation)
+        return print_answer(output, command.name, handler(invocation))
     finally:
         invocation.close()
 
@@ -144,12 +145,8 @@ def _call(command: Verb | None, words: list[str], rest: list[str], output: Outpu
 def _detached(detached: DetachedError, command: str, output: Output) -> int:
     """Say what a signal means where no run is being waited for yet; a request may have been sent or not."""
     message = "stopped; what was sent goes on, and the same command again goes on from there"
-    output.say("detach", f" {message}")
-    if output.json:
-        from bridge.client.document.envelope import of_data
-
-        output.document(of_data(command, None, exit_code=detached.exit_code, reason="detached", message=message))
-    return detached.exit_code
+    lines = [Talk("detach", f" {message}")]
+    return print_answer(output, command, Answer(None, lines, detached.exit_code, reason="detached", message=message))
 
 
 def _report(error: KakeyaError, command: str, output: Output) -> int:

@@ -2,57 +2,57 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.results import find_result, runs_of_set, say_first
-from bridge.client.document.envelope import of_data
+from bridge.cli.mac.results import find_result, first_row, runs_of_set
+from bridge.cli.screen.answer import Answer, Line, Row, Talk, about_run, also_with_error
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.judged import JudgedResult
+from bridge.client.evidence.quote import Quote, quote_run
 from bridge.client.evidence.quote import quote as quoted_result
-from bridge.client.evidence.quote import quote_run
 from bridge.client.evidence.standing import StandingSet, quote_set
-from bridge.client.run.present import document
 from bridge.ids import short
 from bridge.trust.judgement import UNCHECKED
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import QuoteOptions
 
-def quote(call: Invocation) -> int:
+
+def quote(call: Invocation[QuoteOptions]) -> Answer:
     """Print a pasteable block of a run, of the result in a folder, or of all sittings of a set, or refuse loudly."""
-    option = tuple(call.args.runner_key or ())
-    words = runs_of_set(call, call.args.ids)
+    option = tuple(call.options.runner_key or ())
+    words = runs_of_set(call, call.options.ids)
     if len(words) > 1:
         return _quote_set(call, [find_result(call, word, option)[1] for word in words])
     run, judged = find_result(call, words[0], option)
-    result, answer, markdown = judged.result, judged.answer or UNCHECKED, call.args.markdown
-    if not markdown:
-        say_first(call, result.id, judged.verdict, judged.answer)
-    quoted = quoted_result(result, answer, markdown=markdown) if run is None else quote_run(run, markdown=markdown)
-    for line in quoted.lines:
-        call.output.data(line)
-    for claim, why in quoted.refused:
-        call.output.say("warn", f"{clean_line(claim)}: {why}")
+    result, answer, markdown = judged.result, judged.answer or UNCHECKED, call.options.markdown
+    lines: list[Line] = [] if markdown else [first_row(result.id, judged.verdict, judged.answer)]
+    with also_with_error(call.output, lines):
+        quoted = quoted_result(result, answer, markdown=markdown) if run is None else quote_run(run, markdown=markdown)
+    lines += _lines(quoted)
     code = 0 if quoted.lines else 1
     if code:
-        call.output.row("signature", clean_line(answer.text))
-        call.output.say("error", f" nothing of {short(result.id)} may be quoted")
+        lines.append(Row("signature", clean_line(answer.text)))
+        lines.append(Talk("error", f" nothing of {short(result.id)} may be quoted"))
     if run is None:
-        call.output.document(of_data("quote", quoted.data(), exit_code=code))
-    else:
-        call.output.document({**document(run, run.status(), "quote", exit_code=code), "data": quoted.data()})
-    return code
+        return Answer(quoted.data(), lines, code)
+    return about_run(run, run.status(), lines, exit_code=code, data=quoted.data())
 
 
-def _quote_set(call: Invocation, results: list[JudgedResult]) -> int:
-    """Print what the sittings of one set say together, or refuse loudly."""
-    sittings_set, markdown = StandingSet.of(results), call.args.markdown
-    for judged in () if markdown else sittings_set.sittings:
-        say_first(call, judged.result.id, judged.verdict, judged.answer)
-    quoted = quote_set(sittings_set, markdown=markdown)
-    for line in quoted.lines:
-        call.output.data(line)
-    for claim, why in quoted.refused:
-        call.output.say("warn", f"{clean_line(claim)}: {why}")
+def _lines(quoted: Quote) -> list[Line]:
+    """Return what may be quoted, then why the rest may not."""
+    return [*quoted.lines, *(Talk("warn", f"{clean_line(claim)}: {why}") for claim, why in quoted.refused)]
+
+
+def _quote_set(call: Invocation[QuoteOptions], results: list[JudgedResult]) -> Answer:
+    """Return what the sittings of one set say together, or refuse loudly."""
+    sittings_set, markdown = StandingSet.of(results), call.options.markdown
+    shown = () if markdown else sittings_set.sittings
+    lines: list[Line] = [first_row(judged.result.id, judged.verdict, judged.answer) for judged in shown]
+    with also_with_error(call.output, lines):
+        quoted = quote_set(sittings_set, markdown=markdown)
+    lines += _lines(quoted)
     if not quoted.lines:
-        call.output.say("error", f" nothing of these {len(results)} sittings may be quoted")
-    code = 0 if quoted.lines else 1
-    call.output.document(of_data("quote", {**quoted.data(), "standing": sittings_set.data()}, exit_code=code))
-    return code
+        lines.append(Talk("error", f" nothing of these {len(results)} sittings may be quoted"))
+    return Answer({**quoted.data(), "standing": sittings_set.data()}, lines, 0 if quoted.lines else 1)

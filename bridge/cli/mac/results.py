@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.answer import Row
 from bridge.client.clone.store import holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.connection.run_bus import is_own, pinned_bus, require_same_bus, sent_from
@@ -16,8 +18,11 @@ from bridge.errors import RunNotFoundError, UsageError
 from bridge.records.verdict import Verdict
 from bridge.trust.judgement import TrustAnswer
 
+if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
 
-def find_result(call: Invocation, what: str, option: tuple[str, ...] = ()) -> tuple[Run | None, JudgedResult]:
+
+def find_result(call: Invocation[Options], what: str, option: tuple[str, ...] = ()) -> tuple[Run | None, JudgedResult]:
     """Return a result by the id of its run, or from the folder that holds it, judged again.
 
     Args:
@@ -43,7 +48,7 @@ def find_result(call: Invocation, what: str, option: tuple[str, ...] = ()) -> tu
     return run, JudgedResult.of_run(run)
 
 
-def pins_of(call: Invocation, run_id: str | None, option: tuple[str, ...] = ()) -> Pins:
+def pins_of(call: Invocation[Options], run_id: str | None, option: tuple[str, ...] = ()) -> Pins:
     """Return what to go by for a run of which only a result is here, no bus having been asked."""
     settings = call.settings(run_id)
     sent = sent_from(settings, run_id)
@@ -52,18 +57,18 @@ def pins_of(call: Invocation, run_id: str | None, option: tuple[str, ...] = ()) 
     return keys_for(call, run_id, option)
 
 
-def keys_for(call: Invocation, run_id: str | None, option: tuple[str, ...]) -> Pins:
+def keys_for(call: Invocation[Options], run_id: str | None, option: tuple[str, ...]) -> Pins:
     """Return the keys of the bus that a run was sent to, whichever that is."""
     settings = call.settings(run_id)
     return pins(settings, option=option, own=is_own(settings, sent_from(settings, run_id)))
 
 
-def say_first(call: Invocation, run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> None:
-    """Print whose result it is, what the gate here says of it, and whether its signature holds."""
-    call.output.row("result", clean_line(first_line(run_id, verdict, answer)))
+def first_row(run_id: str, verdict: Verdict | None, answer: TrustAnswer | None) -> Row:
+    """Return whose result it is, what the gate here says of it, and whether its signature holds."""
+    return Row("result", clean_line(first_line(run_id, verdict, answer)))
 
 
-def runs_of_set(call: Invocation, words: Sequence[str]) -> list[str]:
+def runs_of_set(call: Invocation[Options], words: Sequence[str]) -> list[str]:
     """Return what was typed for results; a set of sittings that was sent from here, by its own id, as all its runs."""
     from bridge.client.clone.store import Store
     from bridge.client.send.sweep import sent_set

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.results import pins_of, runs_of_set, say_first
+from bridge.cli.mac.results import first_row, pins_of, runs_of_set
+from bridge.cli.screen.answer import Answer, Line, Row
 from bridge.client.clone.store import Store, holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
-from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import verify as checking
 from bridge.client.evidence.quote import text_of
@@ -19,33 +19,37 @@ from bridge.client.run.quotation import quotation
 from bridge.client.run.run import find_stored
 from bridge.errors import InfrastructureError, RunNotFoundError, UsageError
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import VerifyOptions
+
+
 _WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
 
 
-def verify(call: Invocation) -> int:
+def verify(call: Invocation[VerifyOptions]) -> Answer:
     """Check results; exit 0 where a key that may say so signed them, else in the code of the answer."""
-    verifications = [_verification(call, what) for what in runs_of_set(call, call.args.what)]
+    verifications = [_verification(call, what) for what in runs_of_set(call, call.options.what)]
     standing = _standing(verifications)
     verification = verifications[0] if len(verifications) == 1 else checking.together(verifications)
-    output = call.output
-    for each in verifications:
-        if each.run_id is not None:
-            say_first(call, each.run_id, each.verdict, each.answer)
-    for check in verification.checks:
-        output.row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}")
+    lines: list[Line] = [
+        first_row(each.run_id, each.verdict, each.answer) for each in verifications if each.run_id is not None
+    ]
+    lines += [
+        Row(_WORDS[check.level], f"{clean_line(check.name)}: {clean_line(check.text)}") for check in verification.checks
+    ]
     for claim in () if standing is None else standing.claims:
-        output.row("standing", f"{clean_line(claim.id)}: {clean_line(claim.wording) or 'too few sittings'}")
-        output.row("", clean_line(text_of(quotation_of(claim))))
+        lines.append(Row("standing", f"{clean_line(claim.id)}: {clean_line(claim.wording) or 'too few sittings'}"))
+        lines.append(Row("", clean_line(text_of(quotation_of(claim)))))
     name = verification.run_id or verification.source
     code, reason, verdict = verification.exit_code, verification.reason, verification.verdict
     text = verification.answer.text
     if code == 0:
-        output.row("verified", f"{name}   {clean_line(text)}")
+        lines.append(Row("verified", f"{name}   {clean_line(text)}"))
     else:
         broken = sum(check.level == "fail" for check in verification.checks)
         counted = f"   {broken} of {len(verification.checks)} checks failed" if broken else ""
         label = verification.answer.shown if reason == verification.answer.word else reason
-        output.row(label.upper(), f" {name}   {clean_line(text)}{counted}")
+        lines.append(Row(label.upper(), f" {name}   {clean_line(text)}{counted}"))
     data = {
         "source": verification.source,
         "id": verification.run_id,
@@ -59,9 +63,7 @@ def verify(call: Invocation) -> int:
         ],
         "standing": [] if standing is None else standing.data(),
     }
-    message = None if code == 0 else text
-    output.document(of_data("verify", data, exit_code=code, reason=reason, message=message))
-    return code
+    return Answer(data, lines, code, reason=reason, message=None if code == 0 else text)
 
 
 def _standing(verifications: Sequence[checking.Verification]) -> StandingSet | None:
@@ -74,8 +76,8 @@ def _standing(verifications: Sequence[checking.Verification]) -> StandingSet | N
     return StandingSet.of(judged)
 
 
-def _verification(call: Invocation, what: str) -> checking.Verification:
-    option = tuple(call.args.runner_key or ())
+def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verification:
+    option = tuple(call.options.runner_key or ())
     folder = Path(call.directory, what)
     if holds_result(folder):
         return checking.verify_folder(folder, pins_of(call, id_in(folder), option))
@@ -98,7 +100,7 @@ def _verification(call: Invocation, what: str) -> checking.Verification:
         return here
 
 
-def _from_here(call: Invocation, what: str, trusted: Pins) -> checking.Verification | None:
+def _from_here(call: Invocation[VerifyOptions], what: str, trusted: Pins) -> checking.Verification | None:
     """Return the verification of a run by what this clone has of it, a stored result or a request branch."""
     settings = call.settings(what)
     stored = find_stored(settings, what, call.environment, call.output.say)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
+from bridge.cli.screen.answer import Row
+from bridge.cli.screen.output import DATA_LABEL_CHARS
 from bridge.client.document.untrusted import PREFIX, clean_line, tail
 from bridge.client.run.cause import telling_line
 from bridge.client.run.facts import next_steps, place_of, times_of
@@ -35,27 +36,26 @@ _RAN_WELL = frozenset({"passed", "gate_rejected", "below_required"})
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
-def print_status(output: Output, run: Run, status: RunStatus, directory: Path) -> None:
-    """Print one run: how it ended, what was measured, where the files are, what to do next."""
+def status_rows(run: Run, status: RunStatus, directory: Path) -> list[Row]:
+    """Return one run: how it ended, what was measured, where the files are, what to do next."""
     ended = status.terminal or status.reason != "pending"
     lines = [(status.reason if ended else status.state.word, headline(run, status))]
     lines += rows(run, status, directory)
     width = min(_LABEL_MOST_CHARS, max(DATA_LABEL_CHARS, *(len(label) + 1 for label, _ in lines)))
-    for label, text in lines:
-        output.row(label, text, width)
+    return [Row(label, text, width) for label, text in lines]
 
 
-def without_unwanted(output: Output, status: RunStatus, word: str | None) -> RunStatus:
-    """Return the status of a run, which ends in 1 where its primary claim says a word, and say so."""
+def without_unwanted(status: RunStatus, word: str | None) -> tuple[RunStatus, list[Row]]:
+    """Return the status of a run, which ends in 1 where its primary claim says a word, and the row that says so."""
     claims = () if status.verdict is None or word is None else status.verdict.claims
     claim = next((one for one in claims if one.role == "primary" and one.detail.get("effect") == word), None)
     if claim is None:
-        return status
+        return status, []
     said = clean_line(f"{claim.metric} is {word} (--fail-if {word})")
-    output.row("failed", said)
+    rows = [Row("failed", said)]
     if status.exit_code != 0:
-        return status
-    return replace(status, reason="unwanted", exit_code=OUTCOMES["unwanted"].exit_code, message=said)
+        return status, rows
+    return replace(status, reason="unwanted", exit_code=OUTCOMES["unwanted"].exit_code, message=said), rows
 
 
 def headline(run: Run, status: RunStatus) -> str:

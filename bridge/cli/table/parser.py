@@ -10,7 +10,7 @@ import textwrap
 from collections.abc import Callable, Collection
 from typing import Final, NoReturn
 
-from bridge.cli.table.command import Argument, Verb
+from bridge.cli.table.command import Argument, Options, Verb
 from bridge.cli.table.commands import BY_NAME, COMMANDS, FRONT, GROUPS, PROGRAM, TAGLINE
 from bridge.cli.table.values import age, duration, whole_number
 from bridge.errors import UsageError, meant
@@ -39,8 +39,8 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
     return argparse.HelpFormatter(prog, width=_WIDTH)
 
 
-def parse(command: Verb, words: list[str]) -> argparse.Namespace:
-    """Return the values of a command's arguments.
+def parse(command: Verb, words: list[str]) -> Options:
+    """Return what a command line gives.
 
     Raises:
         UsageError: a word that does not fit.
@@ -65,7 +65,7 @@ def parse(command: Verb, words: list[str]) -> argparse.Namespace:
                 f"{PROGRAM} {command.name}: got '' for {word}; expected a text that is not empty",
                 remedy=f"{PROGRAM} {command.name} --help",
             )
-    return found
+    return command.options(vars(found))
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:

@@ -21,7 +21,6 @@ from bridge.client.clone.packed import SUFFIX, is_packed, read_packed
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import IntegrityError
 from bridge.ids import is_id, short
-from bridge.launches.figures import UNITLESS, shown
 from bridge.limits import REQUEST_MAX_BYTES, RESULT_MAX_BYTES, RESULT_MAX_FILES
 
 if TYPE_CHECKING:
@@ -221,6 +220,8 @@ def _metric(claims: object) -> str | None:
         value = claim.get("value") if isinstance(claim, dict) and claim.get("role") == "primary" else None
         if isinstance(value, int | float) and abs(value) <= sys.float_info.max:
             unit = _text(claim, "unit") or ""
+            from bridge.launches.figures import UNITLESS, shown
+
             number = shown(float(value), unit or UNITLESS)
             return f"{number.value}{number.unit.strip() if unit in _CLOSE else number.unit}".strip()
     return None

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ RUN = "--@run"
 SEED = "KAKEYA_SEED"
 LEAVE = "KAKEYA_LEAVE_WORK"  # set by who looks at what the program wrote
 FILE_MAX_BYTES = 16 << 20  # of a file that is kept, or that a number is read from
+COPIED_MAX_BYTES = 64 << 20  # of a file that the program reads; a larger one is a link
 OUTPUT_MAX_BYTES = 8 << 20  # of stdout that numbers are looked for in: the last ones
 _FAILED = 1
 _LEFT_OUT = ("__pycache__", "workload.toml")
@@ -45,14 +47,15 @@ def main(words: list[str]) -> int:
     file = tomllib.loads((folder / "workload.toml").read_text("utf-8"))
     top = Path(tempfile.mkdtemp(prefix="as-it-is-", dir=os.environ["TMPDIR"]))
     work = top / "work"
-    link_files(folder, work)
+    bring_files(folder, work)
     argv = [os.environ.get(SEED, word) if word == SEED else word for word in words[run + 1 :]]
     code, printed = run_program(argv, work)
     if code != 0:
         return code if code > 0 else _FAILED  # what it said itself says why
-    report, wrong = read_numbers(file, preset, printed, work)
+    wrote = dict(written(work, folder))
+    report, wrong = read_numbers(file, preset, printed, wrote)
     out = Path(os.environ["KAKEYA_OUT"])
-    for line in keep_files(work, out, file.get("outputs", {}).get("keep", [])):
+    for line in keep_files(wrote, out, file.get("outputs", {}).get("keep", [])):
         sys.stderr.write(f"{line}\n")
     for line in wrong:
         sys.stderr.write(f"error: {line}\n")
@@ -64,16 +67,33 @@ def main(words: list[str]) -> int:
     return 0
 
 
-def link_files(folder: Path, work: Path) -> None:
-    """Make a folder to work in that has every file of the workload, each a link: what is read is what was digested."""
+def bring_files(folder: Path, work: Path) -> None:
+    """Make a folder to work in that has every file of the workload, a copy of it: some programs pass over links."""
     work.mkdir()
     for path in sorted(folder.iterdir()):
         if path.name in _LEFT_OUT or path.name.startswith("."):
             continue
         if path.is_dir() and not (path / "pyvenv.cfg").exists():
-            link_files(path, work / path.name)
+            bring_files(path, work / path.name)
+        elif path.is_file() and path.stat().st_size <= COPIED_MAX_BYTES:
+            shutil.copy2(path, work / path.name)
         else:
             (work / path.name).symlink_to(path)
+
+
+def written(work: Path, folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and place of each file that the program wrote: neither a link nor as it was brought."""
+    for path in sorted(work.rglob("*")):
+        name = path.relative_to(work)
+        if path.is_file() and not path.is_symlink() and not _is_as_brought(path, folder / name):
+            yield str(name), path
+
+
+def _is_as_brought(path: Path, brought: Path) -> bool:
+    if not brought.is_file():
+        return False
+    here, there = path.stat(), brought.stat()
+    return (here.st_size, here.st_mtime_ns) == (there.st_size, there.st_mtime_ns)
 
 
 def run_program(argv: list[str], work: Path) -> tuple[int, bytes]:
@@ -103,7 +123,9 @@ def _pass_on(stream: io.BufferedReader, printed: bytearray) -> None:
         del printed[: max(0, len(printed) - OUTPUT_MAX_BYTES)]
 
 
-def read_numbers(file: dict[str, Any], preset: str, printed: bytes, work: Path) -> tuple[dict[str, float], list[str]]:
+def read_numbers(
+    file: dict[str, Any], preset: str, printed: bytes, wrote: dict[str, Path]
+) -> tuple[dict[str, float], list[str]]:
     """Return the numbers of a preset by name, and a line for each that is not there."""
     names = file["presets"][preset].get("metrics") or list(file.get("metrics", {}))
     numbers: dict[str, float] = {}
@@ -113,25 +135,25 @@ def read_numbers(file: dict[str, Any], preset: str, printed: bytes, work: Path) 
         if source is None:
             continue
         try:
-            numbers[name] = read_number(source, printed, work)
+            numbers[name] = read_number(source, printed, wrote)
         except NumberError as error:
             wrong.append(f"{name}: {error}")
     return numbers, wrong
 
 
-def read_number(source: dict[str, Any], printed: bytes, work: Path) -> float:
+def read_number(source: dict[str, Any], printed: bytes, wrote: dict[str, Path]) -> float:
     """Return one number.
 
     Args:
         source: where it stands: ``stdout`` (a pattern), or ``file`` with ``pattern``, ``pointer`` or ``column``.
         printed: the program's stdout.
-        work: the folder that it ran in.
+        wrote: the files that it wrote, by name.
 
     Raises:
         NumberError: it is not there, or more than one is.
     """
     place = source.get("file", "stdout")
-    text = (printed if "file" not in source else _file(work, place)).decode("utf-8", "replace")
+    text = (printed if "file" not in source else _file(wrote, place)).decode("utf-8", "replace")
     if "pointer" in source:
         return _number(_at_pointer(text, source["pointer"], place), f"{source['pointer']} of {place}")
     if "column" in source:
@@ -141,11 +163,10 @@ def read_number(source: dict[str, Any], printed: bytes, work: Path) -> float:
     return _by_pattern(text, source.get("pattern") or source["stdout"], place)
 
 
-def _file(work: Path, name: str) -> bytes:
-    path = work / name
-    if not path.is_file() or path.is_symlink():
-        written = sorted(str(p.relative_to(work)) for p in work.rglob("*") if p.is_file() and not p.is_symlink())
-        raise NumberError(f"the program wrote no {name}; it wrote {', '.join(written[:8]) or 'no file'}")
+def _file(wrote: dict[str, Path], name: str) -> bytes:
+    path = wrote.get(name)
+    if path is None:
+        raise NumberError(f"the program wrote no {name}; it wrote {', '.join(list(wrote)[:8]) or 'no file'}")
     if path.stat().st_size > FILE_MAX_BYTES:
         raise NumberError(f"{name} has {path.stat().st_size} bytes, at most {FILE_MAX_BYTES} are read")
     return path.read_bytes()
@@ -165,8 +186,8 @@ def _by_pattern(text: str, pattern: str, place: str) -> float:
 def _at_pointer(text: str, pointer: str, place: str) -> object:
     try:
         at = json.loads(text)
-    except ValueError as error:
-        raise NumberError(f"{place} is no JSON: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise NumberError(f"{place} is no JSON: {str(error)[:200]}") from error
     for part in pointer.split("/")[1:]:
         name = part.replace("~1", "/").replace("~0", "~")
         inner: object = _MISSING
@@ -209,12 +230,12 @@ def _number(value: object, where: str) -> float:
     return number
 
 
-def keep_files(work: Path, out: Path, names: list[str]) -> list[str]:
+def keep_files(wrote: dict[str, Path], out: Path, names: list[str]) -> list[str]:
     """Put the declared files where the runner takes them; return a line for each that stays behind."""
     left: list[str] = []
     for name in names:
-        path = work / name
-        if path.is_symlink() or not path.is_file():
+        path = wrote.get(name)
+        if path is None:
             if not (out / name).is_file():  # the program may know KAKEYA_OUT by itself
                 left.append(f"{name}: the program did not write it, so it is not kept")
         elif path.stat().st_size > FILE_MAX_BYTES:

@@ -16,7 +16,7 @@ from typing import Final
 
 from bridge.errors import UsageError
 from bridge.presets.installed import registry
-from bridge.presets.workloads.folder import FILE, SEED, read_folder
+from bridge.presets.workloads.folder import FILE, SEED, read_folder, shebang
 from bridge.presets.workloads.options import Option, options_of
 from bridge.presets.workloads.trial import PATH, Candidate, NotTriedError, Trial, try_preset
 
@@ -68,16 +68,18 @@ def write_folder(
     python: str,
     host_python: str,
     choose: Choose,
+    arguments: Sequence[str] = (),
     unit: str | None = None,
 ) -> WrittenFolder:
     """Write a new folder; return what was written.
 
     Args:
         folder: absolute, not there yet.
-        sources: the program to begin with, and files that it reads, copied; none writes a small program.
+        sources: the program to begin with, and files and folders that it reads, copied; none writes a small program.
         python: absolute path of the interpreter that is to run it, where it is Python.
         host_python: the runner's own.
         choose: says which of the numbers that the program left is meant; None for none.
+        arguments: words that the program is started with, always.
         unit: of that number; None for a plain number.
 
     Raises:
@@ -90,17 +92,24 @@ def write_folder(
     if folder.exists():
         raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
     for source in sources:
-        if not source.is_file():
+        if not (source.is_file() or (source.is_dir() and source != sources[0])):
             raise UsageError(f"there is no program {source}", remedy="name the file that runs, e.g. --from train.py")
     if unit is not None and (not unit.strip() or not unit.isprintable() or len(unit) > _UNIT_MAX_CHARS):
         raise UsageError(f"got the unit {unit[:60]!r}; expected a word or two, e.g. --unit nats")
+    if braced := next((word for word in arguments if "{" in word or "}" in word), None):
+        raise UsageError(
+            f"got the word {braced[:60]!r}; in workload.toml braces stand for a parameter",
+            remedy="put the line into a script of two lines, and name that with --from",
+        )
     folder.mkdir(parents=True)
     folder.chmod(0o755)
     written = WrittenFolder([folder / FILE, *_copy(folder, sources)])
     script = written.paths[1]
     text = script.read_text("utf-8", "replace") if script.stat().st_size < 1 << 20 else ""
     options = list(options_of(text)) if script.suffix == ".py" or "python" in text[:80] else []
-    draft = _Draft(folder.name, script, text, options, python if script.suffix == ".py" else None, unit)
+    options = [option for option in options if option.option not in arguments]
+    runs = python if script.suffix == ".py" else _environment_of(script)
+    draft = _Draft(folder.name, script, text, options, runs, unit, tuple(arguments))
     written.notes += _about_options(options)
     if draft.reports:
         _put(folder, draft.toml(reported=_reported_metric(text)))
@@ -133,10 +142,21 @@ def _copy(folder: Path, sources: Sequence[Path]) -> list[Path]:
         return [script]
     copies = [folder / source.name for source in sources]
     for source, copy in zip(sources, copies, strict=True):
+        if source.is_dir():
+            shutil.copytree(source, copy)
+            continue
         shutil.copyfile(source, copy)
         runs = copy.suffix != ".py" and os.access(source, os.X_OK)
         copy.chmod(0o755 if runs else 0o644)
     return copies
+
+
+def _environment_of(script: Path) -> str | None:
+    """Return the Python of the virtual environment that installed a script, by its first line; None where none did."""
+    words = shebang(script)
+    python = Path(words[0]) if words else Path()
+    inside = python.is_absolute() and python.is_file() and (python.parent.parent / "pyvenv.cfg").is_file()
+    return str(python) if inside and python.name.startswith("python") else None
 
 
 def _put(folder: Path, text: str) -> None:
@@ -208,6 +228,7 @@ class _Draft:
     options: Sequence[Option]
     python: str | None
     unit: str | None
+    arguments: tuple[str, ...]
 
     @property
     def reports(self) -> bool:
@@ -227,10 +248,14 @@ class _Draft:
         keep: Sequence[str] = (),
     ) -> str:
         """Return the text of workload.toml."""
-        words = [self.script.name, *(word for option in self.options for word in option.words)]
+        words = [self.script.name, *self.arguments, *(word for option in self.options for word in option.words)]
         if self.script.name == "Makefile":
             targets = [name for name in _TARGET.findall(self.text) if name not in {"all", "clean", "install"}]
-            words = ["/usr/bin/make", "-s", next((name for name in targets if "bench" in name), (*targets, "all")[0])]
+            words = (
+                ["/usr/bin/make", "-s", *self.arguments]
+                if self.arguments
+                else ["/usr/bin/make", "-s", next((name for name in targets if "bench" in name), (*targets, "all")[0])]
+            )
         if self.reports:
             words = [word for word in words if "{seed}" not in word]
         lines = ["schema = 1", f"name = {_quoted(self.name)}", ""]

@@ -18,17 +18,19 @@ from typing import Any, Final
 from bridge.errors import ParameterError
 from bridge.presets.model import PARAMETER_TOKEN, Preset
 from bridge.presets.parameters import bind, render
-from bridge.presets.workloads.reading_program import LEAVE
+from bridge.presets.workloads.reading_program import LEAVE, OF, written
 from bridge.records.workload import REPORT_FILE
 from bridge.system.process import run
 
 TRIAL_SEED: Final = "1"
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _LABELLED: Final = re.compile(
-    r"^(?P<before>[^\S\n]*(?P<label>[A-Za-z][\w /().%-]{0,40}?)[^\S\n]*[:=]?[^\S\n]+|[^\S\n]*(?P<word>[A-Za-z]\w*)=)"
-    r"(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])",
+    r"^(?P<before>[^\S\n]*(?P<label>(?![A-Za-z][^\S\n]+[-+.\d])[A-Za-z][\w /().%-]{0,40}?)[^\S\n]*[:=]?[^\S\n]+"
+    r"|[^\S\n]*(?P<word>[A-Za-z]\w*)=)(?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)(?![\w.])",
     re.MULTILINE,
 )
+_WITHIN: Final = re.compile(r"[(,;\t] ?(?P<label>[A-Za-z]\w{1,30})[:=] ?(?P<number>[-+]?\d+(?:\.\d+)?)(?![\w.])")
+_COUNTED: Final = re.compile(r"(?:^|[^\w.:,-])(?P<number>\d+(?:\.\d+)?) (?P<label>[a-z]{3,20})\b")
 _NUMBER: Final = r"([-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?)"
 _POINTERS_MOST: Final = 12
 _READ_MAX_BYTES: Final = 1 << 20
@@ -118,8 +120,9 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
     lines = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace").split("\n")
     lines = [line for line in lines if line.strip()]
     printed = done.stdout.decode("utf-8", "replace")
-    folders = [*work.glob("as-it-is-*/work"), work, out]
-    files = dict(_files(folders))
+    brought = Path(argv[argv.index(OF) + 1]) if OF in argv else None
+    files = {name: path for place in work.glob("as-it-is-*/work") if brought for name, path in written(place, brought)}
+    files = {name: path for name, path in (*files.items(), *_files([work, out])) if _is_its_own(name, path)}
     return Trial(
         exit_code=done.exit_code,
         over=done.timed_out,
@@ -131,13 +134,17 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield name and place of each file that the program wrote, but what a compiler built."""
+    """Yield name and place of each file in folders."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
-            name = path.relative_to(folder)
-            ours = name.name == REPORT_FILE or any(part.startswith(_NOT_ITS_OWN) for part in name.parts)
-            if path.is_file() and not path.is_symlink() and not ours and not _is_built(path):
-                yield str(name), path
+            if path.is_file() and not path.is_symlink():
+                yield str(path.relative_to(folder)), path
+
+
+def _is_its_own(name: str, path: Path) -> bool:
+    """Whether the program wrote a file itself: neither Kakeya, nor Python's cache, nor a compiler did."""
+    ours = Path(name).name == REPORT_FILE or any(part.startswith(_NOT_ITS_OWN) for part in Path(name).parts)
+    return not ours and not _is_built(path)
 
 
 def _is_built(path: Path) -> bool:
@@ -151,6 +158,20 @@ def _candidates(printed: str, files: dict[str, Path]) -> Iterator[Candidate]:
         for pointer, value in _pointers(json.loads(printed)):
             yield Candidate(_metric(pointer), {"pointer": pointer}, value)
         return
+    yield from _labelled(printed)
+    for name, path in files.items():
+        if path.stat().st_size > _READ_MAX_BYTES:
+            continue
+        with contextlib.suppress(ValueError, IndexError, csv.Error):
+            yield from _in_file(name, path)
+
+
+def _labelled(printed: str) -> Iterator[Candidate]:
+    """Yield the numbers of a text that stand behind a label; of a text that has none, those before one."""
+    for match in _WITHIN.finditer(printed):
+        pattern = rf"\b{re.escape(match['label'])}[:=] ?{_NUMBER}"
+        if len(re.findall(pattern, printed)) == 1:
+            yield Candidate(_metric(match["label"]), {"stdout": pattern}, float(match["number"]))
     labels = {(match["label"] or match["word"]): match for match in _LABELLED.finditer(printed)}
     for label, match in labels.items():
         before = re.escape(match["before"].strip()).replace(r"\ ", " ")
@@ -158,11 +179,10 @@ def _candidates(printed: str, files: dict[str, Path]) -> Iterator[Candidate]:
         if len(re.findall(pattern, printed, re.MULTILINE)) > 1:
             pattern += rf"(?![\s\S]*^\s*{before}\s*[-+]?[0-9.])"
         yield Candidate(_metric(label), {"stdout": pattern}, float(match["number"]))
-    for name, path in files.items():
-        if path.stat().st_size > _READ_MAX_BYTES:
-            continue
-        with contextlib.suppress(ValueError, IndexError, csv.Error):
-            yield from _in_file(name, path)
+    counted = {} if labels else {match["label"]: match for match in _COUNTED.finditer(printed)}
+    for label, match in counted.items():
+        if len(re.findall(rf"{_NUMBER} {label}\b", printed)) == 1:
+            yield Candidate(_metric(label), {"stdout": rf"{_NUMBER} {label}\b"}, float(match["number"]))
 
 
 def _in_file(name: str, path: Path) -> Iterator[Candidate]:

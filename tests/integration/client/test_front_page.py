@@ -61,9 +61,10 @@ def test_the_blocks_of_the_front_page_run_as_printed_one_after_the_other(tmp_pat
             cwd=tmp_path, env=environment(tmp_path), stdout=stream, stderr=stream, start_new_session=True,
         )  # fmt: skip
     try:
-        key = until_said(host_output, r"pinned as (\S+=\S+)", host)
+        opening = until_said(host_output, r"there: (kakeya-mac init .*)", host)
         until_said(host_output, r"(runner \S+ serves)", host)
-        second = block("kakeya-mac init").replace("ROUTE", str(route)).replace("NAME=KEY", key)
+        second = block("kakeya-mac init").replace("kakeya-mac init --bus ROUTE#ID --root-key KEY", opening)
+        assert opening in second
         ran = subprocess.run(
             ["bash", "-e", "-c", ". .venv/bin/activate\n" + second],
             cwd=tmp_path / "kakeya", env=environment(tmp_path), capture_output=True, text=True, timeout=PATIENCE_S,

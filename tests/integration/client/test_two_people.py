@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.clone import Clone
-from tests.support.printed_page import carry_out, failures, follow, sections
+from tests.support.printed_page import GUIDES, carry_out, failures, follow, sections
 from tests.support.waiting import PATIENCE_S
 from tests.support.workload_folder import INTERPRETER
 
@@ -74,6 +75,28 @@ def test_a_colleague_is_let_in_by_one_line(people):
     ran = follow(parts["The colleague again"], people.colleague)
     assert failures(ran) == {}
     assert re.search(r"^trust +ada@example\.org \(signed\)", ran[0][1].stdout, re.MULTILINE), ran
+
+
+@pytest.mark.parametrize("page", ["ten-minutes-mac.md", "ten-minutes-gpu.md"])
+def test_the_page_of_a_machine_whose_daemon_made_the_bus_opens_it_by_what_doctor_printed(page, tmp_path):
+    daemon = Clone(
+        tmp_path / "daemon", {"INVOCATION_ID": "0" * 32, "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
+    )
+    requester = Clone(tmp_path / "requester", {"PATH": daemon.env["PATH"]})
+    route = tmp_path / "bus.git"
+    subprocess.run(["git", "init", "-q", "--bare", route], check=True, timeout=60)
+    assert carry_out(daemon, f"kakeya-runner setup --bus {route}").returncode == 0  # stands for the script's own steps
+    assert carry_out(daemon, f"kakeya-runner once --bus {route} --create-bus").returncode == 0
+    looked = carry_out(daemon, f"kakeya-runner doctor --bus {route}")
+    there = looked.stdout.splitlines()[-1].removeprefix("there: ")
+    assert " --runner-key " in there, looked
+    (printed,) = re.findall(r"^kakeya-mac init [^#]*#ID [^#]*", (GUIDES / page).read_text("utf-8"), re.MULTILINE)
+    assert [word for word in shlex.split(there) if word.startswith("--")] == [
+        word for word in printed.split() if word.startswith("--")
+    ]
+    opened = carry_out(requester, there)
+    assert opened.returncode == 0, opened
+    assert "must be signed by" in opened.stdout
 
 
 def test_two_commits_of_a_c_repository_are_compared_after_one_round_trip(people):

@@ -72,6 +72,7 @@ def test_a_machine_is_a_runner_after_one_command(machine):
     command, rest = find(shlex.split(there.removeprefix("there: "))[1:])
     assert parse(command, rest).bus == policy.bus
     assert machine("once")[0] == 0  # the policy alone says where the bus is
+    assert machine("doctor")[1].splitlines()[-1] == there
 
 
 def test_a_bus_made_by_setup_signs_its_results_with_the_key_that_setup_made(machine):

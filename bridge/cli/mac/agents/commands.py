@@ -7,31 +7,36 @@ import itertools
 import shutil
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.screen.answer import Answer, Line, Row, Talk
 from bridge.client.document.untrusted import clean_line
 from bridge.client.maintenance.agent_files import AGENTS, AgentFile, merged, server_entry
 from bridge.errors import KakeyaError, UsageError, install_remedy
 from bridge.system.durable import write_atomically
 from bridge.version import VERSION
 
+if TYPE_CHECKING:
+    from bridge.cli.table.command import Options
+    from bridge.cli.table.options import AgentOptions, McpOptions, ProgramsOptions
+
+
 _BY_HAND: Final = "merge it by hand; nothing was written"
 
 
-def agent(call: Invocation) -> int:
-    """Print the section for AGENTS.md, or the agent skill."""
+def agent(call: Invocation[AgentOptions]) -> Answer:
+    """Return the section for AGENTS.md, or the agent skill."""
     from bridge.cli.table.documents import skill, snippet
 
     offers = offered_lines(call)
-    call.output.data((skill(offers) if call.args.form == "skill" else snippet(offers)).rstrip("\n"))
-    return 0
+    return Answer(lines=[(skill(offers) if call.options.form == "skill" else snippet(offers)).rstrip("\n")])
 
 
-def mcp(call: Invocation) -> int:
+def mcp(call: Invocation[McpOptions]) -> Answer:
     """Serve the tools of this clone's bus over stdin and stdout until the client closes them."""
     from bridge.cli.mac.agents.in_process import InProcess
 
@@ -43,10 +48,10 @@ def mcp(call: Invocation) -> int:
         raise UsageError("the packages of the tools are not installed", remedy=install_remedy("mcp")) from error
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     serve(InProcess(call), VERSION)
-    return 0
+    return Answer()
 
 
-def install(call: Invocation) -> int:
+def install(call: Invocation[ProgramsOptions]) -> Answer:
     """Put the tools, the skill and the section into the files of the named programs, beside what is there."""
     from bridge.cli.table.documents import skill, snippet
 
@@ -57,17 +62,17 @@ def install(call: Invocation) -> int:
         "skill": skill(offers),
         "section": snippet(offers),
     }
-    code = _merge(call, contents)
+    notes: list[Line] = []
     if contents["server"] != contents["own server"]:
-        call.output.say(
-            "note",
+        text = (
             "the files of this repository name kakeya-mac, as everybody who has it may commit them; a program started "
-            f"elsewhere finds it once it is on the PATH: ln -s {_program(call.environment)} ~/.local/bin/",
+            f"elsewhere finds it once it is on the PATH: ln -s {_program(call.environment)} ~/.local/bin/"
         )
-    return code
+        notes.append(Talk("note", text))
+    return _merge(call, contents, notes)
 
 
-def offered_lines(call: Invocation) -> list[str]:
+def offered_lines(call: Invocation[Options]) -> list[str]:
     """Return what the bus of this clone offers of its own, a line each; nothing where it does not answer."""
     from bridge.cli.mac.presets import own_here
 
@@ -89,7 +94,7 @@ def _program(environment: Mapping[str, str]) -> str:
     return str(here) if found is None or Path(found) == here else "kakeya-mac"
 
 
-def uninstall(call: Invocation) -> int:
+def uninstall(call: Invocation[ProgramsOptions]) -> Answer:
     """Take out of those files what `install` put there."""
     return _merge(call, dict.fromkeys(("server", "own server", "skill", "section"), ""))
 
@@ -122,11 +127,9 @@ class _Change:
                         folder.rmdir()
 
 
-def _merge(call: Invocation, contents: Mapping[str, str]) -> int:
+def _merge(call: Invocation[ProgramsOptions], contents: Mapping[str, str], notes: Sequence[Line] = ()) -> Answer:
     """Work out every file first, then write: one that cannot be merged leaves all as they were."""
-    from bridge.client.document.envelope import of_data
-
-    files = [one for name, of in AGENTS.items() if getattr(call.args, name) for one in of]
+    files = [one for name, of in AGENTS.items() if getattr(call.options, name) for one in of]
     if not files:
         raise UsageError(
             "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
@@ -134,13 +137,11 @@ def _merge(call: Invocation, contents: Mapping[str, str]) -> int:
     plan = dict(_planned(call, one, contents[one.content]) for one in files)
     for path, change in plan.items():
         change.make(path)
-        call.output.row(change.word, str(path))
     rows = [{"path": str(path), "change": change.word} for path, change in plan.items()]
-    call.output.document(of_data(call.command.name, rows))
-    return 0
+    return Answer(rows, [*(Row(change.word, str(path)) for path, change in plan.items()), *notes])
 
 
-def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Change]:
+def _planned(call: Invocation[ProgramsOptions], one: AgentFile, content: str) -> tuple[Path, _Change]:
     """Return a file and what becomes of it; two names of one file, as a link gives them, are one."""
     base = _base(call, one)
     named = base / one.path.removeprefix("~/")
@@ -160,7 +161,7 @@ def _planned(call: Invocation, one: AgentFile, content: str) -> tuple[Path, _Cha
     return path, _Change(old, new, base.resolve())
 
 
-def _base(call: Invocation, one: AgentFile) -> Path:
+def _base(call: Invocation[ProgramsOptions], one: AgentFile) -> Path:
     if one.path.startswith("~/"):
         return Path(call.environment.get("HOME", str(Path.home())))
     repository = call.settings().repository

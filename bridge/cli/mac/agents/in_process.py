@@ -8,11 +8,15 @@ import json
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.signals import DetachedError
 from bridge.system.clock import Clock
+
+if TYPE_CHECKING:
+    from bridge.cli.table.options import McpOptions
+
 
 _SLICE_S = 0.5
 
@@ -21,7 +25,7 @@ _SLICE_S = 0.5
 class InProcess:
     """Runs commands in this process, each with streams of its own, on the bus of the call that serves."""
 
-    call: Invocation
+    call: Invocation[McpOptions]
 
     @property
     def clock(self) -> Clock:
@@ -46,7 +50,7 @@ class InProcess:
     def _run(self, words: Sequence[str], out: io.StringIO, clock: Clock) -> None:
         from bridge.cli.mac.program import Surroundings, main
 
-        bus = [] if getattr(self.call.args, "bus", None) is None else ["--bus", self.call.args.bus]
+        bus = [] if self.call.options.bus is None else ["--bus", self.call.options.bus]
         around = Surroundings(
             out, io.StringIO(), self.call.environment, self.call.directory, clock, self.call.opener
         )  # fmt: skip

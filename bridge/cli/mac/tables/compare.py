@@ -5,57 +5,55 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
-from bridge.cli.mac.results import find_result, say_first
+from bridge.cli.mac.results import find_result, first_row
+from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk, also_with_error
 from bridge.client.clone.store import holds_result, id_in
-from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
 from bridge.client.evidence import sweep as sweeping
 from bridge.client.send.sweep import find_sweep, runs_of
 from bridge.ids import short
 
+if TYPE_CHECKING:
+    from bridge.cli.table.options import CompareOptions
 
-def compare(call: Invocation) -> int:
+
+def compare(call: Invocation[CompareOptions]) -> Answer:
     """Put two runs side by side, with the gate's statistics where both measured the same; alone, a sweep's runs."""
-    if call.args.b is None:
+    if call.options.b is None:
         return _compare_sweep(call)
-    (run, a), (_, b) = (find_result(call, what) for what in (call.args.a, call.args.b))
-    for side in (a, b):
-        say_first(call, side.result.id, side.verdict, side.answer)
+    (run, a), (_, b) = (find_result(call, what) for what in (call.options.a, call.options.b))
+    lines: list[Line] = [first_row(side.result.id, side.verdict, side.answer) for side in (a, b)]
     first, second = a.result, b.result
-    lines, measured = comparing.compare(a, b), comparing.measured(a, b)
-    for text in _side_by_side((short(first.id), short(second.id)), lines):
-        for part in call.output.fitted(text, indent=text.find("  ", 2) + 2):
-            call.output.data(part)
-    for one in measured.differences:
-        call.output.row("B vs A", f"{clean_line(one.wording)}   NOT CITABLE")
+    with also_with_error(call.output, lines):
+        facts, measured = comparing.compare(a, b), comparing.measured(a, b)
+    table = _side_by_side((short(first.id), short(second.id)), facts)
+    lines += [Fitted(text, text.find("  ", 2) + 2) for text in table]
+    lines += [Row("B vs A", f"{clean_line(one.wording)}   NOT CITABLE") for one in measured.differences]
     for floor in measured.noise:
-        call.output.row("noise", f"{floor.stage}: {comparing.noise_text(floor.a, floor.b, floor.confidence)}")
+        lines.append(Row("noise", f"{floor.stage}: {comparing.noise_text(floor.a, floor.b, floor.confidence)}"))
     for reason in measured.reasons:
         where = "" if reason.report is None else f"{reason.report}: "
-        call.output.row(reason.kind, clean_line(where + reason.text))
-    call.output.say("note", comparing.CAUTION)
-    data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [asdict(line) for line in lines]}
-    bus = None if run is None else run.bus_part()
-    call.output.document(of_data("compare", {**data, **comparing.data(measured)}, bus=bus))
-    return 0
+        lines.append(Row(reason.kind, clean_line(where + reason.text)))
+    lines.append(Talk("note", comparing.CAUTION))
+    data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [asdict(fact) for fact in facts]}
+    return Answer({**data, **comparing.data(measured)}, lines, bus=None if run is None else run.bus_part)
 
 
-def _compare_sweep(call: Invocation) -> int:
-    """Print the table of a sweep, and what its runs differ by from the first one of their repeat."""
-    session, folder = call.connect(quiet=True), Path(call.directory, call.args.a)
-    sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.args.a)
+def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
+    """Return the table of a sweep, and what its runs differ by from the first one of their repeat."""
+    session, folder = call.connect(quiet=True), Path(call.directory, call.options.a)
+    sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.options.a)
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     found = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
-    for line in sweeping.table(found.rows):
-        call.output.data(line)
+    lines: list[Line] = [*sweeping.table(found.rows)]
     for a, b, value in sweeping.differences(found.rows):
-        call.output.row(f"{short(b.id)} vs {short(a.id)}", f"{clean_line(value['wording'])}   NOT CITABLE")
-    call.output.say("note", sweeping.EXPLORATORY)
-    call.output.document(of_data("compare", found.data(), bus=session.bus_part()))
-    return 0
+        lines.append(Row(f"{short(b.id)} vs {short(a.id)}", f"{clean_line(value['wording'])}   NOT CITABLE"))
+    lines.append(Talk("note", sweeping.EXPLORATORY))
+    return Answer(found.data(), lines, bus=session.bus_part)
 
 
 def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator[str]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.mac.context import Invocation
+from bridge.cli.mac.drafts import sittings_of
+from bridge.cli.screen.answer import Answer, Line, Row, Talk
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
-from bridge.client.document.envelope import of_data
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
@@ -23,13 +23,12 @@ from bridge.limits import SWEEP_MAX_COUNT
 from bridge.run.outcomes import strongest
 
 if TYPE_CHECKING:
+    from bridge.cli.table.options import RunOptions
     from bridge.client.evidence.standing import StandingSet
 
-SITTINGS_USUAL: Final = 8
 
-
-def check_standing(args: argparse.Namespace) -> None:
-    """Fill in how many sittings are meant, and refuse what does not go together, before anything is sent.
+def check_standing(args: RunOptions) -> None:
+    """Refuse what does not go together, before anything is sent.
 
     Raises:
         UsageError: too few or too many sittings, sittings of no standing claim, or an option for one run.
@@ -38,34 +37,34 @@ def check_standing(args: argparse.Namespace) -> None:
         if args.sittings is not None:
             raise UsageError("--sittings is of a standing claim", remedy="add --profile standing")
         return
-    args.sittings = SITTINGS_USUAL if args.sittings is None else args.sittings
-    if not SITTINGS_LEAST <= args.sittings <= SWEEP_MAX_COUNT:
-        raise UsageError(f"got --sittings {args.sittings}; expected {SITTINGS_LEAST} to {SWEEP_MAX_COUNT}")
+    count = sittings_of(args)
+    if not SITTINGS_LEAST <= count <= SWEEP_MAX_COUNT:
+        raise UsageError(f"got --sittings {count}; expected {SITTINGS_LEAST} to {SWEEP_MAX_COUNT}")
     names = ("follow", "confirms", "notify", "repeat", "require")
     given = {name: getattr(args, name) for name in names} | {"fail-if": args.fail_if}
     sending.refuse_options(given)
 
 
-def run_standing(call: Invocation, session: BusSession, drafts: Sequence[RequestDraft]) -> int:
+def run_standing(call: Invocation[RunOptions], session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:
     """Send every sitting of a standing claim, or go on with those that were sent; with --wait see them through.
 
     Raises:
         UsageError: it asks several questions.
         NoRunnerError: no live runner would take them.
     """
-    args = call.args
+    args = call.options
     if len(drafts) > 1:
         raise UsageError(
             f"a standing claim is of one question, and this line asks {len(drafts)}",
             remedy="name one value for each parameter",
         )
     if args.dry_run:
-        return _show(call, session, sending.place_drafts(session, drafts, args.sittings, new=args.new))
+        return _show(session, sending.place_drafts(session, drafts, sittings_of(args), new=args.new))
 
     def warn(line: str) -> None:
         call.output.say("warn", line)
 
-    slots = sending.decide(session, drafts, args.sittings, new=args.new, queue=args.queue, warn=warn)
+    slots = sending.decide(session, drafts, sittings_of(args), new=args.new, queue=args.queue, warn=warn)
     set_id = sending.id_of([slot.draft for slot in slots])
     try:
         sent = list(sending.send_all(session, slots, warn))
@@ -77,22 +76,17 @@ def run_standing(call: Invocation, session: BusSession, drafts: Sequence[Request
         if args.wait or args.wait_timeout is not None:
             return _see_through(call, set_id, runs)
     except DetachedError as detached:
-        call.output.say("detach", f" the sittings go on; the same line goes on with {short(set_id)}")
         data = _data(set_id, drafts[0].preset, sending.runs_of(session, set_id), None)
-        document = of_data("run", data, exit_code=detached.exit_code, reason="detached", bus=session.bus_part())
-        call.output.document(document)
-        return detached.exit_code
+        gone = Talk("detach", f" the sittings go on; the same line goes on with {short(set_id)}")
+        return Answer(data, [gone], detached.exit_code, reason="detached", bus=session.bus_part)
     runs[0].wake()
-    for run in runs:
-        call.output.data(run.id)
-    data = _data(set_id, drafts[0].preset, [run.id for run in runs], None)
-    call.output.document(of_data("run", data, bus=session.bus_part()))
-    return 0
+    ids = [run.id for run in runs]
+    return Answer(_data(set_id, drafts[0].preset, ids, None), ids, bus=session.bus_part)
 
 
-def _see_through(call: Invocation, set_id: str, runs: Sequence[Run]) -> int:
+def _see_through(call: Invocation[RunOptions], set_id: str, runs: Sequence[Run]) -> Answer:
     """Wait for every sitting in turn, each named as it ends, then say what they say together."""
-    timeout_s, clock = call.args.wait_timeout, runs[0].bus.clock
+    timeout_s, clock = call.options.wait_timeout, runs[0].bus.clock
     deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     ended: list[RunStatus] = []
     for number, run in enumerate(runs, 1):
@@ -104,10 +98,10 @@ def _see_through(call: Invocation, set_id: str, runs: Sequence[Run]) -> int:
                 call.output.note(progress.lines[0])
         ended.append(run.status())
         call.output.say(f"{number}/{len(runs)}", f" {run.short} {ended[-1].reason}")
-    return _print(call, set_id, runs, ended)
+    return _answer(set_id, runs, ended)
 
 
-def _print(call: Invocation, set_id: str, runs: Sequence[Run], ended: Sequence[RunStatus]) -> int:
+def _answer(set_id: str, runs: Sequence[Run], ended: Sequence[RunStatus]) -> Answer:
     from bridge.client.evidence.judged import JudgedResult
     from bridge.client.evidence.quote import text_of
     from bridge.client.evidence.standing import StandingSet, is_sitting, quotation_of
@@ -115,19 +109,18 @@ def _print(call: Invocation, set_id: str, runs: Sequence[Run], ended: Sequence[R
     judged = [JudgedResult.of_run(run) for run, status in zip(runs, ended, strict=True) if status.result is not None]
     sittings = [result for result in judged if is_sitting(result) and result.verdict is not None]
     sittings_set = StandingSet.of(sittings) if sittings else None
+    lines: list[Line] = []
     for claim in () if sittings_set is None else sittings_set.claims:
-        call.output.data(f"{claim.id}: {clean_line(claim.wording) or 'too few sittings'}")
         answer = quotation_of(claim)
-        call.output.row(answer.word, str(answer) if not claim.why else text_of(answer))
+        lines.append(f"{claim.id}: {clean_line(claim.wording) or 'too few sittings'}")
+        lines.append(Row(answer.word, str(answer) if not claim.why else text_of(answer)))
     code = strongest(status.exit_code for status in ended)
     reason = next(status.reason for status in ended if status.exit_code == code)
     argv = ["kakeya-mac", "quote", short(set_id), *runs[0].settings.bus.words]
-    call.output.say("next", f"  {shlex.join(argv)}")
+    lines.append(Talk("next", f"  {shlex.join(argv)}"))
     preset = "" if runs[0].known_request is None else runs[0].known_request.preset
     data = _data(set_id, preset, [run.id for run in runs], sittings_set)
-    bus = runs[0].bus_part()
-    call.output.document(of_data("run", data, exit_code=code, reason=reason, bus=bus, next_argv=[argv]))
-    return code
+    return Answer(data, lines, code, reason=reason, bus=runs[0].bus_part, following=[argv])
 
 
 def _data(set_id: str | None, preset: str, run_ids: Sequence[str], sittings_set: StandingSet | None) -> dict[str, Any]:
@@ -139,12 +132,11 @@ def _data(set_id: str | None, preset: str, run_ids: Sequence[str], sittings_set:
     }
 
 
-def _show(call: Invocation, session: BusSession, placed: Sequence[RequestDraft]) -> int:
-    """Print what would be sent, and send nothing."""
+def _show(session: BusSession, placed: Sequence[RequestDraft]) -> Answer:
+    """Return what would be sent, and send nothing."""
+    lines = []
     for draft in placed:
         number = 0 if draft.sweep is None else draft.sweep.repeat
-        call.output.row("request", f"{draft.preset} ({draft.profile}), sitting {number + 1} of {len(placed)}")
-    call.output.row("sent", "nothing (--dry-run)")
-    data = _data(None, placed[0].preset, [], None)
-    call.output.document(of_data("run", data, reason="dry_run", bus=session.bus_part()))
-    return 0
+        lines.append(Row("request", f"{draft.preset} ({draft.profile}), sitting {number + 1} of {len(placed)}"))
+    lines.append(Row("sent", "nothing (--dry-run)"))
+    return Answer(_data(None, placed[0].preset, [], None), lines, reason="dry_run", bus=session.bus_part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
+from bridge.cli.screen.answer import Answer, Fitted, Line, Talk
 from bridge.cli.screen.listing import NO_RUNS, repaint, run_lines
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.listing import Row, rows
@@ -14,19 +15,21 @@ from bridge.ids import short
 
 if TYPE_CHECKING:
     from bridge.cli.mac.context import Invocation
+    from bridge.cli.table.options import BusOptions, LsOptions
     from bridge.client.connection.liveness import SeenRunner
+    from bridge.client.document.envelope import QuotaPart
 
 WATCH_S: Final = 2.0
 _TEXT_COLUMN: Final = 29  # of `runners`: behind the name and a label
 
 
-def ls(call: Invocation) -> int:
+def ls(call: Invocation[LsOptions]) -> Answer:
     """List runs, newest first; with --watch again and again until a signal.
 
     Raises:
         UsageError: a program asks to watch.
     """
-    session, args = call.connect(quiet=True), call.args
+    session, args = call.connect(quiet=True), call.options
 
     def find() -> list[Row]:
         return rows(session, state=args.state, preset=args.preset, limit=args.limit, archived=args.all)
@@ -37,47 +40,40 @@ def ls(call: Invocation) -> int:
         from bridge.client.run.follow import poll_bounds
 
         pause_s = max(WATCH_S, poll_bounds(session)[1])
-        return repaint(call.output, find, lambda: session.clock.sleep(pause_s))
+        return Answer(exit_code=repaint(call.output, find, lambda: session.clock.sleep(pause_s)))
     found = find()
-    lines = [row.id for row in found] if call.args.ids else run_lines(found, call.output.columns)
-    for line in lines:
-        call.output.data(line)
+    lines: list[Line] = [*([row.id for row in found] if args.ids else run_lines(found, call.output.columns))]
     if not found:
-        call.output.say("note", NO_RUNS[bool(args.state or args.preset or args.limit == 0)])
-    if call.output.json:
-        from bridge.client.document.envelope import of_data
+        lines.append(Talk("note", NO_RUNS[bool(args.state or args.preset or args.limit == 0)]))
 
-        rows_shown = [row.data() for row in found]
+    def quotas() -> list[QuotaPart]:
         from bridge.client.connection.quotas import quotas_of
 
-        call.output.document(of_data("ls", rows_shown, bus=session.bus_part(), quotas=quotas_of(session)))
-    return 0
+        return quotas_of(session)
+
+    return Answer([row.data() for row in found], lines, bus=session.bus_part, quotas=quotas)
 
 
-def runners(call: Invocation) -> int:
+def runners(call: Invocation[BusOptions]) -> Answer:
     """List the runners of the bus."""
     from bridge.client.connection.liveness import doubts, look
-    from bridge.client.document.envelope import of_data
 
     session = call.connect()
     seen = look(session.bus, session.record, session.clock.now())
+    lines: list[Line] = []
     for one in seen:
         beacon = one.beacon
         alive = beacon.state if one.live or beacon.state == "stopped" else "gone"
         seen_text = f"seen {age_text(one.age_s)} ago, queue {beacon.queue}"
-        lines: list[tuple[str, str, str]] = [(beacon.runner, alive, seen_text)]
-        lines += [("", label, clean_line(", ".join(words))) for label, words in _offers(one)]
-        for name, label, text in lines:
-            for line in call.output.fitted(f"{name:<18} {label:<9} {text}", indent=_TEXT_COLUMN):
-                call.output.data(line)
-    for line in doubts(session.bus):
-        call.output.say("warning", clean_line(line))
+        cells: list[tuple[str, str, str]] = [(beacon.runner, alive, seen_text)]
+        cells += [("", label, clean_line(", ".join(words))) for label, words in _offers(one)]
+        lines += [Fitted(f"{name:<18} {label:<9} {text}", _TEXT_COLUMN) for name, label, text in cells]
+    lines += [Talk("warning", clean_line(line)) for line in doubts(session.bus)]
     if not seen:
         awake = "it starts with the first request" if session.embedded else "no beacon on this bus"
-        call.output.say("note", f"no runner is awake: {awake}")
+        lines.append(Talk("note", f"no runner is awake: {awake}"))
     data = [{**one.beacon.model_dump(mode="json"), "age_s": round(one.age_s, 3), "live": one.live} for one in seen]
-    call.output.document(of_data("runners", data, bus=session.bus_part()))
-    return 0
+    return Answer(data, lines, bus=session.bus_part)
 
 
 def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:

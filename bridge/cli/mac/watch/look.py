@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 
-from bridge.cli.screen.run_view import print_status
+from bridge.cli.screen.answer import Answer, Line, Row, Talk, about_run
+from bridge.cli.screen.run_view import status_rows
 from bridge.client.document.untrusted import PREFIX, clean_line, fenced, new_fence
 from bridge.durations import duration_text
 from bridge.errors import UsageError
@@ -15,47 +16,43 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bridge.cli.mac.context import Invocation
+    from bridge.cli.table.options import FetchOptions, LogsOptions, OpenOptions, RunIdOptions
     from bridge.client.run.run import Run
-    from bridge.client.run.status import RunStatus
 
 
 _OPEN: Final = "kakeya-mac open @last; the page of the bus: kakeya-mac open --html"
 
 
-def status(call: Invocation) -> int:
+def status(call: Invocation[RunIdOptions]) -> Answer:
     """Say where a run is and how it ended; answering is success, whatever the answer."""
-    run = call.find_run(call.args.id)
+    run = call.find_run(call.options.id)
     found = run.with_actions(run.status())
-    print_status(call.output, run, found, call.directory)
+    lines: list[Line] = [*status_rows(run, found, call.directory)]
     if not found.terminal and run.elapsed_s is not None:
-        call.output.row("asked", f"{duration_text(run.elapsed_s)} ago")
+        lines.append(Row("asked", f"{duration_text(run.elapsed_s)} ago"))
         if found.state == "queued" and found.reason == "pending":
             why, ignored = run.why_queued(found.view)
-            call.output.row("waiting", why)
-            for line in ignored:
-                call.output.row("ignored", line)
-    _document(call, run, found)
-    return 0
+            lines += [Row("waiting", why), *(Row("ignored", line) for line in ignored)]
+    return about_run(run, found, lines)
 
 
-def logs(call: Invocation) -> int:
+def logs(call: Invocation[LogsOptions]) -> Answer:
     """Print a run's log between fences."""
-    run = call.find_run(call.args.id)
-    if call.args.follow and not call.output.json and run.session is not None:
-        return _follow(call, run)
+    run = call.find_run(call.options.id)
+    if call.options.follow and not call.output.json and run.session is not None:
+        _follow(call, run)
+        return Answer()
     lines = run.logs()
-    last = lines[-call.args.lines :] if call.args.lines else lines
+    last = lines[-call.options.lines :] if call.options.lines else lines
     fence = new_fence()
-    for line in fenced(last, "log", fence):
-        call.output.data(line)
+    text: list[Line] = [*fenced(last, "log", fence)]
     if not lines and not (status := run.status(fetch=False)).terminal:
-        call.output.say("note", f"{run.short} wrote nothing yet: it is {status.state_text}")
+        text.append(Talk("note", f"{run.short} wrote nothing yet: it is {status.state_text}"))
     shown = {"untrusted": True, "fence": fence, "earlier_lines": len(lines) - len(last), "lines": last}
-    _document(call, run, run.status(), log_tail=shown)
-    return 0
+    return about_run(run, run.status(), text, log_tail=shown)
 
 
-def _follow(call: Invocation, run: Run) -> int:
+def _follow(call: Invocation[LogsOptions], run: Run) -> None:
     """Print log lines as they come, fenced, until the run ends."""
     fence = new_fence()
     call.output.data(f"--- untrusted log {fence} ---")
@@ -71,36 +68,33 @@ def _follow(call: Invocation, run: Run) -> int:
     end = run.status()
     if end.message or not end.terminal:
         call.output.say("end", f"  {end.reason}" + (f": {clean_line(end.message)}" if end.message else ""))
-    return 0
 
 
-def fetch(call: Invocation) -> int:
+def fetch(call: Invocation[FetchOptions]) -> Answer:
     """Write a run's verified result to disk, with --pack as one file."""
-    if call.args.pack is not None:
+    if call.options.pack is not None:
         from bridge.cli.mac.watch.packing import file_of_pack, pack_result
 
         file_of_pack(call)  # a name that cannot be packed into is said before anything is fetched
-    run = call.find_run(call.args.id)
+    run = call.find_run(call.options.id)
     run.result()
-    if call.args.path is not None:
-        call.output.data(str(_copy_file(call, run)))
-    elif call.args.pack is None:
-        print_status(call.output, run, run.status(), call.directory)
-    else:
-        call.output.data(str(pack_result(call, run)))
-    _document(call, run, run.status())
-    return 0
+    status = run.status()
+    if call.options.path is not None:
+        return about_run(run, status, [str(_copy_file(call, run))])
+    if call.options.pack is not None:
+        return about_run(run, status, [str(pack_result(call, run))])
+    return about_run(run, status, status_rows(run, status, call.directory))
 
 
-def _copy_file(call: Invocation, run: Run) -> Path:
+def _copy_file(call: Invocation[FetchOptions], run: Run) -> Path:
     """Copy one file of a verified result into the working directory; return where.
 
     Raises:
         UsageError: no file or several are meant, or one of that name is here already.
     """
-    if call.args.pack is not None:
+    if call.options.pack is not None:
         raise UsageError("--pack writes the whole result; name a PATH or --pack, not both")
-    files, wanted = run.result().tree.files, call.args.path.strip("/")
+    files, wanted = run.result().tree.files, str(call.options.path).strip("/")
     names = [name for name in files if name == wanted] or [name for name in files if f"/{name}".endswith(f"/{wanted}")]
     if len(names) != 1:
         kept = [f"reports/{name}" for name in run.result().kept]
@@ -116,28 +110,19 @@ def _copy_file(call: Invocation, run: Run) -> Path:
     return path
 
 
-def open_result(call: Invocation) -> int:
+def open_result(call: Invocation[OpenOptions]) -> Answer:
     """Print the folder of a run's result, of a packed one where it is unpacked, or the page that shows it."""
-    if call.args.html:
+    if call.options.html:
         from bridge.cli.mac.watch.pages import open_page
 
         return open_page(call)
-    if call.args.id is None:
+    if call.options.id is None:
         raise UsageError("open needs a run", remedy=_OPEN)
-    if call.args.id.endswith(".tar.xz"):
+    if call.options.id.endswith(".tar.xz"):
         from bridge.cli.mac.watch.packing import unpack_result
 
         return unpack_result(call)
-    run = call.find_run(call.args.id)
+    run = call.find_run(call.options.id)
     run.result()
-    call.output.data(str(run.status().folder))
-    _document(call, run, run.status())
-    return 0
-
-
-def _document(call: Invocation, run: Run, status: RunStatus, **changed: object) -> None:
-    """Write the document about a run where one is asked for: its models are not built for people."""
-    if call.output.json:
-        from bridge.client.run.present import document
-
-        call.output.document({**document(run, status, call.command.name, exit_code=0), **changed})
+    status = run.status()
+    return about_run(run, status, [str(status.folder)])

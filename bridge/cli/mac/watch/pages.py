@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bridge.cli.screen.answer import Answer
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store, holds_result
-from bridge.client.document.envelope import of_data
 from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.writing import (
     write_bus_page,
@@ -21,23 +21,21 @@ from bridge.errors import RunNotFoundError, UsageError
 
 if TYPE_CHECKING:
     from bridge.cli.mac.context import Invocation
+    from bridge.cli.table.options import OpenOptions
 
 
-def open_page(call: Invocation) -> int:
+def open_page(call: Invocation[OpenOptions]) -> Answer:
     """Write the page of what was named, else of the bus, and print its path."""
-    if call.args.id is None:
+    if call.options.id is None:
         path = write_bus_page(call.connect(quiet=True))
-        call.output.data(str(path))
-        call.output.document(of_data("open", {"path": str(path)}))
-        return 0
-    folder = Path(call.directory, call.args.id)
-    path = write_folder_page(call.settings(), folder) if holds_result(folder) else _page_of(call, call.args.id)
-    call.output.data(str(path))
-    call.output.document(of_data("open", {"path": str(path)}))
-    return 0
+    elif holds_result(folder := Path(call.directory, call.options.id)):
+        path = write_folder_page(call.settings(), folder)
+    else:
+        path = _page_of(call, call.options.id)
+    return Answer({"path": str(path)}, [str(path)])
 
 
-def _page_of(call: Invocation, name: str) -> Path:
+def _page_of(call: Invocation[OpenOptions], name: str) -> Path:
     """Write the page of a sweep, else of a run, else of the stored results of a preset.
 
     Raises:
@@ -58,7 +56,7 @@ def _page_of(call: Invocation, name: str) -> Path:
         return path
 
 
-def _is_known(call: Invocation, name: str) -> bool:
+def _is_known(call: Invocation[OpenOptions], name: str) -> bool:
     """Whether a text means a run that this clone sent or fetched."""
     ids = Store(call.settings().state_dir).ids()
     try:
@@ -67,7 +65,7 @@ def _is_known(call: Invocation, name: str) -> bool:
         return False
 
 
-def _sweep_page(call: Invocation, sweep_id: str, run_id: str) -> Path:
+def _sweep_page(call: Invocation[OpenOptions], sweep_id: str, run_id: str) -> Path:
     """Ask about every run of a sweep on the bus that it was sent to, and write its page."""
     session = call.open(call.settings(run_id))
     runs = [call.run_on(session, one) for one in runs_of(session, sweep_id)]

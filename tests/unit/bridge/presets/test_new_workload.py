@@ -180,3 +180,47 @@ def test_what_cannot_be_written_is_refused_before_anything_is(tmp_path, name, so
     with pytest.raises(UsageError, match=message):
         written(tmp_path, name, [Path(source) for source in sources], unit=unit)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_words_that_are_always_given_stand_behind_the_program_and_are_no_parameters(tmp_path):
+    source = program(tmp_path, "train.py", ARGPARSE)
+    folder, _, file = written(tmp_path, "digits", [source], arguments=["data.csv", "--tag", "a b"])
+    assert file["presets"]["digits"]["argv"][:5] == ["train.py", "data.csv", "--tag", "a b", "--lr"]
+    assert "tag" not in file["presets"]["digits"]["params"]
+    assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
+
+
+def test_a_script_of_a_virtual_environment_runs_with_its_python_and_a_folder_comes_along(tmp_path):
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    (venv / "bin" / "python").symlink_to(INTERPRETER)
+    text = f"#!{venv}/bin/python\nimport os\nprint(len(os.listdir('data')), 'passed in 0.02s')\n"
+    script = program(tmp_path, "counting", text, mode=0o755)
+    (tmp_path / "data").mkdir()
+    program(tmp_path / "data", "one.txt", "1")
+    folder, _, file = written(tmp_path, "counted", [script, tmp_path / "data"])
+    assert file["environment"]["interpreter"] == f"{venv}/bin/python"
+    assert (folder / "data" / "one.txt").read_text() == "1"
+    assert file["metrics"]["passed"]["number"]["stdout"].endswith(r" passed\b")
+
+
+def test_numbers_within_a_line_and_before_their_word_are_found(tmp_path):
+    lines = ("RESULT: PASSED (minimum: 80.0%, actual: 65.1%)", "A 6 word password of 7,227 words, 77 bits")
+    text = "#!/bin/sh\n" + "".join(f"echo '{line}'\n" for line in lines)
+    source = program(tmp_path, "cover.sh", text, mode=0o755)
+    candidates = []
+    written(tmp_path, "cover", [source], lambda numbers: candidates.extend(numbers) or numbers[1])
+    assert {number.name: number.value for number in candidates} == {
+        "minimum": 80.0,
+        "actual": 65.1,
+        "word": 6.0,
+        "bits": 77.0,
+    }
+
+
+def test_a_word_with_braces_is_refused_with_what_to_do(tmp_path):
+    with pytest.raises(UsageError, match="braces stand for a parameter") as raised:
+        written(tmp_path, "digits", [program(tmp_path, "a.py", "")], arguments=["BEGIN{}"])
+    assert "script" in str(raised.value.remedy)
+    assert not (tmp_path / "digits").exists()

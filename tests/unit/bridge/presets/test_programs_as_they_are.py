@@ -117,6 +117,22 @@ def test_a_picture_that_is_too_large_stays_behind_and_the_number_comes(tmp_path)
     assert {path.name for path in out.iterdir()} == {"report.json"}
 
 
+def test_json_that_is_too_deep_to_read_is_one_line(tmp_path):
+    deep = "#!/bin/sh\nhead -c 200000 /dev/zero | tr '\\\\0' '['\n"
+    ran, _ = run_once(as_it_is(tmp_path, 'number = { pointer = "/a" }', program=deep, keep=()), tmp_path)
+    (message,) = ran.stderr.splitlines()
+    assert message.startswith("error: m0: stdout is no JSON: ")
+
+
+def test_a_file_that_is_read_is_a_copy_and_one_that_is_changed_is_written(tmp_path):
+    changes = "#!/bin/sh\ntest ! -L words.txt && echo 3 more >> words.txt\n"
+    folder = as_it_is(tmp_path, 'number = { file = "words.txt", pattern = "([0-9]+) more" }', program=changes)
+    ran, out = run_once(folder, tmp_path)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads((out / "report.json").read_text()) == {"metrics": {"m0": 3.0}}
+    assert (folder / "words.txt").read_text() == "read beside the program\n"
+
+
 def test_a_program_that_fails_ends_the_run_as_it_ended(tmp_path):
     ran, _ = run_once(as_it_is(tmp_path, NUMBERS["json"][0], program="#!/bin/sh\nexit 7\n"), tmp_path)
     assert (ran.returncode, ran.stderr) == (7, "")
