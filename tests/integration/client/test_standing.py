@@ -34,6 +34,11 @@ ratio = {{ baseline = ["sum.py", "900000"], candidate = ["sum.py", "300000"] }}
 ASK = ("run", "sums", "--profile", "standing", "--sittings", "6")
 
 
+def seen(claim):
+    """Return what stands against a claim, and the numbers that it was made of, for whoever reads a failure."""
+    return json.dumps({key: claim[key] for key in ("why", "ends", "sittings", "wording")}, indent=1)
+
+
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory):
     top = tmp_path_factory.mktemp("standing")
@@ -94,15 +99,15 @@ def test_sittings_that_began_too_soon_after_one_another_are_no_claim(clone, sent
     assert "minutes after attempt 1, expected at least 10" in quoted.stderr
     verified = clone.document("verify", *sent["data"]["runs"])
     (claim,) = verified["data"]["standing"]
-    assert claim["quotation"] == "measured"
-    assert len(claim["why"]) == 1
+    assert claim["quotation"] == "measured", claim
+    assert len(claim["why"]) == 1, seen(claim)
 
 
 def test_what_they_say_together_is_printed_with_its_prediction_all_the_same(clone, sent):
     (claim,) = sent["data"]["standing"]
-    assert claim["wording"].startswith("over 6 sittings in ")
+    assert claim["wording"].startswith("over 6 sittings in "), claim["wording"]
     assert "; the next sitting [" in claim["wording"]
-    assert all(end["value"] > 1.1 for end in claim["ends"])
+    assert all(end["value"] > 1.1 for end in claim["ends"]), seen(claim)
 
 
 def test_a_sitting_that_is_left_out_is_named_and_takes_the_claim(clone, sent):
