@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -11,9 +11,10 @@ from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
 from bridge.gate.claims.speed import stamped_rate
 from bridge.gate.facts.launch_series import series_of
 from bridge.gate.facts.outputs import first_difference, repeated_share
-from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, idle_refusals, steps_before
+from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, expected_drafts, idle_refusals, steps_before
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.stats.ratio import Ratio, known_ratio
+from bridge.records.verdict import Premise
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -24,14 +25,25 @@ def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> 
     word = "" if series_of(report, evidence) is not None else ", as its program counts its steps"
     for place, candidate in enumerate(arms_of(report, evidence).candidates):
         suffix = "" if place == 0 else f"_{candidate.name}"
-        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix):
+        stops = _drafts_unseen(candidate, report)
+        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix, stops):
             summary = str(draft.detail.get("summary") or draft.wording)
             yield replace(
                 draft, wording=f"{draft.wording}{word}", detail={**draft.detail, "summary": f"{summary}{word}"}
             )
 
 
-def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:
+def _drafts_unseen(candidate: Arm, report: Report) -> dict[Premise, str]:
+    """Return why nobody but its program knows how much an arm drafted; empty where its depth says it.
+
+    Turns show how many tokens a step committed, never how many drafts it refused.
+    """
+    if all(expected_drafts(sample, report.body["config"]) is not None for sample in candidate.measured):
+        return {}
+    return {"outputs": f"how much {candidate.name!r} drafted was decided at run time, and only its program counted it"}
+
+
+def _accepted(candidate: Arm, role: Role, suffix: str, stops: Mapping[Premise, str]) -> Iterator[ClaimDraft]:
     everything = _acceptance(candidate, clipped=False)
     before = _acceptance(candidate, clipped=True)
     if everything is None:
@@ -68,6 +80,7 @@ def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:
             unit="share",
             n=len(candidate.measured),
             arms=(candidate.name,),
+            stops=stops,
             wording=f"{accepted} of {drafted} drafted tokens accepted ({accepted / drafted * 100:.1f} %)",
         )
 
