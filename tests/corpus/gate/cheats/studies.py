@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from bridge.gate.facts.samples import expected_drafts
 from tests.corpus.gate.breaks import samples
 from tests.corpus.gate.builders import Case, sha, state_claims
 from tests.corpus.gate.cheats.generations import plain_steps
@@ -260,4 +261,29 @@ def _scaled(case: Case, role: str, factor: float) -> Case:
             more = int(point["kv_bytes"] * factor) - point["kv_bytes"]
             for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
                 point[name] += more
+    return state_claims(case)
+
+
+@cheat("a peer that answers sooner than it can multiply", "G5-PLAUSIBLE", base="request_code")
+def _(case: Case) -> Case:
+    names = set()
+    for sample in case.report["arms"][-1]["samples"]:
+        names.add(sample["id"])
+        sample["stages"].update(prefill_s=1e-9, decode_s=1e-9)
+    began: dict[str, float] = {}
+    for mark in case.record["sample_marks"]:
+        if mark["sample"] in names:
+            mark["t_s"] = began.setdefault(mark["sample"], mark["t_s"])
+    return state_claims(case)
+
+
+@cheat("a drafter that never drafts, called identical", "G3-DRAFTER", base="acceptance", at_best="valid")
+def _(case: Case) -> Case:
+    case.report["fallbacks"] = []
+    for sample in sorted(case.report["arms"][1]["samples"], key=lambda row: (row["launch"], row["order_index"])):
+        plain_steps(sample)
+        idle = sum(1 for length in expected_drafts(sample, case.report["config"]) or () if length)
+        row = {"arm": "speculative", "component": "drafter", "sample": sample["id"], "reason": "no answer yet"}
+        if idle:
+            case.report["fallbacks"].append({**row, "count": idle})
     return state_claims(case)
