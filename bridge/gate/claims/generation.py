@@ -13,6 +13,7 @@ from bridge.gate.facts.launch_series import series_of
 from bridge.gate.facts.outputs import first_difference, repeated_share
 from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, expected_drafts, idle_refusals, steps_before
 from bridge.gate.interface import Evidence, Report
+from bridge.gate.report_kinds import ACCEPTANCE
 from bridge.gate.stats.ratio import Ratio, known_ratio
 from bridge.records.verdict import Premise
 
@@ -113,7 +114,15 @@ def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     for place, candidate in enumerate(arms.candidates):
         if arms.baseline is not None:
             suffix = "" if place == 0 else f"_{candidate.name}"
-            yield from _identity(candidate, arms.baseline, word, suffix)
+            stops = _never_drafted(candidate) if report.kind == ACCEPTANCE else {}
+            yield from _identity(candidate, arms.baseline, (word, suffix), stops)
+
+
+def _never_drafted(arm: Arm) -> dict[Premise, str]:
+    """Return why an arm's outputs say nothing of drafts; empty where it drafted."""
+    if any(sample["counters"]["drafted_tokens"] for sample in arm.measured):
+        return {}
+    return {"outputs": f"no sample of {arm.name!r} drafted a token: its outputs are plain decoding's by being it"}
 
 
 def dtype_word(report: Report) -> str:
@@ -122,7 +131,10 @@ def dtype_word(report: Report) -> str:
     return DTYPE_WORDS.get(dtype, dtype)
 
 
-def _identity(candidate: Arm, baseline: Arm, word: str, suffix: str) -> Iterator[ClaimDraft]:
+def _identity(
+    candidate: Arm, baseline: Arm, words: tuple[str, str], stops: Mapping[Premise, str]
+) -> Iterator[ClaimDraft]:
+    word, suffix = words
     same, prompts, tokens, worst = compare(candidate, baseline)
     if not prompts:
         return
@@ -144,6 +156,7 @@ def _identity(candidate: Arm, baseline: Arm, word: str, suffix: str) -> Iterator
         baseline=baseline.name,
         arms=(candidate.name, baseline.name),
         wording=wording if not suffix else f"{candidate.name}: {wording}",
+        stops=stops,
         detail={
             "mismatch_rate_upper_95": bound,
             "summary": f"{same}/{prompts} prompts, {tokens} tokens, {word}" if same == prompts else wording,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridge.gate.facts.samples import expected_drafts
 from tests.corpus.gate.breaks import samples
 from tests.corpus.gate.builders import Case, sha, state_claims
 from tests.corpus.gate.cheats.generations import plain_steps
@@ -147,20 +146,6 @@ def _(case: Case) -> Case:
     return state_claims(case)
 
 
-@cheat("a forward in a picosecond", "G5-COSTS", base="verify_cost")
-def _(case: Case) -> Case:
-    for row in case.report["rows"]["verify"]:
-        row["seconds"] = [1e-12 * (1.0 + 0.01 * (index % 3)) for index in range(len(row["seconds"]))]
-    return state_claims(case)
-
-
-@cheat("every repeat to the same nanosecond", "G5-COSTS", base="verify_cost")
-def _(case: Case) -> Case:
-    for row in case.report["rows"]["verify"]:
-        row["seconds"] = [0.004] * len(row["seconds"])
-    return state_claims(case)
-
-
 @cheat("bytes set aside before the prompt", "G7-BUFFERS", base="bounded_kv")
 def _(case: Case) -> Case:
     for point in case.report["rows"]["points"]:
@@ -179,21 +164,6 @@ def _(case: Case) -> Case:
             less = point["kv_bytes"] - ROW_BYTES * (point["context_tokens"] + 32)
             for name in ("kv_bytes", "kv_bytes_peak", "allocator_active_bytes"):
                 point[name] -= less
-    return state_claims(case)
-
-
-@cheat("a graph in a picosecond", "G5-GRAPH", base="fused_graph_probe")
-def _(case: Case) -> Case:
-    for index, block in enumerate(case.report["rows"]["blocks"]):
-        if block["mode"] == "one_graph":
-            block["eval_s"] = 1e-12 * (1.0 + 0.01 * (index % 3))
-    return state_claims(case)
-
-
-@cheat("every block to the same nanosecond", "G5-GRAPH", base="fused_graph_probe")
-def _(case: Case) -> Case:
-    for block in case.report["rows"]["blocks"]:
-        block["eval_s"] = 0.004 if block["mode"] == "one_graph" else 0.008
     return state_claims(case)
 
 
@@ -274,16 +244,4 @@ def _(case: Case) -> Case:
     for mark in case.record["sample_marks"]:
         if mark["sample"] in names:
             mark["t_s"] = began.setdefault(mark["sample"], mark["t_s"])
-    return state_claims(case)
-
-
-@cheat("a drafter that never drafts, called identical", "G3-DRAFTER", base="acceptance", at_best="valid")
-def _(case: Case) -> Case:
-    case.report["fallbacks"] = []
-    for sample in sorted(case.report["arms"][1]["samples"], key=lambda row: (row["launch"], row["order_index"])):
-        plain_steps(sample)
-        idle = sum(1 for length in expected_drafts(sample, case.report["config"]) or () if length)
-        row = {"arm": "speculative", "component": "drafter", "sample": sample["id"], "reason": "no answer yet"}
-        if idle:
-            case.report["fallbacks"].append({**row, "count": idle})
     return state_claims(case)
