@@ -29,6 +29,7 @@ from tests.corpus.gate.builders import Case
 from tests.corpus.gate.cheats import CHEATS
 from tests.corpus.gate.mutator import Judge, Mutant, mutants
 from tests.corpus.gate.studies import BUILDERS
+from tests.corpus.gate.twins import TWINS
 
 ROOT: Final = Path(__file__).parents[1]
 PAGE: Final = ROOT / "docs" / "gate" / "ablation.md"
@@ -41,7 +42,23 @@ RECORDS: Final = ("probe", "turned", "claim", "request_code", "trained", "paired
 CLAIMED: Final = ("claim", "turned", "native", "acceptance", "request_code")
 """Honest runs that carry claims: what is planted in a small one, which carries none, is planted there too."""
 SOURCES: Final = ("forgery", "cheat", "break", "report", "record")
-KEPT: Final[Mapping[str, str]] = {}
+KEPT: Final[Mapping[str, str]] = {
+    "G1-PROFILE": "an unknown profile has no thresholds to judge by; only the job spec names it",
+    "G2-AUTHORITY": "cases are judged as by their host; of a fetched result that nobody signed it is the only one",
+    "G2-DRAWN": "kinds without a schedule of arms have no order to draw again: it alone asks them for the nonce",
+    "G2-PEER": "G2-TRUST refuses the same runs; it names what was missing",
+    "G2-TRUST": "whose code wrote the report is in no field of it",
+    "G3-PROBE": "a probe that says no must not look like one that said yes",
+    "G3-WAIT4": "owners' programs have no turns and no reference: processor time is all that is seen of them",
+    "G4-ARMS": "which of two baselines is taken would be the program's choice",
+    "G5-BUDGET": "what is tolerated adds up: each part by itself passes (docs/evidence/simulation.md)",
+    "G5-LAUNCHES": "a run that goes on after its rule stopped would choose its end; only the runner starts launches",
+    "G5-PAIRS": "the error rates of a ratio were simulated for its rule over pairs and for no other",
+    "G5-SEEDS": "who may choose seeds may choose the result; the runner makes them",
+    "G6-RUNGS": "two rungs that never drafted are equal, and the recompute command asks of drafts alone",
+    "G7-BOUNDED": "the recompute command allocates by the same code; what a layout must hold is arithmetic",
+    "G9-CAPS": "a result that no reader accepts is said before it is sealed",
+}
 """Why a check stays that decides nothing here but the break that was planted for it."""
 
 
@@ -51,7 +68,7 @@ class Outcome:
 
     Attributes:
         name: the case; of a planted break the check.
-        source: one of `SOURCES`.
+        source: one of `SOURCES`, or `twin` of an honest run.
         refusing: checks of which one is enough to refuse the whole run.
         claims: of each claim the checks of which one is enough to take it; None where something else takes it, too.
     """
@@ -94,6 +111,8 @@ def cases() -> Iterator[tuple[str, str, Callable[[], Verdict]]]:
             yield "break", f"{code} of {base}", lambda change=change, base=base: _changed(change, base)  # type: ignore[misc]
     for name, (_, _, build) in CHEATS.items():
         yield "cheat", name, lambda build=build: _judged(build())  # type: ignore[misc]
+    for name, (build, _) in TWINS.items():
+        yield "twin", name, lambda build=build: _judged(build())  # type: ignore[misc]
     for name in (*BUILDERS, "probe", "suite", "claim", "turned", "native", "smoke", "trained", "paired"):
         judging = Judge(honest(name))
         for document, value in judging.documents():
@@ -175,6 +194,7 @@ def is_own(code: str, outcome: Outcome) -> bool:
 def sequence(every: Sequence[Outcome], kept: Mapping[str, str] = KEPT) -> tuple[list[str], set[str]]:
     """Return the checks that can go one after another, and those that then decide nothing but their own break."""
     ours = [entry.code for entry in rules_catalogue() if entry.severity != "note"]
+    every = [outcome for outcome in every if outcome.source != "twin"]
     by_check = {code: [outcome for outcome in every if code in outcome.fired] for code in ours}
     out: list[str] = []
     while True:
@@ -190,7 +210,7 @@ def sequence(every: Sequence[Outcome], kept: Mapping[str, str] = KEPT) -> tuple[
 
 
 def page(every: Sequence[Outcome]) -> str:
-    """Return the table as markdown."""
+    """Return the tables as markdown."""
     lines = [_HEAD.format(cases=len(every), **{name: sum(one.source == name for one in every) for name in SOURCES})]
     lines += [f"| check | premise | {' | '.join(_COLUMNS)} | own break | for example |", f"|---|---|{'---|' * 7}"]
     only = []
@@ -206,6 +226,9 @@ def page(every: Sequence[Outcome]) -> str:
     lines += ["", "## Kept though they decide only their own break, or nothing", "", "| check | why |", "|---|---|"]
     lines += [f"| {code} | {'a note: it takes nothing' if note == 'note' else KEPT.get(code, '**no reason yet**')} |"
               for code, note in only]  # fmt: skip
+    lines += ["", "## Honest twins", "", "| run | may be quoted |", "|---|---|"]
+    lines += [f"| {one.name} | {', '.join(sorted(one.quotable(set()))) or 'nothing'} |" for one in every
+              if one.source == "twin"]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 
