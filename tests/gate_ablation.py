@@ -82,10 +82,10 @@ class Outcome:
     def of(cls, name: str, source: str, verdict: Verdict) -> Outcome:
         """Return what a verdict says of a case."""
         codes = {entry.code for entry in rules_catalogue()}
-        refusing = {one.code for one in verdict.findings if one.severity == "reject" or one.premise == "bound"}
+        refusing = {row.code for row in verdict.findings if row.severity == "reject" or row.premise == "bound"}
         claims: dict[str, tuple[str, ...] | None] = {}
         for claim in verdict.claims:
-            reasons = [reason.partition(":")[0] for one in claim.premises if not one.held for reason in one.why]
+            reasons = [reason.partition(":")[0] for row in claim.premises if not row.held for reason in row.why]
             claims[claim.id] = tuple(sorted(set(reasons))) if codes.issuperset(reasons) else None
         return cls(name, source, tuple(sorted(refusing)), claims)
 
@@ -119,7 +119,7 @@ def cases() -> Iterator[tuple[str, str, Callable[[], Verdict]]]:
             if document == "report" or name in RECORDS:
                 for mutant in _sampled(document, value):
                     place = f"{name} {mutant.pattern} {mutant.operator}"
-                    yield document, place, lambda one=mutant, by=judging: by.verdict(one)  # type: ignore[misc]
+                    yield document, place, lambda change=mutant, by=judging: by.verdict(change)  # type: ignore[misc]
 
 
 def _sampled(document: str, value: Any) -> list[Mutant]:
@@ -153,37 +153,39 @@ def forgeries() -> Iterator[Outcome]:
 
 def outcomes(state: Path) -> list[Outcome]:
     """Return every case's outcome; those that the state holds are not judged again."""
-    known: dict[tuple[str, str], Outcome] = {}
+    judged_before: dict[tuple[str, str], Outcome] = {}
     if state.exists():
         for line in state.read_text("utf-8").splitlines():
             row = json.loads(line)
             claims = {name: None if codes is None else tuple(codes) for name, codes in row["claims"].items()}
-            known[row["source"], row["name"]] = Outcome(row["name"], row["source"], tuple(row["refusing"]), claims)
+            judged_before[row["source"], row["name"]] = Outcome(
+                row["name"], row["source"], tuple(row["refusing"]), claims
+            )
     state.parent.mkdir(parents=True, exist_ok=True)
-    said, result = time.monotonic(), list(forgeries())
+    last_line_s, result = time.monotonic(), list(forgeries())
     with state.open("a", encoding="utf-8") as lines:
         for source, name, verdict in cases():
-            outcome = known.get((source, name))
+            outcome = judged_before.get((source, name))
             if outcome is None:
                 outcome = Outcome.of(name, source, verdict())
                 lines.write(json.dumps(vars(outcome)) + "\n")
                 lines.flush()
             result.append(outcome)
-            if time.monotonic() - said > 30.0:
-                said = time.monotonic()
+            if time.monotonic() - last_line_s > 30.0:
+                last_line_s = time.monotonic()
                 print(f"  {len(result)} cases, now {source} {name}", file=sys.stderr, flush=True)
     return result
 
 
 def decided(code: str, every: Sequence[Outcome], out: set[str]) -> list[tuple[Outcome, frozenset[str]]]:
     """Return the cases that a check decides once others are out, each with the claims that could be quoted without."""
-    found = []
+    cases_decided = []
     for outcome in every:
         if code in outcome.fired:
             more = outcome.quotable(out | {code}) - outcome.quotable(out)
             if more:
-                found.append((outcome, more))
-    return found
+                cases_decided.append((outcome, more))
+    return cases_decided
 
 
 def is_own(code: str, outcome: Outcome) -> bool:
@@ -191,7 +193,7 @@ def is_own(code: str, outcome: Outcome) -> bool:
     return outcome.source == "break" and outcome.name.partition(" ")[0] == code
 
 
-def sequence(every: Sequence[Outcome], kept: Mapping[str, str] = KEPT) -> tuple[list[str], set[str]]:
+def sequence(every: Sequence[Outcome], reasons: Mapping[str, str] = KEPT) -> tuple[list[str], set[str]]:
     """Return the checks that can go one after another, and those that then decide nothing but their own break."""
     ours = [entry.code for entry in rules_catalogue() if entry.severity != "note"]
     every = [outcome for outcome in every if outcome.source != "twin"]
@@ -200,10 +202,10 @@ def sequence(every: Sequence[Outcome], kept: Mapping[str, str] = KEPT) -> tuple[
     while True:
         alone: dict[str, int] = {}
         for code in ours:
-            found = [] if code in out else decided(code, by_check[code], set(out))
-            if code not in out and all(is_own(code, outcome) for outcome, _ in found):
-                alone[code] = len(found)
-        free = sorted((code for code in alone if code not in kept), key=lambda code: (alone[code], code))
+            mine = [] if code in out else decided(code, by_check[code], set(out))
+            if code not in out and all(is_own(code, outcome) for outcome, _ in mine):
+                alone[code] = len(mine)
+        free = sorted((code for code in alone if code not in reasons), key=lambda code: (alone[code], code))
         if not free:
             return out, set(alone)
         out.append(free[0])
@@ -211,14 +213,14 @@ def sequence(every: Sequence[Outcome], kept: Mapping[str, str] = KEPT) -> tuple[
 
 def page(every: Sequence[Outcome]) -> str:
     """Return the tables as markdown."""
-    lines = [_HEAD.format(cases=len(every), **{name: sum(one.source == name for one in every) for name in SOURCES})]
+    lines = [_HEAD.format(cases=len(every), **{name: sum(case.source == name for case in every) for name in SOURCES})]
     lines += [f"| check | premise | {' | '.join(_COLUMNS)} | own break | for example |", f"|---|---|{'---|' * 7}"]
     only = []
     for entry in rules_catalogue():
-        found = decided(entry.code, every, set())
-        others = [(one, more) for one, more in found if not is_own(entry.code, one)]
-        counts = [str(sum(one.source == source for one, _ in others) or "") for source in SOURCES]
-        own = "yes" if len(others) < len(found) else ""
+        mine = decided(entry.code, every, set())
+        others = [(case, more) for case, more in mine if not is_own(entry.code, case)]
+        counts = [str(sum(case.source == source for case, _ in others) or "") for source in SOURCES]
+        own = "yes" if len(others) < len(mine) else ""
         example = "" if not others else f"{others[0][0].name}: {', '.join(sorted(others[0][1])[:2])}"
         lines.append(f"| {entry.code} | {entry.premise} | {' | '.join(counts)} | {own} | {_cell(example)} |")
         if not others:
@@ -227,8 +229,8 @@ def page(every: Sequence[Outcome]) -> str:
     lines += [f"| {code} | {'a note: it takes nothing' if note == 'note' else KEPT.get(code, '**no reason yet**')} |"
               for code, note in only]  # fmt: skip
     lines += ["", "## Honest twins", "", "| run | may be quoted |", "|---|---|"]
-    lines += [f"| {one.name} | {', '.join(sorted(one.quotable(set()))) or 'nothing'} |" for one in every
-              if one.source == "twin"]  # fmt: skip
+    lines += [f"| {case.name} | {', '.join(sorted(case.quotable(set()))) or 'nothing'} |" for case in every
+              if case.source == "twin"]  # fmt: skip
     return "\n".join(lines) + "\n"
 
 

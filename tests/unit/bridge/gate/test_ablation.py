@@ -27,7 +27,7 @@ def test_the_table_has_a_row_for_every_check_and_a_reason_for_each_that_decides_
 def test_of_two_checks_that_refuse_the_same_run_only_one_can_go() -> None:
     every = [of((FIRST, SECOND))]
     assert decided(FIRST, every, set()) == []
-    gone, _ = sequence(every, kept={})
+    gone, _ = sequence(every, reasons={})
     assert (FIRST in gone, SECOND in gone) == (True, False)
 
 
