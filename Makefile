@@ -12,7 +12,7 @@ PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/py
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score planted fuzz slow studies models-check train-smollm2 hardware-kit locks audit release site clean
+.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score gate-ablation planted fuzz slow studies models-check train-smollm2 hardware-kit locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -87,6 +87,9 @@ engine-peers: $(VENV)/.dev ## the engine beside its peers; long, needs a quiet m
 
 gate-score: $(VENV)/.dev ## mutation score of the gate
 	$(BIN)/python -m tests.gate_score
+
+gate-ablation: $(VENV)/.dev ## what each check of the gate decides; goes on where it stopped
+	$(ONE_THREAD) $(BIN)/python -m tests.gate_ablation
 
 planted: $(VENV)/.dev ## plant every fault of tests/planted in turn; long
 	$(ONE_THREAD) $(BIN)/python -m tests.planted

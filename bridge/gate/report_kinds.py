@@ -73,11 +73,5 @@ ROLES: Final = {
 }
 """Arm names with a fixed role."""
 
-PLAIN: Final = frozenset({"autoregressive", "autoregressive_again"})
-"""Arms that decode without a drafter."""
-
-DRAFTING: Final = frozenset({"speculative", IN_PROCESS, "loopback", "crosshost"})
-"""Arms that decode with a drafter."""
-
 UNSEEN: Final = frozenset({"peer"})
 """Arms that only answer: their tokens and times are seen from outside, their steps and bytes are not and stay 0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -11,9 +11,11 @@ from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
 from bridge.gate.claims.speed import stamped_rate
 from bridge.gate.facts.launch_series import series_of
 from bridge.gate.facts.outputs import first_difference, repeated_share
-from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, idle_refusals, steps_before
+from bridge.gate.facts.samples import Arm, Sample, arms_of, by_prompt, expected_drafts, idle_refusals, steps_before
 from bridge.gate.interface import Evidence, Report
+from bridge.gate.report_kinds import ACCEPTANCE
 from bridge.gate.stats.ratio import Ratio, known_ratio
+from bridge.records.verdict import Premise
 
 DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
@@ -24,14 +26,25 @@ def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> 
     word = "" if series_of(report, evidence) is not None else ", as its program counts its steps"
     for place, candidate in enumerate(arms_of(report, evidence).candidates):
         suffix = "" if place == 0 else f"_{candidate.name}"
-        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix):
+        stops = _drafts_unseen(candidate, report)
+        for draft in _accepted(candidate, role if place == 0 else "secondary", suffix, stops):
             summary = str(draft.detail.get("summary") or draft.wording)
             yield replace(
                 draft, wording=f"{draft.wording}{word}", detail={**draft.detail, "summary": f"{summary}{word}"}
             )
 
 
-def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:
+def _drafts_unseen(candidate: Arm, report: Report) -> dict[Premise, str]:
+    """Return why nobody but its program knows how much an arm drafted; empty where its depth says it.
+
+    Turns show how many tokens a step committed, never how many drafts it refused.
+    """
+    if all(expected_drafts(sample, report.body["config"]) is not None for sample in candidate.measured):
+        return {}
+    return {"outputs": f"how much {candidate.name!r} drafted was decided at run time, and only its program counted it"}
+
+
+def _accepted(candidate: Arm, role: Role, suffix: str, stops: Mapping[Premise, str]) -> Iterator[ClaimDraft]:
     everything = _acceptance(candidate, clipped=False)
     before = _acceptance(candidate, clipped=True)
     if everything is None:
@@ -68,6 +81,7 @@ def _accepted(candidate: Arm, role: Role, suffix: str) -> Iterator[ClaimDraft]:
             unit="share",
             n=len(candidate.measured),
             arms=(candidate.name,),
+            stops=stops,
             wording=f"{accepted} of {drafted} drafted tokens accepted ({accepted / drafted * 100:.1f} %)",
         )
 
@@ -100,7 +114,15 @@ def identity(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
     for place, candidate in enumerate(arms.candidates):
         if arms.baseline is not None:
             suffix = "" if place == 0 else f"_{candidate.name}"
-            yield from _identity(candidate, arms.baseline, word, suffix)
+            stops = _never_drafted(candidate) if report.kind == ACCEPTANCE else {}
+            yield from _identity(candidate, arms.baseline, (word, suffix), stops)
+
+
+def _never_drafted(arm: Arm) -> dict[Premise, str]:
+    """Return why an arm's outputs say nothing of drafts; empty where it drafted."""
+    if any(sample["counters"]["drafted_tokens"] for sample in arm.measured):
+        return {}
+    return {"outputs": f"no sample of {arm.name!r} drafted a token: its outputs are plain decoding's by being it"}
 
 
 def dtype_word(report: Report) -> str:
@@ -109,7 +131,10 @@ def dtype_word(report: Report) -> str:
     return DTYPE_WORDS.get(dtype, dtype)
 
 
-def _identity(candidate: Arm, baseline: Arm, word: str, suffix: str) -> Iterator[ClaimDraft]:
+def _identity(
+    candidate: Arm, baseline: Arm, words: tuple[str, str], stops: Mapping[Premise, str]
+) -> Iterator[ClaimDraft]:
+    word, suffix = words
     same, prompts, tokens, worst = compare(candidate, baseline)
     if not prompts:
         return
@@ -131,6 +156,7 @@ def _identity(candidate: Arm, baseline: Arm, word: str, suffix: str) -> Iterator
         baseline=baseline.name,
         arms=(candidate.name, baseline.name),
         wording=wording if not suffix else f"{candidate.name}: {wording}",
+        stops=stops,
         detail={
             "mismatch_rate_upper_95": bound,
             "summary": f"{same}/{prompts} prompts, {tokens} tokens, {word}" if same == prompts else wording,

@@ -239,7 +239,6 @@ class StatedRows(TypedDict):
     launches: NotRequired[list[StatedLaunch]]
     exit_code: NotRequired[int]
     command: NotRequired[list[str]]
-    junit_digest: NotRequired[str]
     tests: NotRequired[list[StatedTest]]
     collected: NotRequired[int]
     verify: NotRequired[list[StatedVerifyRow]]

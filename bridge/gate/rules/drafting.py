@@ -8,47 +8,8 @@ from collections.abc import Iterator
 from bridge.gate.declared.views import StatedConfig
 from bridge.gate.facts.samples import Sample, arms_of, expected_drafts, idle_refusals
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import ACCEPTANCE, DRAFTING, PLAIN, SAMPLED, UNSEEN
+from bridge.gate.report_kinds import SAMPLED, UNSEEN
 from bridge.gate.rule import report_rule
-
-
-@report_rule(
-    "G3-DRAFTER", "outputs", kinds=SAMPLED, remedy="Count calls where they happen; count fallbacks with their reason."
-)
-def require_model_calls(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Every candidate sample ran the drafter and the target, or says how often it did not and why.
-
-    "Fused" with zero blocks run was reported as a speed-up. Liveness is calls, not acceptances: a drafter whose drafts
-    are all rejected was alive. An arm of a study of acceptance that never drafted is identical to plain decoding by
-    being it.
-    """
-    if report.kind == ACCEPTANCE:
-        yield from _never_drafted(report, evidence)
-    excused = {row["sample"] for row in report.body["fallbacks"] if row["component"] == "drafter"}
-    for arm in arms_of(report, evidence).all:
-        if arm.name in UNSEEN:
-            continue
-        for sample in arm.samples:
-            counters = sample["counters"]
-            if arm.name in DRAFTING and sample["accepted_per_step"] is None:
-                yield Violation("a drafting arm without a step list", arm.pointer(sample))
-            elif arm.name in PLAIN and sample["accepted_per_step"] is not None:
-                yield Violation("the baseline has a list of accepted drafts", arm.pointer(sample))
-            if sample["output_tokens"] > 1 and not counters["target_forwards"]:
-                yield Violation("the target was never called", arm.pointer(sample))
-            if sample["accepted_per_step"] is None or sample["output_tokens"] == 1:
-                continue
-            called = counters["drafter_forwards"] or counters["drafted_tokens"]
-            if not called and sample["id"] not in excused:
-                yield Violation("the drafter was never called and no fallback says why", arm.pointer(sample))
-
-
-def _never_drafted(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    for place, arm in enumerate(arms_of(report, evidence).candidates):
-        if arm.measured and not any(sample["counters"]["drafted_tokens"] for sample in arm.measured):
-            claim = "identical_prompts" if place == 0 else f"identical_prompts_{arm.name}"
-            said = f"no sample of {arm.name!r} drafted a token: its outputs are plain decoding's by being it"
-            yield Violation(said, f"/arms/{arm.index}", severity="violation", claims=(claim,))
 
 
 @report_rule(

@@ -12,7 +12,7 @@ from typing import Any
 
 from bridge.gate.facts.samples import Arm, Sample, arms_of
 from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.report_kinds import BOUNDED_RECALL, DRAFTER_PARITY, INTERLEAVED, SAME_PROMPTS, SAMPLED
+from bridge.gate.report_kinds import BOUNDED_RECALL, DRAFTER_PARITY, SAME_PROMPTS, SAMPLED
 from bridge.gate.rule import report_rule
 
 
@@ -135,21 +135,3 @@ def _arm_prompts(arms: tuple[Arm, ...]) -> Iterator[Violation]:
             yield Violation(
                 f"prompt {key[1]!r} of launch {key[0]} is not in every arm equally often", f"/arms/{arm.index}"
             )
-
-
-@report_rule("G5-WARMUP", "inputs", kinds=SAMPLED, remedy="Warm up on prompts of their own, in every arm and launch.")
-def separate_warmups(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """No warm-up prompt is measured.
-
-    The seed's 1.27x contained the warm-up prompt; without it, it was 0.97x.
-    """
-    arms = arms_of(report, evidence).all
-    warm = {s["prompt_digest"]: s["prompt_id"] for arm in arms for s in arm.samples if s["is_warmup"]}
-    for arm in arms:
-        for sample in arm.measured:
-            if sample["prompt_digest"] in warm:
-                yield Violation(f"prompt {sample['prompt_id']!r} warmed up and was measured", arm.pointer(sample))
-        if report.kind in INTERLEAVED:
-            cold = {s["launch"] for s in arm.measured} - {s["launch"] for s in arm.samples if s["is_warmup"]}
-            if cold:
-                yield Violation(f"arm {arm.name!r} was not warmed up in launch {min(cold)}", f"/arms/{arm.index}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
-from bridge.gate.interface import Evidence, Report, Violation
-from bridge.gate.rule import report_rule, rule
+from bridge.gate.interface import Evidence, Violation
+from bridge.gate.rule import rule
 
 PLACEHOLDERS: Final = frozenset(
     {"", "-", "?", "n/a", "na", "none", "null", "tbd", "todo", "unknown", "xxx", "placeholder"}
@@ -49,35 +49,6 @@ def require_schema(evidence: Evidence) -> Iterator[Violation]:
     An absent field is a missing measurement and an unknown one is a number nobody checks.
     """
     return _loading_problems(evidence, "G0-SCHEMA")
-
-
-@report_rule("G0-MEANING", "bound", remedy="Fill the field with what was measured, or do not make the report.")
-def require_meaningful_values(report: Report, _evidence: Evidence) -> Iterator[Violation]:
-    """Required fields say something: no placeholder, no digest of nothing.
-
-    A field can have the right type and still be empty of meaning; a model digest of zeros names no model.
-    """
-    for pointer, value in _meaningful_fields(report.body):
-        if isinstance(value, str) and value.strip().lower() in PLACEHOLDERS:
-            yield Violation(f"got {value!r}, expected a value that says something", pointer)
-        elif isinstance(value, str) and value in EMPTY_DIGESTS:
-            yield Violation("got a digest of nothing, expected the digest of what was used", pointer)
-
-
-def _meaningful_fields(value: Any) -> Iterator[tuple[str, Any]]:
-    for name in ("device", "os", "machine", "python"):
-        yield f"/environment/{name}", value["environment"][name]
-    for package, version in value["environment"]["versions"].items():
-        yield f"/environment/versions/{package}", version
-    for model in ("target", "drafter", "restoration"):
-        settings = value["config"].get(model)
-        if isinstance(settings, dict):
-            for name in ("name", "digest"):
-                yield f"/config/{model}/{name}", settings.get(name)
-    for arm_index, arm in enumerate(value["arms"]):
-        for index, sample in enumerate(arm["samples"]):
-            for name in ("id", "prompt_id", "prompt_digest", "token_digest"):
-                yield f"/arms/{arm_index}/samples/{index}/{name}", sample[name]
 
 
 def _loading_problems(evidence: Evidence, code: str) -> Iterator[Violation]:

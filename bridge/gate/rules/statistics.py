@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from bridge.gate.claims.speed import control_ratio
 from bridge.gate.facts.launch_series import Series, series_of
-from bridge.gate.facts.samples import Arms, arms_of, stage_means, within
+from bridge.gate.facts.samples import Arms, arms_of, within
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import (
     ACCEPTANCE,
@@ -26,7 +25,6 @@ from bridge.gate.report_kinds import (
     UNSEEN,
 )
 from bridge.gate.rule import report_rule
-from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 from bridge.gate.stats.trend import Trend, line
 from bridge.run.stop_rule import turns_of
 
@@ -153,87 +151,6 @@ def _prompt_design(arms: Arms, profile: Mapping[str, Any], kind: str) -> Iterato
             yield f"arm {arm.name!r} gave {len(answers)} different answers to {len(arm.measured)} prompts: equal work"
         if prompts & {sample["prompt_digest"] for sample in arm.samples if sample["is_warmup"]}:
             yield f"arm {arm.name!r} measured a prompt it had warmed up with"
-
-
-@report_rule(
-    "G5-CONTROL",
-    "machine",
-    severity="violation",
-    kinds=INTERLEAVED,
-    remedy="Repeat on a quiet machine; pool both attempts.",
-)
-def compare_controls(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The baseline measured twice agrees with itself: the 99 % interval of A over A' contains 1.
-
-    Where identical work differs the machine moved: its seconds say nothing of another sitting. A ratio of arms that
-    took turns moved with it. The interval's half-width is the noise floor of the run.
-    """
-    arms = arms_of(report, evidence)
-    for stage in ("decode_s", "prefill_s"):
-        ratio = control_ratio(arms, stage)
-        if ratio is None:
-            continue
-        low, high = ratio.interval(float(evidence.profile["control_confidence"]))
-        if not low <= 1.0 <= high:
-            yield Violation(
-                f"{stage}: baseline over control is {ratio.value:.3f} [{low:.3f}, {high:.3f}] 99 %, expected 1 inside",
-                "/arms",
-            )
-
-
-@report_rule(
-    "G5-SPREAD",
-    "machine",
-    severity="violation",
-    kinds=INTERLEAVED,
-    remedy="Repeat on a quiet machine; pool both attempts.",
-)
-def bound_spread(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Identical work took about the same time, decode and prefill looked at separately.
-
-    The seed's oracle times for identical work ranged from 2.8 to 10.7 s; a mean over them means nothing.
-    """
-    arms = arms_of(report, evidence)
-    if arms.baseline is None or arms.control is None:
-        return
-    most_mad, most_ratio = float(evidence.profile["spread_mad_max"]), float(evidence.profile["spread_ratio_max"])
-    for stage in ("decode_s", "prefill_s"):
-        first, second = stage_means(arms.baseline, stage), stage_means(arms.control, stage)
-        common = [p for p in first if p in second and first[p] > 0 and second[p] > 0]
-        if not common:
-            continue
-        pair = [first[p] for p in common], [second[p] for p in common]
-        mad, ratio = robust_log_spread(*pair), largest_ratio(*pair)
-        if mad > most_mad:
-            yield Violation(f"{stage}: robust spread of log(A/A') is {mad:.3f}, at most {most_mad}", "/arms")
-        if ratio > most_ratio:
-            yield Violation(f"{stage}: identical work differs {ratio:.2f}-fold, at most {most_ratio}", "/arms")
-
-
-@report_rule(
-    "G5-TREND",
-    "machine",
-    severity="violation",
-    kinds=INTERLEAVED,
-    remedy="Let the machine cool down and repeat; pool both.",
-)
-def bound_trend(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The baseline did not get slower or faster while it was measured.
-
-    A trend that is significant at 1 % and above 5 % end to end means that the machine changed; balance does not repair
-    a machine that throttles.
-    """
-    trend = baseline_trend(arms_of(report, evidence))
-    if trend is None:
-        return
-    alpha, most = float(evidence.profile["trend_alpha"]), float(evidence.profile["trend_max"])
-    if trend.p_value < alpha and abs(trend.slope) > math.log1p(most):
-        drift, bound = (math.expm1(end) * 100 for end in (trend.slope, math.copysign(math.log1p(most), trend.slope)))
-        yield Violation(
-            f"the baseline's seconds per token changed by {drift:+.1f} % end to end (p = {trend.p_value:.1e}), "
-            f"beyond the bound of {bound:+.1f} %",
-            "/arms",
-        )
 
 
 def baseline_trend(arms: Arms) -> Trend | None:

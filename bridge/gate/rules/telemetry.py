@@ -38,10 +38,11 @@ _SETTINGS: Final = ("ecc", "mig", "persistence", "power_limit")  # of a card, by
     remedy="Repeat on mains power, cool and alone; pool both attempts.",
 )
 def require_fit_machine(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """The machine was fit: not throttled or saving power, on mains, not short of memory, not shared with other work.
+    """The machine was fit: not throttled, short of power or memory or shared with other work, and it kept its speed.
 
-    Two identical machines differ by 56 % when one is hot. `unknown` is not fine by itself: it passes only if the
-    interleaved baseline, from its raw rows, kept its speed.
+    Two identical machines differ by 56 % when one is hot. A baseline that got slower or faster, significant at 1 % and
+    by more than 5 % end to end, says that the machine changed. `unknown` is not fine by itself: it passes only if the
+    baseline, from its raw rows, drifted by less than 10 %.
     """
     record = evidence.record
     if record is None:
@@ -64,8 +65,7 @@ def require_fit_machine(report: Report, evidence: Evidence) -> Iterator[Violatio
         has, built = (".".join(map(str, version)) for version in apart)
         yield Violation(f"the driver has CUDA {has}, older than the {built} that torch was built for", "host.drivers")
     yield from _co_tenants(record, float(evidence.profile["co_tenant_share_max"]))
-    if unknown:
-        yield from _baseline_drift(report, evidence, sorted(set(unknown)))
+    yield from _baseline_drift(report, evidence, sorted(set(unknown)))
 
 
 def unfit(telemetry: Telemetry, *, accelerated: bool) -> Iterator[str]:
@@ -109,14 +109,20 @@ def _co_tenants(record: RunRecord, most: float) -> Iterator[Violation]:
 
 
 def _baseline_drift(report: Report, evidence: Evidence, unknown: list[str]) -> Iterator[Violation]:
-    trend, most = baseline_trend(arms_of(report, evidence)), float(evidence.profile["drift_unknown_max"])
-    said = " and ".join(unknown)
+    trend, said = baseline_trend(arms_of(report, evidence)), f"{' and '.join(unknown)} unknown, and " if unknown else ""
     if trend is None:
-        yield Violation(f"{said} unknown, and too few baseline samples to show that the speed was kept", "telemetry")
-    elif abs(trend.slope) > math.log1p(most):
-        drift, bound = (math.expm1(end) * 100 for end in (trend.slope, math.copysign(math.log1p(most), trend.slope)))
+        if unknown:
+            yield Violation(f"{said}too few baseline samples to show that the speed was kept", "telemetry")
+        return
+    significant = trend.p_value < float(evidence.profile["trend_alpha"])
+    if not (significant or unknown):
+        return
+    most = math.log1p(float(evidence.profile["trend_max" if significant else "drift_unknown_max"]))
+    if abs(trend.slope) > most:
+        drift, bound = (math.expm1(end) * 100 for end in (trend.slope, math.copysign(most, trend.slope)))
         yield Violation(
-            f"{said} unknown, and the baseline drifted by {drift:+.1f} %, beyond the bound of {bound:+.1f} %",
+            f"{said}the baseline drifted by {drift:+.1f} % end to end (p = {trend.p_value:.1e}), beyond the bound of "
+            f"{bound:+.1f} %",
             "telemetry",
         )
 

@@ -44,21 +44,6 @@ def _sample_tokens(sample: Sample, config: StatedConfig) -> Iterator[str]:
         yield "the sample was cancelled before its end"
 
 
-@report_rule(
-    "G4-TEXT", "outputs", kinds=SAMPLED, remedy="Decode the text from the recorded tokens with the target's tokenizer."
-)
-def compare_texts(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Equal tokens have equal text, and a sample with tokens has text.
-
-    The text is what people read; it must be the text of these tokens.
-    """
-    texts: dict[str, str] = {}
-    for arm, sample in arms_of(report, evidence).rows:
-        known = texts.setdefault(sample["token_digest"], sample["text"])
-        if known != sample["text"]:
-            yield Violation("the same tokens have another text elsewhere", arm.pointer(sample))
-
-
 @report_rule("G4-ANSWERS", "outputs", kinds=SAMPLED, remedy="Ask for answers that differ, none of them empty.")
 def require_answers_that_may_be_missed(report: Report, evidence: Evidence) -> Iterator[Violation]:
     """A known answer is one that a text may miss.
@@ -91,25 +76,6 @@ def _listed_answers(arm: Arm) -> Iterator[Violation]:
             said = f"its first line names {len(others)} answers of other prompts beside its own: a list is no answer"
             yield Violation(said, arm.pointer(sample), severity="violation", arms=(arm.name,))
             return
-
-
-@report_rule(
-    "G6-LOOPS", "outputs", severity="note", kinds=SAMPLED, remedy="Quote the number before loops; use prompts that end."
-)
-def count_loops(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """Loops are said, and claims are the worse of all tokens and those before a loop.
-
-    Endless repetition is easy to draft: 1.8x and 2.9x were measured on targets that loop. It is never a reason to
-    refuse: numbered lists, dashes and repeating decimals are honest output.
-    """
-    for arm in arms_of(report, evidence).all:
-        looping = [sample for sample in arm.measured if sample["loop_onset"] is not None]
-        if looping:
-            first = min(sample["loop_onset"] or 0 for sample in looping)
-            yield Violation(
-                f"{len(looping)} of {len(arm.measured)} samples of arm {arm.name!r} loop, the first from token {first}",
-                f"/arms/{arm.index}",
-            )
 
 
 @report_rule(

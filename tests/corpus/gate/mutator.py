@@ -293,34 +293,40 @@ class Judge:
 
     def __init__(self, case: Case) -> None:
         self.case = case
-        self.path, self.report = next(iter(case.reports.items()))
+        self.path, self.report = next(iter(case.reports.items()), ("", None))
         self.data = json.dumps(self.report, ensure_ascii=False).encode()
         self.spec_bytes, self.spec = strictjson.encode(case.spec), case.spec_value()
         sealed = case.copy()
-        sealed.raw[self.path] = self.data
+        if self.path:
+            sealed.raw[self.path] = self.data
+        self.files = sealed.files()
         self.record = sealed.seal().record
         self.parsed = sealed.record_value()
         self.base = self._of_record(self.record)
         self.listed = informational()
 
     def documents(self) -> Iterator[tuple[str, Any]]:
-        yield "report", self.report
+        if self.path:
+            yield "report", self.report
         yield "record", self.record
 
     def outcome(self, mutant: Mutant) -> tuple[str, str]:
         """Return killed, equivalent or survived, and the rule that noticed."""
-        document = self.report if mutant.document == "report" else self.record
-        changed = mutate(document, mutant.path, mutant.operator)
-        assert changed is not None
-        if mutant.document == "report":
-            verdict = self._of_report(*self._seal_tokens(changed[0], mutant.path))
-        else:
-            verdict = self._of_record(_seal_packages(changed[0], mutant.path))
+        verdict = self.verdict(mutant)
         new = sorted({f.code for f in verdict.findings} - {f.code for f in self.base.findings})
         if self._dropped(verdict):
             return "killed", (new or ["claim"])[0]
         listed = f"{mutant.document} {mutant.pattern}" in self.listed
         return ("equivalent" if listed and self._same(verdict) else "survived"), ""
+
+    def verdict(self, mutant: Mutant) -> Verdict:
+        """Return what the gate says of the changed run, every digest made to fit."""
+        document = self.report if mutant.document == "report" else self.record
+        changed = mutate(document, mutant.path, mutant.operator)
+        assert changed is not None
+        if mutant.document == "report":
+            return self._of_report(*self._seal_tokens(changed[0], mutant.path))
+        return self._of_record(_seal_packages(changed[0], mutant.path))
 
     def _dropped(self, verdict: Verdict) -> bool:
         if RANK[verdict.decision] < RANK[self.base.decision]:
@@ -340,9 +346,7 @@ class Judge:
 
     def _of_record(self, record: Any) -> Verdict:
         data = json.dumps(record, ensure_ascii=False).encode()
-        return judge_bytes(
-            self.case.run_id, {**self.case.raw, self.path: self.data}, data, self.spec_bytes, authority="host"
-        )
+        return judge_bytes(self.case.run_id, self.files, data, self.spec_bytes, authority="host")
 
     def _of_report(self, report: Any, digests: dict[str, str]) -> Verdict:
         """Judge a changed report with a record whose digests, and end marks, were made to fit."""
@@ -365,9 +369,7 @@ class Judge:
                 else mark
                 for mark in self.parsed.sample_marks
             )
-        return judge(
-            self.case.run_id, {**self.case.raw, self.path: data}, self.parsed.model_copy(update=fit), self.spec
-        )
+        return judge(self.case.run_id, {**self.files, self.path: data}, self.parsed.model_copy(update=fit), self.spec)
 
     def _seal_tokens(self, report: Any, path: Path_) -> tuple[Any, dict[str, str]]:
         """Give changed tokens their digest, in the report and for the runner's end mark."""

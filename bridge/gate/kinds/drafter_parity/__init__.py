@@ -117,28 +117,3 @@ def _committed(row: StatedGeneration, where: str) -> Iterator[Violation]:
         surplus = 1 + len(accepted) + sum(accepted) - len(tokens)
         if not 0 <= surplus <= (accepted[-1] if accepted else 0):
             yield Violation(f"{side}: {len(accepted)} steps commit {sum(accepted)} drafts, {len(tokens)} tokens", where)
-
-
-@report_rule(
-    "G6-PARITY",
-    "outputs",
-    severity="violation",
-    kinds=(DRAFTER_PARITY,),
-    remedy="Look at the first differing block and its margin; check embedding scale, masks and position offsets.",
-)
-def compare_proposals(report: Report, _evidence: Evidence) -> Iterator[Violation]:
-    """In fp32 both backends' drafters propose the same tokens.
-
-    The same weights and the same inputs leave no room for another argmax; in lower precision a near-tie may fall either
-    way.
-    """
-    dtype = report.body["config"]["target"]["dtype"]
-    different = [block for block in blocks_of(report) if block["mlx_tokens"] != block["torch_tokens"]]
-    if different:
-        first = different[0]
-        yield Violation(
-            f"{len(different)} blocks differ, first {first['prompt_id']!r} at {first['position']} "
-            f"(margin {first['top2_margin_at_divergence']}, {dtype})",
-            "/rows/blocks",
-            severity="violation" if dtype == "float32" else "note",
-        )

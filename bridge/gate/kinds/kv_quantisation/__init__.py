@@ -103,9 +103,8 @@ def _informing(name: str, value: float, unit: str, arms: tuple[Arm, Arm], wordin
 
 
 def _error(name: str, rows: list[StatedError], *, counted: bool) -> Iterator[ClaimDraft]:
-    """Return the error over the layers that the rows have; where nobody counted the model's, that is said."""
+    """Yield the error over the layers that the rows have: of those one likes, where nobody counted the model's."""
     layers = len({row["layer"] for row in rows})
-    over = f"{layers} layers" + ("" if counted else " of a model whose layers nobody counted")
     relative = sum(row["error_sq"] for row in rows) / sum(row["reference_sq"] for row in rows)
     count = sum(row["values"] for row in rows)
     bits = sum(row["bits"] * row["values"] for row in rows) / count
@@ -116,7 +115,8 @@ def _error(name: str, rows: list[StatedError], *, counted: bool) -> Iterator[Cla
         unit="share",
         n=len(rows),
         arms=(name,),
-        wording=f"{name}: relative squared error {relative:.2e} at {bits:.2f} bits per value, over {over}",
+        wording=f"{name}: relative squared error {relative:.2e} at {bits:.2f} bits per value, over {layers} layers",
+        stops={} if counted else {"inputs": "nobody counted the layers of this model that keep a cache"},
         detail={"bits_per_value": bits},
     )
 

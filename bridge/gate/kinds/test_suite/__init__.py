@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Iterator
 
@@ -63,21 +62,3 @@ def recount_outcomes(report: Report, _evidence: Evidence) -> Iterator[Violation]
     missing = [path for path in report.body["config"]["paths"] if path not in arguments]
     if missing:
         yield Violation(f"the command does not name {missing}", "/rows/command")
-
-
-@report_rule(
-    "G4-JUNIT", "bound", kinds=(TEST_SUITE,), remedy="Write the junit file first, then its digest into the report."
-)
-def compare_junit_digest(report: Report, evidence: Evidence) -> Iterator[Violation]:
-    """A test suite's junit file is the one its report names.
-
-    Two files of one run that tell different stories are one story too many.
-    """
-    said = report.body["rows"].get("junit_digest")
-    files = [o.path for o in evidence.spec.outputs if o.kind == "junit"] if evidence.spec else []
-    for path in files:
-        data = evidence.files.get(path)
-        if data is not None and hashlib.sha256(data).hexdigest() != said:
-            yield Violation(f"{path} is not the file whose digest the report carries", "/rows/junit_digest")
-    if said is not None and evidence.spec is not None and not files:
-        yield Violation("junit_digest names a file, the preset declares none", "/rows/junit_digest")

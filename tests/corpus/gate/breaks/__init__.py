@@ -1,10 +1,11 @@
 """One way of breaking each rule: an honest run changed in one place, everything else sealed again."""
 
 from tests.corpus.gate.breaks import design, documents, recorded, rows, sealed, studies, substance, workloads
-from tests.corpus.gate.breaks.registry import BREAKS, PASSES, candidate, honest, recomputed, retoken, samples
+from tests.corpus.gate.breaks.registry import BREAKS, CHANGES, PASSES, candidate, honest, recomputed, retoken, samples
 
 __all__ = [
     "BREAKS",
+    "CHANGES",
     "PASSES",
     "candidate",
     "design",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tests.corpus.gate.breaks.registry import PASSES, SMALL, breaks, honest, recomputed, retoken, samples
+from tests.corpus.gate.breaks.registry import PASSES, breaks, honest, recomputed, retoken, samples
 from tests.corpus.gate.builders import Case
-from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.launches import decode_early, in_order, launched, scattered
 
 
@@ -14,34 +13,9 @@ def _(case: Case) -> None:
     case.report["claims"] = []
 
 
-@breaks("G5-WARMUP")
-def _(case: Case) -> None:
-    for arm in case.report["arms"]:
-        for sample in arm["samples"]:
-            sample["is_warmup"] = False
-
-
 @breaks("G5-DURATION", "claim")
 def _(case: Case) -> None:
     samples(case)[0]["stages"]["decode_s"] = 0.1
-
-
-@breaks("G5-CONTROL", "claim")
-def _(case: Case) -> None:
-    for sample in samples(case, 1):
-        sample["stages"]["decode_s"] *= 1.05
-
-
-@breaks("G5-SPREAD", "claim")
-def _(case: Case) -> None:
-    samples(case, 1)[3]["stages"]["decode_s"] *= 4.0
-
-
-@breaks("G5-TREND", "claim")
-def _(case: Case) -> None:
-    for arm in case.report["arms"]:
-        for sample in arm["samples"]:
-            sample["stages"]["decode_s"] *= 1.0 + 0.03 * sample["launch"]
 
 
 @breaks("G5-ATTEMPTS", "claim")
@@ -60,11 +34,6 @@ def _(case: Case) -> None:
     sample = samples(case, 2)[0]
     retoken(case, sample, [*sample["tokens"][:-1], (sample["tokens"][-1] + 7) % 2000 + 6])
     sample["top2_margin_at_divergence"] = 1e-5
-
-
-@breaks("G6-LOOPS")
-def _(case: Case) -> Case:
-    return code_throughput(Plan(**{**SMALL.__dict__, "tokens": 64, "answer": lambda rng, n: [9, 8, 7, 6] * (n // 4)}))
 
 
 @breaks("G8-STATE", "claim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 from tests.corpus.gate.breaks.registry import breaks, candidate, samples
-from tests.corpus.gate.builders import Case, sha
+from tests.corpus.gate.builders import Case
 from tests.corpus.gate.generations import with_claims
 
 
@@ -27,14 +27,6 @@ def _(case: Case) -> None:
 @breaks("G4-TESTS", "suite")
 def _(case: Case) -> None:
     case.report["rows"]["tests"][0].update(outcome="failed", reason="assert 1 == 2")
-
-
-@breaks("G4-JUNIT", "suite")
-def _(case: Case) -> None:
-    case.raw["junit.xml"] = b"<testsuite/>"
-    case.spec["outputs"].append({"path": "junit.xml", "kind": "junit", "required": True})
-    case.record["outputs"].append({"path": "junit.xml", "bytes": 0, "sha256": "", "after_start": True})
-    case.report["rows"]["junit_digest"] = sha("another file")
 
 
 @breaks("G4-ARMS")
@@ -62,11 +54,6 @@ def _(case: Case) -> None:
 @breaks("G4-TOKENS")
 def _(case: Case) -> None:
     samples(case)[0]["tokens"][3] = case.report["config"]["target"]["vocab_size"]
-
-
-@breaks("G4-TEXT")
-def _(case: Case) -> None:
-    samples(case)[0]["text"] = "def better_text(): ..."
 
 
 @breaks("G4-STAGES")

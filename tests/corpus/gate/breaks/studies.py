@@ -20,22 +20,12 @@ def study(code: str, kind: str, change: Callable[[Any], None]) -> None:
     BREAKS[code], PASSES[code] = build, lambda: honest(kind)
 
 
-def set_margin(report: Any) -> None:
-    report["rows"]["blocks"][0]["torch_tokens"][2] += 1
-    report["rows"]["blocks"][0]["top2_margin_at_divergence"] = 1e-6
-
-
 def slow(report: Any) -> None:
     for sample in report["arms"][2]["samples"]:
         sample["stages"]["decode_s"] *= 1.3
 
 
 study("G4-PARITY", "drafter_parity", lambda report: report["rows"]["blocks"][0]["mlx_tokens"].pop())
-study("G6-PARITY", "drafter_parity", set_margin)
-study("G4-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].pop())
-study("G5-COSTS", "verify_cost", lambda report: report["rows"]["verify"][0]["seconds"].__setitem__(0, 0.05))
-study("G4-GRAPH", "fused_graph_probe", lambda report: report["rows"]["blocks"].pop(5))
-study("G5-GRAPH", "fused_graph_probe", lambda report: report["rows"].update(blocks=report["rows"]["blocks"][:10]))
 study("G4-ERRORS", "kv_quantisation", lambda report: report["rows"]["errors"].pop())
 study(
     "G4-TRAINING",

@@ -11,19 +11,6 @@ def _(case: Case) -> None:
     case.report["rows"]["checks"][1]["ok"] = False
 
 
-@breaks("G3-DRAFTER")
-def _(case: Case) -> None:
-    sample = candidate(case)["samples"][1]
-    steps = sample["output_tokens"] - 1
-    sample["accepted_per_step"] = sample["drafted_per_step"] = [0] * steps
-    sample["counters"] = dict.fromkeys(sample["counters"], 0) | {
-        "steps": steps,
-        "target_forwards": steps,
-        "host_syncs": steps + 1,
-    }
-    case.report["fallbacks"] = [row for row in case.report["fallbacks"] if row["sample"] != sample["id"]]
-
-
 @breaks("G3-FALLBACKS")
 def _(case: Case) -> None:
     case.report["fallbacks"].append(

@@ -8,6 +8,8 @@ from tests.corpus.gate.breaks import candidate, retoken, samples
 from tests.corpus.gate.builders import Case
 from tests.corpus.gate.cheats.registry import cheat
 from tests.corpus.gate.generations import Plan, code_throughput, with_claims
+from tests.corpus.gate.launches import in_order
+from tests.corpus.gate.turned import in_turns
 
 
 def plain_steps(sample: dict[str, Any]) -> None:
@@ -17,7 +19,7 @@ def plain_steps(sample: dict[str, Any]) -> None:
     sample["counters"] = {**zero, "steps": steps, "target_forwards": steps, "host_syncs": steps + 1}
 
 
-@cheat("fused with zero blocks run", "G3-DRAFTER")
+@cheat("fused with zero blocks run", "G3-SELF")
 def _(case: Case) -> None:
     case.report["fallbacks"] = []
     for sample in candidate(case)["samples"]:
@@ -49,11 +51,6 @@ def _(case: Case) -> None:
         arm["code_path"] = "engine.decoding.autoregressive:autoregressive"
 
 
-@cheat("identical work whose times range fourfold", "G5-SPREAD", at_best="valid")
-def _(case: Case) -> Case:
-    return code_throughput(Plan(noise=0.5))
-
-
 @cheat("outputs that differ in three of eight", "G6-IDENTITY", at_best="valid")
 def _(case: Case) -> None:
     for index, sample in enumerate(samples(case, 2)):
@@ -62,7 +59,7 @@ def _(case: Case) -> None:
             sample["top2_margin_at_divergence"] = 0.5
 
 
-@cheat("the warm-up prompt counted", "G5-WARMUP")
+@cheat("the warm-up prompt counted", "G4-ROWS")
 def _(case: Case) -> None:
     for arm in case.report["arms"]:
         next(sample for sample in arm["samples"] if sample["is_warmup"])["is_warmup"] = False
@@ -207,3 +204,25 @@ def _(case: Case) -> None:
 @cheat("one prompt with a counter in it", "G5-DESIGN", at_best="valid")
 def _(case: Case) -> Case:
     return code_throughput(Plan(answer=lambda _rng, count: list(range(100, 100 + count))))
+
+
+@cheat("a prefill that is put off into turns of decoding", "G5-PREFILL", base="turned", at_best="evidence")
+def _(case: Case) -> None:
+    for launch in case.record["launches"]:
+        for sample in {turn["sample"] for turn in launch["turns"]}:
+            first, second, *_ = [t for t in launch["turns"] if (t["arm"], t["sample"]) == ("speculative", sample)]
+            moved = 0.8 * (first["done_s"] - first["go_s"])
+            first["done_s"] -= moved
+            second["done_s"] += moved
+    in_order(case.record["launches"])
+
+
+@cheat("five launches called enough", "G5-LAUNCHES", base="turned", at_best="valid")
+def _(_case: Case) -> Case:
+    return in_turns(launches=5)
+
+
+@cheat("seconds of a machine that others used", "G8-STATE", base="native", at_best="valid")
+def _(case: Case) -> None:
+    for sample in case.record["telemetry"]["samples"]:
+        sample["other_cpu_share"] = 0.5

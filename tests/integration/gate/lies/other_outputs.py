@@ -246,7 +246,7 @@ turned(
 turned("prompts-of-its-own", "G2-RECOMPUTED", fell="inputs", named="easy")
 turned("prompts-of-the-set-that-suit-it", "G2-RECOMPUTED", fell="inputs", first=17)
 turned("arms-that-met-other-prompts", "G4-ROWS", fell="inputs", rejected=True, **changed(renamed))
-turned("warm-ups-counted-in-turns", "G5-WARMUP", fell="inputs", rejected=True, **changed(counted_warmups))
+turned("warm-ups-counted-in-turns", "G4-ORDER", fell="inputs", rejected=True, **changed(counted_warmups))
 turned("a-target-of-other-weights", "G2-MODELS", fell="inputs", rejected=True, **of("config/target/digest", "cd" * 32))
 turned(
     "a-target-told-small",

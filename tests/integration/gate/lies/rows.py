@@ -30,7 +30,7 @@ def _(report: Report) -> None:
     state_ratio(report)
 
 
-@told("warm-ups-counted-in", "G5-WARMUP", fell="inputs")
+@told("warm-ups-counted-in", "G4-ORDER", fell="inputs")
 def _(report: Report) -> None:
     for arm in (0, 1):
         for row in rows(report, arm):

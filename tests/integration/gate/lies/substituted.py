@@ -6,7 +6,7 @@ from tests.integration.gate.lies.registry import lie, plain_counters, rows, told
 from tests.integration.gate.workload import Behaviour, Report
 
 
-@lie("fused-with-zero-blocks", "G3-DRAFTER", "G3-SELF", fell="outputs")
+@lie("fused-with-zero-blocks", "G3-FALLBACKS", "G3-SELF", fell="outputs")
 def _() -> Behaviour:
     def finish(report: Report) -> Report:
         report["fallbacks"] = []

@@ -76,15 +76,17 @@ def drifting() -> Case:
 
 
 @pytest.mark.parametrize(
-    ("factor", "bounds"), [(1.0, ("+5.0 %", "+10.0 %")), (-1.0, ("-4.8 %", "-9.1 %"))], ids=["slower", "quicker"]
+    ("factor", "noise", "bound"),
+    [(1.0, 0.02, "+5.0 %"), (-1.0, 0.02, "-4.8 %"), (1.0, 2.0, "+10.0 %")],
+    ids=["slower", "quicker", "by chance"],
 )
-def test_a_baseline_that_drifts_is_held_against_the_bound_of_its_own_direction(factor, bounds):
-    case = code_throughput(Plan(shift=lambda _arm, launch, _index: (1.0 + 0.1 * launch) ** factor))
-    messages = {finding.code: finding.message for finding in judged(case).findings}
-    for code, bound in zip(("G5-TREND", "G8-STATE"), bounds, strict=True):
-        drift, beyond = (float(percent) for percent in re.findall(r"([+-][0-9.]+) %", messages[code]))
-        assert abs(drift) > abs(beyond)
-        assert messages[code].endswith(f"beyond the bound of {bound}")
+def test_a_baseline_that_drifts_is_held_against_the_bound_of_its_own_direction(factor, noise, bound):
+    """What chance explains is held against the wider bound, and only where nobody knows the machine's state."""
+    case = code_throughput(Plan(noise=noise, shift=lambda _arm, launch, _index: (1.0 + 0.1 * launch) ** factor))
+    (message,) = [finding.message for finding in judged(case).findings if finding.code == "G8-STATE"]
+    drift, beyond = (float(percent) for percent in re.findall(r"([+-][0-9.]+) %", message))
+    assert abs(drift) > abs(beyond)
+    assert message.endswith(f"beyond the bound of {bound}")
 
 
 def slept(seconds: float, *, recorded: bool) -> Case:
@@ -150,7 +152,7 @@ def pressed() -> Case:
     return case.seal()
 
 
-@pytest.mark.parametrize(("busy", "code"), [(drifting, "G5-TREND"), (hot, "G8-STATE"), (pressed, "G8-STATE")])
+@pytest.mark.parametrize(("busy", "code"), [(drifting, "G8-STATE"), (hot, "G8-STATE"), (pressed, "G8-STATE")])
 def test_a_machine_that_others_use_stops_absolute_numbers_alone(busy, code):
     claims = {claim.id: claim for claim in judged(busy()).claims}
     assert any(code in why for why in claims["baseline_tokens_per_s"].why)

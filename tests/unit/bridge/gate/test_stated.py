@@ -75,16 +75,39 @@ def test_drafts_that_nobody_saw_are_the_programs_own_count():
     assert rate.detail["summary"].endswith(word)
 
 
-def test_errors_say_over_how_many_layers_they_are_and_where_nobody_counted_the_models():
-    def worded(case):
-        return next(claim.wording for claim in judged(case).claims if claim.id.startswith("error_"))
+def test_a_rate_whose_drafts_only_its_program_counted_is_no_output_though_turns_were_handed_out():
+    """A depth that is decided at run time lets a program leave out every draft that was refused."""
 
+    def leave_out_what_was_refused(case):
+        case.report["config"]["depth"] = {"policy": "controller", "longest": case.report["config"]["depth"]["tokens"]}
+        for arm in case.report["arms"]:
+            for sample in arm["samples"]:
+                sample["drafted_per_step"] = sample["accepted_per_step"]
+        case.report["fallbacks"] = []
+
+    honest_claims, case = judged(honest("turned")), honest("turned")
+    leave_out_what_was_refused(case)
+    verdict = judged(case)
+    assert claim(honest_claims, "acceptance_rate").citable
+    assert claim(verdict, "acceptance_rate").value == 1.0
+    assert claim(verdict, "acceptance_rate").missing == ("outputs",)
+    length = claim(verdict, "acceptance_length")
+    assert (length.citable, length.value) == (True, claim(honest_claims, "acceptance_length").value)
+
+
+def test_an_error_over_the_layers_that_one_likes_lacks_its_inputs():
+    """Half the layers: of a model whose caches the runner counted that is a lie, of another nobody knows."""
     case = honest("kv_quantisation")
-    assert ", over 6 layers, reported by" in worded(case.copy())
+    assert claim(judged(case.copy()), "error_affine8").citable
+    rows = case.report["rows"]
+    rows["errors"] = [row for row in rows["errors"] if row["layer"] < 3]
+    assert judged(case.copy()).decision == "rejected"
     for model in case.record["models"]:
         if model["shape"] is not None:
             model["shape"]["caches"] = None
-    assert ", over 6 layers of a model whose layers nobody counted, reported by" in worded(case)
+    error = claim(judged(case), "error_affine8")
+    assert (error.missing, error.citable) == (("inputs",), False)
+    assert "over 3 layers, reported by" in error.wording
 
 
 def test_the_size_of_a_target_is_the_folders_whatever_the_report_says():

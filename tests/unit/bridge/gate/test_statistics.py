@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from bridge.gate.stats.binomial import paired_difference_lower, preserved, rate_lower, rate_upper, sign_test
 from bridge.gate.stats.multiple import holm
 from bridge.gate.stats.ratio import paired_ratio
-from bridge.gate.stats.spread import largest_ratio, robust_log_spread
 from bridge.gate.stats.trend import line
 from bridge.launches.distributions import beta_cdf, beta_quantile, t_cdf, t_quantile
 
@@ -141,13 +140,6 @@ def test_a_line_equals_scipys():
     ours, theirs = line(x, y), scipy.stats.linregress(x, y)
     assert (ours.slope, ours.error) == pytest.approx((theirs.slope, theirs.stderr))
     assert ours.p_value == pytest.approx(theirs.pvalue)
-
-
-def test_the_robust_spread_equals_scipys():
-    first, second = _data(5, 41, 0.2)
-    logs = np.log(np.array(first) / np.array(second))
-    assert robust_log_spread(first, second) == pytest.approx(scipy.stats.median_abs_deviation(logs) * 1.4826)
-    assert largest_ratio([1.0, 6.0], [2.0, 3.0]) == 2.0
 
 
 def test_holm_steps_down():

@@ -297,11 +297,6 @@ def test_a_speed_up_beyond_its_drafts_is_noted_where_no_reference_ran(honest):
     assert "no reference of the host's own ran" in note.message
 
 
-def test_a_machine_twenty_times_faster_may_be_quoted():
-    verdict = judged(in_turns(faster=20.0))
-    assert verdict.decision == "evidence", found(verdict)
-
-
 def test_prompts_in_another_order_or_block_were_not_drawn(honest):
     case = honest.copy()
     case.record["launches"][1]["nonce"] = "ab" * 32
