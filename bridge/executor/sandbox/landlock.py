@@ -42,10 +42,16 @@ OWN: Final = (
     READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE
 )
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Of /proc the machine and the program's own folder; those of others show what they were started as.
+# Of /proc the machine and the program itself; those of others show what they were started as. What the program's own
+# folder says of the host's sockets and mounts is left out, and so are its threads' folders, which say the same.
+_ITSELF: Final = (
+    *("auxv", "cgroup", "cmdline", "comm", "cpuset", "environ", "fd", "fdinfo", "io", "limits"),
+    *("maps", "smaps", "smaps_rollup", "stat", "statm", "status"),
+)
 _FACTS: Final = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/version", "/proc/filesystems"),
-    *("/proc/sys", "/proc/self", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+    *("/proc/sys", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+    *(f"/proc/self/{name}" for name in _ITSELF),
 )
 INSIDE_ABI: Final = 2  # the first that lets a program move files between its folders
 SOURCE: Final = Path(stub.__file__).read_text(encoding="utf-8")

@@ -90,7 +90,8 @@ tell(
     own=[attempt(make, os.path.join(os.environ[name], "x")) for name in ("PWD", "HOME", "TMPDIR", "KAKEYA_OUT")],
     model=attempt(lambda: open(MODEL).read()), pair=attempt(lambda: [each.close() for each in socket.socketpair()]),
     processors=attempt(lambda: open("/proc/cpuinfo").read(10)),
-    itself=attempt(lambda: open("/proc/self/maps").read(10)),
+    itself=[attempt(lambda: open(f"/proc/self/{name}").read(10)) for name in ("maps", "status", "cgroup")],
+    descriptors=attempt(lambda: len(os.listdir("/proc/self/fd")) > 2),
     refused=dict(
         key=attempt(lambda: open(KEY).read()), folder=attempt(os.listdir, os.path.dirname(KEY)),
         credential=attempt(lambda: open(os.path.dirname(MODEL) + "/.netrc").read()),
@@ -110,7 +111,9 @@ tell(
         vsock=attempt(socket.socket, 40), mount=attempt(call, 165, b"none", b"/tmp", b"tmpfs", 0, 0),
         user_namespace=attempt(call, 272, 0x10000000), trace=attempt(call, 101, 16, VICTIM, 0, 0),
         ring=attempt(call, 425, 1, 0), keys=attempt(call, 250, 0, -3, 0),
-        setting=attempt(open, "/proc/sys/vm/swappiness", "a"),
+        setting=attempt(open, "/proc/sys/vm/swappiness", "a"), mounts=attempt(open, "/proc/self/mountinfo"),
+        connections=attempt(open, "/proc/self/net/tcp"), sockets=attempt(open, "/proc/self/net/unix"),
+        by_thread=attempt(open, f"/proc/self/task/{os.getpid()}/net/tcp"),
     ),
     not_held=[attempt(lambda: os.stat(OUTSIDE).st_size), attempt(os.getsid, VICTIM)],
     outside=attempt(lambda: open(OUTSIDE).read()),
@@ -150,7 +153,9 @@ def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_
     assert answer.pop("own") == ["got through: None"] * 4
     assert {name for name, outcome in answer["refused"].items() if outcome != "refused"} == set()
     assert answer["model"] == "got through: 'content'"
-    assert all(answer[name].startswith("got through") for name in ("pair", "processors", "itself"))
+    own_facts = [*answer["itself"], answer["pair"], answer["processors"]]
+    assert all(outcome.startswith("got through") for outcome in own_facts), own_facts
+    assert answer["descriptors"] == "got through: True"
     assert (models / "weights").read_text() == "content"
     assert alive
     assert (execution.sandbox.kind, execution.sandbox.namespaces) == ("landlock", ())
