@@ -29,7 +29,12 @@ from bridge.executor.sandbox.user import check_readable, closed_to, drop_to, giv
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import SandboxApplied, TrialOutcome
 
-NOT_HELD: Final = "not held: that files and processes outside exist, how large and of which session they are"
+NEVER_HELD: Final = (
+    "that files outside exist, how large, how old and whose they are",
+    "that processes outside exist, whose, in which session and group, how urgent and on which processors",
+    "namespaces: it has those of the host",
+)
+NOT_HELD: Final = f"not held: {'; '.join(NEVER_HELD)}"
 _VERSION: Final = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _SIGNALS_ABI: Final = 6  # from here on signals do not leave
 _TRUNCATE_ABI: Final = 3

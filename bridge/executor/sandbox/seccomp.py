@@ -129,6 +129,7 @@ _REFUSED_ALONE: Final[dict[str, tuple[int, int]]] = {
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
     "inotify_add_watch": (254, 27),
+    "pidfd_open": (434, 434),
     "socket": (41, 198),
 }
 _X86_64_ALONE: Final = {"chmod": 90, "chown": 92, "lchown": 94, "utime": 132, "utimes": 235, "futimesat": 261}

@@ -113,7 +113,7 @@ tell(
         ring=attempt(call, 425, 1, 0), keys=attempt(call, 250, 0, -3, 0),
         setting=attempt(open, "/proc/sys/vm/swappiness", "a"), mounts=attempt(open, "/proc/self/mountinfo"),
         connections=attempt(open, "/proc/self/net/tcp"), sockets=attempt(open, "/proc/self/net/unix"),
-        by_thread=attempt(open, f"/proc/self/task/{os.getpid()}/net/tcp"),
+        handle=attempt(os.pidfd_open, VICTIM), by_thread=attempt(open, f"/proc/self/task/{os.getpid()}/net/tcp"),
     ),
     not_held=[attempt(lambda: os.stat(OUTSIDE).st_size), attempt(os.getsid, VICTIM)],
     outside=attempt(lambda: open(OUTSIDE).read()),

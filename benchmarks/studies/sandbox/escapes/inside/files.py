@@ -74,6 +74,12 @@ def by_path(path: str) -> str | None:
     return secret_in(path)
 
 
+@each("see {} of a file of the host", {"the size": "st_size", "the time": "st_mtime", "the owner": "st_uid"}.items())
+def fact_of_file(name: str) -> str | None:
+    facts = os.stat(KEY)
+    return f"{name} {getattr(facts, name)}" if facts.st_ino == TARGETS["key_inode"] else None
+
+
 @each("read the runner's key by {}", ROOTS)
 def by_root(root: str) -> str | None:
     return secret_in(root + KEY)
