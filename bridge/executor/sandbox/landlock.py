@@ -30,8 +30,8 @@ from bridge.records.jobspec import JobSpec
 from bridge.records.run import SandboxApplied, TrialOutcome
 
 NEVER_HELD: Final = (
-    "that files outside exist, how large, how old and whose they are",
-    "that processes outside exist, whose, in which session and group, how urgent and on which processors",
+    "that files outside exist, how large, how old and whose they are and where links lead",
+    "that processes outside exist, whose, in which session and group, how urgent, how busy and on which processors",
     "namespaces: it has those of the host",
 )
 NOT_HELD: Final = f"not held: {'; '.join(NEVER_HELD)}"

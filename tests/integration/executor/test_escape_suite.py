@@ -95,6 +95,9 @@ def test_the_probes_that_look_without_touching_find_what_nothing_hides():
         *("be without a filter of system calls", "see the size of a file of the host"),
         *("see the owner of a process of the host", "read the group of a process of the host"),
         *("open a descriptor of a process of the host", "see the host's connections in tcp"),
+        *("read an attribute of a file of the host by its name", "see the host's mounts in mountinfo"),
+        *("attach the host's shared memory by its number", "reach the host's semaphores by their number"),
+        *("reach the host's message queue by its number", "read the processor time of a process of the host"),
     )
     probes = situations.without_a_sandbox(*names)
 

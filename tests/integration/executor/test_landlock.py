@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -113,7 +114,9 @@ tell(
         ring=attempt(call, 425, 1, 0), keys=attempt(call, 250, 0, -3, 0),
         setting=attempt(open, "/proc/sys/vm/swappiness", "a"), mounts=attempt(open, "/proc/self/mountinfo"),
         connections=attempt(open, "/proc/self/net/tcp"), sockets=attempt(open, "/proc/self/net/unix"),
-        handle=attempt(os.pidfd_open, VICTIM), by_thread=attempt(open, f"/proc/self/task/{os.getpid()}/net/tcp"),
+        handle=attempt(os.pidfd_open, VICTIM), attributes=attempt(os.listxattr, OUTSIDE),
+        segment=attempt(call, 31, MEMORY, 2, ctypes.create_string_buffer(256)),
+        by_thread=attempt(open, f"/proc/self/task/{os.getpid()}/net/tcp"),
     ),
     not_held=[attempt(lambda: os.stat(OUTSIDE).st_size), attempt(os.getsid, VICTIM)],
     outside=attempt(lambda: open(OUTSIDE).read()),
@@ -129,9 +132,19 @@ def open_folder():
         yield Path(name)
 
 
+@pytest.fixture
+def segment():
+    """The number of a shared memory of System V that everybody may attach."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = libc.shmget(0, 4096, 0o1666)
+    assert number >= 0
+    yield number
+    libc.shmctl(number, 0, None)
+
+
 @pytest.mark.parametrize("abi", sorted({OLDEST_FOR_OWN_USER, landlock.kernel_abi()}))
 def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_of_its_user(
-    tmp_path, token, open_folder, abi
+    tmp_path, token, open_folder, segment, abi
 ):
     tmp_path.chmod(0o755)
     models, key, outside = tmp_path / "models", tmp_path / "state" / "runner.key", open_folder / "outside"
@@ -143,7 +156,7 @@ def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_
     null = os.open(os.devnull, os.O_WRONLY)
     with Child([sys.executable, "-c", "import time; time.sleep(600)"], env={}, cwd="/", output_fd=null) as victim:
         paths = tuple(map(str, (models / "weights", key, outside)))
-        names = f"MODEL, KEY, OUTSIDE, VICTIM = {(*paths, victim.pid)}"
+        names = f"MODEL, KEY, OUTSIDE, VICTIM, MEMORY = {(*paths, victim.pid, segment)}"
         program = f"import socket\n{TRY}\n{names}\n{PROBES}# {token}"
         execution = run(tmp_path, program, abi=abi, read_only=(str(models),))
         alive, session = victim.poll() is None, os.getsid(victim.pid)

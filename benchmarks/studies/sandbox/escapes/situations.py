@@ -224,7 +224,7 @@ def without_a_sandbox(*only: str) -> Found:
 def answer_without_a_sandbox(only: tuple[str, ...]) -> None:
     """Run probes as this very user, in the run's folder; what they reached is printed."""
     with new_folder() as folder, host_scene(folder, os.getuid()) as scene:
-        directory = prepare(scene, job(scene, uid=None, code="host"), only)
+        directory = prepare(scene, job(scene, uid=None, code="host"), only, mounts=False)
         words = [sys.executable, "-I", "-S", "inside/main.py"]
         subprocess.run(words, cwd=directory.work, env={"TMPDIR": str(directory.tmp)}, check=True)
 

@@ -240,6 +240,40 @@ def messages() -> str:
     return str(libc("msgget", TARGETS["ipc_key"], 0))
 
 
+@probe("attach the host's shared memory by its number")
+def memory_by_number() -> str | None:
+    LIBC.shmat.restype = ctypes.c_void_p
+    address = LIBC.shmat(TARGETS["ipc_numbers"][0], None, 0o10000)  # SHM_RDONLY
+    return None if address == ctypes.c_void_p(-1).value else f"attached at {address:x}"
+
+
+@probe("reach the host's semaphores by their number")
+def semaphores_by_number() -> str:
+    return str(libc("semctl", TARGETS["ipc_numbers"][1], 0, 12))  # GETVAL
+
+
+@probe("reach the host's message queue by its number")
+def messages_by_number() -> str:
+    return str(libc("msgctl", TARGETS["ipc_numbers"][2], 2, ctypes.create_string_buffer(256)))  # IPC_STAT
+
+
+if not TARGETS["mounts"]:  # elsewhere the mounts that it sees are its own
+
+    @each("see the host's mounts in {}", ("mountinfo", "mounts", "mountstats"))
+    def mounts(name: str) -> str | None:
+        for process in ("self", os.getppid(), f"{os.getppid()}/task/{os.getppid()}"):
+            try:
+                return Path("/proc", str(process), name).read_text()[:60]
+            except OSError:
+                continue
+        return None
+
+    @probe("list the host's mounts")
+    def list_mounts() -> str:
+        request = (ctypes.c_uint64 * 3)(24, 0xFFFFFFFFFFFFFFFF, 0)  # struct mnt_id_req of the root
+        return f"{call(458, request, (ctypes.c_uint64 * 64)(), 64, 0)} mounts"
+
+
 @probe("open the host's named shared memory")
 def named_memory() -> str:
     return str(libc("shm_open", f"/{TARGETS['token']}-named".encode(), os.O_RDWR, 0o600))

@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -79,6 +80,7 @@ def change(name: str) -> object:
         "read the group of": lambda: os.getpgid(VICTIM),
         "read the priority of": lambda: os.getpriority(os.PRIO_PROCESS, VICTIM),
         "read the scheduling of": lambda: os.sched_getscheduler(VICTIM),
+        "read the processor time of": lambda: time.clock_gettime(~VICTIM << 3 | 2),  # CPUCLOCK_SCHED
     }[name]
 
 
@@ -93,7 +95,10 @@ NAMES = (
 )
 
 
-FACTS = ("read the session of", "read the group of", "read the priority of", "read the scheduling of")
+FACTS = (
+    *("read the session of", "read the group of", "read the priority of", "read the scheduling of"),
+    "read the processor time of",
+)
 
 
 @each("{} a process of the host", (*NAMES, *FACTS))
