@@ -12,13 +12,17 @@ from bridge.executor.sandbox.landlock import NEVER_HELD
 ROWS = {row["situation"]: row for row in rows_of(report_of("escapes").entries())}
 ALONE = [f"landlock alone, {user}" for user in USERS]
 PROCESS = "a process of the host"
+FACTS = ("session", "group", "priority", "scheduling", "processor time", "affinity")
 KINDS = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 FILES, PROCESSES, NAMESPACES = NEVER_HELD
 REACHED = {
-    FILES: {f"see the {fact} of a file of the host" for fact in ("size", "time", "owner")},
+    FILES: {
+        "see where a link of the host leads",
+        *(f"see the {fact} of a file of the host" for fact in ("size", "time", "owner")),
+    },
     PROCESSES: {
         f"see the owner of {PROCESS}",
-        *(f"read the {fact} of {PROCESS}" for fact in ("session", "group", "priority", "scheduling", "affinity")),
+        *(f"read the {fact} of {PROCESS}" for fact in FACTS),
     },
     NAMESPACES: {
         f"be in the host's {kind} namespace" for kind in ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
