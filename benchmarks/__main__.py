@@ -22,6 +22,7 @@ BENCHMARKS = {
     "overhead": "a whole run through client and runner beside plain git",
     "polling": "a look at a bus of ten thousand requests beside one of ten",
     "cancel": "from a cancel to the last process beside killing the process group",
+    "names_proxy": "a download and a connection through the proxy of a run by names beside direct ones",
     "pushes": "pushes of a runner on a hosted remote, counted over simulated time",
     "gate_cost": "judging each kind of report beside parsing it",
     "attestation": "signing and verifying a result beside hashing it",

@@ -12,7 +12,7 @@ from benchmarks.studies.drafters import remote_sweep
 from benchmarks.studies.models import check as models_check
 from benchmarks.studies.requester import command_costs, foreign_programs
 from benchmarks.studies.runner import disposable, kills
-from benchmarks.studies.sandbox import hogs
+from benchmarks.studies.sandbox import hogs, wall_kills
 from benchmarks.studies.sandbox.escapes import study as escapes
 from benchmarks.studies.statistics import campaign, choices, failures, standing
 from benchmarks.studies.study import Study
@@ -28,6 +28,7 @@ _ALL = (
     disposable.STUDY,
     escapes.STUDY,
     hogs.STUDY,
+    wall_kills.STUDY,
     slurm_runs.STUDY,
     ray_runs.STUDY,
     campaign.STUDY,

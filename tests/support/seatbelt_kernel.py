@@ -22,6 +22,12 @@ _OPERATIONS: Final = (
     *("process-info-pidinfo", "sysctl-read", "mach-lookup", "iokit-open-user-client", "iokit-get-properties"),
     *("ipc-posix-shm-read-data", "ipc-posix-shm-write-create", "ipc-posix-sem-open", "network-outbound"),
     *("network-inbound", "network-bind", "system-socket", "user-preference-read"),
+    *("ipc-posix-shm-write-data", "ipc-posix-shm-write-unlink", "ipc-posix-sem-create", "mach-register", "nvram-get"),
+)
+# What `default` does not speak of: let through unless a rule names it (Apple's profiles, Chromium issue 799149).
+_OPEN_UNLESS_NAMED: Final = ("file-map-executable", "iokit-get-properties", "process-info-pidinfo", "nvram-get")
+_NAME_FILTERS: Final = frozenset(
+    {"global-name", "ipc-posix-name", "iokit-user-client-class", "iokit-registry-entry-class", "sysctl-name"}
 )
 _LINKS_MAX: Final = 32
 DATA_VOLUME: Final = "/System/Volumes/Data"
@@ -80,7 +86,7 @@ class Subject:
 def _covers(word: str, operation: str) -> bool:
     """Whether a rule about a word is about an operation."""
     if word == "default":
-        return True
+        return operation not in _OPEN_UNLESS_NAMED
     if word.endswith("*"):
         return operation.startswith(word[:-1])
     if not any(name == word or name.startswith(f"{word}-") for name in _OPERATIONS):
@@ -102,7 +108,7 @@ def _matches(expression: object, subject: Subject) -> bool:
 
 def _holds(kind: str, value: object, subject: Subject) -> bool:
     if isinstance(value, re.Pattern):
-        if kind not in ("regex", "ipc-posix-name-regex"):
+        if kind != "regex" and not kind.endswith("-name-regex"):
             raise ValueError(f"{kind} takes no regular expression")
         return value.search(subject.path if kind == "regex" else subject.name) is not None
     if kind == "target":
@@ -114,7 +120,13 @@ def _holds(kind: str, value: object, subject: Subject) -> bool:
         return subject.path == text
     if kind == "subpath":
         return subject.path == text or subject.path.startswith(text.rstrip("/") + "/")
-    if kind in ("global-name", "ipc-posix-name", "iokit-user-client-class", "sysctl-name"):
+    if kind in (
+        "global-name",
+        "ipc-posix-name",
+        "iokit-user-client-class",
+        "iokit-registry-entry-class",
+        "sysctl-name",
+    ):
         return subject.name == text
     if kind in ("sysctl-name-prefix", "ipc-posix-name-prefix"):
         return subject.name.startswith(text)
@@ -133,7 +145,7 @@ class Profile:
         """Return what the last rule says that is about an operation on a subject."""
         if operation not in _OPERATIONS:
             raise ValueError(f"the model knows no operation {operation}")
-        answer = False
+        answer = operation in _OPEN_UNLESS_NAMED
         for action, *rest in self._rules:
             words = [word for word in rest if isinstance(word, str)]
             filters = [entry for entry in rest if isinstance(entry, list)]

@@ -29,7 +29,12 @@ from bridge.executor.sandbox.user import check_readable, closed_to, drop_to, giv
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import SandboxApplied, TrialOutcome
 
-NOT_HELD: Final = "not held: that files and processes outside exist, how large and of which session they are"
+NEVER_HELD: Final = (
+    "that files outside exist, how large, how old and whose they are and where links lead",
+    "that processes outside exist, whose, in which session and group, how urgent, how busy and on which processors",
+    "namespaces: it has those of the host",
+)
+NOT_HELD: Final = f"not held: {'; '.join(NEVER_HELD)}"
 _VERSION: Final = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _SIGNALS_ABI: Final = 6  # from here on signals do not leave
 _TRUNCATE_ABI: Final = 3
@@ -42,10 +47,16 @@ OWN: Final = (
     READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | MAKE_DIR | MAKE_REG | MAKE_FIFO | MAKE_SYM | REFER | TRUNCATE
 )
 _DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Of /proc the machine and the program's own folder; those of others show what they were started as.
+# Of /proc the machine and the program itself; those of others show what they were started as. What the program's own
+# folder says of the host's sockets and mounts is left out, and so are its threads' folders, which say the same.
+_ITSELF: Final = (
+    *("auxv", "cgroup", "cmdline", "comm", "cpuset", "environ", "fd", "fdinfo", "io", "limits"),
+    *("maps", "smaps", "smaps_rollup", "stat", "statm", "status"),
+)
 _FACTS: Final = (
     *("/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/loadavg", "/proc/version", "/proc/filesystems"),
-    *("/proc/sys", "/proc/self", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+    *("/proc/sys", "/etc/passwd", "/etc/group", "/etc/nsswitch.conf"),
+    *(f"/proc/self/{name}" for name in _ITSELF),
 )
 INSIDE_ABI: Final = 2  # the first that lets a program move files between its folders
 SOURCE: Final = Path(stub.__file__).read_text(encoding="utf-8")

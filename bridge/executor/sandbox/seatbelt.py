@@ -171,6 +171,9 @@ def profile(
     rules = [
         "(version 1)",
         "(deny default)",
+        # These the kernel lets through in spite of the line above, unless they are named (Apple's own profiles,
+        # Chromium issue 799149): what other processes are, mapping any file as code, the firmware's variables.
+        "(deny file-map-executable process-info* nvram*)",
         "(allow process-fork)",
         _rule("signal process-info*", "(target same-sandbox)"),
         # All but the processes' own: kern.procargs2.PID shows the arguments and the environment of any process of the
@@ -190,7 +193,7 @@ def profile(
             *_subpaths([*_SYSTEM_FOLDERS, *readable]),
         ),
         _rule("file-read* file-test-existence file-write* file-ioctl", *_literals(_DEVICES)),
-        _rule("file-read* file-test-existence file-write*", *_subpaths(writable)),
+        _rule("file-read* file-test-existence file-map-executable file-write*", *_subpaths(writable)),
         _rule("ipc-posix-shm* ipc-posix-sem*", *(f'(ipc-posix-name-regex #"{name}")' for name in _SHARED_NAMES)),
         _rule("mach-lookup", *(f"(global-name {quoted(name)})" for name in _SERVICES)),
         _rule("iokit-open", *(f"(iokit-user-client-class {quoted(name)})" for name in _GPU_CLIENTS)),

@@ -124,12 +124,33 @@ _REFUSED_ALONE: Final[dict[str, tuple[int, int]]] = {
     "fremovexattr": (199, 16),
     "removexattrat": (466, 466),
     "file_setattr": (469, 469),
+    # Objects of System V by their numbers, too: whoever knows or guesses one needs no key.
+    "shmat": (30, 196),
+    "shmctl": (31, 195),
     "semget": (64, 190),
+    "semop": (65, 193),
+    "semctl": (66, 191),
+    "semtimedop": (220, 192),
     "msgget": (68, 186),
+    "msgsnd": (69, 189),
+    "msgrcv": (70, 188),
+    "msgctl": (71, 187),
     "mq_open": (240, 180),
     "mq_unlink": (241, 181),
     "inotify_add_watch": (254, 27),
+    "pidfd_open": (434, 434),
+    "statmount": (457, 457),
+    "listmount": (458, 458),
     "socket": (41, 198),
+}
+# Alone, attributes read by a file's name; programs that copy files go on where there are none.
+_UNSUPPORTED_ALONE: Final[dict[str, tuple[int, int]]] = {
+    "getxattr": (191, 8),
+    "lgetxattr": (192, 9),
+    "listxattr": (194, 11),
+    "llistxattr": (195, 12),
+    "getxattrat": (464, 464),
+    "listxattrat": (465, 465),
 }
 _X86_64_ALONE: Final = {"chmod": 90, "chown": 92, "lchown": 94, "utime": 132, "utimes": 235, "futimesat": 261}
 _TRUNCATE: Final = {"x86_64": 76, "aarch64": 45}
@@ -210,6 +231,8 @@ def program(machine: str, *, alone: bool = False, truncate: bool = True) -> byte
         code += _instruction(_JUMP_GREATER_EQUAL, table.foreign_from, 0, 1) + _refuse(errno.ENOSYS)
     for number in sorted(refused):
         code += _instruction(_JUMP_EQUAL, number, 0, 1) + _refuse(errno.EPERM)
+    for numbers in _UNSUPPORTED_ALONE.values() if alone else ():
+        code += _instruction(_JUMP_EQUAL, numbers[0 if machine == "x86_64" else 1], 0, 1) + _refuse(errno.EOPNOTSUPP)
     # Its flags are behind a pointer no filter can follow; the C library falls back to clone.
     code += _instruction(_JUMP_EQUAL, table.clone3, 0, 1) + _refuse(errno.ENOSYS)
     for number in (table.clone, table.unshare):
@@ -220,8 +243,8 @@ def program(machine: str, *, alone: bool = False, truncate: bool = True) -> byte
     )
     for number in (table.socket, table.socketpair):
         code += _when_call(number, _argument(0) + families + _refuse(errno.EAFNOSUPPORT))
-    for *numbers, index in _OF_PROCESSES.values() if alone else ():
-        number = numbers[0] if machine == "x86_64" else numbers[1]
+    for of_x86_64, of_aarch64, index in _OF_PROCESSES.values() if alone else ():
+        number = of_x86_64 if machine == "x86_64" else of_aarch64
         code += _when_call(number, _argument(index) + _instruction(_JUMP_EQUAL, 0, 1, 0) + _refuse(errno.EPERM))
     requests = b"".join(
         _instruction(_JUMP_EQUAL, request, 0, 1) + _refuse(errno.EPERM) for request in _TERMINAL_REQUESTS

@@ -12,7 +12,7 @@ from benchmarks.studies.sandbox.escapes import situations
 from benchmarks.studies.sandbox.escapes.scene import host_scene
 from benchmarks.studies.sandbox.jobs import QUIET
 from bridge.executor.running import RunExecution
-from bridge.executor.sandbox import bubblewrap, bwrap_options, seccomp
+from bridge.executor.sandbox import bubblewrap, bwrap_options, landlock, seccomp
 from bridge.system.clock import SystemClock
 
 pytestmark = [
@@ -29,6 +29,15 @@ def test_some_hundred_ways_out_of_a_run_of_another_user_reach_nothing(need_sandb
     assert {name: problem for name, problem in probes.items() if problem is not None} == {}
     assert len(probes) >= 200
     assert files > 100
+
+
+@pytest.mark.ci
+@pytest.mark.skipif(landlock.kernel_abi() == 0, reason="this kernel has no Landlock")
+def test_where_namespaces_are_denied_the_executor_refuses_what_landlock_alone_is_not_for():
+    cell = "landlock alone, other user, request code, network names"
+
+    assert "this run needs a sandbox and the host has none" in str(situations.NOT_STARTED[cell]())
+    assert situations.where_denied("other user", "host", network=False) is None
 
 
 def holes(monkeypatch, scene, name):
@@ -78,3 +87,19 @@ def test_the_probes_find_a_hole_that_was_dug(need_sandbox, only_mounts, monkeypa
         probes = situations.answer_of(run.execute())["probes"]
 
     assert EXPECTED[hole] <= {name for name, problem in probes.items() if problem is not None}
+
+
+def test_the_probes_that_look_without_touching_find_what_nothing_hides():
+    names = (
+        *("execute a set-user program with its rights", "gain privileges by executing a program"),
+        *("be without a filter of system calls", "see the size of a file of the host"),
+        *("see the owner of a process of the host", "read the group of a process of the host"),
+        *("open a descriptor of a process of the host", "see the host's connections in tcp"),
+        *("read an attribute of a file of the host by its name", "see the host's mounts in mountinfo"),
+        *("attach the host's shared memory by its number", "reach the host's semaphores by their number"),
+        *("reach the host's message queue by its number", "read the processor time of a process of the host"),
+    )
+    probes = situations.without_a_sandbox(*names)
+
+    assert {name for name, outcome in probes.items() if outcome is None} == set()
+    assert set(probes) == set(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shutil
@@ -90,7 +91,8 @@ tell(
     own=[attempt(make, os.path.join(os.environ[name], "x")) for name in ("PWD", "HOME", "TMPDIR", "KAKEYA_OUT")],
     model=attempt(lambda: open(MODEL).read()), pair=attempt(lambda: [each.close() for each in socket.socketpair()]),
     processors=attempt(lambda: open("/proc/cpuinfo").read(10)),
-    itself=attempt(lambda: open("/proc/self/maps").read(10)),
+    itself=[attempt(lambda: open(f"/proc/self/{name}").read(10)) for name in ("maps", "status", "cgroup")],
+    descriptors=attempt(lambda: len(os.listdir("/proc/self/fd")) > 2),
     refused=dict(
         key=attempt(lambda: open(KEY).read()), folder=attempt(os.listdir, os.path.dirname(KEY)),
         credential=attempt(lambda: open(os.path.dirname(MODEL) + "/.netrc").read()),
@@ -110,7 +112,11 @@ tell(
         vsock=attempt(socket.socket, 40), mount=attempt(call, 165, b"none", b"/tmp", b"tmpfs", 0, 0),
         user_namespace=attempt(call, 272, 0x10000000), trace=attempt(call, 101, 16, VICTIM, 0, 0),
         ring=attempt(call, 425, 1, 0), keys=attempt(call, 250, 0, -3, 0),
-        setting=attempt(open, "/proc/sys/vm/swappiness", "a"),
+        setting=attempt(open, "/proc/sys/vm/swappiness", "a"), mounts=attempt(open, "/proc/self/mountinfo"),
+        connections=attempt(open, "/proc/self/net/tcp"), sockets=attempt(open, "/proc/self/net/unix"),
+        handle=attempt(os.pidfd_open, VICTIM), attributes=attempt(os.listxattr, OUTSIDE),
+        segment=attempt(call, 31, MEMORY, 2, ctypes.create_string_buffer(256)),
+        by_thread=attempt(open, f"/proc/self/task/{os.getpid()}/net/tcp"),
     ),
     not_held=[attempt(lambda: os.stat(OUTSIDE).st_size), attempt(os.getsid, VICTIM)],
     outside=attempt(lambda: open(OUTSIDE).read()),
@@ -126,9 +132,19 @@ def open_folder():
         yield Path(name)
 
 
+@pytest.fixture
+def segment():
+    """The number of a shared memory of System V that everybody may attach."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    number = libc.shmget(0, 4096, 0o1666)
+    assert number >= 0
+    yield number
+    libc.shmctl(number, 0, None)
+
+
 @pytest.mark.parametrize("abi", sorted({OLDEST_FOR_OWN_USER, landlock.kernel_abi()}))
 def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_of_its_user(
-    tmp_path, token, open_folder, abi
+    tmp_path, token, open_folder, segment, abi
 ):
     tmp_path.chmod(0o755)
     models, key, outside = tmp_path / "models", tmp_path / "state" / "runner.key", open_folder / "outside"
@@ -140,7 +156,7 @@ def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_
     null = os.open(os.devnull, os.O_WRONLY)
     with Child([sys.executable, "-c", "import time; time.sleep(600)"], env={}, cwd="/", output_fd=null) as victim:
         paths = tuple(map(str, (models / "weights", key, outside)))
-        names = f"MODEL, KEY, OUTSIDE, VICTIM = {(*paths, victim.pid)}"
+        names = f"MODEL, KEY, OUTSIDE, VICTIM, MEMORY = {(*paths, victim.pid, segment)}"
         program = f"import socket\n{TRY}\n{names}\n{PROBES}# {token}"
         execution = run(tmp_path, program, abi=abi, read_only=(str(models),))
         alive, session = victim.poll() is None, os.getsid(victim.pid)
@@ -150,7 +166,9 @@ def test_behind_landlock_alone_a_program_has_its_folders_and_models_and_nothing_
     assert answer.pop("own") == ["got through: None"] * 4
     assert {name for name, outcome in answer["refused"].items() if outcome != "refused"} == set()
     assert answer["model"] == "got through: 'content'"
-    assert all(answer[name].startswith("got through") for name in ("pair", "processors", "itself"))
+    own_facts = [*answer["itself"], answer["pair"], answer["processors"]]
+    assert all(outcome.startswith("got through") for outcome in own_facts), own_facts
+    assert answer["descriptors"] == "got through: True"
     assert (models / "weights").read_text() == "content"
     assert alive
     assert (execution.sandbox.kind, execution.sandbox.namespaces) == ("landlock", ())

@@ -11,6 +11,7 @@ import ctypes
 import hashlib
 import os
 import secrets
+import shutil
 import socket
 import subprocess
 import sys
@@ -100,11 +101,13 @@ def host_scene(folder: Path, uid: int) -> Iterator[Scene]:
             "models": str(folder / "models"),
             "credentials": CREDENTIALS,
             "sockets": str(folder / "sockets"),
+            "set_user": str(folder / "models" / "set-user"),
             "other_run": str(folder / "other-run"),
             "key_inode": (folder / HIDDEN["the runner's key"]).stat().st_ino,
             "interpreter": sys.executable,
             "packages": sysconfig.get_paths()["purelib"],
-            "ipc_key": _kernel_objects(stack, token),
+            **_kernel_objects(stack, token),
+            "link": str(folder / "home" / "link"),
             "namespaces": {kind: Path(f"/proc/self/ns/{kind}").stat().st_ino for kind in NAMESPACES},
             "kernel_files": _writable_kernel_files(),
             "victim": victim.pid,
@@ -152,9 +155,12 @@ def _write_files(folder: Path, secret: str) -> None:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(secret)
     (folder / "models" / "weights").write_bytes(b"\0" * 4096)
+    (folder / "home" / "link").symlink_to(secret)
+    os.setxattr(folder / HIDDEN["the runner's key"], "user.kakeya", secret.encode())
     (folder / "sockets").mkdir()
-    for path in (folder, *folder.rglob("*")):
+    for path in (folder, *(path for path in folder.rglob("*") if not path.is_symlink())):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    Path(shutil.copy("/bin/sleep", folder / "models" / "set-user")).chmod(0o4755)
 
 
 def _open_sockets(stack: ExitStack, folder: Path, token: str) -> int:
@@ -195,8 +201,8 @@ def _victim(uid: int, token: str) -> Iterator[subprocess.Popen[bytes]]:
             victim.kill()
 
 
-def _kernel_objects(stack: ExitStack, token: str) -> int:
-    """Make System V objects, a named shared memory and a session key; return the key of the first."""
+def _kernel_objects(stack: ExitStack, token: str) -> dict[str, object]:
+    """Make System V objects, a named shared memory and a session key; return the key and numbers of the first."""
     libc = ctypes.CDLL(None, use_errno=True)
     key = secrets.randbelow(1 << 30) + 1
     memory, semaphore, queue = (
@@ -213,7 +219,7 @@ def _kernel_objects(stack: ExitStack, token: str) -> int:
     if os.uname().machine == "x86_64":
         libc.syscall(250, 1, None)  # KEYCTL_JOIN_SESSION_KEYRING: a new one, which children inherit
         libc.syscall(248, b"user", token.encode(), b"secret", 6, -3)  # add_key to the session keyring
-    return key
+    return {"ipc_key": key, "ipc_numbers": [memory, semaphore, queue]}
 
 
 def _writable_kernel_files() -> list[str]:

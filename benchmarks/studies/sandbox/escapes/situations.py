@@ -17,6 +17,7 @@ from typing import Any
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.sandbox.escapes.scene import Scene, host_scene
 from benchmarks.studies.sandbox.jobs import QUIET, carry_out
+from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import Execution, HostPaths, RunDirectory
 from bridge.executor.process.subreaper import stage
 from bridge.executor.running import RunExecution
@@ -28,8 +29,10 @@ from bridge.limits import MIB
 from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
 from bridge.records.network import Network
 from bridge.system.clock import SystemClock
+from tests.integration.setup.protections import refuse_when
 
 OTHER_UID, PEER_UID, RUNNER_UID = 54331, 54332, 54333
+CLONE_NEWUSER = 0x10000000
 INSIDE = Path(__file__).parent / "inside"
 MARK = "ESCAPES "
 LIMITS = Limits(
@@ -71,8 +74,15 @@ def job(scene: Scene, *, uid: int | None, code: str, peer_uid: int | None = None
     )  # fmt: skip
 
 
-def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = ()) -> RunDirectory:
-    """Make the run's folders, with the program and what it is told in the work folder; `only` names its probes."""
+def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = (), *, mounts: bool = True) -> RunDirectory:
+    """Make the run's folders, with the program and what it is told in the work folder.
+
+    Args:
+        scene: what the probes try to reach.
+        spec: the run.
+        only: the names of the probes, where not all are tried.
+        mounts: whether the sandbox has mounts of its own, which are looked at then.
+    """
     directory = make_directory(scene.root / "run")
     allow = allow_list(
         [command.argv[0] for command in spec.commands], spec.sandbox.read_only, tools=spec.code == "request"
@@ -86,7 +96,7 @@ def prepare(scene: Scene, spec: JobSpec, only: Iterable[str] = ()) -> RunDirecto
     own += [str(directory.root / "peer" / name) for name in ("work", "out", "home", "tmp")]
     shutil.copytree(INSIDE, directory.work / "inside", ignore=shutil.ignore_patterns("__pycache__"))
     targets = scene.targets | {"own_paths": own, "parent": str(directory.root), "only": sorted(only)}
-    targets |= {"network": spec.sandbox.network}
+    targets |= {"network": spec.sandbox.network, "mounts": mounts}
     (directory.work / "inside" / "targets.json").write_text(json.dumps(targets))
     (directory.work / "kakeya_planted.py").write_text("")
     return directory
@@ -114,7 +124,7 @@ def try_landlock(scene: Scene, spec: JobSpec) -> tuple[Found, int]:
     Raises:
         RuntimeError: the program inside gave no answer.
     """
-    directory = prepare(scene, spec)
+    directory = prepare(scene, spec, mounts=False)
     wall = landlock.enclose(spec, directory)
     run = RunExecution(spec, directory, QUIET, secrets=(), confinement=wall, clock=SystemClock())
     answer = answer_of(run.execute())
@@ -155,19 +165,29 @@ def as_same_user(*, code: str = "host", network: Network = False, wall: str = "b
         attempt = try_landlock if wall == "landlock" else try_out
         with new_folder() as folder, host_scene(folder, os.getuid()) as scene:
             return attempt(scene, job(scene, uid=None, code=code, network=network))
+    given = f"code={code!r}, network={network!r}, wall={wall!r}"
+    answer = _told_by(RUNNER_UID, f"answer_same_user({given})")
+    return answer["found"], answer["files"]
+
+
+def _told_by(uid: int | None, call: str) -> dict[str, Any]:
+    """Return what a call of this module's prints, in a process of its own, as a user or as this one.
+
+    Raises:
+        RuntimeError: it failed.
+    """
     needed = [*allow_list([sys.executable], ()).declared, str(ROOT)]
-    closed = closed_to(RUNNER_UID, dict.fromkeys((*needed, *map(os.path.realpath, needed))))
+    closed = {} if uid is None else closed_to(uid, dict.fromkeys((*needed, *map(os.path.realpath, needed))))
 
     def become() -> None:
         if closed:
             stage(list(dict.fromkeys(closed.values())), {path: path for path in closed})
-        os.setgroups([])
-        os.setgid(RUNNER_UID)
-        os.setuid(RUNNER_UID)
+        if uid is not None:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
 
-    given = f"code={code!r}, network={network!r}, wall={wall!r}"
-    program = f"from benchmarks.studies.sandbox.escapes import situations; situations.answer_same_user({given})"
-    words = [sys.executable, "-c", program]
+    words = [sys.executable, "-c", f"from benchmarks.studies.sandbox.escapes import situations; situations.{call}"]
     environment = {
         "PATH": os.environ["PATH"],
         "PYTHONPATH": str(ROOT),
@@ -185,14 +205,59 @@ def as_same_user(*, code: str = "host", network: Network = False, wall: str = "b
     )
     if done.returncode != 0:
         raise RuntimeError(done.stderr[-2000:])
-    answer = json.loads(done.stdout.rpartition(MARK)[2])
-    return answer["found"], answer["files"]
+    answer: dict[str, Any] = json.loads(done.stdout.rpartition(MARK)[2])
+    return answer
 
 
 def answer_same_user(*, code: str, network: Network, wall: str) -> None:
     """Print what a run of this very user reached; started as that user."""
     outcomes, files = as_same_user(code=code, network=network, wall=wall)
     print(MARK + json.dumps({"found": outcomes, "files": files}))
+
+
+def without_a_sandbox(*only: str) -> Found:
+    """Return what probes reach for an ordinary user whom nothing confines."""
+    probes: Found = _told_by(RUNNER_UID if os.getuid() == 0 else None, f"answer_without_a_sandbox({only!r})")["probes"]
+    return probes
+
+
+def answer_without_a_sandbox(only: tuple[str, ...]) -> None:
+    """Run probes as this very user, in the run's folder; what they reached is printed."""
+    with new_folder() as folder, host_scene(folder, os.getuid()) as scene:
+        directory = prepare(scene, job(scene, uid=None, code="host"), only, mounts=False)
+        words = [sys.executable, "-I", "-S", "inside/main.py"]
+        subprocess.run(words, cwd=directory.work, env={"TMPDIR": str(directory.tmp)}, check=True)
+
+
+USERS = ("root runner", "other user", "same user")
+
+
+def where_denied(user: str, code: str, network: Network) -> str | None:
+    """Ask the executor for a run where namespaces are denied; return why it refused, None where the run began.
+
+    Args:
+        user: one of `USERS`.
+        code: whose code it runs, `host` or `request`.
+        network: what it reaches.
+    """
+    uid = RUNNER_UID if user == "same user" and os.getuid() == 0 else None
+    refusal: str | None = _told_by(uid, f"answer_where_denied({user!r}, {code!r}, {network!r})")["refusal"]
+    return refusal
+
+
+def answer_where_denied(user: str, code: str, network: Network) -> None:
+    """Deny this process namespaces, ask the executor for the run, and print its refusal."""
+    refuse_when(["clone", "unshare"], 0, CLONE_NEWUSER)
+    uid = OTHER_UID if user == "other user" else None
+    run_uid = {"root runner": JOB_UID, "other user": OTHER_UID}.get(user, os.getuid())
+    refusal = None
+    with new_folder() as folder, host_scene(folder, run_uid) as scene:
+        spec = job(scene, uid=uid, code=code, network=network)
+        try:
+            carry_out(spec, prepare(scene, spec, ["resolve a name"], mounts=False), host_paths(scene))
+        except SandboxUnavailableError as error:
+            refusal = error.message
+    print(MARK + json.dumps({"refusal": refusal}))
 
 
 NAMES: Network = ("data.example.org", "localtest.me", "*.nip.io")
@@ -224,3 +289,11 @@ SITUATIONS: dict[str, Callable[[], tuple[Found, int]]] = {
     "request code": lambda: as_root(uid=OTHER_UID, run_uid=OTHER_UID, code="request"),
     "peer": lambda: as_root(uid=OTHER_UID, run_uid=PEER_UID, code="request", peer_uid=PEER_UID),
 }
+NOT_STARTED: dict[str, Callable[[], str | None]] = {
+    f"landlock alone, {user}, {code} code, network {name}": functools.partial(where_denied, user, code, network)
+    for user in USERS
+    for code in ("host", "request")
+    for name, network in {"none": False, **NETWORKS}.items()
+    if code == "request" or network
+}
+"""The cells that Landlock alone is not started for: each returns why, or None where the run began all the same."""

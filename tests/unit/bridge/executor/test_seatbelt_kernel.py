@@ -60,7 +60,7 @@ FILES = [
     ("file-test-existence", "/", False, True, "ai-jail 77"),
     ("file-read-data", "/usr/local/kakeya/bin/python", False, True, "omnigent 2049: uv's link between is asked"),
     ("process-exec", "/usr/local/kakeya/bin/python", False, True, "nono 1771: a chain of more than one link"),
-    ("file-map-executable", LIBRARY, False, True, "Homebrew's Python loads OpenSSL from its own formula"),
+    ("file-read-data", LIBRARY, False, True, "Homebrew's Python loads OpenSSL from its own formula"),
     ("process-exec", "/usr/bin/git", False, True, "code of a request runs git, a shell and a compiler"),
     ("process-exec", "/bin/sh", False, True, "code of a request"),
     ("process-exec", "/Library/Developer/CommandLineTools/usr/bin/clang", False, True, "/usr/bin/cc is a stub for it"),
@@ -81,6 +81,8 @@ FILES = [
     ("file-read-data", "/private/var/kakeya/state/runner.key", False, False, "the runner's key"),
     ("file-read-data", "/var/kakeya/runs/6/out/report.json", False, False, "another run"),
     ("file-write-data", f"{RUN}/profile.sb", False, False, "its own profile"),
+    ("file-map-executable", f"{CELLAR}/openssl@3/3.5.0/lib/libssl.3.dylib", True, True, "open unless named"),
+    ("file-map-executable", "/private/var/kakeya/runs/6/out/report.json", True, False, "Apple's profiles name it"),
     ("network-outbound", "/private/var/run/docker.sock", False, False, "a socket with a path"),
 ]
 # operation, name, before, now, who reported it
@@ -96,6 +98,7 @@ NAMES = [
     ("iokit-open-user-client", "IOSurfaceRootUserClient", True, False, "nono 635: not needed"),
     ("mach-lookup", "com.apple.MTLCompilerService", True, True, "agenc-core 1488"),
     ("mach-lookup", "com.apple.securityd.xpc", False, False, "the keychain"),
+    ("nvram-get", "boot-args", True, False, "Chromium 799149: open unless a rule names it"),
     ("network-outbound", "localhost:22", False, False, "no network"),
 ]
 
@@ -123,6 +126,7 @@ def test_a_process_may_ask_and_signal_those_of_its_own_sandbox_alone():
     for operation in ("signal", "process-info-pidinfo"):
         assert current().permits(operation, Subject(target="same-sandbox"))
         assert not current().permits(operation, Subject(target="others"))
+    assert Profile(BEFORE.read_text()).permits("process-info-pidinfo", Subject(target="others")), "Chromium 799149"
 
 
 # The model itself, put to what the reports say of profiles that are not ours.

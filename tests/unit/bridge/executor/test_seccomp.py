@@ -110,7 +110,7 @@ def test_an_architecture_without_a_table_gets_no_filter():
     [
         (
             "x86_64",
-            {"socket": 41, "chmod": 90, "fchmod": 91, "chown": 92, "utimensat": 280, "semget": 64},
+            {"socket": 41, "chmod": 90, "fchmod": 91, "chown": 92, "utimensat": 280, "pidfd_open": 434},
         ),
         ("aarch64", {"socket": 198, "fchmod": 52, "fchown": 55, "utimensat": 88, "mq_open": 180, "semget": 190}),
     ],
@@ -134,3 +134,16 @@ def test_alone_a_program_has_its_own_limits_priority_and_pairs_and_cuts_files_wh
     assert decide(machine, socketpair, 1, alone=True) == ALLOW
     assert decide(machine, truncate, alone=True) == ALLOW
     assert decide(machine, truncate, alone=True, truncate=False) == EPERM
+
+
+@pytest.mark.parametrize(
+    ("machine", "objects", "attributes"),
+    [
+        ("x86_64", {"shmat": 30, "shmctl": 31, "semop": 65, "semctl": 66, "msgrcv": 70, "msgctl": 71}, (191, 194)),
+        ("aarch64", {"shmat": 196, "shmctl": 195, "semop": 193, "semctl": 191, "msgrcv": 188, "msgctl": 187}, (8, 11)),
+    ],
+)
+def test_alone_objects_are_refused_by_number_and_files_have_no_attributes(machine, objects, attributes):
+    assert {decide(machine, number, 1, alone=True) for number in objects.values()} == {EPERM}
+    assert {decide(machine, number, alone=True) for number in attributes} == {ERRNO | errno.EOPNOTSUPP}
+    assert {decide(machine, number, 1) for number in (*objects.values(), *attributes)} == {ALLOW}

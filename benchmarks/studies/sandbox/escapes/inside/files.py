@@ -74,6 +74,28 @@ def by_path(path: str) -> str | None:
     return secret_in(path)
 
 
+@each("see {} of a file of the host", {"the size": "st_size", "the time": "st_mtime", "the owner": "st_uid"}.items())
+def fact_of_file(name: str) -> str | None:
+    facts = os.stat(KEY)
+    return f"{name} {getattr(facts, name)}" if facts.st_ino == TARGETS["key_inode"] else None
+
+
+@probe("see where a link of the host leads")
+def link_target() -> str:
+    return os.readlink(TARGETS["link"])
+
+
+@each("read an attribute of a file of the host {}", ("by its name", "by an open handle"))
+def attribute(way: str) -> str | None:
+    place = KEY if way == "by its name" else os.open(KEY, os.O_RDONLY)
+    return "read it" if os.getxattr(place, "user.kakeya") == SECRET.encode() else None
+
+
+@probe("list the attributes of a file of the host")
+def attributes() -> str | None:
+    return str(os.listxattr(KEY)) if "user.kakeya" in os.listxattr(KEY) else None
+
+
 @each("read the runner's key by {}", ROOTS)
 def by_root(root: str) -> str | None:
     return secret_in(root + KEY)

@@ -84,29 +84,41 @@ def same(kind: str) -> str | None:
     return f"{kind}:[{own}]" if own == TARGETS["namespaces"][kind] else None
 
 
-CAPABILITY_SETS = ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")
+CAPABILITIES = 64
+THREE_SETS = {"CapEff": 0, "CapPrm": 1, "CapInh": 2}
+PR_GET_SECCOMP, PR_CAPBSET_READ, PR_GET_NO_NEW_PRIVS, PR_CAP_AMBIENT, IS_SET = 21, 23, 39, 47, 1
 
 
-@each("hold a capability in {}", CAPABILITY_SETS)
-def capability(name: str) -> str | None:
-    capabilities = int(status()[name], 16)
+def prctl(option: int, first: int = 0, second: int = 0) -> int:
+    return libc("prctl", option, first, second, 0, 0)
+
+
+@each("hold a capability in {}", THREE_SETS.items())
+def capability(place: int) -> str | None:
+    """Ask the kernel, not /proc: a sandbox without mounts shows no process that of its children."""
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # the third version; this process
+    sets = (ctypes.c_uint32 * 6)()
+    libc("capget", header, sets)
+    capabilities = sets[place] | sets[3 + place] << 32
     return hex(capabilities) if capabilities else None
 
 
-def status() -> dict[str, str]:
-    """Return the lines of /proc/self/status."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return {line.split(":", 1)[0]: line.split(":", 1)[1].strip() for line in lines}
+@each("hold a capability in {}", {"CapBnd": (PR_CAPBSET_READ,), "CapAmb": (PR_CAP_AMBIENT, IS_SET)}.items())
+def bounding_or_ambient(what: tuple[int, ...]) -> str | None:
+    """The first bounds what executing gains: nothing, with no new privileges. A sandbox with mounts empties it, too."""
+    if what[0] == PR_CAPBSET_READ and not TARGETS["mounts"] and prctl(PR_GET_NO_NEW_PRIVS) == 1:
+        return None
+    return str([number for number in range(CAPABILITIES) if LIBC.prctl(*what, number, 0, 0, 0) == 1] or "") or None
 
 
 @probe("gain privileges by executing a program")
 def new_privileges() -> str | None:
-    return None if status()["NoNewPrivs"] == "1" else "no_new_privs is not set"
+    return None if prctl(PR_GET_NO_NEW_PRIVS) == 1 else "no_new_privs is not set"
 
 
 @probe("be without a filter of system calls")
 def unfiltered() -> str | None:
-    return None if status()["Seccomp"] == "2" else "seccomp is off"
+    return None if prctl(PR_GET_SECCOMP) == 2 else "seccomp is off"
 
 
 @each("become {}", {"root": 0, "nobody": 65534, "the next user": os.getuid() + 1}.items())
@@ -186,9 +198,11 @@ def listed(which: str) -> str | None:
     return f"{len(got)}: {got[:3]}" if got else None
 
 
-@each("see {} without its being read-only", ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger", "/sys"))
-def not_read_only(path: str) -> str | None:
-    return None if os.statvfs(path).f_flag & os.ST_RDONLY else "it is not read-only"
+if TARGETS["mounts"]:  # elsewhere it sees the host's own; whether it may write there is tried above
+
+    @each("see {} without its being read-only", ("/proc/sys", "/proc/irq", "/proc/bus", "/proc/sysrq-trigger", "/sys"))
+    def not_read_only(path: str) -> str | None:
+        return None if os.statvfs(path).f_flag & os.ST_RDONLY else "it is not read-only"
 
 
 @each("read {}", ("kcore", "kmsg", "kpagecount", "kpageflags", "kpagecgroup", "slabinfo", "vmallocinfo", "timer_list"))
@@ -224,6 +238,40 @@ def semaphores() -> str:
 @probe("reach the host's message queue")
 def messages() -> str:
     return str(libc("msgget", TARGETS["ipc_key"], 0))
+
+
+@probe("attach the host's shared memory by its number")
+def memory_by_number() -> str | None:
+    LIBC.shmat.restype = ctypes.c_void_p
+    address = LIBC.shmat(TARGETS["ipc_numbers"][0], None, 0o10000)  # SHM_RDONLY
+    return None if address == ctypes.c_void_p(-1).value else f"attached at {address:x}"
+
+
+@probe("reach the host's semaphores by their number")
+def semaphores_by_number() -> str:
+    return str(libc("semctl", TARGETS["ipc_numbers"][1], 0, 12))  # GETVAL
+
+
+@probe("reach the host's message queue by its number")
+def messages_by_number() -> str:
+    return str(libc("msgctl", TARGETS["ipc_numbers"][2], 2, ctypes.create_string_buffer(256)))  # IPC_STAT
+
+
+if not TARGETS["mounts"]:  # elsewhere the mounts that it sees are its own
+
+    @each("see the host's mounts in {}", ("mountinfo", "mounts", "mountstats"))
+    def mounts(name: str) -> str | None:
+        for process in ("self", os.getppid(), f"{os.getppid()}/task/{os.getppid()}"):
+            try:
+                return Path("/proc", str(process), name).read_text()[:60]
+            except OSError:
+                continue
+        return None
+
+    @probe("list the host's mounts")
+    def list_mounts() -> str:
+        request = (ctypes.c_uint64 * 3)(24, 0xFFFFFFFFFFFFFFFF, 0)  # struct mnt_id_req of the root
+        return f"{call(458, request, (ctypes.c_uint64 * 64)(), 64, 0)} mounts"
 
 
 @probe("open the host's named shared memory")

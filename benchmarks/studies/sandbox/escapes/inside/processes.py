@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import stat
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def see(name: str) -> str | None:
     if name in {"root", "cwd", "exe"}:
         return os.readlink(path)
     return str(os.listdir(path)) if name in {"fd", "task"} else str(path.read_bytes()[:60])
+
+
+@probe("see the owner of a process of the host")
+def owner() -> str:
+    return f"user {os.stat(f'/proc/{VICTIM}').st_uid}"
 
 
 @probe("see a process that is not the run's")
@@ -71,6 +77,10 @@ def change(name: str) -> object:
         "open a descriptor of": lambda: os.pidfd_open(VICTIM),
         "regroup": lambda: os.setpgid(VICTIM, 0),
         "read the session of": lambda: os.getsid(VICTIM),
+        "read the group of": lambda: os.getpgid(VICTIM),
+        "read the priority of": lambda: os.getpriority(os.PRIO_PROCESS, VICTIM),
+        "read the scheduling of": lambda: os.sched_getscheduler(VICTIM),
+        "read the processor time of": lambda: time.clock_gettime(~VICTIM << 3 | 2),  # CPUCLOCK_SCHED
     }[name]
 
 
@@ -85,7 +95,13 @@ NAMES = (
 )
 
 
-@each("{} a process of the host", (*NAMES, "read the session of"))
+FACTS = (
+    *("read the session of", "read the group of", "read the priority of", "read the scheduling of"),
+    "read the processor time of",
+)
+
+
+@each("{} a process of the host", (*NAMES, *FACTS))
 def act(name: str) -> str:
     return f"done: {change(name)()}"  # type: ignore[operator]
 
@@ -189,7 +205,30 @@ def planted() -> str:
 
 @probe("execute a set-user program with its rights")
 def set_user() -> str | None:
-    for path in ("/usr/bin/su", "/usr/bin/sudo", "/usr/bin/passwd", "/bin/mount", "/usr/bin/newuidmap"):
-        if os.path.exists(path) and os.stat(path).st_mode & stat.S_ISUID and not os.statvfs(path).f_flag & os.ST_NOSUID:
-            return path
+    """Start one and look whose process it is: a program that is there to be seen gives nobody anything."""
+    for path in (TARGETS["set_user"], "/usr/bin/su", "/usr/bin/sudo", "/usr/bin/passwd"):
+        if not os.path.exists(path) or not os.stat(path).st_mode & stat.S_ISUID:
+            continue
+        silence, executed = os.pipe(), os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            execute(path, silence[0])
+        os.close(executed[1])
+        os.read(executed[0], 1)  # the child's end closes when it executes the program, or ends
+        user = os.stat(f"/proc/{pid}").st_uid
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        if user != os.geteuid():
+            return f"{path} is of user {user}"
     return None
+
+
+def execute(path: str, silence: int) -> None:
+    """Become a program that waits: for a minute, or for a password that nobody types."""
+    os.dup2(silence, 0)
+    for stream in (1, 2):  # what it asks for is no part of the answer
+        os.dup2(os.open("/dev/null", os.O_WRONLY), stream)
+    try:
+        os.execv(path, (path, "60"))
+    finally:
+        os._exit(1)
