@@ -92,6 +92,7 @@ def test_only_regular_files_of_their_own_come_in(out, tmp_path):
     def write():
         (out / "link").symlink_to(tmp_path / "outside")
         (out / "folder").symlink_to(tmp_path)
+        (out / "astray").symlink_to(tmp_path / "missing")
         os.link(tmp_path / "outside", out / "hard")
         os.mkfifo(out / "pipe")
         (out / "inner").mkdir()
@@ -101,8 +102,8 @@ def test_only_regular_files_of_their_own_come_in(out, tmp_path):
     result = bring_in(out, write)
 
     assert list(result.reports) == ["inner/good"]
-    assert len(result.refused) == 5
-    assert {"'link': not a regular file", "'folder': not a regular file"} <= {*result.refused}
+    assert len(result.refused) == 6
+    assert {f"{name!r}: not a regular file" for name in ("link", "folder", "astray")} <= {*result.refused}
 
 
 @pytest.mark.parametrize(
