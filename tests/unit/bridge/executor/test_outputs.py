@@ -136,13 +136,12 @@ def test_declared_reports_come_before_a_flood_of_others(out):
     assert [(hit.limit, hit.observed) for hit in result.hits] == [("reports", REPORTS_MAX_COUNT + 21)]
 
 
-@pytest.mark.parametrize("count", [25_000, pytest.param(100_000, marks=pytest.mark.ci)])
-def test_declared_reports_are_found_among_more_files_than_are_listed(out, count):
+def test_declared_reports_are_found_among_more_files_than_are_listed(out):
     many = [f"report-{index}.json" for index in range(50)]  # in which order a folder lists its files is its own affair
 
     def write():
         (out / "0").mkdir()
-        for index in range(count):
+        for index in range(25_000):
             os.close(os.open(out / f"flood-{index}", os.O_CREAT | os.O_WRONLY))
         for name in (*many, "0/deep.json"):
             (out / name).write_text("{}")
