@@ -7,7 +7,7 @@ what is wrong there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from functools import partial
 from typing import Any, Final
 
@@ -49,7 +49,7 @@ class Conforming:
         made = [self._of_keyword(word, schema, document) for word in schema.keys() - _SAYS_NOTHING]
         if unsure in made:
             return unsure
-        return _of_all(made)
+        return lambda value: all(one(value) for one in made)
 
     def _of_keyword(self, word: str, schema: Mapping[str, Any], document: str) -> Predicate:
         said, below = schema[word], partial(self._make, document=document)
@@ -61,8 +61,8 @@ class Conforming:
             return _of_others(schema.get("properties", {}).keys(), unsure if said is False else below(said))
         if word in _HOLDING_SCHEMAS:
             return _HOLDING_SCHEMAS[word](below(said))
-        if word in _HOLDING_SEVERAL:
-            return _HOLDING_SEVERAL[word]([below(part) for part in said])
+        if word in {"allOf", "anyOf"}:
+            return _of_several([below(part) for part in said], all if word == "allOf" else any)
         return _KEYWORDS[word](said) if word in _KEYWORDS else unsure
 
     def _of_reference(self, reference: str, document: str) -> Predicate:
@@ -78,42 +78,15 @@ class Conforming:
         return conforms
 
 
-# Loops, and no generators within all() and any(): these are asked of each value, and a frame each costs half of that.
-def _of_all(parts: list[Predicate]) -> Predicate:
-    """Return whether every part holds."""
-
-    def holds(value: object) -> bool:
-        for part in parts:  # noqa: SIM110 - see above
-            if not part(value):
-                return False
-        return True
-
-    return holds
-
-
-def _of_any(parts: list[Predicate]) -> Predicate:
-    """Return whether a part holds."""
-
-    def holds(value: object) -> bool:
-        for part in parts:  # noqa: SIM110 - see above
-            if part(value):
-                return True
-        return False
-
-    return holds
+def _of_several(parts: list[Predicate], every: Callable[[Iterable[bool]], bool]) -> Predicate:
+    return lambda value: every(one(value) for one in parts)
 
 
 def _of_named(inner: Mapping[str, Predicate]) -> Predicate:
     """Return whether the properties that the schema names conform."""
-
-    def conform(value: object) -> bool:
-        if isinstance(value, dict):
-            for name, item in value.items():
-                if name in inner and not inner[name](item):
-                    return False
-        return True
-
-    return conform
+    return lambda value: (
+        not isinstance(value, dict) or all(name not in inner or inner[name](item) for name, item in value.items())
+    )
 
 
 def _of_others(named: Any, conforms: Predicate) -> Predicate:
@@ -177,4 +150,3 @@ _HOLDING_SCHEMAS: Final[Mapping[str, Callable[[Predicate], Predicate]]] = {
     "items": lambda item: lambda value: not isinstance(value, list) or all(map(item, value)),
     "propertyNames": lambda name: lambda value: not isinstance(value, dict) or all(map(name, value)),
 }
-_HOLDING_SEVERAL: Final[Mapping[str, Callable[[list[Predicate]], Predicate]]] = {"allOf": _of_all, "anyOf": _of_any}
