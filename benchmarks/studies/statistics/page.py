@@ -74,10 +74,10 @@ def _failures(cells: Sequence[Row]) -> Iterable[str]:
     yield "| case | cover | faster | slower | else |"
     yield "|---|---:|---:|---:|---|"
     for row in cells:
-        shares = (f"{share(row, 'covered'):.3f}" if "covered" in row else "",)
-        shares += tuple(
+        shares = [f"{share(row, 'covered'):.3f}" if "covered" in row else ""]
+        shares += [
             f"{share(row, name) * 100:.2f} %" if name in row else "" for name in ("false_faster", "false_slower")
-        )
+        ]
         name = row["name"] + ("" if row["runs"] == FAILURE_RUNS else f" ({row['runs']:,} runs)")
         yield f"| {name} | {' | '.join(shares)} | {_rest(row)} |"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,7 +15,7 @@ def arm(role: str, seconds: list[float]) -> Arm:
         {"prompt_id": f"p{number}", "is_warmup": False, "stages": {"decode_s": value}}
         for number, value in enumerate(seconds)
     ]
-    return Arm(0, role, role, "path", cast("tuple[Any, ...]", tuple(samples)))
+    return Arm(0, role, role, "path", tuple(samples))
 
 
 def test_the_control_counts_as_much_as_the_baseline() -> None:
