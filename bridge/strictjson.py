@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections import Counter
 from itertools import accumulate
+from math import isinf
 from typing import Any
 
 from bridge.limits import JSON_MAX_DEPTH, KIB, REQUEST_MAX_BYTES
@@ -81,12 +82,11 @@ def _is_deeper(data: bytes, max_depth: int) -> bool:
     return False
 
 
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise StrictJsonError(f"duplicate key {key[:64]!r}")
-        result[key] = value
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) < len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        raise StrictJsonError(f"duplicate key {next(key for key in counts if counts[key] > 1)[:64]!r}")
     return result
 
 
@@ -103,6 +103,6 @@ def _short(text: str) -> int:
 
 def _finite(text: str) -> float:
     value = float(text)
-    if value in (float("inf"), float("-inf")):
+    if isinf(value):
         raise StrictJsonError(f"{text[:32]} overflows a double")
     return value

@@ -29,7 +29,6 @@ DRAFT = "DRAFT"
 """Stands for the folder of the small draft model, which is made anew from the target."""
 DRAFT_LAYERS = 2
 LIMIT_S = 3600.0
-FASTER = 1.02
 SAME_DRAFTER = {
     "transformers native DFlash": "-dflash,",
     "transformers assisted": "-first-layers,",
@@ -121,13 +120,12 @@ def _standings(report: dict[str, Any]) -> Iterator[str]:
     reference = report["config"]["reference"]
     speeds = [row["speed"] for row in report["rows"]["standings"] if row["speed"] is not None]
     yield f"{_turns(report)} {_prompts(speeds)}\n"
-    yield f"| contestant | tokens/s | speed against {reference} | |"
-    yield "|---|---|---|---|"
+    yield f"| contestant | tokens/s | speed against {reference} |"
+    yield "|---|---|---|"
     for row in report["rows"]["standings"]:
         speed = row["speed"]
         speed_text = "other tokens" if speed is None else _ratio(speed)
-        word = "" if speed is None else "faster" if speed["low"] > FASTER else "slower" if speed["high"] < 1.0 else ""
-        yield f"| {row['peer']} | {row['tokens_per_s']:.1f} | {speed_text} | {word} |"
+        yield f"| {row['peer']} | {row['tokens_per_s']:.1f} | {speed_text} |"
     entries = [Entry(**{name: row[name] for name in ENTRY_FIELDS}) for row in report["rows"]["entries"]]
     for peer, kind in SAME_DRAFTER.items():
         if not any(entry.peer == peer for entry in entries):

@@ -15,6 +15,8 @@ DRAFTER_LIMITS = (
     "It drafts boilerplate well and retrieved digits badly."
 )
 
+CURVE_ROWS = 6
+"""At most so many rows of a training's curve are shown; card.json has all."""
 NOTES = {
     "kakeya-tiny-gemma4": (
         "Its full-attention layers whole beside the sliding layers' own window is the native cache: there is nothing "
@@ -80,7 +82,7 @@ def _target_lines(evaluation: dict[str, Any]) -> list[str]:
         )
     lines += [
         "",
-        "Recall by depth (share of the prompt before the needle), one needle:",
+        "Recall of one needle by depth (share of the prompt before it), where one was missed:",
         "",
         *_depths(evaluation["recall"]),
     ]
@@ -95,17 +97,23 @@ def _target_lines(evaluation: dict[str, Any]) -> list[str]:
             f"| {kind}, {row['prompts']} prompts, budget {row['budget_tokens']} | {ends['successes']}/{ends['trials']} "
             f"| {row['looping']} | {row['output_tokens_mean']:.0f} | {row['repeated_8gram_share_mean']:.3f} |"
         )
-    for item in evaluation["shown"]:
+    for item in _one_a_kind(evaluation["shown"]):
         shown = (item["prompt"] + "⟶" + item["continuation"]).replace("```", "'''")
         lines += ["", f"`{item['id']}` (stopped by {item['stop_reason']}; the arrow marks where the prompt ends):", ""]
         lines += ["```python", shown, "```"]
     return lines
 
 
+def _one_a_kind(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the first sample of each prompt set; the others are in card.json."""
+    first = {item["id"].partition("-")[0]: item for item in reversed(samples)}
+    return list(reversed(first.values()))
+
+
 def _depths(recall: list[dict[str, Any]]) -> list[str]:
     lines = ["| prompt tokens | 0 to .25 | .25 to .5 | .5 to .75 | .75 to 1 |", "|---|---|---|---|---|"]
     for row in recall:
-        if row["needles"] != 1:
+        if row["needles"] != 1 or all(right for _, right in row["outcomes"]):
             continue
         cells = []
         for quarter in range(4):
@@ -136,6 +144,8 @@ def _curve(curve: list[dict[str, Any]]) -> list[str]:
     if not curve:
         return ["No evaluation was recorded."]
     columns = [name for name in curve[-1] if name != "tokens"]
+    every = -(-len(curve) // CURVE_ROWS)
+    curve = curve[::-every][::-1]  # with the last one
     lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
     lines += ["| " + " | ".join(f"{row.get(name, float('nan')):.4g}" for name in columns) + " |" for row in curve]
     return lines

@@ -29,6 +29,7 @@ def package(item: Import) -> str:
     return item.module.partition(".")[0]
 
 
+@pytest.mark.ci
 def test_every_import_of_the_tree_leads_somewhere() -> None:
     resolver = Resolver(ROOT)
     items = below(ROOT, resolver)

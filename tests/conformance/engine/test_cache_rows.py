@@ -83,6 +83,7 @@ def test_codes_are_within_half_a_step_of_the_value_and_within_its_groups_range(
     assert str(parts[0].dtype).endswith("uint8")
     assert parts[0].shape[-1] == 8 * bits // 8
     back = codec.decode(parts)
+    assert back.dtype == rows.dtype
     for got, exact in zip(back.reshape(-1, group).tolist(), rows.reshape(-1, group).tolist(), strict=True):
         step = (max(exact) - min(exact)) / (2**bits - 1)
         for decoded, value in zip(got, exact, strict=True):

@@ -8,8 +8,10 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from bridge import strictjson
 from bridge.records.jobspec import JobSpec
@@ -27,6 +29,28 @@ def sha(text: str) -> str:
 
 def moment(second: float) -> str:
     return f"2026-11-18T{10 + int(second // 3600):02d}:{int(second // 60) % 60:02d}:{second % 60:06.3f}Z"
+
+
+P = ParamSpec("P")
+
+
+def built_once(build: Callable[P, Case]) -> Callable[P, Case]:
+    """Return a function that gives a fresh copy of what was built for the same arguments; lists are built anew."""
+    made: dict[Any, bytes] = {}
+
+    @wraps(build)
+    def copied(*args: P.args, **kwargs: P.kwargs) -> Case:
+        key = (args, tuple(sorted(kwargs.items())))
+        try:
+            copy = made.get(key)
+        except TypeError:
+            return build(*args, **kwargs)
+        if copy is None:
+            copy = made[key] = pickle.dumps(build(*args, **kwargs))
+        case: Case = pickle.loads(copy)
+        return case
+
+    return copied
 
 
 @dataclass
@@ -66,10 +90,10 @@ class Case:
         return self
 
     def record_value(self) -> RunRecord | None:
-        return None if self.record is None else RunRecord.parse(strictjson.encode(self.record), max_bytes=1 << 26)
+        return None if self.record is None else RunRecord.model_validate_json(strictjson.encode(self.record))
 
     def spec_value(self) -> JobSpec | None:
-        return None if self.spec is None else JobSpec.parse(strictjson.encode(self.spec), max_bytes=1 << 26)
+        return None if self.spec is None else JobSpec.model_validate_json(strictjson.encode(self.spec))
 
 
 def envelope(

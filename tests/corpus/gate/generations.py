@@ -10,7 +10,7 @@ from typing import Any
 from bridge.gate.facts.samples import expected_drafts
 from engine.measurement.schedule import balanced_orders, drawn
 from engine.reports.tokens import loop_onset, packed_tokens, token_digest
-from tests.corpus.gate.builders import NONCE, Case, envelope, moment, sha
+from tests.corpus.gate.builders import NONCE, Case, built_once, envelope, moment, sha
 from tests.corpus.gate.runs import around
 
 ARMS = {
@@ -119,6 +119,7 @@ def prompt_ids(prompt: str, length: int) -> list[int]:
     return [drawn.randrange(6, VOCABULARY) for _ in range(length)]
 
 
+@built_once
 def code_throughput(plan: Plan = Plan(), kind: str = "code_throughput") -> Case:
     """Return an honest run of a comparison."""
     rng = random.Random(plan.seed)

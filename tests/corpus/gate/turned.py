@@ -10,7 +10,7 @@ from typing import Any
 
 from bridge.gate.rules.arms import drawn_names
 from bridge.gate.rules.turns import expected_turns
-from tests.corpus.gate.builders import NONCE, Case, moment, sha
+from tests.corpus.gate.builders import NONCE, Case, built_once, moment, sha
 from tests.corpus.gate.generations import MODELS, code_throughput
 from tests.corpus.gate.launches import in_order
 from tests.corpus.gate.runs import around
@@ -48,6 +48,7 @@ def sitting(number: int) -> Case:
     return case.seal()
 
 
+@built_once
 def in_turns(
     seed: int = 3,
     faster: float = 1.0,
@@ -193,6 +194,7 @@ def _run(
     return case.seal()
 
 
+@built_once
 def commits_in_turns(slower: float = 1.0) -> Case:
     """Return a comparison whose turns were handed out; the head takes so many times as long."""
     from tests.corpus.gate.studies import commit_comparison

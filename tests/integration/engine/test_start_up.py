@@ -28,6 +28,7 @@ def said_by(program: str) -> list[str]:
     return [part.strip() for part in ran.stdout.split("\0")]
 
 
+@pytest.mark.ci
 def test_a_process_on_mlx_starts_without_torch() -> None:
     pytest.importorskip("torch", reason="where torch is not installed there is nothing to leave out")
     _, loaded, _ = said_by(ON_MLX)

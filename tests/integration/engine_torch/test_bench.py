@@ -135,7 +135,7 @@ def test_compare_writes_every_decode_and_the_standings(
     assert "no contestant 'nobody'" in capsys.readouterr().err
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_the_controller_verb_decodes_every_world_to_the_forced_budget(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from engine.structure.layout import CacheLayout
 from engine.types import Draft
 from tests.fakes import tiny_families
@@ -55,6 +57,7 @@ def test_a_hybrid_names_the_reference_recurrence(backend: Any, tmp_path: Path) -
     assert count == 2
 
 
+@pytest.mark.ci
 def test_a_package_with_the_kernels_is_called_once_a_recurrent_layer_whatever_the_rows(tmp_path: Path) -> None:
     folder = tiny_families.write_family(tmp_path / "model", "qwen3_5_text")
     (tmp_path / "fla").mkdir()

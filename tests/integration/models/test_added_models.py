@@ -88,6 +88,7 @@ def test_parts_of_a_file_in_several_wheels_are_joined_and_checked(
     assert [path.name for path in root.iterdir()] == ["joined"]
 
 
+@pytest.mark.ci
 def test_an_installed_distribution_is_found_by_its_name(
     gguf_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

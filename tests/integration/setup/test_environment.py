@@ -213,6 +213,7 @@ def test_make_says_it_once_and_a_second_try_with_a_newer_python_works(machine: M
     assert (again.returncode, "made anew with python3.13" in again.stdout) == (0, True), again.stderr
 
 
+@pytest.mark.slow
 def test_with_a_real_python_pip_runs_in_the_environment(machine: Machine) -> None:
     path = machine.bin / "python3"
     path.write_text(f'#!/bin/sh\nexec {os.path.realpath(sys.executable)} "$@"\n')

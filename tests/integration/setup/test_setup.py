@@ -261,6 +261,7 @@ def test_an_interpreter_that_the_service_s_user_may_not_come_to_is_said_in_one_l
     assert done.returncode == 1
 
 
+@pytest.mark.ci
 def test_the_scripts_are_clean_under_shellcheck(missing) -> None:
     if shutil.which("shellcheck") is None:
         missing("shellcheck", "shellcheck is not installed")

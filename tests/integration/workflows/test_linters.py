@@ -76,6 +76,7 @@ def test_the_schema_holds() -> None:
     assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
 def test_actionlint_finds_nothing(actionlint, path: Path) -> None:
     assert actionlint[path.name] == []
@@ -124,5 +125,6 @@ def test_the_schema_catches_a_key_that_does_not_exist(tmp_path: Path) -> None:
     assert "timeout_minutes" in done.stdout
 
 
+@pytest.mark.ci
 def test_actionlint_catches_an_unknown_context(actionlint) -> None:
     assert any("input" in line for line in actionlint["planted.yml"])

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.reports.tokens import token_digest
-from tests.corpus.gate.builders import Case
+from tests.corpus.gate.builders import Case, built_once
 from tests.corpus.gate.generations import Plan, code_throughput
 from tests.corpus.gate.probes import probe, suite
 
@@ -19,29 +19,27 @@ PASSES: dict[str, Break] = {}
 CHANGES: dict[str, Callable[[Case], Case | None]] = {}
 """The changes behind `BREAKS` that were written for one honest run and suit others of its sort, too."""
 SMALL = Plan(profile="smoke", launches=1, per_launch=6, warmups=1)
-_HONEST: dict[str, Case] = {}
 
 
+@built_once
 def honest(name: str) -> Case:
-    """Return a fresh copy of an honest run; building the large one takes a moment, so it is built once."""
-    if name not in _HONEST:
-        from tests.corpus.gate.studies import BUILDERS
-        from tests.corpus.gate.turned import in_turns
-        from tests.corpus.gate.workloads import paired, trained
+    """Return a fresh copy of an honest run."""
+    from tests.corpus.gate.studies import BUILDERS
+    from tests.corpus.gate.turned import in_turns
+    from tests.corpus.gate.workloads import paired, trained
 
-        made = {
-            **BUILDERS,
-            "probe": probe,
-            "suite": suite,
-            "trained": trained,
-            "paired": paired,
-            "claim": code_throughput,
-            "turned": in_turns,
-            "native": lambda: in_turns(names=("autoregressive", "autoregressive_again")),
-            "smoke": lambda: code_throughput(SMALL),
-        }
-        _HONEST[name] = made[name]()
-    return _HONEST[name].copy()
+    made = {
+        **BUILDERS,
+        "probe": probe,
+        "suite": suite,
+        "trained": trained,
+        "paired": paired,
+        "claim": code_throughput,
+        "turned": in_turns,
+        "native": lambda: in_turns(names=("autoregressive", "autoregressive_again")),
+        "smoke": lambda: code_throughput(SMALL),
+    }
+    return made[name]()
 
 
 def breaks(code: str, base: str = "smoke") -> Callable[[Callable[[Case], Case | None]], Callable[[Case], Case | None]]:

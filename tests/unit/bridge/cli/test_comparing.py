@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
-
 from bridge.client.clone.store import id_in
 from bridge.gate.derivation import derive
 from bridge.gate.identity import identity
@@ -15,7 +13,7 @@ from bridge.ids import short
 from tests.corpus.gate.breaks import honest
 from tests.fakes.scripted_host import PROBE
 from tests.support.committed import SMOKE, SMOKE_AGAIN
-from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
+from tests.unit.bridge.cli.looking import claim, published, take
 
 
 def test_a_fact_that_both_share_is_said_once_and_columns_are_as_wide_as_what_differs(requester):
@@ -52,7 +50,7 @@ def test_two_result_folders_are_compared_by_the_gates_statistics(requester):
 
 def test_the_document_of_a_comparison_says_that_nothing_is_citable(requester):
     data = requester.run("compare", *EVIDENCE, "--json").document["data"]
-    jsonschema.validate(data, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    published("data-compare").validate(data)
     assert len(data["differences"]) == 9
     assert {difference["citable"] for difference in data["differences"]} == {False}
     assert all("not interleaved" in difference["why"][0] for difference in data["differences"])

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 
-import jsonschema
-
-from tests.unit.bridge.cli.looking import SCHEMAS, plan
+from tests.unit.bridge.cli.looking import plan, published
 
 
 def lines_of(ran):
@@ -27,9 +25,8 @@ def test_a_watched_run_is_one_event_a_line_and_its_document_last(requester, host
     assert [line for event in logged for line in event["lines"]] == ["line one", "red # #[error]x"]
     assert all(event["untrusted"] for event in logged)
     assert (events[-1]["event"], events[-1]["end"]) == ("end", "terminal")
-    schema = json.loads((SCHEMAS / "event.schema.json").read_text())
     for event in events:
-        jsonschema.validate(event, schema)
+        published("event").validate(event)
     assert last["event"] == "result"
     assert (last["document"]["outcome"]["reason"], last["document"]["terminal"]) == ("passed", True)
     assert "00:01 claimed" not in ran.err

@@ -6,7 +6,6 @@ import json
 import signal
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from bridge.cli.signals import DetachedError
@@ -17,7 +16,7 @@ from bridge.run.outcomes import JUDGED_DIFFERENTLY
 from bridge.trust.keyring import pin
 from bridge.trust.runner_key import generate
 from tests.fakes.requester import Requester
-from tests.unit.bridge.cli.looking import SCHEMAS, claim, take
+from tests.unit.bridge.cli.looking import claim, published, take
 
 
 def test_every_state_is_seen_from_another_clone(requester, host, sent, tmp_path):
@@ -268,12 +267,11 @@ def test_every_document_fits_its_published_schema(requester, host, sent, words):
         host.beat()
     ran = requester.run(*words, "--json")
     document = ran.document
-    jsonschema.validate(document, json.loads((SCHEMAS / "envelope.schema.json").read_text()))
+    published("envelope").validate(document)
     assert document["outcome"]["exit_code"] == ran.code, ran.err
     command = document["command"]
     if document["data"] is not None and command in DATA and ran.code in {0, 1}:
-        name = f"data-{command.replace(' ', '-')}.schema.json"
-        jsonschema.validate(document["data"], json.loads((SCHEMAS / name).read_text()))
+        published(f"data-{command.replace(' ', '-')}").validate(document["data"])
     assert command in BY_NAME
 
 

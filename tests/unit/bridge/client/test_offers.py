@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 
-import jsonschema
 import pytest
 
 from bridge.cli.table.completion import script
@@ -16,7 +14,7 @@ from bridge.records.request import Request
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import PRESETS, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, edit, write_workload
-from tests.unit.bridge.cli.looking import SCHEMAS
+from tests.unit.bridge.cli.looking import published
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +50,7 @@ def host(requester, own):
 
 def test_presets_show_and_explain_know_parameters_bounds_and_metrics(requester, host, own):
     listed = requester.run("presets", "--json").document["data"]
-    jsonschema.validate(listed, json.loads((SCHEMAS / "data-presets.schema.json").read_text()))
+    published("data-presets").validate(listed)
     assert [row["name"] for row in listed if row["definition"]] == ["my-train"]
     shown = requester.run("presets", "show", "my-train").out
     assert "lr: learning rate (float; default 0.1, min 0.01, max 1.0)" in shown

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
-import jsonschema
 import pytest
 
 from bridge.cli.signals import DetachedError
@@ -28,7 +26,7 @@ from bridge.system.clock import SystemClock
 from tests.fakes.requester import Requester, StepClock
 from tests.fakes.scripted_host import HOST, ScriptedHost
 from tests.support.workload_folder import INTERPRETER, write_workload
-from tests.unit.bridge.cli.looking import SCHEMAS
+from tests.unit.bridge.cli.looking import published
 
 LINE = ("run", "my-train", "-p", "lr=0.1,0.01", "--repeat", "2")
 
@@ -86,7 +84,7 @@ def test_a_line_is_a_request_a_combination_and_repeat_under_one_id(requester, ho
     assert [row["id"] for row in ran.document["data"]["runs"]] == [request.id for request in sent]
     assert len({seed_basis(request) for request in sent}) == 2  # paired by repeat
     assert seed_basis(sent[0]) == seed_basis(sent[1])
-    jsonschema.validate(ran.document["data"], json.loads((SCHEMAS / "data-run.schema.json").read_text()))
+    published("data-run").validate(ran.document["data"])
 
 
 def test_the_same_line_goes_on_sends_nothing_twice_and_begins_anew_once_all_is_there(requester, host):
@@ -154,7 +152,7 @@ def test_a_wait_that_is_left_names_every_run_that_was_sent(requester, host):
 
     requester.clock.plan(1, leaves)
     left = requester.run(*LINE, "--wait", "--json").document
-    jsonschema.validate(left["data"], json.loads((SCHEMAS / "data-run.schema.json").read_text()))
+    published("data-run").validate(left["data"])
     rows = left["data"]["runs"]
     assert [(row["id"], row["params"]) for row in rows] == [(row["id"], row["params"]) for row in sent]
     assert [row["reason"] for row in rows] == ["passed", "pending", "pending", "pending"]
@@ -201,7 +199,7 @@ def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_
     assert "exploratory" in ran.err
     assert requester.run("compare", "@last").out == ran.out
     document = requester.run("compare", "@last", "--json").document["data"]
-    jsonschema.validate(document, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    published("data-compare").validate(document)
     assert document["differences"] == []  # nobody saw these runs: nothing they say may be used
 
 
@@ -215,7 +213,7 @@ def test_rows_say_on_which_node_and_class_of_host_they_were_measured(requester, 
     assert head.split() == ["lr", "repeat", "run", "node", "host", "ended", "final_loss"]
     assert "n3 2 x another cpu, Linux x86_64, a card" in " ".join(rows[2].split())
     document = requester.run("compare", "@last", "--json").document["data"]
-    jsonschema.validate(document, json.loads((SCHEMAS / "data-compare.schema.json").read_text()))
+    published("data-compare").validate(document)
     assert [row["node"] for row in document["runs"]] == ["mini", "n2", "n3", "mini"]
     assert [row["host_class"] for row in document["runs"]].count("2 x a cpu, Linux x86_64") == 3
 
@@ -266,7 +264,7 @@ def test_a_dry_run_shows_every_request_and_sends_none(requester, host):
     assert ran.out.count("request ") == 4
     assert requests(requester) == []
     data = requester.run(*LINE, "--dry-run", "--json").document["data"]
-    jsonschema.validate(data, json.loads((SCHEMAS / "data-run.schema.json").read_text()))
+    published("data-run").validate(data)
 
 
 def test_a_comma_is_a_comma_where_a_value_may_hold_one():

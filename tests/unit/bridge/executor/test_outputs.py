@@ -92,6 +92,7 @@ def test_only_regular_files_of_their_own_come_in(out, tmp_path):
     def write():
         (out / "link").symlink_to(tmp_path / "outside")
         (out / "folder").symlink_to(tmp_path)
+        (out / "astray").symlink_to(tmp_path / "missing")
         os.link(tmp_path / "outside", out / "hard")
         os.mkfifo(out / "pipe")
         (out / "inner").mkdir()
@@ -101,8 +102,8 @@ def test_only_regular_files_of_their_own_come_in(out, tmp_path):
     result = bring_in(out, write)
 
     assert list(result.reports) == ["inner/good"]
-    assert len(result.refused) == 5
-    assert {"'link': not a regular file", "'folder': not a regular file"} <= {*result.refused}
+    assert len(result.refused) == 6
+    assert {f"{name!r}: not a regular file" for name in ("link", "folder", "astray")} <= {*result.refused}
 
 
 @pytest.mark.parametrize(
@@ -135,13 +136,12 @@ def test_declared_reports_come_before_a_flood_of_others(out):
     assert [(hit.limit, hit.observed) for hit in result.hits] == [("reports", REPORTS_MAX_COUNT + 21)]
 
 
-@pytest.mark.parametrize("count", [25_000, pytest.param(100_000, marks=pytest.mark.ci)])
-def test_declared_reports_are_found_among_more_files_than_are_listed(out, count):
+def test_declared_reports_are_found_among_more_files_than_are_listed(out):
     many = [f"report-{index}.json" for index in range(50)]  # in which order a folder lists its files is its own affair
 
     def write():
         (out / "0").mkdir()
-        for index in range(count):
+        for index in range(25_000):
             os.close(os.open(out / f"flood-{index}", os.O_CREAT | os.O_WRONLY))
         for name in (*many, "0/deep.json"):
             (out / name).write_text("{}")

@@ -311,8 +311,10 @@ def test_a_request_that_a_fresh_beacon_of_another_shows_is_left_to_it_until_the_
     ref = w.ask()
     other = Actor(MemoryBus(w.remote, clock=clock), clock, "other")
     other.bus.beacon(other.beacon(**{where: (ref.id,)}))
-    runner = w.serve_once(w.runner(w.new_process("late")))
+    process = w.new_process("late")
+    runner = w.serve_once(w.runner(process))
     assert (w.requester.read_claim(ref.id), w.executor.executed) == (None, [])
+    assert process.state.journal.of(ref.id) is None  # no claim was made and withdrawn
     assert any("runner other says that it has it" in line for line in w.log_lines)
     clock.advance(3 * 3600.0 + 600.0)
     w.serve_once(runner)

@@ -62,13 +62,19 @@ def measured(played: World) -> dict[str, dict[int, float]]:
     return {"": {rows: played.cost_s(rows - 1, rows) for rows in TABLE_ROWS}}
 
 
+@cache
+def best_ratio(name: str, accepted: float, seed: int, tokens: int) -> float:
+    """Return what the best fixed depth gains over plain steps."""
+    return best_fixed(world(name, accepted, seed), tokens)[1]
+
+
 def share(name: str, accepted: float, tokens: int, *, read: bool) -> float:
     """Return the speed as a share of the best fixed depth's, over several drawn texts."""
     shares = []
     for seed in range(SEEDS):
         played = world(name, accepted, seed)
         policy = ControlledDepth(LONGEST, measured(played) if read else None)
-        shares.append(replay(policy, played, tokens).ratio / best_fixed(played, tokens)[1])
+        shares.append(replay(policy, played, tokens).ratio / best_ratio(name, accepted, seed, tokens))
     return mean(shares)
 
 
@@ -80,7 +86,9 @@ def test_with_a_table_of_costs_every_curve_is_used_from_cold() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize("name", CURVES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in {"valley", "M5 Max"} else pytest.mark.slow) for name in CURVES]
+)
 def test_with_a_table_of_costs_a_longer_answer_is_hardly_slower_than_at_the_best_depth(name: str) -> None:
     cells = {rate: share(name, rate, 2048, read=True) for rate in ACCEPTED}
     assert min(cells.values()) >= 0.95, cells

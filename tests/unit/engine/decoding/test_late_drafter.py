@@ -214,7 +214,7 @@ def test_a_drafter_that_never_answers_in_time_costs_next_to_nothing(
 
 
 @pytest.mark.parametrize("depth", [None, FixedDepth(3), FixedDepth(7)], ids=["controller", "3", "7"])
-@pytest.mark.parametrize("wait_ms", [1.0, 25.0, 50.0, 100.0, 150.0, 400.0, 1000.0])
+@pytest.mark.parametrize("wait_ms", [1.0, 50.0, 150.0, 1000.0])
 @pytest.mark.parametrize("tokens", [256, 1024])
 def test_a_draft_that_is_late_is_shortened_and_never_costs(depth: Depth | None, wait_ms: float, tokens: int) -> None:
     for right in (lambda _: True, lambda position: position % 3 != 0, lambda _: False):
@@ -223,7 +223,7 @@ def test_a_draft_that_is_late_is_shortened_and_never_costs(depth: Depth | None, 
 
 @pytest.mark.parametrize("kind", [TableSequence, QueuedSequence])
 @pytest.mark.parametrize("slows", [1.0, 1.3, 4.0])
-@pytest.mark.parametrize("wait_ms", [5.0, 25.0, 50.0, 58.0, 150.0, 400.0])
+@pytest.mark.parametrize("wait_ms", [5.0, 50.0, 58.0, 400.0])
 def test_drafts_under_way_that_slow_the_target_down_are_asked_for_no_more_than_that_pays(
     wait_ms: float, slows: float, kind: Any
 ) -> None:

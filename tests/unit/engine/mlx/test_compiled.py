@@ -148,6 +148,7 @@ print(len(traced), found == [[3.0, 3.0]] * 3)
 """
 
 
+@pytest.mark.ci
 @pytest.mark.skipif(sys.platform != "linux", reason="MLX asks for a compiler on a CPU under Linux")
 def test_functions_are_traced_where_there_is_no_compiler(tmp_path: Path) -> None:
     ran = subprocess.run(
