@@ -105,6 +105,22 @@ def sent_request(host: ScriptedHost, run_id: str) -> Request:
     return Request.parse(host.bus.read_request(host.ref(run_id)).data)
 
 
+@pytest.mark.parametrize("name", ["two words", "a:b", "quote\"'$HOME", "-dash", "new\nline", "end\n", "\u2028\x85"])
+@pytest.mark.parametrize("kind", [pytest.param("clone", marks=pytest.mark.ci), "work tree"])
+def test_code_is_sent_from_a_folder_of_any_name(clone, host, tmp_path, name, kind):
+    there = Clone(clone.root)
+    there.top = tmp_path / name
+    if kind == "clone":
+        clone.top.rename(there.top)
+    else:
+        clone.git("worktree", "add", "-q", "-b", "side", str(there.top))
+    (there.top / "a.txt").write_text("changed\n")
+    ran = mac(there, *ASK, str(tmp_path / "bus.git"), "--dirty")
+    assert ran.code == 0, ran.err
+    sent = host.ref(ran.out.strip()).oid
+    assert git("cat-file", "blob", f"{sent}:a.txt", cwd=tmp_path / "bus.git") == "changed"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_below_stderr_costs_the_talk_and_not_the_answer(clone, host, tmp_path):
     argv = [sys.executable, "-m", "bridge.cli.mac.main", *ASK, str(tmp_path / "bus.git")]
