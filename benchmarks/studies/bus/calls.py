@@ -77,8 +77,12 @@ def cost(
     spent = {who: round(1e3 * (processor_s(pid) - before[who])) for who, pid in pids.items()}
     calls: dict[str, Counter[str]] = {who: Counter() for who in pids}
     for line in log.read_text().splitlines():
+        if "http-backend" in line:  # of the hosts, in this process
+            continue
         calls["runner" if f"{STATE}/" in line else "client"][verb(line)] += 1
-    costs = {who: {**calls[who], "git calls": calls[who].total(), "processor ms": spent[who]} for who in pids}
+    costs = {who: {**calls[who], "git calls": calls[who].total()} for who in pids}
+    if not hosts:  # those take their processor time from the client's process
+        costs = {who: costs[who] | {"processor ms": spent[who]} for who in pids}
     for who, host in (hosts or {}).items():
         sent, received = (sum(sizes) for sizes in zip(*host.sizes, strict=True))
         costs[who] |= {"http requests": len(host.sizes), "bytes sent": sent, "bytes received": received}
