@@ -155,10 +155,10 @@ def refs_of(site: Site) -> list[str]:
 
 def set_up(words: Sequence[str]) -> tuple[int, list[str]]:
     """Run `setup --create-bus`; return its exit code and its lines."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    streams = io.StringIO()
+    with contextlib.redirect_stdout(streams), contextlib.redirect_stderr(streams):
         code = main(["setup", "--create-bus", *words])
-    return code, said.getvalue().splitlines()
+    return code, streams.getvalue().splitlines()
 
 
 def version(case: str) -> str:

@@ -358,8 +358,8 @@ def test_a_slip_of_an_old_tool_in_the_history_makes_no_code_untrusted(repository
         repository.push("main")
     repository.protect(repository.commit("floor"))
     repository.commit("one")
-    asked = repository.git("rev-parse", "HEAD") if place != "the commit that is asked" else repository.odd_commit()
+    commit = repository.git("rev-parse", "HEAD") if place != "the commit that is asked" else repository.odd_commit()
     if place == "after the floor":
         repository.odd_commit()
     repository.push("main")
-    assert repository.judge(asked).trust_class == "trusted"
+    assert repository.judge(commit).trust_class == "trusted"
