@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TextIO
 
 READER_LEFT = 141
 """What a shell says of a program that SIGPIPE ended: nobody knows how it would have ended."""
@@ -21,4 +22,11 @@ def prepare() -> None:
 
 def discard_stdout() -> None:
     """Throw away what stdout still gets: Python would complain about it while shutting down."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    discard(sys.stdout)
+
+
+def discard(stream: TextIO) -> None:
+    """Throw away what a stream still gets, and what it holds."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)

@@ -35,6 +35,8 @@ _SILENCE_S: Final = 20.0  # one read or write of a connection
 _PIECE_BYTES: Final = 256 * 1024
 _MEDIA: Final = "application/vnd.git-lfs+json"
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+_TOO_MANY: Final = 429
+_SERVER_ERROR: Final = 500
 _OWN_HEADERS: Final = frozenset({"host", "connection", "content-length", "transfer-encoding", "accept-encoding"})
 
 
@@ -190,6 +192,7 @@ class _Calls:
         watchdog = threading.Timer(left_s, lambda: _cut(opened))
         opened: list[socket.socket] = []
         import http.client
+        import ssl
 
         reply: http.client.HTTPResponse | None = None
         try:
@@ -200,12 +203,18 @@ class _Calls:
             connection.request(method, path, body, {**headers, "Accept-Encoding": "identity", "Connection": "close"})
             reply = connection.getresponse()
             if reply.status != 200:
-                raise RemoteError(_refusal(where, reply), remedy="kakeya-runner policy check; [lfs] in policy.toml")
+                raise RemoteError(
+                    _refusal(where, reply),
+                    remedy="kakeya-runner policy check; [lfs] in policy.toml",
+                    is_passing=reply.status == _TOO_MANY or reply.status >= _SERVER_ERROR,
+                )
             yield reply
         except (OSError, http.client.HTTPException, ValueError) as error:
             late = self.clock.steady_s() >= self.deadline_s
             why = f"no end within {self.server.wall_s:.0f} s" if late else str(error) or type(error).__name__
-            raise RemoteError(f"cannot fetch large files from {where}: {why}") from error
+            words = f"cannot fetch large files from {where}: {why}"
+            is_refusal = late or isinstance(error, ssl.CertificateError)
+            raise RemoteError(words, is_passing=isinstance(error, OSError) and not is_refusal) from error
         finally:
             watchdog.cancel()
             if reply is not None:

@@ -207,12 +207,17 @@ class BareRepository:
             environment[f"GIT_CONFIG_KEY_{number}"] = key
             environment[f"GIT_CONFIG_VALUE_{number}"] = value
         if self._settings.alternates:
-            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = ":".join(map(_quoted, self._settings.alternates))
+            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = joined(self._settings.alternates)
         return environment
 
 
 def _loose(objects: Path, oid: str) -> Path:
     return objects / oid[:2] / oid[2:]
+
+
+def joined(folders: Iterable[Path]) -> str:
+    """Return folders as GIT_ALTERNATE_OBJECT_DIRECTORIES takes them, whatever their names hold."""
+    return ":".join(map(_quoted, folders))
 
 
 def _quoted(path: Path) -> str:

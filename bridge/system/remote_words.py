@@ -23,6 +23,7 @@ class Cause(StrEnum):
     MESSAGE = "a rule about commit messages"
     RATE = "a rate limit"
     OUTAGE = "an outage"
+    UNREACHABLE = "no way there"
     LOGIN_PAGE = "a login page"
     OWN_CLONE = "this clone lacks objects"
     RULE = "a rule of the remote"
@@ -32,7 +33,12 @@ class Cause(StrEnum):
 
     @property
     def is_passing(self) -> bool:
-        """Whether the same call may work a little later."""
+        """Whether the same call may work later without anybody doing anything."""
+        return self.is_brief or self is Cause.UNREACHABLE
+
+    @property
+    def is_brief(self) -> bool:
+        """Whether it may work within seconds, so that it is tried again at once."""
         return self in {Cause.RATE, Cause.OUTAGE}
 
     @property
@@ -106,6 +112,18 @@ _WORDS: Final[dict[Cause, tuple[str, ...]]] = {
         "unexpected disconnect",
         "connection closed by",
         "kex_exchange_identification",
+        "gnutls recv error",
+        "ssl_error_syscall",
+    ),
+    Cause.UNREACHABLE: (
+        "could not resolve (host|proxy)",
+        "name or service not known",
+        "temporary failure in name resolution",
+        "failed to connect to",
+        "connection refused",
+        "(connection|operation) timed out",
+        "network is unreachable",
+        "no route to host",
     ),
 }
 _TABLE: Final = tuple((cause, re.compile("|".join(words), re.IGNORECASE)) for cause, words in _WORDS.items())
@@ -131,6 +149,7 @@ _REMEDIES: Final = {
     Cause.RIGHTS: "whoever keeps the remote must give this account the right to; how git gets in there: "
     "git ls-remote {}",
     Cause.OUTAGE: "repeat it a little later: the same command goes on with what it began; is it up? git ls-remote {}",
+    Cause.UNREACHABLE: "check the network and the route: git ls-remote {}",
     Cause.UNKNOWN: "check the network, the route and the credentials: git ls-remote {}",
 }
 # Where a push is refused, looking works: that it does would tell nobody anything.
@@ -168,7 +187,9 @@ def explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: boo
         is_push: whether it was a push.
     """
     if finished.timed_out:
-        return RemoteError(f"{what}: no answer within the time limit", remedy="check the connection to the remote")
+        cause = Cause.UNREACHABLE
+        words = f"{what}: no answer within the time limit"
+        return RemoteError(words, remedy="check the connection to the remote", cause=cause, is_passing=True)
     if _HASHES.search(finished.stderr):
         return RemoteRefusedError(
             f"{what}: the repository there names its objects by SHA-256, a bus by SHA-1",

@@ -89,6 +89,7 @@ class GitHost:
         delay_s: before each answer, as of a host that is far away.
         lose_replies: how many answers to uploads are lost after git has made them.
         calls: what was received.
+        sizes: bytes received and sent of each call that was answered, without headers.
     """
 
     root: Path
@@ -96,6 +97,7 @@ class GitHost:
     delay_s: float = 0.0
     lose_replies: int = 0
     calls: list[Call] = field(default_factory=list)
+    sizes: list[tuple[int, int]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         host = self
@@ -145,14 +147,15 @@ class _Handler(BaseHTTPRequestHandler):
         for gate in self.site.gates:
             reply = gate(call)
             if reply is not None:
-                return self._send(reply)
+                return self._send(reply, len(data))
         reply = self._backend(url.path, url.query, data)
         if is_upload(call) and updates and self.site.lose_replies:
             self.site.lose_replies -= 1
             reply = Reply(None)
-        return self._send(reply)
+        return self._send(reply, len(data))
 
-    def _send(self, reply: Reply) -> None:
+    def _send(self, reply: Reply, received: int) -> None:
+        self.site.sizes.append((received, len(reply.body)))
         if reply.status is None:
             self.close_connection = True
             return

@@ -35,6 +35,7 @@ class LfsServerFake:
         trickle_s: wait so long between single bytes.
         redirect: answer downloads with a redirect to this origin.
         batch_redirect: answer the batch call with one.
+        broken: status that answers every call, 0 for none.
         objects_at: origin written into download addresses instead of this server's own.
         headers: put into download actions.
         requests: every request.
@@ -47,6 +48,7 @@ class LfsServerFake:
     trickle_s: float = 0.0
     redirect: str = ""
     batch_redirect: str = ""
+    broken: int = 0
     objects_at: str = ""
     garbage: bool = False
     needs_credentials: bool = True
@@ -132,6 +134,11 @@ class _Handler(BaseHTTPRequestHandler):
         return self.server_fake
 
     def _may(self) -> bool:
+        if self.server_fake.broken:
+            self.send_response(self.server_fake.broken)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return False
         expected = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
         if not self.server_fake.needs_credentials or self.headers["Authorization"] == expected:
             return True

@@ -24,7 +24,7 @@ from bridge.limits import MIB
 from bridge.records.request import Workload
 from bridge.system.git import last_words, run_in_work_tree
 from bridge.system.gitobjects import parse_commit, parse_tree, tree
-from bridge.system.gitrepository import BareRepository, GitSettings
+from bridge.system.gitrepository import BareRepository, GitSettings, joined
 
 TREE_BYTES_MAX: Final = 4 * MIB
 _OID_CHARS: Final = 40
@@ -169,7 +169,7 @@ def _apart(clone: UserClone, store: BareRepository) -> dict[str, str]:
     """The environment in which new objects go to the bus's repository and old ones are read from the clone."""
     return {
         "GIT_OBJECT_DIRECTORY": str(store.objects),
-        "GIT_ALTERNATE_OBJECT_DIRECTORIES": str(clone.objects),
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES": joined([clone.objects]),
     }
 
 
@@ -188,4 +188,4 @@ def _ask(folder: Path, arguments: list[str], environment: dict[str, str]) -> str
     finished = run_in_work_tree(folder, arguments, environment=environment)
     if finished.exit_code != 0:
         raise GitError(f"git {arguments[0]} failed in {folder}: {last_words(finished.stderr)}")
-    return finished.stdout.decode("utf-8", "surrogateescape").rstrip("\n")
+    return finished.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")

@@ -60,7 +60,7 @@ def swap(store: RefStore, updates: Sequence[RefUpdate], *, authority: str) -> Ma
         if failure is None and (not answer.why or _LOCKED.search(answer.why)):
             refused += 1
             continue
-        if failure is None or not failure.is_passing or not store.pause(pauses):
+        if failure is None or not _is_brief(failure) or not store.pause(pauses):
             break
         pauses += 1
     unmoved = f"{store.route} did not take {authority}, which is unchanged"
@@ -84,6 +84,12 @@ def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
     """Return the tips of those refs that exist, listed by their full names."""
     names = set(refs)
     return {ref: oid for ref, oid in store.list(sorted(names)).refs.items() if ref in names}
+
+
+def _is_brief(failure: RemoteError) -> bool:
+    from bridge.system.remote_words import Cause
+
+    return Cause(failure.cause or Cause.UNKNOWN).is_brief
 
 
 def _outcomes(

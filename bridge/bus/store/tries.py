@@ -107,12 +107,12 @@ class Tries:
 
 
 def _may_pass(finished: Finished) -> bool:
-    """Return whether the same call may work a little later."""
+    """Return whether the same call may work within seconds."""
     if finished.exit_code == 0 or finished.timed_out or finished.hit_file_bound:
         return False
     from bridge.system.remote_words import cause_of  # of a call that works there is nothing to explain
 
-    return cause_of(finished.stderr).is_passing
+    return cause_of(finished.stderr).is_brief
 
 
 def _page(route: str) -> RemoteRefusedError:
@@ -131,4 +131,5 @@ def _left_alone(route: str, wait_s: float) -> RemoteError:
         f"{route} asks to be left alone for {wait_s:.0f} s: too many calls",
         remedy=f"repeat it after {moment}: the same command goes on with what it began",
         cause=Cause.RATE,
+        is_passing=True,
     )

@@ -37,13 +37,19 @@ def read_clone(repository: Path) -> UserClone:
     Raises:
         UsageError: it is no git repository.
     """
-    names = ("objects", "shallow", "index")
-    own = repository / ".git"
+    names, own = ("objects", "shallow", "index"), repository / ".git"
     if (own / "HEAD").is_file() and (own / "objects").is_dir():
         return UserClone(top=repository, **{name: (own / name).resolve() for name in names})
-    finished = run_in_work_tree(repository, ["rev-parse", *(part for name in names for part in ("--git-path", name))])
-    lines = finished.stdout.decode("utf-8", "surrogateescape").splitlines()
-    if finished.exit_code != 0 or len(lines) != len(names):
+    return UserClone(top=repository, **{name: _git_path(repository, name) for name in names})
+
+
+def _git_path(repository: Path, name: str) -> Path:
+    """Return where git keeps a file of a clone; asked for one at a time, as a folder's name may hold a line's end.
+
+    Raises:
+        UsageError: it is no git repository.
+    """
+    finished = run_in_work_tree(repository, ["rev-parse", "--git-path", name])
+    if finished.exit_code != 0:
         raise UsageError(f"{repository} is no git repository")
-    paths = {name: (repository / line).resolve() for name, line in zip(names, lines, strict=True)}
-    return UserClone(top=repository, **paths)
+    return (repository / finished.stdout.decode("utf-8", "surrogateescape").removesuffix("\n")).resolve()

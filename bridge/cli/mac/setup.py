@@ -49,7 +49,7 @@ def init(call: Invocation[InitOptions]) -> Answer:
     from bridge.cli.mac.agents.commands import offered_lines
     from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
-    from bridge.client.connection.branches import learned_template
+    from bridge.client.connection.branches import check_accepted, learned_template
     from bridge.client.connection.pins import compared_with_bus, key_lines, root_pin
     from bridge.client.connection.signing import choose, identity_of
     from bridge.errors import UsageError
@@ -59,8 +59,11 @@ def init(call: Invocation[InitOptions]) -> Answer:
         raise UsageError("no bus is named", remedy="kakeya-mac init --bus ROUTE; for this machine: --bus embedded")
     if call.options.branch_template is not None:
         check_template(call.options.branch_template, "--branch-template")
+        settings = replace(settings, bus=replace(settings.bus, branch_template=call.options.branch_template))
     identity = _identity(call, settings)
     session = call.open(replace(settings, identity=identity))
+    if call.options.branch_template is not None:
+        check_accepted(session, call.options.branch_template)
     if call.options.new_owner and call.options.root_key is None:
         raise UsageError("--new-owner needs the new owner's key", remedy="kakeya-mac init --bus ROUTE --root-key KEY")
     requests = list(_try_push(session))
@@ -70,7 +73,7 @@ def init(call: Invocation[InitOptions]) -> Answer:
         settings.bus,
         bus_id=session.record.bus_id if not settings.bus.embedded else None,
         route=settings.bus.route or "embedded",
-        branch_template=call.options.branch_template or settings.bus.branch_template or learned_template(session),
+        branch_template=settings.bus.branch_template or learned_template(session),
         runner_keys=() if settings.bus.embedded else trusted.texts,
         root_key=root_pin(settings) if root is not None and root.vouched else None,
     )

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TextIO
 
+from bridge.cli.streams import discard
 from bridge.client.document.untrusted import PREFIX
 
 LABEL_CHARS: Final = 6
@@ -120,8 +121,13 @@ class Output:
         return f"\x1b[{code}m{padded}\x1b[0m" if self.colour and code else padded
 
     def _talk(self, text: str) -> None:
-        self.stderr.write(text)
-        self.stderr.flush()
+        try:
+            self.stderr.write(text)
+            self.stderr.flush()
+        except BrokenPipeError:
+            raise
+        except OSError:  # a full disk takes no talk; the data still has its own stream
+            discard(self.stderr)
 
 
 def make_output(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from git import Blob, Commit, Repo
+from git import Blob, Commit, Git, Repo
 from git import Tree as GitTree
 from git.exc import BadName, GitCommandError, InvalidGitRepositoryError, NoSuchPathError
 from git.exc import GitError as GitPythonError
@@ -59,6 +59,18 @@ class RequestBranch:
 
     name: str
     run_id: str
+
+
+class _Git(Git):
+    """Git in just this folder: GitPython puts values of variables in the place of what looks like ``$NAME`` in it."""
+
+    def __init__(self, working_dir: str | os.PathLike[str] | None = None) -> None:
+        super().__init__(working_dir)
+        self._working_dir = working_dir
+
+
+class _Repo(Repo):
+    GitCommandWrapperType = _Git
 
 
 def dirty_state(top: Path) -> DirtyState:
@@ -145,7 +157,7 @@ def blob(top: Path, commit: str, path: str) -> bytes:
 def _opened(top: Path) -> Iterator[Repo]:
     """Lend the clone with hooks, file monitor and optional locks off; a call that fails is a `GitError`."""
     try:
-        with Repo(top) as repo, repo.git.custom_environment(**_QUIET):
+        with _Repo(top, expand_vars=False) as repo, repo.git.custom_environment(**_QUIET):
             yield repo
     except GitCommandError as error:
         check_owner(top)

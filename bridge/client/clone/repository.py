@@ -55,8 +55,8 @@ def _is_bare(folder: Path) -> bool:
 
 def _linked(dot_git: Path) -> Path:
     """Follow a worktree's or submodule's `.git` file."""
-    text = dot_git.read_text(encoding="utf-8", errors="replace").strip()
-    target = (dot_git.parent / text.removeprefix("gitdir:").strip()).resolve()
+    text = dot_git.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\r\n")
+    target = (dot_git.parent / text.removeprefix("gitdir: ")).resolve()
     if not text.startswith("gitdir:") or not target.is_dir():
         raise UsageError(f"{dot_git} points to {text[:200]!r}, which is no git directory", remedy="git worktree repair")
     return target
@@ -66,4 +66,4 @@ def _common(git_dir: Path) -> Path:
     pointer = git_dir / "commondir"
     if not pointer.is_file():
         return git_dir
-    return (git_dir / pointer.read_text(encoding="utf-8").strip()).resolve()
+    return (git_dir / pointer.read_text(encoding="utf-8", errors="surrogateescape").rstrip("\n")).resolve()

@@ -70,6 +70,19 @@ def learned_template(session: BusSession) -> str | None:
     return template if _is_accepted(session, template) else None
 
 
+def check_accepted(session: BusSession, template: str) -> None:
+    """Refuse a template on whose branches the bus takes no requests.
+
+    Raises:
+        UsageError: it takes none there.
+    """
+    if not _is_accepted(session, template):
+        raise UsageError(
+            f"{session.bus.route} takes requests on {', '.join(session.record.request_branches)}; got {template!r}",
+            remedy="choose a template of those, or on a host of this bus: kakeya-runner bus allow-branches SPACE",
+        )
+
+
 def _is_accepted(session: BusSession, template: str) -> bool:
     branch = template.replace("{preset}", "x").replace("{id}", "0" * 26)
     return accepts(session.record.request_branches, f"{HEADS}{branch}")

@@ -56,7 +56,7 @@ def problems(path: Path) -> Iterator[Check]:
             read_name_files(path)
         except UsageError as error:
             yield Check(FOLDER, "fail", error.message, error.remedy)
-        policy = Policy.model_validate_json(json.dumps(tomllib.loads(data.decode())))
+        policy = Policy.model_validate_json(json.dumps(tomllib.loads(data.decode("utf-8-sig"))))
         for key, text in exposures(policy, (str(path),)):
             yield Check(key, "fail", text, REMEDY)
         yield from _about_this_machine(policy)
@@ -65,7 +65,7 @@ def problems(path: Path) -> Iterator[Check]:
 def content_problems(data: bytes) -> Iterator[Check]:
     """Yield every unknown key and every value a policy cannot have."""
     try:
-        value = tomllib.loads(data.decode("utf-8"))
+        value = tomllib.loads(data.decode("utf-8-sig"))
     except (ValueError, tomllib.TOMLDecodeError) as error:
         yield Check("file", "fail", f"not TOML: {error}", EXAMPLE)
         return

@@ -46,7 +46,7 @@ def read_policy(data: bytes, *, source: str = "policy.toml") -> Policy:
         UsageError: not TOML, an unknown or repeated key, or a value out of its bounds.
     """
     try:
-        value = tomllib.loads(data.decode("utf-8"))
+        value = tomllib.loads(data.decode("utf-8-sig"))  # an editor may begin with a mark
         return Policy.model_validate_json(json.dumps(value))
     except pydantic.ValidationError as error:
         first = error.errors()[0]

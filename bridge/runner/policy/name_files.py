@@ -44,7 +44,7 @@ def read_name_files(policy_path: Path) -> dict[str, NameRules]:
         if re.fullmatch(PRINCIPAL_PATTERN, name) is None:
             raise UsageError(f"{path}: {name!r} is no name", remedy="call it NAME.toml, e.g. ada@example.org.toml")
         try:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")
             rules[name] = NameRules.model_validate_json(json.dumps(tomllib.loads(text)))
         except pydantic.ValidationError as error:
             first = error.errors()[0]

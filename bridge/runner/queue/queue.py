@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
-from bridge.errors import FencedError, InfrastructureError
+from bridge.errors import FencedError, InfrastructureError, RemoteError
 from bridge.ids import unix_ms
 from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
 from bridge.records.claim import Claim
@@ -83,6 +83,7 @@ class Queue:
         self._elsewhere: Mapping[str, str] | None = None  # read once a listing, and only where something may be taken
         self._told: dict[str, str] = {}
         self._waiting: tuple[Waiting, ...] = ()
+        self._stumbled: str | None = None
         self._not_ours: set[str] = set()
         self._archived: set[str] = set()
 
@@ -90,6 +91,11 @@ class Queue:
     def waiting(self) -> tuple[Waiting, ...]:
         """The requests that could still be taken, as they were after the last `take`, with the reason."""
         return self._waiting
+
+    @property
+    def stumbled(self) -> str | None:
+        """The run that the last `take` could not claim, or not see claimed, for a cause that passes."""
+        return self._stumbled
 
     def take(
         self,
@@ -112,7 +118,7 @@ class Queue:
         Raises:
             RemoteError: the bus does not answer.
         """
-        self._beacons, self._elsewhere = beacons, None
+        self._beacons, self._elsewhere, self._stumbled = beacons, None, None
         left = self._take_in_turn(queue, forged, whole=whole, only=only)
         self._waiting = tuple(Waiting(id=ref.id, why=one_line(self._told.get(ref.oid, ""))) for ref in left)
         return len(left)
@@ -172,6 +178,8 @@ class Queue:
         except FencedError:
             return None
         except InfrastructureError as error:
+            if isinstance(error, RemoteError) and error.is_passing:
+                self._stumbled = one.ref.id
             return NotTaken(error.line)
 
     def _take(self, one: WaitingRequest, over: str | None) -> NotTaken | None:

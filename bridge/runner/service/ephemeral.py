@@ -149,16 +149,20 @@ def once_ephemeral(
         runner.wait()
     runner.join()
     late_s = runner.clock.steady_s() + EPHEMERAL_DELIVERY_S
-    while (left := runner.unended) and runner.clock.steady_s() < late_s and not runner.asked_to_end():
+    while (left := runner.unended) and not runner.asked_to_end():
+        if runner.clock.steady_s() >= late_s and not runner.busy:  # one that began late is under way
+            break
         with suppress(InfrastructureError):  # said in the log; the bus is away, and it is tried again
             runner.step(branch)
         runner.wait()
     # It may have ended another's run as well, whose lease ran out meanwhile.
     own = [one for one in runner.outcomes if one.id == runner.taken]
     if not own:
-        if not runner.took_one:
+        if (run_id := runner.held_up) is not None:
+            say(f"{run_id} has not begun: the remote did not let it; another runner may take it")
+        elif not runner.took_one:
             say("no request came that this runner may take")
-        return OUTCOMES["infrastructure"].exit_code if runner.took_one else 0
+        return 0 if run_id is None and not runner.took_one else OUTCOMES["infrastructure"].exit_code
     last = own[-1]
     if last.id in left:
         say(f"the result of {last.id} could not be delivered and is lost; the run ends as runner_lost")

@@ -174,9 +174,9 @@ class Runner:
         return self._taken
 
     @property
-    def begins_later(self) -> bool:
-        """Whether the run that it took is claimed and waits for a remote that only stumbled."""
-        return self._begins_later
+    def held_up(self) -> str | None:
+        """The run that it took, or was to take, where that waits for a remote that only stumbled."""
+        return self._taken if self._begins_later else self._queue.stumbled
 
     def take_one(self) -> None:
         """Begin no more than one run from now on; what was begun before is ended all the same."""

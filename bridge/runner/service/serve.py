@@ -21,6 +21,7 @@ from typing import Final
 from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import EndedKeyError, GivenUpError, InfrastructureError, of_system
 from bridge.limits import BEGIN_AGAIN_S
+from bridge.run.outcomes import OUTCOMES
 from bridge.runner.actions.announce import announcer
 from bridge.runner.actions.notify import NOTIFY_WALL_S, OwnerNotifier, each
 from bridge.runner.authorisation.rules import OwnerRules
@@ -169,12 +170,15 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
         order.unlink(missing_ok=True)
 
 
-def once(runner: Runner, *, branch: str | None = None) -> int:
+def once(runner: Runner, *, branch: str | None = None, patience_s: float = BEGIN_AGAIN_S) -> int:
     """Take one request to its end and return the exit code it ends in; 0 when there is nothing to do.
+
+    Where the remote did not let it come to an end, that is the code of `infrastructure`, and the log says so.
 
     Args:
         runner: the runner.
         branch: full ref name of the request branch, or None for the oldest request.
+        patience_s: how long a run is tried again that the remote does not let be claimed or begin.
 
     Raises:
         InfrastructureError: the bus cannot be listed.
@@ -186,17 +190,20 @@ def once(runner: Runner, *, branch: str | None = None) -> int:
     while runner.is_watching and not runner.asked_to_end():
         runner.wait()
         runner.step(only=branch)
-    until_s = runner.clock.steady_s() + BEGIN_AGAIN_S
-    while (runner.busy or runner.begins_later) and not runner.asked_to_end():
+    until_s = runner.clock.steady_s() + patience_s
+    while (runner.busy or runner.held_up is not None) and not runner.asked_to_end():
         runner.wait()
-        if runner.begins_later and not runner.busy:
+        if runner.held_up is not None and not runner.busy:
             if runner.clock.steady_s() >= until_s:
-                break  # the next start goes on with it
+                break
             with suppress(InfrastructureError):  # the bus is away, and is asked again
                 runner.step(only=branch)
     runner.join()
     if not runner.asked_to_end():
         runner.tend()
+    if (run_id := runner.held_up) is not None:
+        runner.log.error("%s has not ended: the remote did not let it; the next start of this runner goes on", run_id)
+        return OUTCOMES["infrastructure"].exit_code
     return runner.outcomes[-1].exit_code if runner.outcomes else 0
 
 

@@ -279,6 +279,19 @@ def test_a_server_that_does_not_know_us_is_an_error_without_the_password(lfs: Lf
     assert "forgotten" not in str(caught.value) + repr(pinned(lfs, tmp_path, password="forgotten"))
 
 
+@pytest.mark.parametrize(("status", "passes"), [(429, True), (503, True), (403, False)])
+def test_what_may_pass_is_told_from_what_will_not(
+    lfs: LfsServerFake, tmp_path: Path, status: int, passes: bool
+) -> None:
+    lfs.broken = status
+    with (
+        pytest.raises(RemoteError, match=f"answers {status}") as caught,
+        pinned(lfs, tmp_path).fetch([_object(WEIGHTS)]),
+    ):
+        pass
+    assert caught.value.is_passing is passes
+
+
 def _object(data: bytes):  # type: ignore[no-untyped-def]
     from bridge.system.gitlfs import LfsObject
 

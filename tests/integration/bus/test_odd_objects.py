@@ -87,6 +87,38 @@ def test_a_commit_with_a_slip_of_an_old_tool_is_sent(place, who):
     assert (place.check_out(ref, captured.workload.tree) / "data.txt").read_bytes() == b"x\n"
 
 
+SIGNED = b"""tree %b
+author %b
+committer %b
+encoding ISO-8859-1
+mergetag object %b
+ type commit
+ tag v1
+ tagger %b
+\x20
+ a tag that was merged
+gpgsig -----BEGIN SSH SIGNATURE-----
+ U1NIU0lHAAAAAQ==
+\x20
+ -----END SSH SIGNATURE-----
+gpgsig-sha256 rubbish
+HG:extra a tool of its own
+
+caf\xe9"""  # no newline at the end
+
+
+def test_what_a_commit_carries_beside_its_tree_is_sent_as_it_is(place):
+    """Signatures, a merged tag, an encoding, another tool's headers; whoever verifies them needs every byte."""
+    tree, other = place.plain.encode(), place.commit(place.plain).encode()
+    data = SIGNED % (tree, WHO, WHO, other, WHO)
+    oid = place.write("commit", data)
+    git("update-ref", "refs/heads/main", oid, cwd=place.top)
+    ref, captured = place.send()
+    assert captured.workload.commit == oid
+    assert place.host.history.workload_commit(ref, oid).raw == data
+    assert (place.check_out(ref, captured.workload.tree) / "data.txt").exists()
+
+
 def test_zeros_before_a_mode_are_kept_so_the_tree_keeps_its_id(place):
     inner = place.tree((b"100644", b"a.txt", place.file))
     top = place.tree((b"100644", b"data.txt", place.file), (b"040000", b"tests", inner))  # pallets/flask

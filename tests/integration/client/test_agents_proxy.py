@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import subprocess
 from dataclasses import dataclass
@@ -109,6 +110,36 @@ def test_a_request_that_is_refused_at_the_usual_branch_moves_on_under_the_same_i
     other = agent.mac("run", "mlx-env-probe", "--new", *route)
     assert other.code == 0
     assert "from now on" not in other.err
+
+
+def test_init_tries_the_branches_that_it_is_given_and_refuses_those_that_the_bus_does_not_take(host, runner, tmp_path):
+    host.gates.append(only_below("refs/heads/claude/"))
+    agent = agent_on("main", tmp_path)
+    init = ("init", "--bus", host.url(tmp_path / "bus.git"), "--branch-template")
+    made = agent.mac(*init, "claude/mac-bridge-{preset}-{id}")
+    assert made.code == 0, made.err
+    assert "go to claude/mac-bridge-" in " ".join(made.out.split())
+    assert "cannot be pushed" not in made.out
+    assert agent.mac("run", "mlx-env-probe").code == 0
+    refused = agent.mac(*init, "feature/mac-bridge-{preset}-{id}")
+    assert refused.code == 2
+    assert "takes requests on mac-bridge/*" in refused.err
+    assert "kakeya-runner bus allow-branches" in refused.err
+
+
+@pytest.mark.ci
+def test_commands_that_ask_and_look_get_through_a_host_that_fails_every_fifth_call(host, runner, tmp_path):
+    calls = itertools.count(1)
+    host.gates.append(lambda call: Reply(502, b"bad gateway\n") if next(calls) % 5 == 0 else None)
+    agent, bus = agent_on("main", tmp_path), ("--bus", host.url(tmp_path / "bus.git"))
+    sent = agent.mac("run", "mlx-env-probe", *bus)
+    assert sent.code == 0, sent.err
+    for step in (runner.claim, runner.start, runner.finish):
+        step(sent.out.strip())
+    for command in ("attach", "status"):
+        looked = agent.mac(command, sent.out.strip(), *bus)
+        assert looked.code != 3, looked.err
+        assert sent.out.strip()[-8:] in looked.out
 
 
 @pytest.mark.parametrize("branch", ["main", "fix-it"])

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +18,7 @@ from bridge.client.clone.repository import find_repository
 from bridge.errors import UsageError
 from bridge.records.request import Request
 from bridge.system.clock import SystemClock
+from tests.drift import ROOT
 from tests.fakes.clone import Clone
 from tests.fakes.git_servers import bare, git
 from tests.fakes.requester import Ran
@@ -99,6 +103,32 @@ ASK = ("run", "pytest-path", "-p", "path=dir", "--bus")
 
 def sent_request(host: ScriptedHost, run_id: str) -> Request:
     return Request.parse(host.bus.read_request(host.ref(run_id)).data)
+
+
+@pytest.mark.parametrize("name", ["two words", "a:b", "quote\"'$HOME", "-dash", "new\nline", "end\n", "\u2028\x85"])
+@pytest.mark.parametrize("kind", [pytest.param("clone", marks=pytest.mark.ci), "work tree"])
+def test_code_is_sent_from_a_folder_of_any_name(clone, host, tmp_path, name, kind):
+    there = Clone(clone.root)
+    there.top = tmp_path / name
+    if kind == "clone":
+        clone.top.rename(there.top)
+    else:
+        clone.git("worktree", "add", "-q", "-b", "side", str(there.top))
+    (there.top / "a.txt").write_text("changed\n")
+    ran = mac(there, *ASK, str(tmp_path / "bus.git"), "--dirty")
+    assert ran.code == 0, ran.err
+    sent = host.ref(ran.out.strip()).oid
+    assert git("cat-file", "blob", f"{sent}:a.txt", cwd=tmp_path / "bus.git") == "changed"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_below_stderr_costs_the_talk_and_not_the_answer(clone, host, tmp_path):
+    argv = [sys.executable, "-m", "bridge.cli.mac.main", *ASK, str(tmp_path / "bus.git")]
+    env = {**clone.env, "PYTHONPATH": str(ROOT)}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(argv, cwd=clone.top, env=env, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+    assert done.returncode == 0
+    assert sent_request(host, done.stdout.strip()).preset == "pytest-path"
 
 
 @pytest.mark.parametrize("layout", ["bare", "bare in a folder"])

@@ -67,6 +67,21 @@ class Repository:
                  *[word for word in options if word != "-c" and "=" not in word], **more)  # fmt: skip
         return self.git("rev-parse", "HEAD")
 
+    def odd_commit(self) -> str:
+        """Commit what git has taken since 2011 and its checks refuse, and return it."""
+        blob = self.git("rev-parse", "HEAD:code.py")
+        inner = self._write("tree", b"100644 a\0" + bytes.fromhex(blob))
+        entries = ((b"100644", b"code.py", blob), (b"040000", b"tests", inner))
+        tree = self._write("tree", b"".join(b"%b %b\0%b" % (m, n, bytes.fromhex(oid)) for m, n, oid in entries))
+        who, parent = b"T <t@example.com> 1700000000 +051800", self.git("rev-parse", "HEAD").encode()
+        head = b"tree %b\nparent %b\nauthor %b\ncommitter %b\n\nodd\n" % (tree.encode(), parent, who, who)
+        self.git("reset", "-q", "--hard", self._write("commit", head))
+        return self.git("rev-parse", "HEAD")
+
+    def _write(self, kind: str, data: bytes) -> str:
+        argv = ["git", "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
+        return subprocess.run(argv, cwd=self.top, input=data, capture_output=True, check=True).stdout.decode().strip()
+
     def push(self, branch: str, *options: str) -> None:
         self.git("push", "-q", *options, str(self.bus_folder), f"HEAD:refs/heads/{branch}")
 
@@ -333,3 +348,18 @@ def test_a_commit_the_bus_does_not_give_is_not_trusted(repository):
     policy = read_policy(text.encode())
     unknown = workload.model_copy(update={"commit": "e" * 40})
     untrusted(judge_code(policy, Signers(policy), repository.client("host").history, ref, unknown), "cannot be read")
+
+
+@pytest.mark.parametrize("place", ["before the floor", "after the floor", "the commit that is asked"])
+def test_a_slip_of_an_old_tool_in_the_history_makes_no_code_untrusted(repository, place):
+    """As in psf/requests (a time zone of six digits) and pallets/flask (a zero before a mode)."""
+    if place == "before the floor":
+        repository.odd_commit()
+        repository.push("main")
+    repository.protect(repository.commit("floor"))
+    repository.commit("one")
+    commit = repository.git("rev-parse", "HEAD") if place != "the commit that is asked" else repository.odd_commit()
+    if place == "after the floor":
+        repository.odd_commit()
+    repository.push("main")
+    assert repository.judge(commit).trust_class == "trusted"

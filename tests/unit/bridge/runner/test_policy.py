@@ -9,6 +9,7 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.runner.policy.allow_lists import host_paths
+from bridge.runner.policy.check import problems
 from bridge.runner.policy.file import builtin_policy, load_policy, read_policy
 from bridge.runner.policy.model import Policy
 
@@ -27,6 +28,13 @@ def file(tmp_path):
 
 def test_the_owners_file_is_read(file):
     assert load_policy(file).name == "mini"
+
+
+@pytest.mark.parametrize("data", [b"\xef\xbb\xbf" + GOOD, GOOD.replace(b"\n", b"\r\n")], ids=["mark", "crlf"])
+def test_a_file_as_an_editor_of_another_system_leaves_it_is_read(file, data):
+    file.write_bytes(data)
+    assert load_policy(file).name == "mini"
+    assert [check for check in problems(file) if check.level == "fail"] == []
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o660, 0o602])

@@ -34,7 +34,11 @@ WORDS = [
     ("fatal: unable to read 1d6c4c1ff5d3b7a0e1c2d3e4f5061728394a5b6c", Cause.OWN_CLONE),
     ("error: RPC failed; HTTP 413 curl 22 The requested URL returned error: 413", Cause.FULL),
     ("error: unable to write file: No space left on device", Cause.FULL),
-    ("fatal: unable to access 'https://h/': Could not resolve host: h", Cause.UNKNOWN),
+    ("fatal: unable to access 'https://h/': Could not resolve host: h", Cause.UNREACHABLE),
+    ("ssh: connect to host h port 22: Connection timed out\nfatal: Could not read from remote", Cause.UNREACHABLE),
+    ("fatal: unable to access 'https://h/': Failed to connect to h port 443 after 2 ms", Cause.UNREACHABLE),
+    ("fatal: unable to access 'https://h/': GnuTLS recv error (-110): not properly terminated", Cause.OUTAGE),
+    ("fatal: protocol error: bad line length character: Welc", Cause.UNKNOWN),
 ]
 
 
@@ -44,7 +48,8 @@ def test_words_of_a_server_have_their_cause(words, cause):
 
 
 def test_only_what_passes_is_worth_another_try_and_only_a_refusal_another_branch():
-    assert {cause for cause in Cause if cause.is_passing} == {Cause.RATE, Cause.OUTAGE}
+    assert {cause for cause in Cause if cause.is_brief} == {Cause.RATE, Cause.OUTAGE}
+    assert {cause for cause in Cause if cause.is_passing} == {Cause.RATE, Cause.OUTAGE, Cause.UNREACHABLE}
     assert {cause for cause in Cause if cause.is_refusal} == {Cause.RIGHTS, Cause.RULE}
 
 
@@ -56,6 +61,6 @@ def test_each_cause_has_a_remedy_and_a_command_in_it_can_be_pasted(cause):
     assert "git ls-remote" not in remedy or "'https://host/a b.git'" in remedy
 
 
-@pytest.mark.parametrize("cause", [cause for cause in Cause if cause is not Cause.OUTAGE])
+@pytest.mark.parametrize("cause", [cause for cause in Cause if cause not in {Cause.OUTAGE, Cause.UNREACHABLE}])
 def test_after_a_refused_push_nobody_is_told_to_look_which_works(cause):
     assert "git ls-remote" not in remedy_of(cause, "https://host/a.git", is_push=True)
