@@ -212,7 +212,7 @@ def _verify(options: argparse.Namespace) -> int:
         UsageError: If nothing was drafted.
     """
     engine, prompts = _opened(options)
-    trial, depth = RemoteTrial(engine, options.max_new), FixedDepth(options.depth, waits=True)
+    trial, depth = RemoteTrial(engine, options.max_new), FixedDepth(options.depth)
     drafts = output = compared = 0
     with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
         for prompt in prompts:
@@ -262,7 +262,7 @@ def _plan(options: argparse.Namespace) -> int:
             stack.callback(link.close)
             way = link.address
         remote = stack.enter_context(_remote(options, engine, way, PATIENT_S))
-        depth = FixedDepth(min(options.depth, longest_draft(remote)), waits=True)
+        depth = FixedDepth(min(options.depth, longest_draft(remote)))
         # The first prompt of each warms both ways up.
         plain = [trial.decode(prompt.ids, None, FixedDepth(0)) for prompt in (prompts[0], *prompts)][1:]
         there = [trial.decode(prompt.ids, remote, depth) for prompt in (prompts[0], *prompts)][1:]

@@ -136,7 +136,7 @@ def test_a_draft_tells_what_it_looked_at(loaded: Any) -> None:
     sequence, drafter = targets["qwen3"].open(drafters["qwen3"].capture, CacheLayout.NATIVE), drafters["qwen3"].open()
     (forward,) = sequence.prefill(prompt_of(40), 512)
     drafter.observe(0, prompt_of(40), sequence.committed(forward, 40))
-    draft = drafter.ask(7, 40, 5).take()
+    draft = drafter.ask(7, 40, 5)
     looked = draft.attention()
     assert (looked.first, len(looked.shares)) == (0, 40)
     assert 0 < max(looked.shares) <= len(drafters["qwen3"].config.layers)
@@ -153,7 +153,7 @@ def test_a_drafter_remembers_no_more_than_it_is_told_to(loaded: Any) -> None:
             features = sequence.committed(forward, 200)[start : start + 20]
             drafter.observe(start, prompt[start : start + 20], features)
         sizes.append(drafter.measured_bytes())
-        assert len(drafter.ask(7, 200, 5).take().attention().shares) == min(200, each.config.context_tokens)
+        assert len(drafter.ask(7, 200, 5).attention().shares) == min(200, each.config.context_tokens)
     assert sizes[1] < sizes[0] / 2
     assert model.info.settings["context_tokens"] == 24
     assert drafters["qwen3"].info.settings["context_tokens"] > 200

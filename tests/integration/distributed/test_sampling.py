@@ -29,7 +29,7 @@ def drawn(pair: Pair, model: DrafterModel, settings: Sampling, drafter: Any = No
     drafter = drafter or model.open()
     sequence = engine.target.open(model.capture, CacheLayout.NATIVE)
     accept = engine.backend.sampling(engine.target, settings)
-    parts = Parts(sequence, drafter, accept, FixedDepth(3, waits=True), engine.backend.clock, engine.resident)
+    parts = Parts(sequence, drafter, accept, FixedDepth(3), engine.backend.clock, engine.resident)
     return list(speculative(parts, pair.prompts[0], Stopping(TOKENS))), drafter
 
 
@@ -63,11 +63,11 @@ def test_a_session_that_was_lost_goes_on_with_the_clients_draws(pair: Pair) -> N
         def __getattr__(self, name: str) -> Any:
             return getattr(self.inner, name)
 
-        def ask(self, bonus: int, position: int, count: int) -> Any:
+        def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Any:
             self.asks += 1
             if self.asks % 2 == 0:
                 self.inner.close()
-            return self.inner.ask(bonus, position, count)
+            return self.inner.ask(bonus, position, count, wait_s)
 
     forgetful = Forgetful()
     again, _ = drawn(pair, model, SETTINGS, forgetful)

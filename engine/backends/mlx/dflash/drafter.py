@@ -169,8 +169,9 @@ class MlxDFlashDrafter(DFlashDrafter):
         self.context = window_cache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Queue one pass over ``[bonus, mask * count]`` and start evaluating it; row j proposes position + j."""
+        del wait_s
         config = self.model.config
         count = min(count, config.block_size - 1)
         ids = mx.array([bonus] + [config.mask_token_id] * count, mx.int32)

@@ -194,8 +194,9 @@ class TorchDFlashDrafter(DFlashDrafter):
         self.context = window_cache(model.config.context_tokens + 1)
         self._table = RotaryTable(model.rotary, model.target.device)
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
+        del wait_s
         count = min(count, self.model.config.block_size - 1)
         asked: list[Asked] = []
         hidden_ND = self.hidden_rows(bonus, position, count, asked)[1:]
