@@ -138,7 +138,7 @@ class RemoteDrafter(LocalDrafter):
         self._uniforms = None if shaping is None else Uniforms(shaping.seed, "drafter")
         self._silent_since_s: float | None = None
         self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
-        self._why, self._refused, self._lost = UNREACHED, "", False
+        self._why, self._lost = UNREACHED, False
         self._forwards = self._forwards_before = 0
         with self._changed:
             self._connect()
@@ -182,7 +182,7 @@ class RemoteDrafter(LocalDrafter):
             if session is not None and session.sent and not self._history.reaches(session.sent):
                 # Nothing was asked for so long that rows are gone which it was not shown: it would refuse the next.
                 self._begin_anew(session, session.identity)
-            if self._session is None and not self._refused and now_s >= self._retry_at_s:
+            if self._session is None and now_s >= self._retry_at_s:
                 self._connect()
             self._sequence += 1
             self._answer = self._wanted = None
@@ -190,7 +190,7 @@ class RemoteDrafter(LocalDrafter):
             if self._session is not None and self._silent_since_s is None:
                 self._silent_since_s = now_s
             if self._session is None or (self._lost and not self._session.identity):
-                return Draft(skipped=self._refused or self._why)
+                return Draft(skipped=self._why)
             wanted = self._wanted = _Wanted(self._sequence, bonus, position, count, now_s)
             if self._session.identity:
                 self._send(self._session, wanted)
@@ -239,7 +239,7 @@ class RemoteDrafter(LocalDrafter):
             return self._answer
         if self._wanted is not None:
             return Draft(under_way=True, came_s=self._model.now_s() - self._wanted.asked_s)
-        return Draft(skipped=self._refused or self._why)
+        return Draft(skipped=self._why)
 
     def _drawn(self, answer: Draft | Proposed) -> Draft:
         if isinstance(answer, Draft) or self._uniforms is None or self._model.draw is None:
@@ -358,11 +358,13 @@ class RemoteDrafter(LocalDrafter):
         session.line.send(message)
 
     def _end(self, session: _Session, status: str, message: str) -> None:
-        """Take that a stream ended: what was asked will not come; try again later, unless the two do not fit."""
-        if status == "FAILED_PRECONDITION" and not session.identity:
-            self._refused = f"the remote drafter was refused: {printable(message)}"
+        """Take that a stream ended: what was asked will not come; try again later."""
         keep = status in {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN", "INTERNAL", "OK"}
-        self._drop(LOST if session.identity else UNREACHED, resumable=keep)
+        why = LOST if session.identity else UNREACHED
+        if status == "FAILED_PRECONDITION" and not session.identity:
+            # Other weights: its server may be started with these again.
+            why = f"the remote drafter was refused: {printable(message)}"
+        self._drop(why, resumable=keep)
 
     def _drop(self, why: str, resumable: bool = False) -> None:
         """Give a session up; nothing is asked until the next ask after a pause that doubles."""

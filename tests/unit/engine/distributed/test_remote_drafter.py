@@ -225,3 +225,24 @@ def test_a_session_that_was_not_asked_until_rows_were_gone_is_replaced_before_it
     assert (block.segments[0].start, block.ask.context_length) == (end - OFFER.context_tokens, end)
     streams[1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
     assert drafter.ready(9).tokens == (9, 10)
+
+
+def test_a_server_with_other_weights_is_asked_again_and_drafts_once_it_has_these():
+    now_s, streams = [100.0], []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", packed, now_s=lambda: now_s[0]).open()
+    drafter.observe(0, (5, 6, 7), [0, 0, 0])
+    for _ in range(3):
+        streams[-1].listener.ended("FAILED_PRECONDITION", "other weights")
+        assert drafter.ask(8, 3, 2).skipped == "the remote drafter was refused: other weights"
+        now_s[0] += 60.0
+        drafter.ask(8, 3, 2)  # opens another
+    assert len(streams) == 4
+    streams[-1].listener.heard(pb.Opened(session="s"))
+    drafter.ask(8, 3, 2)
+    streams[-1].listener.heard(pb.BlockDraft(sequence=blocks(streams[-1])[-1].sequence, tokens=[9, 10]))
+    assert drafter.ready(8).tokens == (9, 10)
