@@ -7,7 +7,7 @@ but not yet in the target's cache, and it is always the first row of the next bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -38,23 +38,11 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What a draft paid attention to: a share for each position from ``first`` on, the largest of all rows and heads.
-
-    Shares are summed over the drafter's layers.
-    """
-
-    first: int
-    shares: Sequence[float]
-
-
-@dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens proposed for the positions after the bonus.
 
     ``tokens`` is a tuple of host integers or a device array of ``count`` ids. ``probs`` (sampling only) holds the
-    drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``. A drafter with
-    a context of its own tells by ``attention`` what it looked at, while the draft is the newest.
+    drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``.
 
     One from elsewhere came ``came_s`` seconds after it was asked for, or is ``under_way`` since then. Of its tokens
     ``offset`` were overtaken by committed ones before it came, ``right`` of them as it says: what is left follows the
@@ -69,7 +57,6 @@ class Draft:
     under_way: bool = False
     offset: int = 0
     right: int = 0
-    attention: Callable[[], Looked] | None = field(default=None, compare=False)
 
     @property
     def came(self) -> bool:
