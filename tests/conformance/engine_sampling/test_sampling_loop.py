@@ -44,8 +44,8 @@ def run(backend: SamplingBackend, drafter: Drafter, depth: int, settings: Sampli
 def test_every_transition_follows_the_target(backend: SamplingBackend, case: str) -> None:
     own = {"unrelated": 7, "late": 7}.get(case, 0)
     drafter = MarkovDrafter(chain(own), backend.array, None if case == "deterministic" else SETTINGS)
-    asked = LateDrafter(drafter) if case.startswith("late") else drafter
-    tokens = [0, *run(backend, asked, 0 if case == "no draft" else 4, SETTINGS, TOKENS)]
+    proposer = LateDrafter(drafter) if case.startswith("late") else drafter
+    tokens = [0, *run(backend, proposer, 0 if case == "no draft" else 4, SETTINGS, TOKENS)]
     assert len(tokens) == TOKENS + 1
     assert (drafter.forwards > 0) == (case != "no draft")
     p_values = {}

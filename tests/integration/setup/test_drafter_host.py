@@ -68,9 +68,9 @@ def test_the_round_trip_is_a_bytes_way_and_not_a_commands_start(tools: dict[str,
     slow.write_text(slow.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.3\n"))
     done = asked(tools, "check", "there")
     assert done.returncode == 0, done.stderr
-    said = re.match(r"link      there: round trip ([0-9.]+) ms", done.stdout)
-    assert said is not None
-    assert float(said[1]) < 100
+    link = re.match(r"link      there: round trip ([0-9.]+) ms", done.stdout)
+    assert link is not None
+    assert float(link[1]) < 100
 
 
 @pytest.mark.parametrize(("says", "code"), [(HASH, 0), ("cd" * 32, 2)])
