@@ -233,7 +233,7 @@ def add_cache_option(parser: argparse.ArgumentParser) -> None:
         "(groups of 32 values), d4x4 and e8x4 (blocks of 4 or 8 values as points of a lattice, 4 bits a value; x8 for "
         "8), sink4+window64 (first 4 and newest 64 rows on full layers), sink4+window64+exact5 "
         "(every row on layer 5), sink4+window64+pages16x10 (and 10 pages of 16 older rows, chosen for each block by "
-        "2-bit codes of their keys, or by /bounds, /drafter, /recent; +layer5 behind it: on layer 5 alone), "
+        "2-bit codes of their keys, or the newest by /recent; +layer5 behind it: on layer 5 alone), "
         "sink4+window64+ftheta64 (older rows are made again by an f_theta of that rank); exact in little memory: "
         "sink4+window64+stream "
         "(older rows are read from a file for every block), sink4+window64+pages16x10+stream (the pages with most "
@@ -449,9 +449,8 @@ def check_drafting(layout: CacheLayout, engine: Engine, told: Mapping[str, objec
     Raises:
         UsageError: If they do not go together.
     """
-    several = engine.drafter.named.values() if isinstance(engine.drafter, SeveralModel) else (engine.drafter,)
     drafted = 0 if isinstance(engine.drafter, NoDrafter) else told.get("longest", told.get("tokens"))
-    layout.check_drafting(int(str(drafted)), attends=any(hasattr(each, "context_rows") for each in several))
+    layout.check_block(1 + int(str(drafted)))
 
 
 def add_costs_option(parser: argparse.ArgumentParser) -> None:

@@ -112,16 +112,6 @@ class TargetModel(Protocol):
         """Start a sequence that captures the residual stream after the given zero-based layers."""
 
 
-class Pending(Protocol):
-    """A draft that was asked for. A local drafter's ``Draft`` is its own; one from elsewhere may be under way."""
-
-    def take(self, deadline_s: float | None = None) -> Draft:
-        """Return the draft, waiting at most ``deadline_s`` seconds from now; None waits as long as the drafter does.
-
-        A draft that has not come by then is one of no tokens, skipped as ``LATE``; it may be taken again.
-        """
-
-
 class Drafter(Protocol):
     """A proposer's state for one sequence. It is shown committed tokens only, so it never has anything to forget."""
 
@@ -137,10 +127,18 @@ class Drafter(Protocol):
     def select(self, choice: Choice) -> None:
         """Take what was chosen for the next ``ask``: of several drafters, the one that is asked."""
 
-    def ask(self, bonus: int, position: int, count: int) -> Pending:
-        """Ask for up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``.
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
+        """Draft up to ``count`` tokens for ``position + 1`` on; ``bonus`` sits at ``position``.
 
-        One draft is under way at a time: the next call, of whatever kind, may drop one that was not taken.
+        A drafter elsewhere waits for its draft at most ``wait_s`` seconds, None for as long as its patience lasts; one
+        that has not come by then is under way. The next ask drops it.
+        """
+
+    def ready(self, bonus: int) -> Draft:
+        """Return what is left, behind ``bonus``, of the draft that is under way; never waits.
+
+        ``bonus`` is the newest committed token, the one before it the last that was observed. It may be asked for again
+        behind a newer one.
         """
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
@@ -246,23 +244,12 @@ class Depth(Protocol):
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Take how many tokens of a pause's shadow draft came true; return whether to end the pause now."""
 
-    def waited(self, waited_s: float, came_s: float | None) -> None:
-        """Take how long a draft from elsewhere was waited for, and after how long it came.
+    def asked(self, position: int, count: int, draft: Draft, elapsed_s: float) -> None:
+        """Take what came of an ask for ``count`` tokens: a draft, or nothing, for which ``elapsed_s`` seconds passed.
 
-        None for one that is under way still: the plain steps that follow may take longer beside it.
+        Of one under way first that it is, which plain steps that follow may take longer for, then what became of it.
+        One that still is the second time is not looked for any more.
         """
-
-    def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
-        """Take a draft of ``drafted`` tokens that came when ``passed`` were committed already, ``right`` as it says.
-
-        If all of these are right, what is left of it is verified next.
-        """
-
-    def silent(self, passed_s: float) -> None:
-        """Take an ask that nothing came of for so long; it is not looked for any more."""
-
-    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
-        """Take an ask for ``asked`` tokens that came to nothing after ``elapsed_s`` seconds; a plain step follows."""
 
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
         """Take one finished step that began at ``position``; ``drafted`` is what was really proposed.

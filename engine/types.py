@@ -7,8 +7,8 @@ but not yet in the target's cache, and it is always the first row of the next bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -37,42 +37,38 @@ class StopReason(StrEnum):
     CANCELLED = "cancelled"
 
 
-LATE = "late"
-"""Why a draft that has not come in time is skipped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What a draft paid attention to: a share for each position from ``first`` on, the largest of all rows and heads.
-
-    Shares are summed over the drafter's layers.
-    """
-
-    first: int
-    shares: Sequence[float]
-
-
 @dataclass(frozen=True, slots=True)
 class Draft:
     """Tokens proposed for the positions after the bonus.
 
     ``tokens`` is a tuple of host integers or a device array of ``count`` ids. ``probs`` (sampling only) holds the
-    drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``. One from
-    elsewhere came ``came_s`` seconds after it was asked for. A drafter with a context of its own tells by ``attention``
-    what it looked at, while the draft is the newest.
+    drafter's distribution of each proposed row. A drafter that proposes nothing says why in ``skipped``.
+
+    One from elsewhere came ``came_s`` seconds after it was asked for, or is ``under_way`` since then. Of its tokens
+    ``offset`` were overtaken by committed ones before it came, ``right`` of them as it says: what is left follows the
+    newest token, nothing where one was wrong.
     """
 
     tokens: Ids = ()
     count: int = 0
     probs: Rows | None = None
     skipped: str | None = None
-    came_s: float = 0.0
-    attention: Callable[[], Looked] | None = field(default=None, compare=False)
+    came_s: float | None = None
+    under_way: bool = False
+    offset: int = 0
+    right: int = 0
 
-    def take(self, deadline_s: float | None = None) -> Draft:
-        """Return the draft itself: what a local drafter is asked for is there or queued on the device."""
-        del deadline_s
-        return self
+    @property
+    def came(self) -> bool:
+        """Whether there is a draft, be all of it overtaken."""
+        return self.count > 0 or self.offset > 0
+
+    def first(self, count: int) -> Draft:
+        """Return the draft with its first ``count`` tokens at most."""
+        if count >= self.count:
+            return self
+        probs = None if self.probs is None else self.probs[:count]
+        return replace(self, tokens=self.tokens[:count], count=count, probs=probs)
 
     def ids(self) -> tuple[int, ...]:
         """Return the proposed ids on the host; waits for the device where they are there."""
@@ -95,8 +91,8 @@ class Choice:
     """How many tokens to draft next, 0 for none, and which of several drafters is asked; a single one has no name.
 
     Where a drafter's whole draft is what a match says too, the match's tokens follow it, up to ``extended`` in all.
-    A draft from elsewhere is waited for at most ``wait_s`` seconds, None for as long as its drafter does; whenever it
-    comes later, what is left of it is used.
+    A draft from elsewhere is waited for at most ``wait_s`` seconds, None for as long as its drafter has patience;
+    whenever it comes later, what is left of it is used.
     """
 
     count: int
@@ -157,10 +153,9 @@ class Step:
     """One turn of the decoding loop as its caller sees it.
 
     ``tokens`` are the emitted tokens after the stop rule cut them; ``accepted`` and ``committed`` are counted before
-    the cut. ``position`` is the length of the target's cache after the step. ``draft_s`` and ``verify_s`` are the
-    seconds inside drafter and target, None on a backend whose calls return before their work is done. ``shadowed`` is
-    how many tokens were proposed only to be compared with what plain decoding brought, ``source`` whose draft was
-    verified where several drafters are asked.
+    the cut. ``position`` is the length of the target's cache after the step. ``shadowed`` is how many tokens were
+    proposed only to be compared with what plain decoding brought, ``source`` whose draft was verified where several
+    drafters are asked.
     """
 
     tokens: tuple[int, ...]
@@ -175,8 +170,6 @@ class Step:
     stop: StopReason | None = None
     guard: str | None = None
     skipped: str | None = None
-    draft_s: float | None = None
-    verify_s: float | None = None
     shadowed: int = 0
     source: str = ""
 

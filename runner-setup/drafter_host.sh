@@ -64,14 +64,20 @@ reach() {
   remote true || die "$HOST cannot be reached by ssh without a question" "ssh $HOST true, and a key in your agent"
 }
 
-# The median of round trips over one open connection: what a draft's way costs at least.
+# The median of round trips of a byte over one open stream: what a draft's way costs at least.
 round_trip_ms() {
-  local index began
-  for ((index = 0; index < PINGS; index++)); do
-    began=$(now_ms)
-    remote true
-    echo $(($(now_ms) - began))
-  done | sort -n | sed -n "$((PINGS / 2 + 1))p"
+  perl -MIPC::Open2 -MTime::HiRes=time -e '
+    my $count = shift;
+    my @took;
+    open2(my $from, my $to, @ARGV);
+    for (0 .. $count) {
+      my $began = time;
+      syswrite($to, "x") && sysread($from, my $byte, 1) or exit 1;
+      push @took, 1000 * (time - $began);
+    }
+    shift @took;  # the first waits for the stream to open
+    printf "%.1f\n", (sort { $a <=> $b } @took)[$count / 2];
+  ' "$PINGS" "$SSH" "${CONTROL[@]}" -o BatchMode=yes "$HOST" cat
 }
 
 mib_s() {

@@ -13,7 +13,6 @@ from engine.backends.streaming import StreamedRows
 from engine.errors import UsageError
 from engine.restoration.rows import RestoredRows
 from engine.structure.layout import CacheLayout
-from engine.types import Draft
 
 
 def crop_all(caches: Sequence[LayerRows | RecurrentState], length: int) -> None:
@@ -56,15 +55,6 @@ def by_layer(
 def page_counts(caches: Sequence[LayerRows | RecurrentState]) -> PageCounts:
     """Return what became of the pages of all layers so far."""
     return sum((cache.counts() for cache in caches if isinstance(cache, EvictingRows)), PageCounts())
-
-
-def watch(caches: Sequence[LayerRows | RecurrentState], draft: Draft) -> None:
-    """Tell the caches that choose pages by it what a draft looked at."""
-    watching = [cache.watched for cache in caches if isinstance(cache, PagedRows) and cache.watched is not None]
-    if watching and draft.attention is not None:
-        looked = draft.attention()
-        for each in watching:
-            each.looked = looked
 
 
 def close_all(caches: Sequence[LayerRows | RecurrentState]) -> None:

@@ -1,8 +1,8 @@
 """A full-attention layer that shows a fixed pool of its evicted pages, chosen anew for each block.
 
 A row sees the sink, the chosen pages and every row in memory. Which pages a block sees is chosen by its own queries
-(``codes``, ``bounds``), by the drafter's attention (``drafter``) or by age (``recent``): so, unlike a window, what a
-row sees depends on the block it comes in. Pages come into the pool bit for bit as they left.
+(``codes``) or by age (``recent``): so, unlike a window, what a row sees depends on the block it comes in. Pages come
+into the pool bit for bit as they left.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from engine.backends.page_store import PageStore
 from engine.backends.rows import Array, Library, PageIndex, Rows, RowStore
 from engine.backends.visibility import Visibility
 from engine.structure.layout import CacheLayout
-from engine.types import Looked
 
 INDEX_GROW = 64
 """How many entries an index grows by."""
@@ -103,30 +102,6 @@ class Newest:
         return []
 
 
-class Followed:
-    """Prefers what a drafter looked at for its newest draft; the newest pages until there was one."""
-
-    def __init__(self, sink: int, page_rows: int) -> None:
-        self._sink, self._page_rows = sink, page_rows
-        self.looked: Looked | None = None
-
-    def learn(self, keys: Array) -> None:
-        """Remember nothing."""
-
-    def scores(self, queries: Array, held: Array, scale: float, pages: int) -> Sequence[float]:
-        """Return by page the largest share of attention that one of its positions got."""
-        del queries, held, scale
-        if self.looked is None:
-            return range(pages)
-        begins = (self._sink + number * self._page_rows - self.looked.first for number in range(pages))
-        found = (self.looked.shares[max(0, begin) : max(0, begin + self._page_rows)] for begin in begins)
-        return [max(shares, default=0.0) for shares in found]
-
-    def buffers(self) -> list[Array]:
-        """Return nothing."""
-        return []
-
-
 class Indexed:
     """Asks the queries, over an index of the keys of each page."""
 
@@ -167,9 +142,7 @@ class PagedRows(EvictingRows):
         super().__init__(store, layout, sizes, open_store)
         self._pool = Pool(store.library, *(layout.pages or (self.page_rows, 1)))
         self._chooser: Chooser = Newest()
-        if layout.policy == "drafter":
-            self._chooser = Followed(self.sink, self.page_rows)
-        elif layout.policy in store.library.indexes:
+        if layout.policy in store.library.indexes:
             self._chooser = Indexed(store.library, store.library.indexes[layout.policy])
         self._rows_shown = 0
 
@@ -177,11 +150,6 @@ class PagedRows(EvictingRows):
     def shown_pages(self) -> tuple[int, ...]:
         """The pages in the pool, in order."""
         return tuple(sorted(self._pool.places))
-
-    @property
-    def watched(self) -> Followed | None:
-        """What wants to know what the drafter looked at, None for another policy."""
-        return self._chooser if isinstance(self._chooser, Followed) else None
 
     def ask(self, queries: Array, key_heads: int, scale: float) -> Visibility:
         """Bring what the queries of the next append want into the pool; return what the append will return."""

@@ -38,9 +38,9 @@ class SpoiltDrafter(LocalDrafter):
     vocab_size: int
     since: int
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Propose what the drafter inside proposes, each id moved by one from ``since`` on."""
-        draft = self.inside.ask(bonus, position, count).take()
+        draft = self.inside.ask(bonus, position, count, wait_s)
         if position < self.since or draft.count == 0:
             return draft
         if isinstance(draft.tokens, tuple):

@@ -7,6 +7,7 @@ the link would cost nothing.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -143,14 +144,28 @@ def measured_terms(node: str, decodes: Iterable[RemoteDecode], mib_s: float | No
     drafting = [draft for decode in taken for draft in decode.drafting_s]
     if not answers:
         raise UsageError(f"no draft came from {node}; nothing was measured. Try more prompts or tokens")
-    decode_s, committed = sum(decode.decode_s for decode in taken), sum(len(decode.tokens) - 1 for decode in taken)
+    decode_s = sum(decode.decode_s for decode in taken)
+    blocks = [(drafted, accepted) for decode in taken for _, drafted, accepted in decode.drafts if drafted]
     draft_s = sum(drafting) / len(drafting)
     sent_bytes = sum(sum(decode.sent.values()) for decode in taken)
     moving_s = 0.0 if mib_s is None else sent_bytes / len(answers) / (mib_s * 2**20)
     return DrafterTerms(
         node=node,
-        committed=committed / steps,
+        accepted=accepted_by_position(blocks),
         verify_s=max(0.0, decode_s - sum(answers)) / steps,
         draft_s=draft_s,
         link_s=sum(answers) / len(answers) - draft_s + moving_s,
     )
+
+
+def accepted_by_position(blocks: Iterable[tuple[int, int]]) -> tuple[float, ...]:
+    """Return how often each position of drafts was right where those before it were, as far as one was reached.
+
+    Args:
+        blocks: tokens and right ones of each draft.
+    """
+    reached, right = Counter[int](), Counter[int]()
+    for drafted, accepted in blocks:
+        reached.update(range(min(drafted, accepted + 1)))
+        right.update(range(accepted))
+    return tuple(right[place] / reached[place] for place in range(len(reached)))

@@ -41,6 +41,7 @@ from engine.decoding.arms import (
     Arm,
     Bucket,
     CostTable,
+    Source,
     bucket_at,
     sources_of,
 )
@@ -48,7 +49,7 @@ from engine.decoding.awaiting import BesideDraft
 from engine.decoding.estimates import COST_WEIGHT
 from engine.decoding.lookups import LOOKED_UP, Expected, Lookups
 from engine.decoding.rates import LONGEST_PAUSE_STEPS, MARGIN, PROBE_STEPS, PROMISING_COMMITTED, Rates
-from engine.types import Choice, Decision, Match, Pause
+from engine.types import Choice, Decision, Draft, Match, Pause
 
 LARGEST_CREDIT = 16.0
 FIRST_PAUSE_STEPS = 4
@@ -98,6 +99,8 @@ class ControlledDepth:
         self._awaited = 0
         self._unanswered = 0
         self._asked_source = ""
+        self._waits = self._under_way = False
+        self._beside_steps = 0
         self._beside: BesideDraft | None = None
         self._arrived: BesideDraft | None = None
         self._plain_s = self._waited_s = 0.0
@@ -119,6 +122,7 @@ class ControlledDepth:
     def choose(self, position: int, limit: int, lookup: Callable[[], Match | None] = lambda: None) -> Choice:
         """Return the next step's draft: what a match promises where that is most, else what is known of the others."""
         self._chosen, self._match, self._awaited, self._passed, self._waited_s = PLAIN, None, 0, 0, 0.0
+        self._waits = self._under_way = False
         self._end_pause()
         if limit <= 0:
             return Choice(0)
@@ -190,49 +194,57 @@ class ControlledDepth:
         self._pause, self._until_probe = FIRST_PAUSE_STEPS, 0
         return True
 
-    def waited(self, waited_s: float, came_s: float | None) -> None:
-        """Book a wait, and learn how long drafts take to come."""
+    def asked(self, position: int, count: int, draft: Draft, elapsed_s: float) -> None:
+        """Learn how long drafts take to come, book waits, and learn from one that plain decoding overtook."""
+        source, looked_for = self.sources.get(self._asked_source), self._under_way
+        self._under_way = draft.under_way and not looked_for
+        if not (draft.came or draft.under_way):
+            self._unanswered_ask(position, count, elapsed_s)
+        elif draft.under_way and looked_for:
+            self._beside = None  # the end of an answer may have cut it off
+            if source is not None and draft.came_s:
+                source.latency.at_least(draft.came_s)
+        elif draft.came_s is not None and not looked_for:
+            self._took(source, draft, draft.came_s if self._waits else 0.0)
+        elif draft.came_s is not None and source is not None:
+            self._came_late(source, draft, draft.came_s)
+
+    def _took(self, source: Source | None, draft: Draft, waited_s: float) -> None:
+        """Book the wait for a draft that came, or is under way beside plain steps from now on."""
         self.account_s += waited_s
-        source, self._waited_s = self.sources.get(self._asked_source), waited_s
-        # One that came in a pause is learnt from when that ends: its last step may have taken nothing.
-        self._arrived, self._beside = self._beside, None
-        if source is not None and came_s is None:
-            self._beside = BesideDraft(source.latency)
-        if source is not None and came_s is not None:
-            source.latency.learn(came_s)
-        elif source is not None and waited_s:
+        self._waited_s, self._beside_steps = waited_s, 0
+        self._beside = BesideDraft(source.latency) if source is not None and draft.under_way else None
+        if source is None or draft.came_s is None:
+            return
+        if not draft.under_way:
+            source.latency.learn(draft.came_s)
+        elif waited_s:
             source.latency.at_least(waited_s)
 
-    def came_late(self, came_s: float, drafted: int, passed: int, right: int) -> None:
-        """Learn from a draft that plain decoding overtook; what is left of one that was right so far is verified."""
-        self._end_beside()
-        source = self.sources.get(self._asked_source)
-        if source is None:
-            return
+    def _came_late(self, source: Source, draft: Draft, came_s: float) -> None:
+        """Learn from a draft that was under way; what is left of one that was right so far is verified."""
         source.latency.learn(came_s)
-        if self._plain_s:
-            source.latency.overtook(passed, came_s - self._waited_s, self._plain_s)
-        if right == passed < drafted:
-            self._passed = passed
-        else:
-            source.acceptance.learn(min(drafted, passed, source.longest), min(right, source.longest))
-
-    def silent(self, passed_s: float) -> None:
-        """Learn that drafts take longer than anybody looked for one."""
-        self._beside = None  # the end of an answer may have cut it off
-        source = self.sources.get(self._asked_source)
-        if source is not None:
-            source.latency.at_least(passed_s)
-
-    def unanswered(self, position: int, asked: int, elapsed_s: float) -> None:
-        """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
-        source = self._chosen.source if self._chosen.depth else self._shadowed_source
+        if self._chosen.depth == 0:
+            # Of one beside a pause the steps are learnt from when that ends: the last may have taken nothing.
+            self._arrived, self._beside = self._beside, None
+            return
         self._end_beside()
-        if source in self.sources:
-            self.sources[source].waits.learn(answered=False, lost_s=elapsed_s)
+        if self._plain_s:
+            source.latency.overtook(self._beside_steps, came_s - self._waited_s, self._plain_s)
+        if draft.count:
+            self._passed = draft.offset
+        else:
+            source.acceptance.learn(min(draft.offset, source.longest), min(draft.right, source.longest))
+
+    def _unanswered_ask(self, position: int, count: int, elapsed_s: float) -> None:
+        """Book the time of an ask that came to nothing, and end a probe that the account cannot bear any more."""
+        name = self._chosen.source if self._chosen.depth else self._shadowed_source
+        self._end_beside()
+        if name in self.sources:
+            self.sources[name].waits.learn(answered=False, lost_s=elapsed_s)
         self.account_s += elapsed_s
         costs = bucket_at(self.buckets, position, self._table)
-        if not self._affordable(costs, self._rates.loss_s(costs, Arm(source, asked))):
+        if not self._affordable(costs, self._rates.loss_s(costs, Arm(name, count))):
             self._probe = (PLAIN, 0)
 
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float | None) -> None:
@@ -243,6 +255,7 @@ class ControlledDepth:
             self._shadowing, self._ahead, self._beside, elapsed_s = False, None, None, costs.plain_s
             self._previous = PLAIN
             self._until_probe -= 1
+            self._beside_steps += 1
             self._learn(PLAIN, outcome)
             self.decoded_s += elapsed_s
             return
@@ -256,6 +269,7 @@ class ControlledDepth:
         elif alone and (arm == self._previous or self._warm(arm)):
             costs.learn(arm, elapsed_s)
         self._previous = arm
+        self._beside_steps += 1
         for source in self.sources.values():
             source.unasked += 1
         if arm.depth:
@@ -338,7 +352,9 @@ class ControlledDepth:
         self._chosen = Arm(arm.source, min(arm.depth, limit))
         if self._chosen.depth:
             self._asks(arm.source)
-        return Choice(self._chosen.depth, arm.source, extended, self._rates.wait_s(costs, self._chosen))
+        wait_s = self._rates.wait_s(costs, self._chosen)
+        self._waits = wait_s > 0.0
+        return Choice(self._chosen.depth, arm.source, extended, wait_s)
 
     def _asks(self, source: str) -> None:
         """Take who is asked."""

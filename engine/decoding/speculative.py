@@ -6,7 +6,10 @@ forward, and every step commits at least one token. Without a draft the loop dec
 autoregressive loop, while the drafter goes on observing. A policy may ask for a shadow draft then: tokens proposed but
 not verified, only compared with those that plain decoding brings anyway.
 
-Knows nothing about tensors, text or clocks; ``engine.decoding.timing`` wraps what it calls and takes the times.
+A drafter elsewhere brings tokens to verify, or none with a reason, or is under way: then the loop decodes ahead as in a
+pause until the drafter is ready with what is left of its draft.
+
+Knows nothing about tensors or text, and reads the time through ``engine.decoding.timing`` alone.
 """
 
 from __future__ import annotations
@@ -16,15 +19,17 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 
-from engine.decoding.timing import StepTimes, TimedDepth
+from engine.decoding.timing import StepClock
 from engine.errors import NonFiniteLogitsError, PromptError
-from engine.protocols import Accept, Clock, Depth, Drafter, Pending, Sequence
+from engine.protocols import Accept, Clock, Depth, Drafter, Sequence
 from engine.stopping import Stopping
-from engine.types import LATE, Choice, Decision, Draft, Forward, Pause, Step, StopReason
+from engine.types import Choice, Decision, Draft, Forward, Pause, Step, StopReason
 from engine.verification.greedy import accepted_length
 
 LATEST_TOKENS = 64
 """How many plain tokens a draft from elsewhere may be late by before it is no longer looked for."""
+UNDER_WAY = "a draft was under way"
+"""Why a step that waited for none verified none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,42 +62,48 @@ def speculative(
         PromptError: If the prompt is empty.
         NonFiniteLogitsError: If a plain forward yields no usable token.
     """
-    times = StepTimes(parts.clock)
-    run = _Run(
-        sequence=times.sequence(parts.sequence),
-        drafter=times.drafter(parts.drafter),
-        accept=times.accept(parts.accept),
-        depth=TimedDepth(parts.depth, parts.clock),
-        stopping=stopping,
-    )
+    run = _Run(parts.sequence, parts.drafter, parts.accept, parts.depth, StepClock(parts.clock), stopping)
     stopping.room_tokens = parts.sequence.max_positions - len(prompt)
     parts.sequence.expect(stopping.remaining_tokens)
     try:
         run.depth.begin(parts.drafter.round_trip_s)
         with parts.resident():
-            for step in _decode(run, prompt, chunk, held):
-                filled = times.filled(step)
-                given_ns = parts.clock.host_ns()
-                yield filled
-                run.depth.pass_over(parts.clock.host_ns() - given_ns)
+            yield from run.clock.passing(_decode(run, prompt, chunk, held))
     finally:
         parts.drafter.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """The parts with their instrument, and when to stop."""
+    """The parts with their clock, and when to stop."""
 
     sequence: Sequence
     drafter: Drafter
     accept: Accept
-    depth: TimedDepth
+    depth: Depth
+    clock: StepClock
     stopping: Stopping
+
+    def ask(self, bonus: int, choice: Choice) -> Draft:
+        """Ask for the draft that was chosen, none where none was."""
+        if choice.count == 0:
+            return Draft()
+        self.drafter.select(choice)
+        draft = self.drafter.ask(bonus, self.sequence.length, choice.count, choice.wait_s)
+        if choice.wait_s != 0.0 and (draft.count or draft.under_way):
+            self.clock.leave_out(draft.came_s or 0.0)
+        self.tell(choice.count, draft)
+        return draft
+
+    def tell(self, count: int, draft: Draft) -> None:
+        """Tell the policy what came of an ask; an ask that came to nothing ends with a plain step that begins now."""
+        nothing = not (draft.came or draft.under_way)
+        self.depth.asked(self.sequence.length, count, draft, self.clock.lap_s() if nothing else 0.0)
 
 
 def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterator[Step]:
     """Draft, verify, accept, crop and emit until a stop rule ends the sequence."""
-    sequence, drafter, depth, stopping = run.sequence, run.drafter, run.depth, run.stopping
+    sequence, drafter, depth, clock, stopping = run.sequence, run.drafter, run.depth, run.clock, run.stopping
     bonus = yield from _prefill(run, prompt, chunk, held)
     # The forward after a rejected first row is a plain one: if that fails too, the target itself is broken.
     force_plain = False
@@ -103,21 +114,22 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
         position, forwards = sequence.length, drafter.forwards
         limit = 0 if force_plain else stopping.remaining_tokens - 1
         choice = depth.choose(position, limit, partial(drafter.lookup, bonus))
-        pending = _asked(drafter, bonus, position, choice)
-        draft = depth.take(pending, choice)
-        if draft.skipped == LATE:
-            late = _LateDraft(run, pending, forwards)
-            bonus = yield from _plain(run, bonus, Pause(LATEST_TOKENS), late, LATE)
-            draft = late.left()
+        clock.begin()
+        draft = run.ask(bonus, choice)
+        if draft.under_way:
+            beside = _Beside(run, draft, choice.count, forwards, shadow=False)
+            bonus = yield from _plain(run, bonus, LATEST_TOKENS, beside, UNDER_WAY)
+            run.tell(choice.count, beside.draft)
+            draft = beside.draft.first(max(0, stopping.remaining_tokens - 1))
             if bonus is None or draft.count == 0:
                 continue
             position, forwards = sequence.length, drafter.forwards
         if draft.count == 0:
-            if choice.count > 0:
-                depth.unanswered(position, choice.count)
-            pause = Pause(1) if force_plain or choice.count > 0 else depth.park(position)
-            shadow = _Shadow(run, bonus, pause)
-            bonus = yield from _plain(run, bonus, pause, shadow, draft.skipped)
+            pause = Pause(1)
+            if not force_plain and choice.count == 0:
+                pause = depth.park(position)
+                clock.begin()
+            bonus = yield from _plain(run, bonus, pause.tokens, _shadow(run, bonus, pause), draft.skipped)
             force_plain = False
             continue
 
@@ -130,7 +142,7 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
         sequence.crop(position + kept)
         if kept and stop is None:
             drafter.observe(position, (bonus, *decision.tokens[:-1]), sequence.committed(forward, kept))
-        depth.record(position, draft.count, decision)
+        depth.record(position, draft.count, decision, clock.step_s(draft.count))
         yield Step(
             tokens=emitted,
             drafted=draft.count,
@@ -150,14 +162,6 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
         force_plain = not decision.tokens
         if kept:
             bonus = decision.bonus
-
-
-def _asked(drafter: Drafter, bonus: int, position: int, choice: Choice) -> Pending:
-    """Ask for the draft that was chosen, none where none was."""
-    if choice.count == 0:
-        return Draft()
-    drafter.select(choice)
-    return drafter.ask(bonus, position, choice.count)
 
 
 def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Generator[Step, None, int | None]:
@@ -189,114 +193,61 @@ def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Gener
     return None if stop is not None else decision.bonus
 
 
-class _LateDraft:
-    """A draft from elsewhere that is under way beside plain decoding from the same bonus, to be shortened by that."""
+class _Beside:
+    """A draft beside plain decoding from the same bonus: under way to be verified, or a shadow only to be compared."""
 
-    proposed = 0
-    interruptible = False
-    """Whether a match may end the pause: what is under way would be lost by it."""
-
-    def __init__(self, run: _Run, pending: Pending, forwards: int) -> None:
-        self.forwards = forwards
-        self._run = run
-        self._pending = pending
-        self._came: list[int] = []
-        self._draft = Draft(skipped=LATE)
-
-    def compare(self, token: int) -> tuple[bool, bool]:
-        """Take the next plain token; return that nothing was read from the device, and whether the draft is there."""
-        self._came.append(token)
-        self._draft = self._pending.take(0.0)
-        return False, self._draft.skipped != LATE
-
-    def end(self) -> tuple[bool, bool]:
-        """Return that nothing was read: what is under way is looked at by `left`."""
-        return False, False
-
-    def left(self) -> Draft:
-        """Return what of the draft is still to be verified: nothing if another token came than it says, or all did."""
-        depth, draft, passed = self._run.depth, self._draft, len(self._came)
-        if draft.count == 0:
-            if draft.skipped == LATE:
-                depth.silent()
-            else:
-                depth.unanswered(self._run.sequence.length, 1)
-            return draft
-        ids = draft.ids()
-        right = accepted_length(ids, self._came)
-        depth.came_late(draft.came_s, len(ids), passed, right)
-        rest = ids[passed:][: max(0, self._run.stopping.remaining_tokens - 1)] if right == passed else ()
-        probs = None if draft.probs is None else draft.probs[passed : passed + len(rest)]
-        return Draft(rest, len(rest), probs)
-
-
-class _Shadow:
-    """A draft that nothing verifies, beside plain decoding from the same bonus; it ends with its last token."""
-
-    interruptible = True
-
-    def __init__(self, run: _Run, bonus: int, pause: Pause) -> None:
-        # Under a rule that draws, another draw than the target's says nothing about being accepted.
-        limit = min(pause.tokens, run.stopping.remaining_tokens)
-        self.forwards = run.drafter.forwards
-        count = min(pause.shadow, limit) if run.accept.greedy else 0
-        if count > 0:
-            run.drafter.select(Choice(count, pause.source))
-        self._pending: Pending = run.drafter.ask(bonus, run.sequence.length, count) if count > 0 else Draft()
-        draft = self._pending.take(0.0)
-        # One that is under way is taken for what was asked until it is looked at.
-        self.proposed = count if draft.skipped == LATE else draft.count
-        self._late = draft.skipped == LATE
-        if self._late:
-            run.depth.waited(0.0, None)
-        if count > 0 and self.proposed == 0:
-            run.depth.unanswered(run.sequence.length, count)
-        self._run = run
+    def __init__(self, run: _Run, draft: Draft, count: int, forwards: int, *, shadow: bool) -> None:
+        self.draft, self.forwards, self.shadow = draft, forwards, shadow
+        # A shadow that is under way is taken for what was asked until it is looked at.
+        self.proposed = (count if draft.under_way else draft.count) if shadow else 0
+        self._run, self._count = run, count
         self._came: list[int] = []
         self._compared = False
 
-    def compare(self, token: int) -> tuple[bool, bool]:
+    def take(self, token: int) -> tuple[bool, bool]:
         """Take the next plain token; return whether the draft was read from the device, and whether to end the pause.
 
-        It is read once as many tokens have come as it proposed: by then the device has long had it. One from elsewhere
-        is looked for at each token.
+        One that is verified ends it once it is ready, and is what is left behind each token that still comes. A shadow
+        is read once as many tokens have come as it proposed: by then the device has long had it.
         """
-        self._came.append(token)
-        if self._late:
-            self._look()
-        return (False, False) if len(self._came) < self.proposed else self.end()
+        if not self.shadow:
+            self.draft = self._run.drafter.ready(token)
+            return False, not self.draft.under_way
+        if self.draft.under_way:
+            self.draft = self._run.drafter.ready(token)
+            if not self.draft.under_way:
+                self._run.tell(self._count, self.draft)
+        else:
+            self._came.append(token)
+        return self.compare() if self.draft.offset + len(self._came) >= self.proposed else (False, False)
 
-    def end(self) -> tuple[bool, bool]:
-        """Compare with as many tokens as came; return as `compare` does."""
-        if self._compared or not self.proposed or self._late:
+    def compare(self) -> tuple[bool, bool]:
+        """Compare a shadow with as many tokens as came; return as `take` does."""
+        draft = self.draft
+        if self._compared or not draft.came:
             return False, False
-        draft, self._compared = self._pending.take(0.0), True
-        if draft.count == 0:
-            return False, False
-        compared = min(draft.count, len(self._came))
-        accepted = accepted_length(draft.ids()[:compared], self._came)
-        return not isinstance(draft.tokens, tuple), self._run.depth.shadowed(compared, accepted)
-
-    def _look(self) -> None:
-        """See whether a draft from elsewhere is there, or is known not to come."""
-        draft = self._pending.take(0.0)
-        self._late = draft.skipped == LATE
-        if draft.count:
-            self._run.depth.waited(0.0, draft.came_s)
-        elif not self._late:
-            self._run.depth.unanswered(self._run.sequence.length, self.proposed)
+        self._compared = True
+        rest = min(draft.count, len(self._came))
+        right = draft.right + (accepted_length(draft.ids()[:rest], self._came) if rest else 0)
+        return not isinstance(draft.tokens, tuple), self._run.depth.shadowed(draft.offset + rest, right)
 
 
-def _plain(
-    run: _Run, bonus: int, pause: Pause, beside: _LateDraft | _Shadow, skipped: str | None
-) -> Generator[Step, None, int | None]:
-    """Decode up to ``pause.tokens`` tokens without verifying drafts and yield a step for each.
+def _shadow(run: _Run, bonus: int, pause: Pause) -> _Beside:
+    """Ask for the shadow draft of a pause, none where none was chosen."""
+    # Under a rule that draws, another draw than the target's says nothing about being accepted.
+    count = min(pause.shadow, pause.tokens, run.stopping.remaining_tokens) if run.accept.greedy else 0
+    forwards = run.drafter.forwards
+    return _Beside(run, run.ask(bonus, Choice(count, pause.source)), count, forwards, shadow=True)
+
+
+def _plain(run: _Run, bonus: int, most: int, beside: _Beside, skipped: str | None) -> Generator[Step, None, int | None]:
+    """Decode up to ``most`` tokens without verifying drafts and yield a step for each.
 
     Returns:
         The newest bonus, None when the sequence ended.
     """
     sequence, drafter, stopping = run.sequence, run.drafter, run.stopping
-    tokens = min(pause.tokens, stopping.remaining_tokens)
+    tokens = min(most, stopping.remaining_tokens)
     forwards, shadowed = beside.forwards, beside.proposed
     stop, ended = None, False
 
@@ -312,16 +263,16 @@ def _plain(
             stop = StopReason.CANCELLED
         if stop is None:
             drafter.observe(forward.start, (bonus,), sequence.committed(forward, 1))
-        run.depth.record(forward.start, 0, decision)
+        run.depth.record(forward.start, 0, decision, run.clock.step_s(0))
         before, bonus = bonus, decision.bonus
-        waited, ends = beside.compare(bonus) if stop is None else (False, False)
+        waited, ends = beside.take(bonus) if stop is None else (False, False)
         ended |= ends
-        if stop is None and not ended and came < tokens and beside.interruptible:
+        if stop is None and not ended and came < tokens and beside.shadow:
             limit = stopping.remaining_tokens - 1
             ended = run.depth.interrupts(forward.start + 1, limit, partial(drafter.lookup, bonus))
             if ended:
                 # A draft that was paid for tells as much as there is to compare it with.
-                waited |= beside.end()[0]
+                waited |= beside.compare()[0]
         if stop is not None:
             # The forward written ahead of this token is dropped before anyone sees the length.
             sequence.crop(forward.start + 1)

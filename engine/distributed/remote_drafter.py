@@ -1,5 +1,6 @@
 """A drafter on another machine, as the decoding loop sees it: asked over a stream, waited for no longer than said.
 
+It keeps the books of a draft that comes late: what was committed since the ask, and what of the draft that leaves.
 Whatever goes wrong with the stream is a draft that does not come, with its reason; the next ask opens another session
 and shows it what the context needs. Knows streams through ``engine.distributed.stream`` alone.
 """
@@ -19,7 +20,8 @@ from engine.distributed.session import MOST_BLOCK_TOKENS, TokenHash
 from engine.distributed.stream import Connect, DraftStream, Listener, Message, Reply, Traffic
 from engine.distributed.tensors import chunks, described
 from engine.drafters.local import LocalDrafter
-from engine.types import LATE, Draft, DrafterInfo, Features
+from engine.drafters.overtaken import Overtaken
+from engine.types import Draft, DrafterInfo, Features
 from engine.verification.rejection import Sampling, Uniforms
 
 PATIENCE_S = 5.0
@@ -131,11 +133,12 @@ class RemoteDrafter(LocalDrafter):
         self._sequence = 0
         self._wanted: _Wanted | None = None
         self._answer: Draft | Proposed | None = None
+        self._overtaken = Overtaken(0)
         shaping = model.shaping
         self._uniforms = None if shaping is None else Uniforms(shaping.seed, "drafter")
         self._silent_since_s: float | None = None
         self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
-        self._why, self._refused, self._lost = UNREACHED, "", False
+        self._why, self._lost = UNREACHED, False
         self._forwards = self._forwards_before = 0
         with self._changed:
             self._connect()
@@ -158,9 +161,12 @@ class RemoteDrafter(LocalDrafter):
         """
         with self._changed:  # the reader's thread sends from it when a session opens
             self._history.add(start, tokens, features)
+            self._overtaken.observe(start, tokens)
 
-    def ask(self, bonus: int, position: int, count: int) -> Asked | Draft:
-        """Send what the context lacks, and ask; returns at once.
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
+        """Send what the context lacks, ask, and wait for the draft at most ``wait_s`` seconds.
+
+        Without a bound it is waited for until the server was silent for the patience.
 
         Once a session was lost nothing is asked before another is open, so that a fault is waited for once.
         """
@@ -176,18 +182,24 @@ class RemoteDrafter(LocalDrafter):
             if session is not None and session.sent and not self._history.reaches(session.sent):
                 # Nothing was asked for so long that rows are gone which it was not shown: it would refuse the next.
                 self._begin_anew(session, session.identity)
-            if self._session is None and not self._refused and now_s >= self._retry_at_s:
+            if self._session is None and now_s >= self._retry_at_s:
                 self._connect()
             self._sequence += 1
             self._answer = self._wanted = None
+            self._overtaken = Overtaken(position)
             if self._session is not None and self._silent_since_s is None:
                 self._silent_since_s = now_s
             if self._session is None or (self._lost and not self._session.identity):
-                return Draft(skipped=self._refused or self._why)
+                return Draft(skipped=self._why)
             wanted = self._wanted = _Wanted(self._sequence, bonus, position, count, now_s)
             if self._session.identity:
                 self._send(self._session, wanted)
-            return Asked(self, wanted.sequence)
+            return self._taken(wait_s)
+
+    def ready(self, bonus: int) -> Draft:
+        """Return what is left of the draft behind ``bonus``, or why none comes; never waits."""
+        with self._changed:
+            return self._overtaken.left(self._taken(0.0), bonus)
 
     def rewind(self, length: int) -> int:
         """Go back to the first ``length`` positions; the next ask opens a session that was shown no more.
@@ -214,33 +226,25 @@ class RemoteDrafter(LocalDrafter):
         with self._changed:
             return self._history.measured_bytes()
 
-    def taken(self, sequence: int, deadline_s: float | None) -> Draft:
-        """Return the draft of an ask, waiting at most ``deadline_s`` seconds.
-
-        Never longer than until the server was silent for the patience, counted from the ask: what the target did
-        between asking and waiting is part of it.
-        """
-        with self._changed:
-            if self._answer is None and deadline_s != 0.0:
-                left_s = self._patience_left_s()
-                wait_s = left_s if deadline_s is None else min(deadline_s, left_s)
-                self._changed.wait_for(lambda: self._answer is not None or not self._awaited(sequence), wait_s)
-                if deadline_s is None and self._answer is None and self._awaited(sequence):
-                    self._drop(SILENT)
-            if self._answer is not None and self._sequence == sequence:
-                self._answer = self._drawn(self._answer)
-                return self._answer
-            if self._awaited(sequence):
-                return Draft(skipped=LATE)
-            return Draft(skipped=self._refused or self._why)
+    def _taken(self, wait_s: float | None) -> Draft:
+        """Return the draft of the newest ask, waiting for it; called with the lock held."""
+        if self._answer is None and self._wanted is not None and wait_s != 0.0:
+            left_s = self._patience_left_s()
+            awaited_s = left_s if wait_s is None else min(wait_s, left_s)
+            self._changed.wait_for(lambda: self._answer is not None or self._wanted is None, awaited_s)
+            if wait_s is None and self._answer is None and self._wanted is not None:
+                self._drop(SILENT)
+        if self._answer is not None:
+            self._answer = self._drawn(self._answer)
+            return self._answer
+        if self._wanted is not None:
+            return Draft(under_way=True, came_s=self._model.now_s() - self._wanted.asked_s)
+        return Draft(skipped=self._why)
 
     def _drawn(self, answer: Draft | Proposed) -> Draft:
         if isinstance(answer, Draft) or self._uniforms is None or self._model.draw is None:
             return answer if isinstance(answer, Draft) else Draft(skipped=self._why)
         return answer.drawn(self._model.draw, self._uniforms.take(len(answer.proposals)))
-
-    def _awaited(self, sequence: int) -> bool:
-        return self._wanted is not None and self._wanted.sequence == sequence
 
     def _patience_left_s(self) -> float:
         """Return for how many seconds the server may still be silent."""
@@ -354,11 +358,13 @@ class RemoteDrafter(LocalDrafter):
         session.line.send(message)
 
     def _end(self, session: _Session, status: str, message: str) -> None:
-        """Take that a stream ended: what was asked will not come; try again later, unless the two do not fit."""
-        if status == "FAILED_PRECONDITION" and not session.identity:
-            self._refused = f"the remote drafter was refused: {printable(message)}"
+        """Take that a stream ended: what was asked will not come; try again later."""
         keep = status in {"UNAVAILABLE", "CANCELLED", "DEADLINE_EXCEEDED", "UNKNOWN", "INTERNAL", "OK"}
-        self._drop(LOST if session.identity else UNREACHED, resumable=keep)
+        why = LOST if session.identity else UNREACHED
+        if status == "FAILED_PRECONDITION" and not session.identity:
+            # Other weights: its server may be started with these again.
+            why = f"the remote drafter was refused: {printable(message)}"
+        self._drop(why, resumable=keep)
 
     def _drop(self, why: str, resumable: bool = False) -> None:
         """Give a session up; nothing is asked until the next ask after a pause that doubles."""
@@ -371,18 +377,6 @@ class RemoteDrafter(LocalDrafter):
         self._retry_at_s = self._model.now_s() + self._retry_s
         self._retry_s = min(2 * self._retry_s, LONGEST_RETRY_S)
         self._changed.notify_all()
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A draft that is under way."""
-
-    drafter: RemoteDrafter
-    sequence: int
-
-    def take(self, deadline_s: float | None = None) -> Draft:
-        """Return the draft, waiting at most ``deadline_s`` seconds from now; without one, as long as the patience."""
-        return self.drafter.taken(self.sequence, deadline_s)
 
 
 def _blocks_of(observed: list[Observed]) -> list[list[Observed]]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
-from engine.types import LATE, Draft, Ids, Proposal, Rows
+from engine.types import Draft, Ids, Proposal, Rows
 
 BROKEN = "the remote drafter sent no usable draft"
 ROUNDING = 1e-5
@@ -56,8 +56,7 @@ def printable(told: str) -> str:
 
 
 def _reason(told: str) -> str:
-    """Return why a server proposes nothing; what it answered is there, so that it is never late."""
-    return BROKEN if told in {"", LATE} else printable(told)
+    return printable(told) if told else BROKEN
 
 
 def _usable(ids: tuple[int, ...], probs: tuple[float, ...], vocab_size: int, most: int) -> bool:

@@ -209,7 +209,7 @@ class DraftSession:
             )
         if block.sequence < self.newest_ask:
             return pb.BlockDraft(sequence=block.sequence, skipped="overtaken by a newer ask")
-        draft = drafter.ask(ask.bonus, ask.context_length, ask.count).take()
+        draft = drafter.ask(ask.bonus, ask.context_length, ask.count)
         drawn = self._shaping is not None and draft.probs is not None
         return pb.BlockDraft(
             sequence=block.sequence,

@@ -55,8 +55,9 @@ class DraftModelDrafter(LocalDrafter):
     _bonus: int = 0
     _draft: Draft = field(default_factory=Draft)
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Decode ``count`` tokens ahead of the bonus; they stay on the device."""
+        del wait_s
         if position + count >= self.max_positions:
             return Draft(skipped="the context is past what the draft model holds")
         if max(self._largest, bonus) >= self.vocab_size:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.types import Choice, Match
+from engine.types import Choice, Draft, Match
 
 
 class LocalDrafter:
@@ -22,6 +22,11 @@ class LocalDrafter:
         """Find nothing: what it would propose is known once it is asked."""
         del bonus
         return None
+
+    def ready(self, bonus: int) -> Draft:
+        """Return nothing: no draft of this process is ever under way."""
+        del bonus
+        return Draft(skipped="nothing is under way")
 
     def select(self, choice: Choice) -> None:
         """Do nothing: there is one drafter to ask."""

@@ -61,9 +61,9 @@ class NgramDrafter(LocalDrafter):
         """Return 0: there is no network."""
         return 0
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Propose the continuation of the best earlier match of ``tokens + [bonus]``."""
-        del position
+        del position, wait_s
         found = self._best_match(bonus)
         if found is None:
             return Draft(skipped="no match")

@@ -31,9 +31,9 @@ class NoDrafter(LocalDrafter):
         """Return itself: it has no state."""
         return self
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Propose nothing."""
-        del bonus, position, count
+        del bonus, position, count, wait_s
         return Draft(skipped="no drafter")
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:

@@ -7,12 +7,12 @@ any time. At most one looks tokens up; it is asked through ``lookup`` and answer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.drafters.ngram import NgramDrafter, NgramModel
 from engine.errors import UsageError
-from engine.protocols import Drafter, DrafterModel, Pending, SamplingDrafterModel
-from engine.types import LATE, Choice, Draft, DrafterInfo, Features, Match
+from engine.protocols import Drafter, DrafterModel, SamplingDrafterModel
+from engine.types import Choice, Draft, DrafterInfo, Features, Match
 from engine.verification.rejection import Sampling
 
 LONGEST_MATCH = 32
@@ -101,17 +101,17 @@ class SeveralDrafters:
         """Take who is asked next."""
         self._choice = choice
 
-    def ask(self, bonus: int, position: int, count: int) -> Pending:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Ask the one that was selected; where it agrees with a match, the match's tokens follow its draft."""
         chosen = self.named.get(self._choice.source)
         if chosen is None:
             return self.looking.ask(bonus, position, count)
-        pending = chosen.ask(bonus, position, count)
-        if self._choice.extended <= count:
-            return pending
-        draft = pending.take(0.0)
-        # One from elsewhere that is still under way stays as it is: nobody waits for it here.
-        return pending if draft.skipped == LATE else self._extended(draft, bonus)
+        draft = chosen.ask(bonus, position, count, wait_s)
+        return draft if self._choice.extended <= count else self._extended(draft, bonus)
+
+    def ready(self, bonus: int) -> Draft:
+        """Return what is left of the draft of the one that was asked."""
+        return self.named.get(self._choice.source, self.looking).ready(bonus)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
         """Show all of them what was committed."""
@@ -145,4 +145,4 @@ class SeveralDrafters:
         if match is None or not ids or match.tokens[: len(ids)] != ids:
             return draft
         tokens = match.tokens[: self._choice.extended]
-        return Draft(tokens=tokens, count=len(tokens))
+        return replace(draft, tokens=tokens, count=len(tokens))

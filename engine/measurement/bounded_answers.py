@@ -122,7 +122,7 @@ class RecallPlan:
                     f"arm {candidate.arm} keeps {kept} rows and the shortest prompt has {shortest} tokens, so nothing "
                     "is left out; expected longer prompts (--least-tokens) or fewer pages"
                 )
-            layout.check_drafting(self.depth, attends=hasattr(engine.drafter, "context_rows"))
+            layout.check_block(1 + self.depth)
             _opened(engine, candidate, ()).close()
 
 

@@ -96,7 +96,7 @@ def measure_sample(
             prefill_bytes = running.kv_bytes()
         log.add(step)
     pipe.end(sample_id, token_digest(log.tokens))
-    stages = _stages((first_ns - began_ns) / 1e9, (last_ns - first_ns) / 1e9, log)
+    stages = _stages((first_ns - began_ns) / 1e9, (last_ns - first_ns) / 1e9)
     memory = _memory(running, prefill_bytes, instruments)
     text = instruments.decode_text(tuple(log.tokens))
     sample = _sample(prompt, place, log, (stages, memory), text)
@@ -163,7 +163,7 @@ class HeldSample:
             ValueError: it is not over.
         """
         log, running = self._log, self._running
-        stages = _stages(self._prefill_ns / 1e9, self._decode_ns / 1e9, log)
+        stages = _stages(self._prefill_ns / 1e9, self._decode_ns / 1e9)
         if self._memory is None:
             raise ValueError(f"{place.sample_id(self._prompt)} was held after {self.tokens} tokens")
         text = self._instruments.decode_text(tuple(log.tokens))
@@ -171,16 +171,8 @@ class HeldSample:
         return Measured(sample, log.skips, log.guards, dict(running.fallbacks()))
 
 
-def _stages(prefill_s: float, decode_s: float, log: _StepLog) -> Stages:
-    draft_s, verify_s = log.inside()
-    return Stages(
-        prefill_s=prefill_s,
-        decode_s=decode_s,
-        total_s=prefill_s + decode_s,
-        draft_s=draft_s,
-        verify_s=verify_s,
-        other_s=None if draft_s is None or verify_s is None else decode_s - draft_s - verify_s,
-    )
+def _stages(prefill_s: float, decode_s: float) -> Stages:
+    return Stages(prefill_s=prefill_s, decode_s=decode_s, total_s=prefill_s + decode_s)
 
 
 def _memory(running: Running, prefill_bytes: int, instruments: Instruments) -> Memory:
@@ -231,7 +223,6 @@ class _StepLog:
         self.drafted: list[int] = []
         self.skips: dict[str, int] = {}
         self.guards: dict[str, int] = {}
-        self._inside: list[tuple[float | None, float | None]] = []
         self.steps = self.target_forwards = self.drafter_forwards = self.host_syncs = self.shadow_drafts = 0
         self.stop: StopReason | None = None
 
@@ -245,23 +236,12 @@ class _StepLog:
         self.target_forwards += step.target_forwards
         self.drafter_forwards += step.drafter_forwards
         self.shadow_drafts += step.shadowed > 0
-        self._inside.append((step.draft_s, step.verify_s))
         self.accepted.append(step.accepted)
         self.drafted.append(step.drafted)
         if step.skipped is not None:
             self.skips[step.skipped] = self.skips.get(step.skipped, 0) + 1
         if step.guard is not None:
             self.guards[step.guard] = self.guards.get(step.guard, 0) + 1
-
-    def inside(self) -> tuple[float | None, float | None]:
-        """Return the seconds of decoding inside drafter and target; None unless every step knows both."""
-        sums = [0.0, 0.0]
-        for draft_s, verify_s in self._inside:
-            if draft_s is None or verify_s is None:
-                return None, None
-            sums[0] += draft_s
-            sums[1] += verify_s
-        return (sums[0], sums[1]) if self._inside else (None, None)
 
     def counters(self) -> Counters:
         return Counters(

@@ -10,18 +10,17 @@ from itertools import pairwise
 class Stages:
     """Seconds, device synchronised. `decode_s` runs from the first token's availability to the last one's.
 
-    `draft_s`, `verify_s` and `other_s`, the loop's own, divide it up where calls return with their work done (torch on
-    a CPU). On MLX and CUDA a call only queues work and one read a step waits for all of it: telling its parts apart
-    needs a wait between them, which would slow the measured arm, so they are None. `kakeya-engine bench overhead`
-    measures them in a pass of its own that does wait, and says how much slower that pass was.
+    `draft_s`, `verify_s` and `other_s` are None: a call may only queue work, and telling the parts of a step apart
+    needs a wait between them, which would slow the measured arm. `kakeya-engine bench overhead` measures them in a pass
+    of its own that does wait, and says how much slower that pass was.
     """
 
     prefill_s: float
     decode_s: float
     total_s: float
-    draft_s: float | None = None
-    verify_s: float | None = None
-    other_s: float | None = None
+    draft_s: None = None
+    verify_s: None = None
+    other_s: None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ _BOUNDED = re.compile(
     r"(?P<paged>(\+layer[0-9]{1,3})*))?"
     r"(?P<stream>\+stream)?(?P<host>\+host)?(\+ftheta(?P<rank>[1-9][0-9]{0,4}))?"
 )
-POLICIES = ("codes", "bounds", "drafter", "recent")
+POLICIES = ("codes", "recent")
 """What may choose the pages that a block sees; the first does unless another is named."""
 LONGEST_BLOCK = 17
 """Rows that a pool holds at least: the longest draft that is asked for, and the bonus."""
@@ -30,7 +30,7 @@ class CacheLayout:
     Written as ``native``, ``full``, ``affine8``, ``affine4``, ``affine8/32`` (groups of 32), ``d4x4`` or ``e8x4``
     (points of a lattice, 4 bits a value), or ``sink4+window64``.
     Behind a window may follow, in this order, ``+exact5`` for each layer that keeps every row, ``+pages16x10`` (10
-    pages of 16 evicted rows) or ``+pages16x10/bounds``, ``+layer5`` for each layer that alone has them, ``+stream``,
+    pages of 16 evicted rows) or ``+pages16x10/recent``, ``+layer5`` for each layer that alone has them, ``+stream``,
     ``+host`` and ``+ftheta64``.
 
     Attributes:
@@ -193,23 +193,6 @@ class CacheLayout:
         if self.pages is not None:
             self._check_index([size for size, window in zip(head_dims, windows, strict=True) if window is None])
 
-    def check_drafting(self, drafted: int, *, attends: bool) -> None:
-        """Check the layout against what drafts, before anything runs.
-
-        Args:
-            drafted: The most tokens of a draft, 0 where nothing drafts.
-            attends: Whether what drafts tells which positions it looked at.
-
-        Raises:
-            UsageError: If a block is too long, or nobody is there whose attention chooses pages.
-        """
-        self.check_block(1 + drafted)
-        if self.pages is not None and self.policy == "drafter" and not (drafted and attends):
-            raise UsageError(
-                f"cache layout {self} shows the pages that a DFlash drafter here looked at, and none drafts; expected "
-                f"one at a depth of 1 or more, or another policy of {', '.join(POLICIES)}"
-            )
-
     def check_block(self, rows: int) -> None:
         """Check that the pages of a pool may serve a block, or that its rows are exact where others are made again.
 
@@ -277,7 +260,7 @@ class CacheLayout:
         """Check that what pages are chosen by can be made of heads of these sizes."""
         odd = [size for size in head_dims if size % 4]
         if self.policy == "codes" and odd:
-            raise UsageError(f"cache layout {self} on heads of {odd[0]} values; expected a multiple of 4. Use /bounds")
+            raise UsageError(f"cache layout {self} on heads of {odd[0]} values; expected a multiple of 4")
 
     def _check_bounded(self, full: list[int]) -> None:
         """Check that there are layers to bound among ``full``, and that every part can be decoded."""

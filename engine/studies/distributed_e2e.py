@@ -74,7 +74,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     prompts = load_prompts(options.set, tokenizer, engine.target.info.name)
     chosen, warm = prompts.select(0, 1, options.prompts or count, warmups)
     measured = drawn({prompt.id: prompt for prompt in chosen}, context.nonce, 0)
-    settings = ArmSettings(CacheLayout.NATIVE, partial(FixedDepth, depth, waits=True), 512)
+    settings = ArmSettings(CacheLayout.NATIVE, partial(FixedDepth, depth), 512)
     stop_ids = frozenset(engine.target.info.stop_ids)
     with connections(engine) as found:
         rungs = [DraftingArm(IN_PROCESS, engine.drafter), *_elsewhere(found, options)]

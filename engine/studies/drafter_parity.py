@@ -201,9 +201,9 @@ class MirroredDrafter(LocalDrafter):
         """Forwards of MLX's drafter."""
         return int(self.mlx.forwards)
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Let both propose, keep the pair, return MLX's."""
-        draft: Draft = self.mlx.ask(bonus, position, count)
+        draft: Draft = self.mlx.ask(bonus, position, count, wait_s)
         ours = tuple(int(token) for token in draft.tokens.tolist())
         chosen, scores = self.torch.model.best(bonus, self.torch.hidden_rows(bonus, position, draft.count)[1:])
         theirs = tuple(int(token) for token in chosen.tolist())

@@ -148,7 +148,7 @@ def drafts(options: argparse.Namespace, report: Mapping[str, Any]) -> dict[str, 
     The drafter is loaded anew and asked in this process, whatever the rung's own connection was.
     """
     engine, config = open_selected(options), report["config"]
-    depth = partial(FixedDepth, config["depth"]["tokens"], waits=True)
+    depth = partial(FixedDepth, config["depth"]["tokens"])
     settings = ArmSettings(CacheLayout.NATIVE, depth, config["prefill_chunk_tokens"])
     rungs = {row["arm"] for row in report["rows"]["drafts"]}
     known: dict[str, str] = {}

@@ -158,7 +158,7 @@ def _measure_context(engine: Engine, plan: CostPlan, context: int) -> MeasuredCo
         return decided.tokens
 
     def ask(count: int) -> tuple[int, ...]:
-        tokens: Any = drafter.ask(bonus, context, count).take().tokens
+        tokens: Any = drafter.ask(bonus, context, count).tokens
         return tuple(tokens.tolist())
 
     depths = _depths(engine, plan.rows)

@@ -74,7 +74,7 @@ class MarkovDrafter(LocalDrafter):
     def info(self) -> DrafterInfo:
         return DrafterInfo("markov", None, "rule", 0, None)
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         del position
         self.forwards += 1
         tokens: list[int] = []

@@ -35,7 +35,7 @@ class ScriptedDrafter(LocalDrafter):
     observed: list[int] = field(default_factory=list)
     forwards: int = 0
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         del bonus
         first = position + 1 - self.model.prompt_tokens
         tokens = list(self.model.answer[first : first + count])

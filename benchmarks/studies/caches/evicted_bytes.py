@@ -24,7 +24,7 @@ POSITIONS = 32768 + 64
 STEPS, ROWS, CHUNK = 4, 8, 512
 DRAFTER_CONTEXT = 256
 KEPT = "sink4+window64"
-LAYOUTS = ("native", f"{KEPT}+stream", f"{KEPT}+pages16x10+stream", f"{KEPT}+pages16x10", f"{KEPT}+pages16x10/bounds")
+LAYOUTS = ("native", f"{KEPT}+stream", f"{KEPT}+pages16x10+stream", f"{KEPT}+pages16x10")
 
 
 def cases() -> Sequence[str]:

@@ -39,7 +39,7 @@ BESIDE_PARTS = 3
 """Parts of the arms that nothing is claimed of."""
 KEPT = "sink4+window64"
 CLAIMED = ("native", "recent", "exact", "layer", "codes")
-ARMS = (*CLAIMED, "bounds", "attention", "drafter", KEPT)
+ARMS = (*CLAIMED, "attention", KEPT)
 
 
 def layout_of(arm: str, exact: int) -> str:
@@ -73,11 +73,8 @@ def _row(case: str, number: int) -> Row:
     """Answer one prompt."""
     target, task, arm, _ = case.split(", ")
     engine, layout, prompt = _engine(target), layout_of(arm, TARGETS[target]), _prompts(task, target).prompts[number]
-    # The drafter chooses among the pages that it remembers, so its context is whole here, and counts.
-    drafter, depth = (engine.drafter, 5) if arm == "drafter" else (NoDrafter(), 0)
-    with closing(engine.target.open(drafter.capture, CacheLayout.parse(layout))) as sequence:
-        proposer = drafter.open()
-        parts = Parts(sequence, proposer, engine.accept, FixedDepth(depth), engine.backend.clock)
+    with closing(engine.target.open((), CacheLayout.parse(layout))) as sequence:
+        parts = Parts(sequence, NoDrafter(), engine.accept, FixedDepth(0), engine.backend.clock)
         steps = speculative(parts, prompt.ids, Stopping(TOKENS, frozenset(engine.target.info.stop_ids)), CHUNK)
         tokens = [token for step in steps for token in step.tokens]
         counts = sequence.page_counts()
@@ -85,7 +82,6 @@ def _row(case: str, number: int) -> Row:
             "prompt": prompt.id,
             "found": answered(prompt, Tokenizer(engine.folder).decode(tokens)),
             "kv_bytes": sequence.measured_bytes(),
-            "drafter_bytes": proposer.measured_bytes() if depth else 0,
             "pool_bytes": counts.pool_bytes,
             "index_bytes": counts.index_bytes,
             "pages_moved": counts.pages_moved,
@@ -149,15 +145,13 @@ def summary(entries: Sequence[Entry]) -> list[str]:
 def _paired(arm: str, native: dict[str, Row], rows: dict[str, Row]) -> str:
     """Return how many codes an arm found of the prompts asked of both, Tango's lower bound, and how many times smaller.
 
-    The bound is one-sided, 95 %, of the difference in percentage points; bytes are medians with the drafter's context.
+    The bound is one-sided, 95 %, of the difference in percentage points; bytes are medians.
     """
     both = sorted(native.keys() & rows.keys())
     gained = sum(rows[prompt]["found"] and not native[prompt]["found"] for prompt in both)
     lost = sum(native[prompt]["found"] and not rows[prompt]["found"] for prompt in both)
     bound = 100 * paired_difference_lower(gained, lost, len(both), 0.95)
-    sizes = [
-        median(side[prompt]["kv_bytes"] + side[prompt]["drafter_bytes"] for prompt in both) for side in (native, rows)
-    ]
+    sizes = [median(side[prompt]["kv_bytes"] for prompt in both) for side in (native, rows)]
     right = sum(rows[prompt]["found"] for prompt in both)
     return f"{arm} {right}/{len(both)} (> {bound:.0f} pp, {sizes[0] / sizes[1]:.1f}x)"
 

@@ -91,7 +91,7 @@ def _server() -> DrafterProcess:
 @cache
 def _planned(target_ms: int) -> frozenset[int]:
     """Return over which links the planner asks the drafter, by terms measured beside plain decoding of each prompt."""
-    engine, depth = _engine(), FixedDepth(TERMS_DEPTH, waits=True)
+    engine, depth = _engine(), FixedDepth(TERMS_DEPTH)
     prompts = load_prompts("code-structured", Tokenizer(engine.folder), PAIR).prompts[-TERMS_PROMPTS:]
     trial = RemoteTrial(engine, TERMS_TOKENS, target_ms / 1e3)
     plain: list[RemoteDecode] = []

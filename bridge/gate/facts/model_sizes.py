@@ -153,12 +153,10 @@ def _bounded_rows(parts: re.Match[str], positions: int, layer: int) -> tuple[int
 
 def _index_bytes(parts: re.Match[str], keys: int, positions: int, value: tuple[float, float]) -> tuple[float, float]:
     """Return the least and the most bytes of what a layer chooses its pages by: by name ``codes``, unless streamed."""
-    if not parts["rows"] or parts["stream"] or parts["policy"] not in {None, "codes", "bounds"}:
+    if not parts["rows"] or parts["stream"] or parts["policy"] not in {None, "codes"}:
         return 0.0, 0.0
     page, kept = int(parts["rows"]), int(parts["sink"]) + int(parts["window"])
     gone = max(0, positions - kept - page - _BLOCK_ROWS)
-    if parts["policy"] == "bounds":
-        return 2 * value[0] * keys * (gone // page), 2 * value[1] * keys * (positions / page + _INDEX_ROWS)
     return keys / 4 * gone, (keys / 4 + value[1] * keys / _LEAST_HEAD) * (positions + _INDEX_ROWS)
 
 

@@ -1,4 +1,4 @@
-"""What MLX remembers the keys of evicted pages by: 2-bit codes of each, or the bounds of each page.
+"""What MLX remembers the keys of evicted pages by: 2-bit codes of each.
 
 Shapes: G key heads, R rows of queries of all heads that share a key head, S remembered rows, P pages, E values.
 """
@@ -37,24 +37,6 @@ class KeyCodes:
         return _shares(mx.logsumexp(scores.reshape(*scores.shape[:3], pages, -1), axis=-1), asking, held, scale)
 
 
-class KeyBounds:
-    """The least and the largest value of each channel over the keys of a page (Quest, arXiv 2406.10774)."""
-
-    def encode(self, keys: mx.array) -> tuple[mx.array, ...]:
-        """Return both bounds ``[1, G, 1, E]``."""
-        return mx.min(keys, axis=2, keepdims=True), mx.max(keys, axis=2, keepdims=True)
-
-    def mass(
-        self, queries: mx.array, parts: Sequence[mx.array], held: mx.array, pages: int, scale: float
-    ) -> Sequence[float]:
-        """Return by page the share of attention that a key could have which no key of the page exceeds."""
-        del pages
-        low, high = (part.astype(mx.float32).swapaxes(2, 3) for part in parts)
-        asking = _asking(queries, held)
-        most = mx.maximum(asking, 0) @ high + mx.minimum(asking, 0) @ low
-        return _shares(most * scale, asking, held, scale)
-
-
 def _rotation(head_dim: int) -> mx.array:
     return mx.array(rotation(head_dim))
 
@@ -75,4 +57,4 @@ def _shares(pages: mx.array, asking: mx.array, held: mx.array, scale: float) -> 
     return list(found)
 
 
-INDEXES: Mapping[str, PageIndex] = {"codes": KeyCodes(), "bounds": KeyBounds()}
+INDEXES: Mapping[str, PageIndex] = {"codes": KeyCodes()}

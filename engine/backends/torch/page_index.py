@@ -1,4 +1,4 @@
-"""What torch remembers the keys of evicted pages by: 2-bit codes of each, or the bounds of each page.
+"""What torch remembers the keys of evicted pages by: 2-bit codes of each.
 
 Shapes: G key heads, R rows of queries of all heads that share a key head, S remembered rows, P pages, E values.
 """
@@ -38,23 +38,6 @@ class KeyCodes:
         return _shares(scores.unflatten(-1, (pages, -1)).logsumexp(dim=-1), asking, held, scale)
 
 
-class KeyBounds:
-    """The least and the largest value of each channel over the keys of a page (Quest, arXiv 2406.10774)."""
-
-    def encode(self, keys: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return both bounds ``[1, G, 1, E]``."""
-        return keys.amin(dim=2, keepdim=True), keys.amax(dim=2, keepdim=True)
-
-    def mass(
-        self, queries: torch.Tensor, parts: Sequence[torch.Tensor], held: torch.Tensor, pages: int, scale: float
-    ) -> Sequence[float]:
-        """Return by page the share of attention that a key could have which no key of the page exceeds."""
-        del pages
-        low, high = (part.float().transpose(2, 3) for part in parts)
-        asking = _asking(queries, held)
-        return _shares((asking.clamp(min=0) @ high + asking.clamp(max=0) @ low) * scale, asking, held, scale)
-
-
 @cache
 def _rotation(head_dim: int, device: torch.device) -> torch.Tensor:
     return torch.from_numpy(rotation(head_dim)).to(device)
@@ -73,4 +56,4 @@ def _shares(pages: torch.Tensor, asking: torch.Tensor, held: torch.Tensor, scale
     return shares
 
 
-INDEXES: Mapping[str, PageIndex] = {"codes": KeyCodes(), "bounds": KeyBounds()}
+INDEXES: Mapping[str, PageIndex] = {"codes": KeyCodes()}

@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
-    built.add_argument("--depth", type=positive, default=3, help="verify, plan: tokens a draft (default: %(default)s)")
+    built.add_argument("--depth", type=positive, default=3, help="verify: tokens a draft (default: %(default)s)")
     built.add_argument(
         "--rtt", type=_trips, default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)"
     )
@@ -212,7 +212,7 @@ def _verify(options: argparse.Namespace) -> int:
         UsageError: If nothing was drafted.
     """
     engine, prompts = _opened(options)
-    trial, depth = RemoteTrial(engine, options.max_new), FixedDepth(options.depth, waits=True)
+    trial, depth = RemoteTrial(engine, options.max_new), FixedDepth(options.depth)
     drafts = output = compared = 0
     with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
         for prompt in prompts:
@@ -262,7 +262,7 @@ def _plan(options: argparse.Namespace) -> int:
             stack.callback(link.close)
             way = link.address
         remote = stack.enter_context(_remote(options, engine, way, PATIENT_S))
-        depth = FixedDepth(min(options.depth, longest_draft(remote)), waits=True)
+        depth = FixedDepth(longest_draft(remote))
         # The first prompt of each warms both ways up.
         plain = [trial.decode(prompt.ids, None, FixedDepth(0)) for prompt in (prompts[0], *prompts)][1:]
         there = [trial.decode(prompt.ids, remote, depth) for prompt in (prompts[0], *prompts)][1:]

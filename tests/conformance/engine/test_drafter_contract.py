@@ -1,7 +1,8 @@
-"""What the loop may rely on in every drafter: positions in order, a draft that can be taken twice, a harmless close."""
+"""What the loop may rely on in every drafter: positions in order, what a late draft leaves, a harmless close."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,7 +21,6 @@ from engine.errors import ObservationError
 from engine.loading import load_backend
 from engine.protocols import Drafter
 from engine.structure.layout import CacheLayout
-from engine.types import LATE
 
 pytest.importorskip("grpc", reason="remote drafters are asked over gRPC")
 torch = pytest.importorskip("torch", reason="the checkpoints are written with torch")
@@ -115,7 +115,7 @@ def test_tokens_after_a_gap_are_an_error_by_name_and_leave_the_drafter_as_it_was
     with pytest.raises(ObservationError, match=r"start at position 6; expected 4, a gap"):
         shown.show(6, 8)
     shown.show(4, len(PROMPT))
-    assert shown.drafter.ask(BONUS, len(PROMPT), 3).take().count == 3
+    assert shown.drafter.ask(BONUS, len(PROMPT), 3, None).count == 3
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 4), (2, 6)], ids=["all again", "some again"])
@@ -135,7 +135,7 @@ def test_what_is_drafted_does_not_depend_on_how_the_text_was_cut(shown: Shown) -
     whole.show(0, len(PROMPT))
     for start, end in ((0, 1), (1, 6), (6, len(PROMPT))):
         shown.show(start, end)
-    drafts = [ids(session.drafter.ask(BONUS, len(PROMPT), 3).take()) for session in (whole, shown)]
+    drafts = [ids(session.drafter.ask(BONUS, len(PROMPT), 3, None)) for session in (whole, shown)]
     assert drafts[0] == drafts[1]
     assert len(drafts[0]) == 3
 
@@ -144,31 +144,51 @@ def test_what_a_drafter_goes_back_over_leaves_no_trace(shown: Shown) -> None:
     straight = Shown(shown.open, shown.rows)
     straight.show(0, len(PROMPT))
     shown.show(0, 9)
-    shown.drafter.ask(BONUS, 9, 3).take()
+    shown.drafter.ask(BONUS, 9, 3, None)
     assert shown.drafter.rewind(20) == 9
     assert shown.drafter.rewind(4) == 4
     with pytest.raises(ObservationError, match="expected 4"):
         shown.show(9, 10)
     shown.show(4, len(PROMPT))
-    drafts = [ids(session.drafter.ask(BONUS, len(PROMPT), 3).take()) for session in (straight, shown)]
+    drafts = [ids(session.drafter.ask(BONUS, len(PROMPT), 3, None)) for session in (straight, shown)]
     assert drafts[0] == drafts[1]
     assert len(drafts[0]) == 3
 
 
-def test_a_draft_may_be_taken_twice_and_a_local_one_is_there_at_once(shown: Shown) -> None:
+def test_a_draft_is_there_at_once_or_under_way_until_it_is_ready(shown: Shown) -> None:
     shown.show(0, len(PROMPT))
-    pending = shown.drafter.ask(BONUS, len(PROMPT), 3)
-    if isinstance(shown.drafter, RemoteDrafter):
-        assert pending.take(0.0).skipped in {None, LATE}
-        pending.take()
-    at_once, later = pending.take(0.0), pending.take()
-    assert (at_once.count, at_once.skipped) == (3, None)
-    assert ids(at_once) == ids(later)
+    draft = shown.drafter.ask(BONUS, len(PROMPT), 3)
+    if not isinstance(shown.drafter, RemoteDrafter):
+        assert (draft.count, draft.skipped, draft.under_way) == (3, None, False)
+        assert shown.drafter.ready(BONUS).count == 0
+        return
+    awaited = ids(shown.drafter.ask(BONUS, len(PROMPT), 3, None))
+    draft = shown.drafter.ask(BONUS, len(PROMPT), 3)
+    assert draft.under_way or draft.count == 3
+    while (ready := shown.drafter.ready(BONUS)).under_way:
+        time.sleep(0.01)
+    assert ids(ready) == awaited
+    assert (ready.count, ready.offset, ready.skipped) == (3, 0, None)
+
+
+@pytest.mark.parametrize("shown", [f"{name}, {kind}" for name in ("mlx", "torch") for kind in REMOTE], indirect=True)
+@pytest.mark.parametrize("right", [True, False])
+def test_a_draft_that_comes_late_is_what_follows_the_tokens_committed_meanwhile(shown: Shown, right: bool) -> None:
+    shown.show(0, len(PROMPT) - 1)
+    last = PROMPT[-1]
+    first, second, third = ids(shown.drafter.ask(last, len(PROMPT) - 1, 3, None))
+    shown.drafter.ask(last, len(PROMPT) - 1, 3)
+    shown.show(len(PROMPT) - 1, len(PROMPT))
+    newest = first if right else (first + 1) % tiny_torch.VOCAB
+    while (left := shown.drafter.ready(newest)).under_way:
+        time.sleep(0.01)
+    assert (left.tokens, left.offset, left.right) == ((second, third) if right else (), 1, int(right))
+    assert (left.came_s or 0.0) > 0.0
 
 
 def test_a_drafter_may_be_closed_twice_and_still_be_read(shown: Shown) -> None:
     shown.show(0, len(PROMPT))
-    shown.drafter.ask(BONUS, len(PROMPT), 3).take()
+    shown.drafter.ask(BONUS, len(PROMPT), 3, None)
     forwards, size = shown.drafter.forwards, shown.drafter.measured_bytes()
     shown.drafter.close()
     shown.drafter.close()
@@ -178,4 +198,4 @@ def test_a_drafter_may_be_closed_twice_and_still_be_read(shown: Shown) -> None:
 def test_no_drafter_keeps_no_position() -> None:
     drafter = NoDrafter()
     drafter.observe(3, (1, 2), None)
-    assert drafter.ask(BONUS, 9, 3).take().skipped == "no drafter"
+    assert drafter.ask(BONUS, 9, 3, None).skipped == "no drafter"

@@ -119,7 +119,7 @@ class SelectingDrafter(LocalDrafter):
     def info(self) -> DrafterInfo:
         return DrafterInfo("selecting", None, "rule", 0, None)
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         del position
         self.forwards += 1
         rows = (self.array(table[bonus, :count]) for table in (self.hidden, self.logits))

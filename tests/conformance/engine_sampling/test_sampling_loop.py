@@ -9,12 +9,14 @@ import pytest
 
 from engine.decoding.depth import FixedDepth
 from engine.decoding.speculative import Parts, speculative
+from engine.protocols import Drafter
 from engine.stopping import Stopping
 from engine.verification.rejection import Sampling
 from engine.verification.sampled import SamplingAccept
 from tests.conformance.engine_sampling.backends import SamplingBackend
 from tests.conformance.engine_sampling.chi_square import p_value, rejected
 from tests.fakes import rejection
+from tests.fakes.late_drafter import LateDrafter
 from tests.fakes.markov import FakeClock, MarkovDrafter, MarkovSequence
 
 STATES = 5
@@ -31,18 +33,19 @@ def chain(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(scale=1.2, size=(STATES, STATES))
 
 
-def run(backend: SamplingBackend, drafter: MarkovDrafter, depth: int, settings: Sampling, tokens: int) -> list[int]:
+def run(backend: SamplingBackend, drafter: Drafter, depth: int, settings: Sampling, tokens: int) -> list[int]:
     accept = SamplingAccept(settings, backend.module.decide, lambda forward: 0.0)
     sequence = MarkovSequence(chain(0), backend.array)
     parts = Parts(sequence, drafter, accept, FixedDepth(depth), FakeClock())
     return [token for step in speculative(parts, (0,), Stopping(tokens)) for token in step.tokens]
 
 
-@pytest.mark.parametrize("case", ["right", "unrelated", "deterministic", "no draft"])
+@pytest.mark.parametrize("case", ["right", "unrelated", "deterministic", "late", "late and right", "no draft"])
 def test_every_transition_follows_the_target(backend: SamplingBackend, case: str) -> None:
-    own = {"right": 0, "unrelated": 7}.get(case, 0)
+    own = {"unrelated": 7, "late": 7}.get(case, 0)
     drafter = MarkovDrafter(chain(own), backend.array, None if case == "deterministic" else SETTINGS)
-    tokens = [0, *run(backend, drafter, 0 if case == "no draft" else 4, SETTINGS, TOKENS)]
+    proposer = LateDrafter(drafter) if case.startswith("late") else drafter
+    tokens = [0, *run(backend, proposer, 0 if case == "no draft" else 4, SETTINGS, TOKENS)]
     assert len(tokens) == TOKENS + 1
     assert (drafter.forwards > 0) == (case != "no draft")
     p_values = {}

@@ -46,11 +46,11 @@ def proxied(pair: Pair) -> Iterator[tuple[FaultProxy, Callable[[], Drafter]]]:
         yield proxy, model.open
 
 
-def decode(pair: Pair, drafter: Drafter, happen: Callable[[], None], waits: bool = True) -> tuple[list[int], int]:
+def decode(pair: Pair, drafter: Drafter, happen: Callable[[], None]) -> tuple[list[int], int]:
     """Decode; ``happen`` is called after ``AT`` tokens. Return the output and how many steps drafted behind that."""
     engine, tokens, drafted = pair.engine, [], 0
     sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
-    depth = FixedDepth(3, waits=waits)
+    depth = FixedDepth(3)
     parts = Parts(sequence, drafter, engine.accept, depth, engine.backend.clock, engine.resident)
     happened = False
     for step in speculative(parts, pair.prompts[0], Stopping(TOKENS)):
@@ -80,7 +80,7 @@ def test_a_stream_that_was_cut_is_gone_on_with(pair: Pair, proxied) -> None:
         # Until a second stream drafts: how soon a busy machine gets to it is not what is shown.
         until = time.monotonic() + 240.0
         while time.monotonic() < until:
-            draft = drafter.ask(0, drafter._history.length, 1).take()
+            draft = drafter.ask(0, drafter._history.length, 1, None)
             if draft.count and drafter.traffic.sessions >= 2:
                 break
             time.sleep(0.05)
@@ -119,14 +119,14 @@ def test_a_server_that_was_restarted_is_shown_what_its_context_needs(pair: Pair)
         model = remote_model(channel, pair.engine.backend, pair.engine.target, pair.engine.folder, patience_s=600.0)
         drafter = model.open()
         drafter.observe(0, prompt, None)
-        first = drafter.ask(bonus, len(prompt), 3).take()
+        first = drafter.ask(bonus, len(prompt), 3, None)
     assert first.tokens == (5, 6, 7)
     with serving(DrafterServer({NGRAM: served}), address):
         again = Draft()
         until = time.monotonic() + 240.0
         while not again.count and time.monotonic() < until:
             time.sleep(0.05)
-            again = drafter.ask(bonus, len(prompt), 3).take()
+            again = drafter.ask(bonus, len(prompt), 3, None)
         assert again.tokens == first.tokens
         channel.close()
 
@@ -139,7 +139,7 @@ def test_a_drafter_that_lies_about_ids_is_no_drafter(pair: Pair) -> None:
         def __getattr__(self, name):
             return getattr(self._inner, name)
 
-        def ask(self, bonus, position, count):
+        def ask(self, bonus, position, count, wait_s=0.0):
             return Draft((1 << 31,) * count, count)
 
     served = serve_ngram(NgramModel())
@@ -149,7 +149,7 @@ def test_a_drafter_that_lies_about_ids_is_no_drafter(pair: Pair) -> None:
         model = remote_model(channel, pair.engine.backend, pair.engine.target, pair.engine.folder, patience_s=600.0)
         drafter = model.open()
         drafter.observe(0, (5, 6), None)
-        assert drafter.ask(7, 2, 3).take().skipped == "the remote drafter sent no usable draft"
+        assert drafter.ask(7, 2, 3, None).skipped == "the remote drafter sent no usable draft"
         channel.close()
 
 

@@ -41,7 +41,7 @@ def test_an_address_names_a_drafter_of_either_service_and_changes_no_answer(pair
         for address, capture in ((pair.address, pair.engine.drafter.capture), (ngram, ())):
             engine = open_engine(backend, folder, f"grpc:{address}")
             assert engine.drafter.capture == capture
-            for depth in (FixedDepth(3, waits=True), ControlledDepth(7)):
+            for depth in (FixedDepth(3), ControlledDepth(7)):
                 assert two_turns(engine, tokenizer, prompt, depth) == expected
 
 

@@ -27,8 +27,8 @@ class Altered:
     def open(self):
         return Altered(self._inner.open(), self._steps, self._vocab_size)
 
-    def ask(self, bonus, position, count):
-        draft = self._inner.ask(bonus, position, count).take()
+    def ask(self, bonus, position, count, wait_s=0.0):
+        draft = self._inner.ask(bonus, position, count, wait_s)
         self._asks += 1
         if self._asks not in self._steps:
             return draft
@@ -44,7 +44,7 @@ class Altered:
 def test_a_remote_drafter_drafts_what_the_same_one_drafts_here(pair: Pair, depth: int, length: str) -> None:
     shortest, longest = pair.prompts[0], pair.prompts[-1] * (1100 // len(pair.prompts[-1]) + 1)
     prompt, tokens = (shortest, SHORT) if length == SHORT_PROMPT else (longest[:1100], LONG)
-    trial, fixed = RemoteTrial(pair.engine, tokens), FixedDepth(depth, waits=True)
+    trial, fixed = RemoteTrial(pair.engine, tokens), FixedDepth(depth)
     local, remote = (trial.decode(prompt, model, fixed) for model in (pair.engine.drafter, pair.remote()))
     assert remote.drafted_as(local)
     assert list(remote.tokens) == list(local.tokens) == pair.plain(prompt, tokens)
@@ -53,7 +53,7 @@ def test_a_remote_drafter_drafts_what_the_same_one_drafts_here(pair: Pair, depth
 
 
 def test_an_id_that_was_rejected_either_way_makes_other_drafts(pair: Pair) -> None:
-    trial, fixed = RemoteTrial(pair.engine, SHORT), FixedDepth(7, waits=True)
+    trial, fixed = RemoteTrial(pair.engine, SHORT), FixedDepth(7)
     local = trial.decode(pair.prompts[0], pair.engine.drafter, fixed)
     # What comes behind a rejected id is compared with nothing: another one there changes no count.
     idle = [step for step, (_, drafted, accepted) in enumerate(local.drafts) if accepted + 1 < drafted]
@@ -69,8 +69,8 @@ def test_rows_in_fewer_bits_change_drafts_at_most(pair: Pair, rows: str, share: 
     prompt = pair.prompts[0]
     drafter = pair.remote(rows=rows).open()
     wide = pair.remote().open()
-    shortened = pair.steps(drafter, FixedDepth(3, waits=True), prompt, SHORT)
-    pair.steps(wide, FixedDepth(3, waits=True), prompt, SHORT)
+    shortened = pair.steps(drafter, FixedDepth(3), prompt, SHORT)
+    pair.steps(wide, FixedDepth(3), prompt, SHORT)
     assert [token for step in shortened for token in step.tokens] == pair.plain(prompt, SHORT)
     assert any(step.accepted for step in shortened)
     assert drafter.traffic.sent["rows"] < share * wide.traffic.sent["rows"]

@@ -35,7 +35,7 @@ def test_a_lent_drafter_drafts_the_same_from_a_part_of_the_targets_memory(pair: 
 
     facts = ("hidden_size", "vocab_size", "layer_count", "dtype", "parameters")
     assert [getattr(lender.info, name) for name in facts] == [getattr(whole.info, name) for name in facts]
-    trial, depth = RemoteTrial(pair.engine, 24), FixedDepth(3, waits=True)
+    trial, depth = RemoteTrial(pair.engine, 24), FixedDepth(3)
     assert lent.info == own.info
     ours, theirs = (trial.decode(pair.prompts[0], model, depth) for model in (lent, pair.engine.drafter))
     assert ours.drafted_as(theirs)

@@ -61,7 +61,7 @@ def test_the_output_is_the_asking_targets_own_and_drafts_are_accepted(
     trial, model = RemoteTrial(engines[asking], TOKENS), open_remote(asking, rows)
     for prompt in (pair.prompts[0], joined):
         plain = trial.decode(prompt, None, FixedDepth(0))
-        there = trial.decode(prompt, model, FixedDepth(3, waits=True))
+        there = trial.decode(prompt, model, FixedDepth(3))
         assert there.tokens == plain.tokens
         assert there.drafted_steps > 0
         assert sum(accepted for _, _, accepted in there.drafts) > 0

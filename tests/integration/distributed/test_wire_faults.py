@@ -54,7 +54,7 @@ def test_what_arrives_changed_costs_drafts_and_no_token(pair: Pair) -> None:
     engine, prompt, tokens = pair.engine, pair.prompts[0], []
     while waiting or armed:  # a busy machine may come to the end of a text before the last of them
         sequence = engine.target.open(engine.drafter.capture, CacheLayout.NATIVE)
-        parts = Parts(sequence, model.open(), engine.accept, FixedDepth(3, waits=True), engine.backend.clock)
+        parts = Parts(sequence, model.open(), engine.accept, FixedDepth(3), engine.backend.clock)
         tokens = []
         for step in speculative(parts, prompt, Stopping(BUDGET)):
             tokens += step.tokens
@@ -99,14 +99,14 @@ def test_a_session_whose_lease_ran_out_begins_anew(pair: Pair, ngram: Ngram) -> 
     channel = DrafterChannel(ngram.address, NGRAM)
     drafter = model_at(pair, channel).open()
     drafter.observe(0, (5, 6, 7, 8, 5, 6), None)
-    first = drafter.ask(7, 6, 2).take()
+    first = drafter.ask(7, 6, 2, None)
     assert first.count
     table = ngram.server.tables[NGRAM]
     for lease in list(table._leases.values()):  # as the sweep would, an hour later
         table.close(lease.session)
-    again = drafter.ask(7, 6, 2).take()
+    again = drafter.ask(7, 6, 2, None)
     while not again.count:
-        again = drafter.ask(7, 6, 2).take()
+        again = drafter.ask(7, 6, 2, None)
         time.sleep(0.02)
     assert again.tokens == first.tokens
     assert drafter.traffic.sessions >= 2
@@ -122,11 +122,11 @@ def test_sessions_are_bounded_and_room_is_made_by_closing(pair: Pair, ngram: Ngr
         drafter.observe(0, (5, 6, 5), None)
     late = model.open()
     late.observe(0, (5, 6, 5), None)
-    until(lambda: late.ask(6, 3, 1).take().skipped == "no connection to the remote drafter", "one more is refused")
+    until(lambda: late.ask(6, 3, 1, None).skipped == "no connection to the remote drafter", "one more is refused")
     assert ngram.sessions == 64
-    assert drafters[0].ask(6, 3, 1).take().count == 1
+    assert drafters[0].ask(6, 3, 1, None).count == 1
     drafters[0].close()
-    until(lambda: late.ask(6, 3, 1).take().count == 1, "there is room again")
+    until(lambda: late.ask(6, 3, 1, None).count == 1, "there is room again")
     channel.close()
 
 
@@ -214,7 +214,7 @@ def test_a_client_that_reads_nothing_holds_nobody_up_and_is_let_go(pair: Pair) -
         other = DrafterChannel(made.address, NGRAM)
         drafter = model_at(pair, other).open()
         drafter.observe(0, (5, 6, 5), None)
-        until(lambda: drafter.ask(6, 3, 1).take().count == 1, "another client is answered meanwhile")
+        until(lambda: drafter.ask(6, 3, 1, None).count == 1, "another client is answered meanwhile")
         drafter.close()
         until(lambda: made.sessions == 0, "what it holds is let go", 500.0)
         with suppress(grpc.RpcError):
@@ -234,7 +234,7 @@ def test_ten_thousand_sessions_over_sockets_leave_nothing(pair: Pair, ngram: Ngr
         for _ in range(count):
             drafter = model.open()
             drafter.observe(0, (5, 6, 5), None)
-            assert drafter.ask(6, 3, 1).take().count == 1
+            assert drafter.ask(6, 3, 1, None).count == 1
             drafter.close()
         until(lambda: ngram.sessions == 0, "all are closed")
         until(lambda: threading.active_count() < 40, "their threads have ended")

@@ -37,11 +37,11 @@ class Recorder(LocalDrafter):
     def forwards(self) -> int:
         return self.inner.forwards
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         if count == BLOCK - 1:
             ids = mx.array([bonus] + [self.model.config.mask_token_id] * count)
             self.blocks[position] = self.model.hidden_rows(ids, position, self.inner.shown())
-        return self.inner.ask(bonus, position, count)
+        return self.inner.ask(bonus, position, count, wait_s)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
         self.inner.observe(start, tokens, features)

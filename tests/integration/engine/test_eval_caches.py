@@ -264,7 +264,6 @@ def test_bounded_caches_answer_beside_the_native_one_with_every_part_counted(
         ),
         (("--arms", "sink2+window8+pages4x40"), "keeps 170 rows and the shortest prompt has 150 tokens"),
         (("--arms", "sink2+window8+pages4x4"), "a pool of 16 rows is smaller than a block"),
-        (("--arms", "sink2+window8+pages4x5/drafter"), "that a DFlash drafter here looked at, and none drafts"),
         (("--arms", "sink2+window5+identity", "--depth", "5"), "a block of 6 rows with cache layout sink2+window5"),
         (("--arms", "sink2+window8+exact99"), "layer 99 is none of the full-attention layers"),
         (("--arms", "sink2+window8+ftheta8,sink2+window8+ftheta16"), "expected one rank, for one f_theta is loaded"),

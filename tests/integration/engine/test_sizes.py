@@ -25,7 +25,7 @@ from engine.structure.layout import CacheLayout
 from tests.corpus.gate.breaks import honest
 
 LENGTHS = ((5, 3), (63, 2), (64, 3), (220, 4))
-BOUNDED = ("", "+exact5", "+stream", "+pages16x4", "+pages16x2/bounds", "+pages16x2+stream", "+pages16x4+layer5")
+BOUNDED = ("", "+exact5", "+stream", "+pages16x4", "+pages16x2/recent", "+pages16x2+stream", "+pages16x4+layer5")
 LAYOUTS = ("native", "full", "affine8", "e8x4", *(f"sink4+window64{part}" for part in BOUNDED))
 RULES = ("G2-MODELS", "G4-ERRORS", "G4-PROMPTS", "G7-NATIVE")
 

@@ -228,8 +228,8 @@ def assert_equal_to_native(
     drafter, drawn = model.open(), []
     original = drafter.hidden_rows
 
-    def keep(bonus: int, position: int, count: int, sampling: object = None) -> torch.Tensor:
-        rows = original(bonus, position, count, sampling)
+    def keep(bonus: int, position: int, count: int) -> torch.Tensor:
+        rows = original(bonus, position, count)
         drawn.append((position, rows))
         return rows
 

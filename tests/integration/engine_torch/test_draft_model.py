@@ -146,9 +146,9 @@ def test_a_target_with_more_rows_than_tokens_is_drafted_for(backend: Any, models
     assert [token for step in drafted(engine, 4) for token in step.tokens] == oracle(engine)
     drafter = engine.drafter.open()
     drafter.observe(0, (5, 6), None)
-    assert drafter.ask(7, 2, 2).take().count == 2
+    assert drafter.ask(7, 2, 2).count == 2
     drafter.observe(2, (7, 95), None)
-    assert "has no row for" in str(drafter.ask(8, 4, 2).take().skipped)
+    assert "has no row for" in str(drafter.ask(8, 4, 2).skipped)
     drafter.rewind(3)
-    assert "has no row for" in str(drafter.ask(90, 3, 2).take().skipped)
-    assert drafter.ask(8, 3, 2).take().count == 2
+    assert "has no row for" in str(drafter.ask(90, 3, 2).skipped)
+    assert drafter.ask(8, 3, 2).count == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -60,6 +61,16 @@ def test_the_planner_is_asked_with_the_measured_link_before_anything_is_installe
     assert plan.startswith("distributed plan --target a name --link-ms ")
     assert plan.endswith(" --target-ms 40")
     assert list(Path(tools["HOME"]).iterdir()) == []
+
+
+def test_the_round_trip_is_a_bytes_way_and_not_a_commands_start(tools: dict[str, str]) -> None:
+    slow = Path(tools["SSH"])
+    slow.write_text(slow.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 0.3\n"))
+    done = asked(tools, "check", "there")
+    assert done.returncode == 0, done.stderr
+    link = re.match(r"link      there: round trip ([0-9.]+) ms", done.stdout)
+    assert link is not None
+    assert float(link[1]) < 100
 
 
 @pytest.mark.parametrize(("says", "code"), [(HASH, 0), ("cd" * 32, 2)])

@@ -19,7 +19,7 @@ TEXTS = [
     "sink0+window1",
     "sink4+window64",
 ]
-PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+pages16x10/bounds", "+pages16x10/recent+host", "+stream"]
+PARTS = ["+exact5", "+exact0+exact12", "+pages16x10", "+pages16x10/recent", "+pages16x10/recent+host", "+stream"]
 PARTS += ["+pages16x10+layer5", "+exact2+pages16x10/recent+layer0+layer12+host"]
 PARTS += ["+stream+host", "+ftheta64", "+exact5+pages16x10+stream+ftheta64"]
 
@@ -55,10 +55,10 @@ def test_an_exact_layer_is_native_and_the_others_are_bounded() -> None:
 
 
 def test_only_the_layers_that_are_named_have_pages() -> None:
-    layout = CacheLayout.parse("sink4+window64+exact1+pages16x10/bounds+layer5")
+    layout = CacheLayout.parse("sink4+window64+exact1+pages16x10/recent+layer5")
     assert layout.of(1) == CacheLayout.NATIVE
     assert layout.of(4) == CacheLayout.parse("sink4+window64")
-    assert (layout.of(5).pages, layout.of(5).policy, layout.of(5).evicts) == ((16, 10), "bounds", True)
+    assert (layout.of(5).pages, layout.of(5).policy, layout.of(5).evicts) == ((16, 10), "recent", True)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_names_no_layout_is_refused_with_what_does(text: str) -> None:
     [
         (
             "+pages16x10/attention",
-            "pages by 'attention'; expected of pages that are not all read codes, bounds, drafter",
+            "pages by 'attention'; expected of pages that are not all read codes, recent",
         ),
         ("+pages16x10/codes+stream", "pages by 'codes'; expected of a stream attention"),
         ("+pages16x10/best", "pages by 'best'; expected"),
@@ -150,7 +150,7 @@ def test_a_group_is_the_largest_divisor_of_the_head_up_to_64_unless_it_is_named(
             "sink4+window64+pages16x10",
             (None, 8),
             (30, 32),
-            "on heads of 30 values; expected a multiple of 4. Use /bounds",
+            "on heads of 30 values; expected a multiple of 4",
         ),
         ("sink4+window64+stream+host+ftheta9", (None,), (32,), r"with \+ftheta9 they are made again and lie nowhere"),
     ],
@@ -169,17 +169,8 @@ def test_a_window_as_large_as_the_context_leaves_nothing_out(text: str) -> None:
         layout.check((None, None), (32, 32), range(2), 65)
 
 
-def test_a_drafter_chooses_pages_only_where_one_here_drafts() -> None:
-    layout = CacheLayout.parse("sink4+window64+pages16x10/drafter")
-    for drafted, attends in ((0, True), (3, False)):
-        with pytest.raises(UsageError, match="none drafts; expected one at a depth of 1 or more, or another policy"):
-            layout.check_drafting(drafted, attends=attends)
-    layout.check_drafting(3, attends=True)
-    CacheLayout.parse("sink4+window64+pages16x10/recent").check_drafting(0, attends=False)
-
-
 def test_a_block_is_within_the_window_where_rows_behind_it_are_made_again() -> None:
     layout = CacheLayout.parse("sink4+window8+ftheta64")
-    layout.check_drafting(7, attends=True)
+    layout.check_block(8)
     with pytest.raises(UsageError, match=r"a block of 9 rows .* within it\. Widen the window, or draft less"):
-        layout.check_drafting(8, attends=True)
+        layout.check_block(9)

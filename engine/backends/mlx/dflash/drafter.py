@@ -10,7 +10,6 @@ Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G k
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import mlx.core as mx
@@ -23,11 +22,9 @@ from engine.backends.mlx.dflash.selector import Selector
 from engine.backends.mlx.target import MlxTarget
 from engine.drafters.dflash import FLUSH_ROWS, DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
-from engine.types import Draft, DrafterInfo, Looked
+from engine.types import Draft, DrafterInfo
 from engine.verification.rejection import Sampling
 
-Asked = tuple[mx.array, mx.array, mx.array | None]
-"""Queries ``[1, H, N, E]`` of one layer, the keys ``[1, G, C + N, E]`` they were compared with, what each row sees."""
 CONTEXT_SLACK_ROWS = 32
 """Spare rows of the context: a capped context is moved once in so many committed tokens."""
 
@@ -84,12 +81,8 @@ class MlxDFlash(DFlashModel):
         ids_N: mx.array,
         position: int,
         context: tuple[mx.array, mx.array] | None,
-        asked: list[Asked] | None = None,
     ) -> mx.array:
-        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``.
-
-        What every layer asks its context is appended to ``asked``.
-        """
+        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
         config = self.config
         x_ND = self.target.family.embed(ids_N).astype(self.dtype)
         if config.input_embedding_scale != 1.0:
@@ -105,8 +98,6 @@ class MlxDFlash(DFlashModel):
             if context is not None:
                 keys = mx.concatenate([context[0][index][None], keys], axis=2)
                 values = mx.concatenate([context[1][index][None], values], axis=2)
-            if asked is not None:
-                asked.append((queries, keys, masks[rule]))
             attended = mx.fast.scaled_dot_product_attention(
                 queries, keys, values, scale=config.head_dim**-0.5, mask=masks[rule]
             )
@@ -114,18 +105,6 @@ class MlxDFlash(DFlashModel):
             x_ND = x_ND + (mixed if attention_conv is None else attention_conv(1, mixed))
             x_ND = x_ND + self._mlp(layer, mx.fast.rms_norm(x_ND, layer.post_norm, config.rms_norm_eps))
         return mx.fast.rms_norm(x_ND, self.norm, config.rms_norm_eps)
-
-    def looked(self, asked: Sequence[Asked], end: int) -> Looked:
-        """Return what share of attention each context position up to ``end`` got."""
-        total, shown = mx.array(0.0), 0
-        for queries, keys, mask in asked:
-            shown = keys.shape[2] - queries.shape[2]
-            by_head = mx.repeat(keys.astype(mx.float32), queries.shape[1] // keys.shape[1], axis=1)
-            scores = queries.astype(mx.float32) @ by_head.swapaxes(-1, -2) * self.config.head_dim**-0.5
-            shares = mx.softmax(scores if mask is None else mx.where(mask, scores, -mx.inf), axis=-1)
-            total = total + mx.max(shares[..., :shown], axis=(0, 1, 2)) if shown else total
-        found: Any = total.tolist() if shown else []
-        return Looked(end - shown, found)
 
     def logits(self, hidden_ND: mx.array) -> mx.array:
         """Return the target head's logits with the drafter's own multiplier and soft cap."""
@@ -169,20 +148,19 @@ class MlxDFlashDrafter(DFlashDrafter):
         self.context = window_cache(model.config.context_tokens + 1, CONTEXT_SLACK_ROWS)
         self._shown: tuple[mx.array, mx.array] | None = None
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Queue one pass over ``[bonus, mask * count]`` and start evaluating it; row j proposes position + j."""
+        del wait_s
         config = self.model.config
         count = min(count, config.block_size - 1)
         ids = mx.array([bonus] + [config.mask_token_id] * count, mx.int32)
-        asked: list[Asked] = []
-        hidden = self.model.hidden_rows(ids, position, self.shown(), asked)[1:]
+        hidden = self.model.hidden_rows(ids, position, self.shown())[1:]
         tokens, probs = self._chosen(bonus, hidden, self.model.logits(hidden))
         # Drafter and target stay two evaluations: one fused graph of both is far slower on Metal at long contexts.
         if not self.one_graph:
             mx.async_eval(tokens)
         self._forwards += 1
-        looked = partial(self.model.looked, asked, self.context.length)
-        return Draft(tokens=tokens, count=count, probs=probs, attention=looked)
+        return Draft(tokens=tokens, count=count, probs=probs)
 
     def _chosen(self, bonus: int, hidden: mx.array, logits: mx.array) -> tuple[mx.array, mx.array | None]:
         """Return one id a row, and what they were drawn from when they were drawn."""

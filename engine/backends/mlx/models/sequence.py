@@ -9,7 +9,7 @@ import mlx.core as mx
 
 from engine.backends.caches import LayerRows
 from engine.backends.evicting import PageCounts
-from engine.backends.layers import close_all, crop_all, held_rows, page_counts, watch
+from engine.backends.layers import close_all, crop_all, held_rows, page_counts
 from engine.backends.mlx.accept import predictions, read
 from engine.backends.mlx.caches import GROW_ROWS
 from engine.backends.mlx.models.compiled import CompiledSteps, lending, sound_rows
@@ -100,7 +100,6 @@ class MlxSequence:
             UsageError: If it has more rows than a pool of pages.
         """
         self.layout.check_block(1 + draft.count)
-        watch(self.caches, draft)
         if isinstance(draft.tokens, mx.array):
             ids = mx.concatenate([mx.array([bonus], draft.tokens.dtype), draft.tokens])
         else:

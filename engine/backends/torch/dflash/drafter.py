@@ -10,8 +10,6 @@ Shapes: L layers, N rows, C context positions, D hidden size, H query heads, G k
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -27,11 +25,8 @@ from engine.backends.torch.models.rotary import RotaryTable, Table, rotated
 from engine.backends.torch.sending import send
 from engine.drafters.dflash import DFlashConfig, LayerRule
 from engine.drafters.dflash_model import DFlashDrafter, DFlashModel, LayerWeights, context_projections, layer_weights
-from engine.types import Draft, DrafterInfo, Looked
+from engine.types import Draft, DrafterInfo
 from engine.verification.rejection import Sampling
-
-Asked = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
-"""Queries ``[H, N, E]`` of one layer, the keys ``[G, C + N, E]`` they were compared with, and which each row sees."""
 
 
 class TorchDFlash(DFlashModel):
@@ -100,12 +95,8 @@ class TorchDFlash(DFlashModel):
         position: int,
         context: WindowRows,
         table: RotaryTable,
-        asked: list[Asked] | None = None,
     ) -> torch.Tensor:
-        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``.
-
-        What every layer asks its context is appended to ``asked``.
-        """
+        """Run the block ``ids_N`` whose first row sits at ``position``; return normed hidden states ``[N, D]``."""
         config, rows = self.config, ids_N.shape[0]
         x_ND = self.target.family.embed(ids_N).to(self.dtype)
         if config.input_embedding_scale != 1.0:
@@ -124,8 +115,6 @@ class TorchDFlash(DFlashModel):
             keys_LGCE[index, :, shown:] = rotated(self._normed(keys, layer.k_norm), cos, sin)
             values_LGCE[index, :, shown:] = values
             queries = rotated(self._normed(queries, layer.q_norm), cos, sin)
-            if asked is not None:
-                asked.append((queries, keys_LGCE[index], masks[rule]))
             attended = functional.scaled_dot_product_attention(
                 queries[None],
                 keys_LGCE[index][None],
@@ -138,18 +127,6 @@ class TorchDFlash(DFlashModel):
             x_ND = x_ND + (mixed if attention_conv is None else attention_conv(1, mixed))
             x_ND = x_ND + self._mlp(layer, self._normed(x_ND, layer.post_norm))
         return self._normed(x_ND, self.norm)
-
-    @torch.inference_mode()
-    def looked(self, asked: Sequence[Asked], end: int) -> Looked:
-        """Return what share of attention each context position up to ``end`` got."""
-        total, shown = torch.zeros(()), 0
-        for queries, keys, mask in asked:
-            rows, shown = queries.shape[1], keys.shape[1] - queries.shape[1]
-            scores = queries.float() @ keys.float().repeat_interleave(queries.shape[0] // keys.shape[0], 0).mT
-            scores = scores * self.config.head_dim**-0.5
-            seen = scores if mask is None else scores.masked_fill(~mask.expand(rows, -1), float("-inf"))
-            total = total + seen.softmax(dim=-1)[..., :shown].amax(dim=(0, 1)) if shown else total
-        return Looked(end - shown, total.tolist() if shown else [])
 
     @torch.inference_mode()
     def logits(self, hidden_ND: torch.Tensor) -> torch.Tensor:
@@ -194,28 +171,27 @@ class TorchDFlashDrafter(DFlashDrafter):
         self.context = window_cache(model.config.context_tokens + 1)
         self._table = RotaryTable(model.rotary, model.target.device)
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Run one pass over ``[bonus, mask * count]``; row j proposes the token at position + j."""
+        del wait_s
         count = min(count, self.model.config.block_size - 1)
-        asked: list[Asked] = []
-        hidden_ND = self.hidden_rows(bonus, position, count, asked)[1:]
-        looked = partial(self.model.looked, asked, self.context.length)
+        hidden_ND = self.hidden_rows(bonus, position, count)[1:]
         if self._settings is None or self._uniforms is None:
-            return Draft(tokens=self.model.best(bonus, hidden_ND)[0], count=count, attention=looked)
+            return Draft(tokens=self.model.best(bonus, hidden_ND)[0], count=count)
         logits_NV, selector = self.model.logits(hidden_ND), self.model.selector
         uniforms = send(self._uniforms.take(count), logits_NV.device, torch.float64)
         if selector is not None:
             tokens, probs = selector.drawn(bonus, hidden_ND, logits_NV, self._settings.temperature, uniforms)
-            return Draft(tokens=tokens, count=count, probs=probs, attention=looked)
+            return Draft(tokens=tokens, count=count, probs=probs)
         probs = sampling.shape(logits_NV, self._settings)
-        return Draft(tokens=sampling.draw(probs, uniforms), count=count, probs=probs, attention=looked)
+        return Draft(tokens=sampling.draw(probs, uniforms), count=count, probs=probs)
 
-    def hidden_rows(self, bonus: int, position: int, count: int, asked: list[Asked] | None = None) -> torch.Tensor:
+    def hidden_rows(self, bonus: int, position: int, count: int) -> torch.Tensor:
         """Return the normed hidden states ``[1 + count, D]`` of one pass."""
         self._flush()
         ids = send([bonus] + [self.model.config.mask_token_id] * count, self.model.target.device)
         self._forwards += 1
-        return self.model.hidden_rows(ids, position, self.context, self._table, asked)
+        return self.model.hidden_rows(ids, position, self.context, self._table)
 
     def measured_bytes(self) -> int:
         """Return the bytes of the context buffers with every committed row in them: no count of rows that wait."""

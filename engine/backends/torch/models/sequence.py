@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import torch
 
 from engine.backends.evicting import PageCounts
-from engine.backends.layers import close_all, held_rows, page_counts, watch
+from engine.backends.layers import close_all, held_rows, page_counts
 from engine.backends.rows import stored_errors
 from engine.backends.torch.accept import GreedyAccept, predictions
 from engine.backends.torch.caches import GROW_ROWS
@@ -81,7 +81,6 @@ class TorchSequence:
             UsageError: If it has more rows than a pool of pages.
         """
         self.layout.check_block(1 + draft.count)
-        watch(self.caches.layers, draft)
         if isinstance(draft.tokens, torch.Tensor):
             first = send([bonus], self.target.device)
             ids = torch.cat([first, draft.tokens.to(first.dtype)])

@@ -77,7 +77,7 @@ class Oracle(LocalDrafter):
     right: int
     forwards: int = 0
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         self.forwards += 1
         tokens = [_answer(position + offset) + (offset >= self.right) for offset in range(count)]
         return Draft(tokens=tuple(tokens), count=count)

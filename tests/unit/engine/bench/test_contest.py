@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.bench.contest import Contest, standings, table
+from engine.bench.overhead import Spent
 from engine.bench.turns import Pulled
-from engine.decoding.timing import Spent
 from engine.measurement.selection import Prompt
 
 PROMPTS = [Prompt(f"p{index}", "raw", (index, index + 1), "0" * 64) for index in range(4)]

@@ -17,9 +17,10 @@ from engine.decoding.depth import FixedDepth, VerifiedOnly
 from engine.decoding.speculative import Parts, speculative
 from engine.drafters.local import LocalDrafter
 from engine.drafters.none import NoDrafter
+from engine.drafters.overtaken import Overtaken
 from engine.protocols import Depth, Drafter
 from engine.stopping import Stopping
-from engine.types import LATE, Choice, Decision, Draft, Features, Forward, Pause
+from engine.types import Choice, Decision, Draft, Features, Forward, Pause
 from tests.fakes.replay import World, replay
 
 pytestmark = pytest.mark.ci
@@ -131,12 +132,19 @@ class Answer:
     def __post_init__(self) -> None:
         self.due_ns = self.clock.busy_until_ns = self.clock.ns + int(self.wait_ms * 1e6)
 
-    def take(self, deadline_s: float | None = None) -> Draft:
+    def take(self, wait_s: float | None) -> Draft:
         left_ms = max(0.0, (self.due_ns - self.clock.ns) / 1e6)
-        self.clock.spend(left_ms if deadline_s is None else min(left_ms, deadline_s * 1e3))
+        self.clock.spend(left_ms if wait_s is None else min(left_ms, wait_s * 1e3))
         if self.clock.ns < self.due_ns:
-            return Draft(skipped=LATE)
+            return Draft(under_way=True, came_s=self.wait_ms / 1e3 - (self.due_ns - self.clock.ns) / 1e9)
         return replace(self.draft, came_s=self.wait_ms / 1e3)
+
+
+class GoingOn(FixedDepth):
+    """Always drafts as much, and waits for no draft."""
+
+    def choose(self, *args: Any) -> Choice:
+        return replace(super().choose(*args), wait_s=0.0)
 
 
 @dataclass
@@ -154,11 +162,13 @@ class RemoteDrafter(LocalDrafter):
     blocks: bool = False
     positions: list[int] = field(default_factory=list)
     forwards: int = 0
+    answer: Answer | None = None
+    overtaken: Overtaken = field(default_factory=lambda: Overtaken(0))
 
     def round_trip_s(self, source: str) -> float:
         return self.trip_ms / 1e3
 
-    def ask(self, bonus: int, position: int, count: int) -> Any:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         self.positions.append(position)
         places = range(position + 1, position + 1 + count)
         draft = Draft(tuple(token_at(place) + (not self.right(place)) for place in places), count)
@@ -166,10 +176,15 @@ class RemoteDrafter(LocalDrafter):
         if self.blocks:
             self.clock.spend(self.wait_ms)
             return draft
-        return Answer(self.clock, draft, self.wait_ms)
+        self.answer, self.overtaken = Answer(self.clock, draft, self.wait_ms), Overtaken(position)
+        return self.answer.take(wait_s)
+
+    def ready(self, bonus: int) -> Draft:
+        assert self.answer is not None
+        return self.overtaken.left(self.answer.take(0.0), bonus)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:
-        pass
+        self.overtaken.observe(start, tokens)
 
     def measured_bytes(self) -> int:
         return 0
@@ -213,7 +228,7 @@ def test_a_drafter_that_never_answers_in_time_costs_next_to_nothing(
     assert speed(tokens, wait_ms=wait_ms, blocks=blocks)[0] >= (share if blocks else 0.98)
 
 
-@pytest.mark.parametrize("depth", [None, FixedDepth(3), FixedDepth(7)], ids=["controller", "3", "7"])
+@pytest.mark.parametrize("depth", [None, GoingOn(3), GoingOn(7)], ids=["controller", "3", "7"])
 @pytest.mark.parametrize("wait_ms", [1.0, 50.0, 150.0, 1000.0])
 @pytest.mark.parametrize("tokens", [256, 1024])
 def test_a_draft_that_is_late_is_shortened_and_never_costs(depth: Depth | None, wait_ms: float, tokens: int) -> None:
@@ -262,9 +277,9 @@ def test_one_that_is_too_far_away_is_asked_again_in_time_over_short_answers_too(
 
 def test_one_slow_draft_in_ten_does_not_end_drafting() -> None:
     class Jittery(RemoteDrafter):
-        def ask(self, bonus: int, position: int, count: int) -> Any:
+        def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
             self.wait_ms = 300.0 if len(self.positions) % 10 == 0 else 20.0
-            return super().ask(bonus, position, count)
+            return super().ask(bonus, position, count, wait_s)
 
     plain_ms = plainly_ms(2048)
     jittery_ms = decoded_ms(lambda clock: Jittery(clock, 20.0, answers=lambda _: True), ControlledDepth(7), 2048)
@@ -292,11 +307,8 @@ class Shadowing(VerifiedOnly):
     def record(self, position: int, drafted: int, outcome: Decision, elapsed_s: float) -> None:
         pass
 
-    def waited(self, waited_s: float, came_s: float | None) -> None:
-        self.events.append("under way" if came_s is None else came_s)
-
-    def unanswered(self, position: int, count: int, elapsed_s: float) -> None:
-        self.events.append("given up")
+    def asked(self, position: int, count: int, draft: Draft, elapsed_s: float) -> None:
+        self.events.append("under way" if draft.under_way else draft.came_s if draft.came else "given up")
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
         self.events.append((drafted, accepted))
@@ -365,7 +377,7 @@ def test_a_link_that_gets_better_is_found() -> None:
 
 @pytest.mark.parametrize(("wait_ms", "least"), [(5.0, 3.0), (25.0, 1.9), (50.0, 1.2)])
 def test_what_is_left_of_a_late_draft_is_worth_verifying(wait_ms: float, least: float) -> None:
-    for depth in (ControlledDepth(7), FixedDepth(7)):
+    for depth in (ControlledDepth(7), GoingOn(7)):
         assert speed(1024, depth, wait_ms=wait_ms, answers=lambda _: True)[0] >= least
 
 
@@ -373,13 +385,13 @@ def test_waiting_is_chosen_where_it_was_measured_to_be_faster() -> None:
     # Two of three tokens are right: a row of a draft that waited is worth more than the plain token it costs.
     by_choice, forced = (
         speed(1024, depth, wait_ms=3.0, answers=lambda _: True, right=lambda position: position % 6 != 0)[0]
-        for depth in (None, FixedDepth(7))
+        for depth in (None, GoingOn(7))
     )
     assert by_choice > 1.1 * forced
 
 
 def test_a_policy_that_waits_drafts_the_same_however_long_it_takes() -> None:
-    drafters = [speed(256, FixedDepth(3, waits=True), wait_ms=wait, answers=lambda _: True)[1] for wait in (0.0, 80.0)]
+    drafters = [speed(256, FixedDepth(3), wait_ms=wait, answers=lambda _: True)[1] for wait in (0.0, 80.0)]
     assert drafters[0].positions == drafters[1].positions
 
 
@@ -411,4 +423,4 @@ def test_skips_that_cost_nothing_do_not_end_drafting() -> None:
 
 
 def test_a_policy_that_waits_pays_for_every_wait() -> None:
-    assert speed(256, FixedDepth(3, waits=True), wait_ms=150.0)[0] < 0.1
+    assert speed(256, FixedDepth(3), wait_ms=150.0)[0] < 0.1

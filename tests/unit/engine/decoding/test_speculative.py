@@ -15,7 +15,7 @@ from engine.errors import NonFiniteLogitsError, PromptError
 from engine.stopping import Stopping
 from engine.types import Decision, Draft, Forward, Pause, Step
 from engine.verification import greedy
-from tests.fakes.scripted_drafter import ScriptedDrafter, ScriptedModel
+from tests.fakes.scripted_drafter import ScriptedModel
 
 VOCAB = 1000
 PROMPT = (1, 2, 3)
@@ -221,7 +221,7 @@ def test_a_drafter_without_a_draft_costs_one_plain_step_with_its_reason() -> Non
         def __init__(self) -> None:
             self.shown = []
 
-        def ask(self, bonus: int, position: int, count: int) -> Draft:
+        def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
             return Draft(skipped="no match")
 
         def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
@@ -264,43 +264,6 @@ class EagerClock:
 
     def host_ns(self) -> int:
         return self.ns
-
-
-@pytest.mark.parametrize("depth", [0, 4])
-def test_an_eager_clock_tells_drafting_from_verifying_in_every_step(depth: int) -> None:
-    clock = EagerClock()
-
-    class SlowDrafter(ScriptedDrafter):
-        def ask(self, bonus: int, position: int, count: int) -> Draft:
-            clock.spend(3)
-            return super().ask(bonus, position, count)
-
-        def observe(self, start: int, tokens: tuple[int, ...], features: Any) -> None:
-            clock.spend(1)
-            super().observe(start, tokens, features)
-
-    class SlowSequence(ScriptedSequence):
-        def crop(self, length: int) -> None:
-            clock.spend(50)
-            super().crop(length)
-
-        def _block(self, tokens: list[int]) -> Forward:
-            clock.spend(10)
-            return super()._block(tokens)
-
-    model = ScriptedModel(ANSWER, len(PROMPT), VOCAB, lambda step, index: False)
-    parts = Parts(SlowSequence(), SlowDrafter(model), ScriptedAccept(), FixedDepth(depth), clock)  # type: ignore[arg-type]
-    for step in list(speculative(parts, PROMPT, Stopping(12)))[1:]:
-        observed = 0 if step.stop else 1
-        drafted = 3 if step.drafted else 0
-        assert step.draft_s == pytest.approx((drafted + observed) / 1e3)
-        assert step.verify_s == pytest.approx(10 / 1e3)
-        clock.spend(7)
-
-
-def test_a_clock_that_only_queues_tells_nothing() -> None:
-    steps, _ = run(ScriptedSequence())
-    assert {(step.draft_s, step.verify_s) for step in steps} == {(None, None)}
 
 
 class Shadowing(FixedDepth):

@@ -11,17 +11,16 @@ from hypothesis import strategies as st
 
 from engine.distributed.placement import MARGIN, DrafterTerms, PlacementSnapshot, plan
 
-NEAR = DrafterTerms("near", committed=2.8, verify_s=0.042, draft_s=0.003, link_s=0.001)
+NEAR = DrafterTerms("near", accepted=(0.8, 0.7, 0.6), verify_s=0.042, draft_s=0.003, link_s=0.001)
 FAR = replace(NEAR, node="far", link_s=0.150)
 seconds = st.floats(0.0, 0.2)
 terms = st.builds(
     DrafterTerms,
     node=st.sampled_from("abcdef"),
-    committed=st.floats(1.0, 8.0),
+    accepted=st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8).map(tuple),
     verify_s=st.floats(0.001, 0.2),
     draft_s=seconds,
     link_s=seconds,
-    overlap_s=seconds,
     misfit=st.sampled_from(["", "", "another tokenizer"]),
 )
 
@@ -37,10 +36,12 @@ def test_what_does_not_fit_is_never_asked_and_says_why() -> None:
     assert (placement.node, placement.reasons) == (None, ("near: another tokenizer",))
 
 
-def test_every_term_of_the_inequality_is_said() -> None:
-    (reason,) = plan(PlacementSnapshot(0.040, (replace(FAR, overlap_s=0.04),))).reasons
-    for part in ("2.80 committed", "40.0 ms plain", "42.0 verify", "3.0 draft", "150.0 link", "40.0 overlap", "0.72x"):
-        assert part in reason
+def test_every_term_is_said_and_what_the_loop_would_do() -> None:
+    (near,) = plan(PlacementSnapshot(0.040, (NEAR,))).reasons
+    (far,) = plan(PlacementSnapshot(0.040, (FAR,))).reasons
+    for part in ("2.70 tokens by a draft of 3", "40.0 ms plain", "42.0 verify of 3", "3.0 draft + 1.0 link", "waiting"):
+        assert part in near
+    assert "150.0 link, decoding meanwhile: 1.00x, below the margin" in far
 
 
 @pytest.mark.parametrize(
@@ -48,10 +49,10 @@ def test_every_term_of_the_inequality_is_said() -> None:
     [
         ({"verify_s": float("nan")}, "near: verify not measured"),
         ({"verify_s": 0.0, "draft_s": 0.0, "link_s": 0.0}, "near: verify not measured"),
-        ({"committed": float("inf")}, "near: committed not measured"),
+        ({"accepted": (0.8, float("nan"))}, "near: accepted not measured"),
+        ({"accepted": ()}, "near: accepted not measured"),
         ({"draft_s": float("nan"), "link_s": -0.2}, "near: draft, link not measured"),
         ({"draft_s": 0.5, "link_s": -0.499}, "near: link not measured"),
-        ({"overlap_s": -1.0}, "near: overlap not measured"),
     ],
 )
 def test_a_term_that_is_no_measurement_is_never_asked_by_and_is_said(changes: dict[str, float], reason: str) -> None:
@@ -61,10 +62,12 @@ def test_a_term_that_is_no_measurement_is_never_asked_by_and_is_said(changes: di
 
 
 def test_noise_does_not_move_the_drafter_in_use() -> None:
-    other = replace(NEAR, node="other", committed=NEAR.committed * 1.03)
+    other = replace(NEAR, node="other", accepted=(0.82, 0.71, 0.6))
     assert plan(PlacementSnapshot(0.040, (NEAR, other), in_use="near")).node == "near"
     assert plan(PlacementSnapshot(0.040, (NEAR, other))).node == "other"
-    assert plan(PlacementSnapshot(0.040, (NEAR, replace(other, committed=3.2)), in_use="near")).node == "other"
+    assert (
+        plan(PlacementSnapshot(0.040, (NEAR, replace(other, accepted=(0.95, 0.9, 0.9))), in_use="near")).node == "other"
+    )
 
 
 @settings(deadline=None)

@@ -8,6 +8,7 @@ pytest.importorskip("google.protobuf", reason="messages of kakeya.v1")
 
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
 from engine.distributed.remote_drafter import RemoteModel
+from engine.types import Draft
 from tests.unit.engine.distributed.test_sessions import OFFER, WIDTH
 
 
@@ -38,7 +39,7 @@ def test_a_session_that_opens_late_is_shown_what_its_ask_is_behind_and_no_more()
 
     drafter = RemoteModel(OFFER, 1000, connect, "float32", packed).open()
     drafter.observe(0, (5, 6, 7), [0, 0, 0])
-    assert drafter.ask(8, 3, 2).take(0.0).skipped == "late"
+    assert drafter.ask(8, 3, 2).under_way
     drafter.observe(3, (8, 9), [0, 0])
     (stream,) = streams
     stream.listener.heard(pb.Opened(session="s", context_length=0))
@@ -95,10 +96,10 @@ def test_a_server_is_given_up_when_it_was_silent_for_so_long_since_the_ask():
     model = RemoteModel(OFFER, 1000, Recorded, "float32", lambda rows: b"", 5.0, lambda: now_s[0])
     drafter = model.open()
     drafter._changed.wait_for = wait_for
-    pending = drafter.ask(8, 0, 2)
+    assert drafter.ask(8, 0, 2, 0.5) == Draft(under_way=True, came_s=0.5)
     now_s[0] += 3.0  # the target was busy meanwhile
-    assert pending.take(0.5).skipped == "late"
-    assert pending.take().skipped == "the remote drafter was silent"
+    assert drafter.ready(8).came_s == 3.5
+    assert drafter.ask(8, 0, 2, None).skipped == "the remote drafter was silent"
     assert waited == [0.5, 1.5]
     assert now_s == [105.0]
 
@@ -117,24 +118,24 @@ def test_a_fault_is_waited_for_once_and_drafts_come_again_when_another_session_i
 
     drafter = RemoteModel(OFFER, 1000, connect, "float32", lambda rows: b"", 5.0, lambda: now_s[0]).open()
     drafter._changed.wait_for = wait_for
-    assert drafter.ask(8, 0, 2).take().skipped == "the remote drafter was silent"
+    assert drafter.ask(8, 0, 2, None).skipped == "the remote drafter was silent"
     for _ in range(100):  # nobody answers: what connects in the meantime is not waited for, and is given up in turn
         now_s[0] += 1.0
-        assert drafter.ask(8, 0, 2).take().skipped == "the remote drafter was silent"
+        assert drafter.ask(8, 0, 2, None).skipped == "the remote drafter was silent"
     assert waited == [5.0]
     assert len(streams) > 5
     while not any(isinstance(each, pb.Block) for each in streams[-1].sent):
         now_s[0] += 1.0
         streams[-1].listener.heard(pb.Opened(session="s", context_length=0))
-        pending = drafter.ask(8, 0, 2)
+        drafter.ask(8, 0, 2)
     (block,) = (each for each in streams[-1].sent if isinstance(each, pb.Block))
     streams[-1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
-    assert pending.take().tokens == (9, 10)
+    assert drafter.ready(8).tokens == (9, 10)
     assert waited == [5.0]
 
 
 def opened_drafter():
-    """Return a drafter that asked behind three positions on a stream of its own, the ask, and all its streams."""
+    """Return a drafter that asked behind three positions on a stream of its own, and all its streams."""
     streams = []
 
     def connect(listener):
@@ -143,7 +144,8 @@ def opened_drafter():
 
     drafter = RemoteModel(OFFER, 1000, connect, "float32", packed).open()
     drafter.observe(0, (5, 6, 7), [0, 0, 0])
-    return drafter, drafter.ask(8, 3, 2), streams
+    drafter.ask(8, 3, 2)
+    return drafter, streams
 
 
 def blocks(stream) -> list[pb.Block]:
@@ -168,24 +170,24 @@ def blocks(stream) -> list[pb.Block]:
     ],
 )
 def test_a_server_that_says_what_no_server_says_is_given_up_for_a_pause(opened):
-    drafter, pending, (stream, *_) = opened_drafter()
+    drafter, (stream, *_) = opened_drafter()
     for reply in opened:
         stream.listener.heard(reply)
-    assert pending.take(0.0).skipped == "the remote drafter said more than it was asked"
+    assert drafter.ready(8).skipped == "the remote drafter said more than it was asked"
     assert len(blocks(stream)) <= 1, "what it was shown once is not shown again"
-    assert drafter.ask(8, 3, 2).take(0.0).skipped == "the remote drafter said more than it was asked"
+    assert drafter.ask(8, 3, 2).skipped == "the remote drafter said more than it was asked"
     assert drafter.traffic.sessions == 1, "another is opened after the pause only"
 
 
 def test_a_server_that_answers_an_ask_twice_is_heard_once():
-    drafter, pending, (stream, *_) = opened_drafter()
+    drafter, (stream, *_) = opened_drafter()
     stream.listener.heard(pb.Opened(session="s"))
     number = blocks(stream)[0].sequence
     for tokens in ([9, 10], [11, 12], [13, 14]):
         stream.listener.heard(pb.BlockDraft(sequence=number, tokens=tokens))
-    assert pending.take(0.0).tokens == (9, 10)
+    assert drafter.ready(8).tokens == (9, 10)
     assert drafter.traffic.received["blockdraft"] > 0
-    assert drafter.ask(8, 3, 2).take(0.0).skipped == "the remote drafter said more than it was asked"
+    assert drafter.ask(8, 3, 2).skipped == "the remote drafter said more than it was asked"
 
 
 def test_forwards_only_grow_when_a_session_begins_anew_or_is_gone_on_with():
@@ -210,16 +212,37 @@ def test_forwards_only_grow_when_a_session_begins_anew_or_is_gone_on_with():
 
 
 def test_a_session_that_was_not_asked_until_rows_were_gone_is_replaced_before_it_refuses():
-    drafter, _, streams = opened_drafter()
+    drafter, streams = opened_drafter()
     streams[0].listener.heard(pb.Opened(session="s"))
     streams[0].listener.heard(pb.BlockDraft(sequence=blocks(streams[0])[0].sequence, tokens=[9]))
     for position in range(3, 3 + 2 * OFFER.context_tokens):
         drafter.observe(position, (8,), [0])
     end = 3 + 2 * OFFER.context_tokens
-    pending = drafter.ask(9, end, 2)
+    drafter.ask(9, end, 2)
     assert (len(streams), len(blocks(streams[0]))) == (2, 1)
     streams[1].listener.heard(pb.Opened(session="t"))
     (block,) = blocks(streams[1])
     assert (block.segments[0].start, block.ask.context_length) == (end - OFFER.context_tokens, end)
     streams[1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=[9, 10]))
-    assert pending.take(0.0).tokens == (9, 10)
+    assert drafter.ready(9).tokens == (9, 10)
+
+
+def test_a_server_with_other_weights_is_asked_again_and_drafts_once_it_has_these():
+    now_s, streams = [100.0], []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", packed, now_s=lambda: now_s[0]).open()
+    drafter.observe(0, (5, 6, 7), [0, 0, 0])
+    for _ in range(3):
+        streams[-1].listener.ended("FAILED_PRECONDITION", "other weights")
+        assert drafter.ask(8, 3, 2).skipped == "the remote drafter was refused: other weights"
+        now_s[0] += 60.0
+        drafter.ask(8, 3, 2)  # opens another
+    assert len(streams) == 4
+    streams[-1].listener.heard(pb.Opened(session="s"))
+    drafter.ask(8, 3, 2)
+    streams[-1].listener.heard(pb.BlockDraft(sequence=blocks(streams[-1])[-1].sequence, tokens=[9, 10]))
+    assert drafter.ready(8).tokens == (9, 10)

@@ -65,7 +65,6 @@ def test_proposals_of_several_lengths_are_one_table() -> None:
     [
         ("no match", "no match"),
         ("", BROKEN),
-        ("late", BROKEN),
         ("\x1b]0;owned\x07\n", "?]0;owned??"),
         ("x" * 5000, "x" * 200),
     ],

@@ -29,7 +29,7 @@ class Counting(LocalDrafter):
     def __init__(self, begin: int) -> None:
         self.position, self.shown, self.forwards = begin, 0, 0
 
-    def ask(self, bonus: int, position: int, count: int) -> Draft:
+    def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         self.forwards += 1
         return Draft(tuple(range(bonus + 1, bonus + 1 + count)), count)
 

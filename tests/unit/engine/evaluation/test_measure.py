@@ -6,8 +6,6 @@ import json
 import os
 from collections.abc import Callable, Iterator
 
-import pytest
-
 from engine.measurement.arms import Running
 from engine.measurement.measure import Instruments, SamplePlace, measure_sample
 from engine.measurement.selection import Prompt
@@ -76,17 +74,6 @@ def test_stages_and_counters_are_what_happened() -> None:
     assert (counters.drafted_tokens, counters.accepted_tokens) == (9, 3)
     assert (counters.host_syncs, counters.guard_rejections, counters.shadow_drafts) == (6, 1, 1)
     assert (measured.skips, measured.guards) == ({"no match": 1}, {"non-finite logits": 1})
-
-
-def test_stages_inside_a_step_are_summed_where_every_step_knows_them() -> None:
-    timed = [(5, step((1,), prefill=True))]
-    timed += [(10, step((2, 3), drafted=1, accepted=1, draft_s=0.002, verify_s=0.007)) for _ in range(2)]
-    stages = run(TickingClock(), timed, SamplePipe(None), lambda: 1).sample.stages
-    assert (stages.draft_s, stages.verify_s) == (0.004, 0.014)
-    assert stages.other_s == pytest.approx(0.002)
-    for steps in ([*timed, (10, step((4,)))], timed[:1]):
-        stages = run(TickingClock(), steps, SamplePipe(None), lambda: 1).sample.stages
-        assert (stages.draft_s, stages.verify_s, stages.other_s) == (None, None, None)
 
 
 def test_the_peak_is_the_prefills_and_the_rest_is_read_after_decoding() -> None:
