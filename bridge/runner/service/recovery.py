@@ -108,7 +108,7 @@ class Recovery:
         name: the runner's name.
         delivery: delivers what was built, and notifies of it.
         executor: knows what became of a run from its folder.
-        clock: paces how often a deleted claim is put back, and says which beacons are fresh.
+        clock: paces how often a deleted claim is put back.
     """
 
     def __init__(
