@@ -207,6 +207,10 @@ class FencedError(BusError):
     reason = "fenced"
 
 
+class BegunError(FencedError):
+    """Another claim began the run, or somebody wrote its log: it is not begun again, although no claim says so."""
+
+
 class UntrustedLogError(BusError):
     """A live log on the bus is not signed by its runner; the result's own log is."""
 

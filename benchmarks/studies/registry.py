@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.studies.bus import calls, chaos, faults, listings, servers
+from benchmarks.studies.bus import calls, chaos, faults, fresh_clone, listings, servers
 from benchmarks.studies.caches import evicted_bytes, nats, page_recall, restored_recall
 from benchmarks.studies.claims import forgeries
 from benchmarks.studies.claims.claim_runs import campaign as claim_runs
@@ -22,6 +22,7 @@ _ALL = (
     foreign_programs.STUDY,
     calls.STUDY,
     listings.STUDY,
+    fresh_clone.STUDY,
     chaos.STUDY,
     faults.STUDY,
     servers.STUDY,

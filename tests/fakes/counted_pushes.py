@@ -36,9 +36,9 @@ class CountingStore(MemoryStore):
         self.clock = clock
         self.pushes: list[tuple[float, tuple[str, ...]]] = []
 
-    def push(self, updates: Sequence[RefUpdate]):
+    def push(self, updates: Sequence[RefUpdate], *, atomic: bool = False):
         self.pushes.append((self.clock.steady_s(), tuple(update.ref for update in updates)))
-        return super().push(updates)
+        return super().push(updates, atomic=atomic)
 
 
 def counted_bus(remote: MemoryRemote, clock: FakeClock, folder: Path) -> tuple[CountingStore, RefBus]:

@@ -42,11 +42,17 @@ class MemoryRemote:
     objects: dict[str, GitObject] = field(default_factory=dict)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def apply(self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject]) -> dict[str, RefAnswer]:
-        """Receive a push: objects first, then each ref on its own."""
+    def apply(
+        self, updates: Sequence[RefUpdate], objects: Mapping[str, GitObject], *, atomic: bool = False
+    ) -> dict[str, RefAnswer]:
+        """Receive a push: objects first, then each ref on its own, or all of them where none is refused."""
         with self.lock:
             self.objects.update(objects)
             answers = {}
+            refused = {update.ref: why for update in updates if (why := self._refusal(update))}
+            if atomic and refused:
+                whys = {update.ref: refused.get(update.ref, "atomic push failed") for update in updates}
+                return {ref: RefAnswer(taken=False, why=why) for ref, why in whys.items()}
             for update in updates:
                 why = self._refusal(update)
                 answers[update.ref] = RefAnswer(not why, why)
@@ -126,7 +132,7 @@ class MemoryStore:
     def mark(self, prefixes: Sequence[str]) -> None:
         """Only a listing tells."""
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+    def push(self, updates: Sequence[RefUpdate], *, atomic: bool = False) -> Mapping[str, RefAnswer]:
         objects: dict[str, GitObject] = {}
         for update in updates:
             if update.new is not None:
@@ -135,13 +141,13 @@ class MemoryStore:
         if fate == "lost":
             raise RemoteError("memory: the push was lost")
         if fate == "delayed":
-            self.faults.delayed.append(lambda: self.remote.apply(updates, objects))
+            self.faults.delayed.append(lambda: self.remote.apply(updates, objects, atomic=atomic))
             raise RemoteError("memory: no answer yet")
         if fate == "forgotten":
             return {update.ref: RefAnswer(taken=True) for update in updates}
-        answers = self.remote.apply(updates, objects)
+        answers = self.remote.apply(updates, objects, atomic=atomic)
         if fate == "repeated":
-            self.remote.apply(updates, objects)
+            self.remote.apply(updates, objects, atomic=atomic)
         if fate == "unanswered":
             raise RemoteError("memory: the reply was lost")
         return answers

@@ -38,12 +38,12 @@ class SplitStore:
     def mark(self, prefixes: Sequence[str]) -> Hashable:
         return self._host.mark(prefixes)
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+    def push(self, updates: Sequence[RefUpdate], *, atomic: bool = False) -> Mapping[str, RefAnswer]:
         answers: dict[str, RefAnswer] = {}
         for store, mine in ((self._host, False), (self._requester, True)):
             part = [update for update in updates if update.ref.startswith(REQUESTS) is mine]
             if part:
-                answers |= store.push(part)
+                answers |= store.push(part, atomic=atomic)
         return answers
 
     def pause(self, tries: int) -> bool:

@@ -55,9 +55,9 @@ class Metered(GitStore):
         self.calls += Counter({"listings": 1, "bytes": tips.bytes_received, "bytes sent": tips.bytes_sent})
         return tips
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+    def push(self, updates: Sequence[RefUpdate], *, atomic: bool = False) -> Mapping[str, RefAnswer]:
         self.calls["pushes"] += 1
-        return super().push(updates)
+        return super().push(updates, atomic=atomic)
 
     def obtain(self, refs: Mapping[str, str], *, max_bytes: int) -> None:
         self.calls["fetches"] += bool(self._missing(refs))

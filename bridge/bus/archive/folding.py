@@ -62,24 +62,25 @@ class DayListing:
     Attributes:
         claims: tips by run id.
         branches: request and cancel branches with their tips, by run id.
-        logs: tips by run id.
+        logs: logs and starts with their tips, by run id.
     """
 
     day: str
     claims: Mapping[str, str]
     branches: Mapping[str, tuple[tuple[str, str], ...]]
-    logs: Mapping[str, str]
+    logs: Mapping[str, tuple[tuple[str, str], ...]]
 
 
 def days_in(prefix: str, refs: Mapping[str, str]) -> list[DayListing]:
     """Return what a listing shows of each day that has claims, oldest first."""
     claims: dict[str, dict[str, str]] = {}
-    logs: dict[str, str] = {}
+    logs: dict[str, tuple[tuple[str, str], ...]] = {}
     for ref, oid in refs.items():
         if (run_id := names.runner_id_of(prefix, "claim", ref)) is not None:
             claims.setdefault(day_of(run_id), {})[run_id] = oid
-        elif (run_id := names.runner_id_of(prefix, "log", ref)) is not None:
-            logs[run_id] = oid
+        for kind in ("log", "start"):
+            if (run_id := names.runner_id_of(prefix, kind, ref)) is not None:
+                logs[run_id] = (*logs.get(run_id, ()), (ref, oid))
     branches = branches_by_run(refs)
     return [
         DayListing(
@@ -141,9 +142,9 @@ class Folding:
 
     def _ended(self, tip: ClaimTip, listed: DayListing) -> EndedRun:
         run_id = tip.claim.id
-        log = (names.log_ref(self._prefix, run_id), listed.logs[run_id]) if run_id in listed.logs else None
         claim = (names.claim_ref(self._prefix, run_id), tip.oid)
-        return EndedRun(run_id, listed.branches.get(run_id, ()), (log,) if log else (), (claim,), tip.claim.time)
+        branches, logs = listed.branches.get(run_id, ()), listed.logs.get(run_id, ())
+        return EndedRun(run_id, branches, logs, (claim,), tip.claim.time)
 
     def _here(self, part: Sequence[ClaimTip]) -> list[ClaimTip]:
         """Make claims with their results readable here; what cannot be had, or breaks a bound, is left out."""

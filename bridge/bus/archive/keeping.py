@@ -39,7 +39,7 @@ def keep(
         FencedError: another process archives in this runner's name.
         RemoteError: the remote did not answer.
     """
-    prefixes = [names.claim_ref(record.prefix, ""), names.log_ref(record.prefix, "")]
+    prefixes = [of(record.prefix, "") for of in (names.claim_ref, names.start_ref, names.log_ref)]
     refs = store.list([*prefixes, *names.listing_prefixes(record.request_branches)]).refs
     for day in folding.due(days_in(record.prefix, refs), order):
         if budget.calls <= 0 or budget.stopping():

@@ -1,6 +1,7 @@
 """Claims over a store: create, advance, end, read.
 
-Each write is one compare-and-swap on the run's claim ref. The commit is a function of the claim and its parents, so
+Each write is one compare-and-swap on the run's claim ref, and a start one on another ref, which shows that nobody
+began the run before: no claim means that nobody holds one. The commit is a function of the claim and its parents, so
 that repeating a call after a lost reply is harmless: the same commit arrives twice.
 """
 
@@ -18,12 +19,12 @@ from bridge.bus.store.interface import MalformedObjectError, Reader, RefStore, R
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.store.swap import SwapResult, swap, tips_of
 from bridge.bus.views import ClaimTip, ClaimView, HeldClaim
-from bridge.errors import BusError, FencedError, ObjectError, RemoteError
+from bridge.errors import BegunError, BusError, FencedError, ObjectError, RemoteError
 from bridge.limits import CLAIM_CHAIN_MAX_COUNT, MIB
 from bridge.records.bus import BusRecord
 from bridge.records.claim import Claim
 from bridge.run.state import check_first, check_next
-from bridge.system.gitobjects import Commit, blob, parse_commit
+from bridge.system.gitobjects import Commit, GitObject, blob, parse_commit
 from bridge.trust.judgement import TrustAnswer
 from bridge.trust.seals import BusSeals, seal_in
 
@@ -44,19 +45,27 @@ class Claims:
         self._absent: set[str] = set()
         self._tips = Gatherer(store, quarantine, "claim", batch_max_bytes=TIPS_MAX_BYTES, one_max_bytes=TIP_MAX_BYTES)
 
-    def create(self, claim: Claim, over: str | None = None) -> HeldClaim:
-        """Create the claim ref, one winner; `over` is the refused tip that it replaces.
+    def create(self, claim: Claim, over: str | None = None) -> tuple[HeldClaim, str | None]:
+        """Create the claim ref, one winner; return the hold, and the tip of the run's log where one is there.
+
+        Args:
+            claim: the first of its chain.
+            over: the refused tip that it replaces.
 
         Raises:
+            BegunError: another claim began the run; it is at the ref now.
             FencedError: it exists already.
         """
         check_first(claim)
         oid, outcomes = self._move(claim, (), over, [])
-        ref = names.claim_ref(self._prefix, claim.id)
+        ref, start, log = (of(self._prefix, claim.id) for of in (names.claim_ref, names.start_ref, names.log_ref))
         # The ref is read again: a remote that acknowledged but did not keep the claim has no single winner.
-        if not outcomes[ref].landed or tips_of(self._store, [ref]).get(ref) != oid:
+        tips = tips_of(self._store, [ref, start, log])
+        if not outcomes[ref].landed or tips.get(ref) != oid:
             raise FencedError(f"run {claim.id} is already claimed")
-        return HeldClaim(oid, claim, (oid,), self._amends)
+        if start in tips:
+            self._give_way(claim.id, tips[start], at=oid)
+        return HeldClaim(oid, claim, (oid,), self._amends), tips.get(log)
 
     def take_over(self, view: ClaimView, claim: Claim) -> HeldClaim:
         """Replace a claim at exactly the tip that was seen.
@@ -67,15 +76,49 @@ class Claims:
         return self.advance(view.held(), claim, [])[0]
 
     def put_back(self, held_claim: HeldClaim) -> None:
-        """Create the claim ref anew, at a held claim whose ref was deleted.
+        """Create the claim ref anew, at a held claim whose ref was deleted; over what gives way to it.
 
         Raises:
-            FencedError: a claim is there.
+            FencedError: a claim is there that does not.
         """
-        ref = names.claim_ref(self._prefix, held_claim.claim.id)
-        outcome = swap(self._store, [RefUpdate(ref, held_claim.oid, None)], authority=ref)[ref]
-        if not outcome.landed:
-            raise FencedError(f"the claim of run {held_claim.claim.id} cannot be put back: {outcome.tip} is there")
+        ref, over = names.claim_ref(self._prefix, held_claim.claim.id), None
+        for _ in range(RESTORE_TRIES):
+            outcome = swap(self._store, [RefUpdate(ref, held_claim.oid, over)], authority=ref)[ref]
+            if outcome.landed:
+                return
+            over = outcome.tip
+            if over is not None and not self._gives_way(over, held_claim):
+                break
+        raise FencedError(f"the claim of run {held_claim.claim.id} cannot be put back: {over} is there")
+
+    def begun(self, run_id: str, tip: str | None = None) -> ClaimView | None:
+        """Return the chain of the claim that began a run, None where none is known that counts.
+
+        Args:
+            run_id: the run.
+            tip: where its ref was just seen; None: it is listed.
+
+        Raises:
+            InfrastructureError: it cannot be read now.
+        """
+        ref = names.start_ref(self._prefix, run_id)
+        tip = tip or tips_of(self._store, [ref]).get(ref)
+        try:
+            view = None if tip is None else self._view(run_id, ref, tip)
+        except ObjectError:
+            return None  # no claim of this run
+        return view if view is not None and view.claim.state == "started" and not view.signature.refused else None
+
+    def begin_again(self, held_claim: HeldClaim) -> None:
+        """Make sure that a held, started claim is the one that began its run, before it is begun after a crash.
+
+        Raises:
+            BegunError: another claim began it; that is at the claim ref now.
+            RemoteError: it cannot be told.
+        """
+        with self._store.reader() as reader:
+            start = next(oid for oid in held_claim.chain if self._one(reader, oid)[0].state == "started")
+        self._create_start(held_claim, start, [])
 
     def withdraw(self, held_claim: HeldClaim) -> bool:
         """Delete the claim ref where it is still at a held claim; return whether it was."""
@@ -91,8 +134,11 @@ class Claims:
         tip that took the place of our signed claim without being one, are replaced, and the move is tried again.
 
         Raises:
+            BegunError: the claim was to begin the run, and another did; that is at the ref now.
             FencedError: the tip moved.
         """
+        if (held_claim.claim.state, claim.state) == ("claimed", "started"):
+            return self._begin(held_claim, claim, along)
         below = self._below(held_claim, claim)
         parents = (below[-1],) if result_oid is None else (below[-1], result_oid)
         ref = names.claim_ref(self._prefix, claim.id)
@@ -117,6 +163,9 @@ class Claims:
         tip = tips_of(self._store, [ref]).get(ref) if oid is None else oid
         if tip is None:
             return None
+        return self._view(run_id, ref, tip)
+
+    def _view(self, run_id: str, ref: str, tip: str) -> ClaimView:
         with self._quarantine.reading("claim", ref, tip):
             self._store.obtain({ref: tip}, max_bytes=CHAIN_MAX_BYTES)
             history, chain = self._walk(run_id, tip)
@@ -219,6 +268,87 @@ class Claims:
             return TrustAnswer("altered", "a signed claim in a commit that its runner did not make")
         return signature
 
+    def _begin(
+        self, held_claim: HeldClaim, claim: Claim, along: list[RefUpdate]
+    ) -> tuple[HeldClaim, dict[str, SwapResult]]:
+        """Move a held claim on to the one that begins its run, and create the ref of the start at the same commit.
+
+        The start alone decides. Where it landed and the claim did not, as on a remote that moves each ref on its own,
+        the claim is put back if somebody deleted it, and the start withdrawn if another took it over.
+        """
+        ref, below = names.claim_ref(self._prefix, claim.id), self._below(held_claim, claim)
+        head = self._made(claim, (below[-1],))
+        started = HeldClaim(head.oid, claim, (*below, head.oid), self._amends)
+        outcomes = self._create_start(started, head.oid, [RefUpdate(ref, head.oid, held_claim.oid), *along])
+        self._remember(head.oid, claim, parse_commit(head.data))
+        if not outcomes[ref].landed:
+            if self._was_taken_over(held_claim, outcomes[ref].tip):
+                start = names.start_ref(self._prefix, claim.id)
+                swap(self._store, [RefUpdate(start, None, head.oid)], authority=start)
+                raise FencedError(f"the claim of run {claim.id} was taken over by {outcomes[ref].tip}")
+            self.put_back(started)
+        others = {update.ref for update in along}
+        return started, {name: outcome for name, outcome in outcomes.items() if name in others}
+
+    def _was_taken_over(self, held_claim: HeldClaim, tip: str | None) -> bool:
+        """Return whether a claim of another runner follows a held one."""
+        view = None if tip is None else self.read(held_claim.claim.id, tip)
+        return view is not None and held_claim.oid in view.chain[:-1] and not view.signature.refused
+
+    def _create_start(self, started: HeldClaim, oid: str, along: list[RefUpdate]) -> Mapping[str, SwapResult]:
+        """Create the ref of a run's start; what is there and is no start that counts is replaced.
+
+        Raises:
+            BegunError: another claim began the run.
+        """
+        run_id, over = started.claim.id, None
+        ref, start = names.claim_ref(self._prefix, run_id), names.start_ref(self._prefix, run_id)
+        together = {start} | {update.ref for update in along if update.ref == ref}
+        for _ in range(RESTORE_TRIES):
+            outcomes = swap(self._store, [*along, RefUpdate(start, oid, over)], authority=start, atomic=together)
+            over = outcomes[start].tip
+            if outcomes[start].landed:
+                return outcomes
+            if over is None and ref in outcomes:
+                raise FencedError(f"the claim of run {run_id} moved on without us, to {outcomes[ref].tip}")
+            if over is not None:
+                self._give_way(run_id, over, at=outcomes[ref].tip if ref in outcomes else started.oid, of=started)
+        raise FencedError(f"the start of run {run_id} moved while it was written")
+
+    def _give_way(self, run_id: str, start: str, *, at: str | None, of: HeldClaim | None = None) -> None:
+        """Put the claim that began a run in the place of ours; where what is there began nothing, do nothing.
+
+        Args:
+            run_id: the run.
+            start: the tip of its start.
+            at: what is at the claim ref.
+            of: our claim, whose chain alone is replaced; None: what is at the ref is ours.
+
+        Raises:
+            BegunError: it began the run.
+        """
+        begun = self.begun(run_id, start)
+        if begun is None:
+            return
+        ref = names.claim_ref(self._prefix, run_id)
+        if of is None or at is None or at in of.chain:
+            swap(self._store, [RefUpdate(ref, begun.oid, at)], authority=ref)
+        raise BegunError(f"runner {begun.claim.runner} began run {run_id}, and its claim was deleted: it is put back")
+
+    def _gives_way(self, tip: str, held_claim: HeldClaim) -> bool:
+        """Return whether what is at a claim ref gives way to a held claim: it is set back, or did not begin the run."""
+        if self._is_set_back(held_claim, tip):
+            return True
+        if held_claim.claim.state != "started":
+            return False
+        run_id = held_claim.claim.id
+        view = self.read(run_id, tip)
+        if view is None or view.claim.state == "terminal" or view.signature.refused:
+            return False
+        start = names.start_ref(self._prefix, run_id)
+        began = tips_of(self._store, [start]).get(start)
+        return began in held_claim.chain or (began is None and view.claim.state == "claimed")
+
     def _below(self, held_claim: HeldClaim, claim: Claim) -> tuple[str, ...]:
         """Return the chain that a new claim is put on.
 
@@ -304,15 +434,20 @@ class Claims:
     def _move(
         self, claim: Claim, parents: tuple[str, ...], expect: str | None, along: list[RefUpdate]
     ) -> tuple[str, dict[str, SwapResult]]:
-        ref = names.claim_ref(self._prefix, claim.id)
-        by = self._store.committer
-        seal = self._seals.sign("claim", ref, claim.runner, parents, claim, by=by)
-        head, objects = commits.claim_commit(claim, parents, seal, by)
-        self._store.write(objects)
+        ref, head = names.claim_ref(self._prefix, claim.id), self._made(claim, parents)
         outcomes = swap(self._store, [RefUpdate(ref, head.oid, expect), *along], authority=ref)
         if outcomes[ref].landed:
             self._remember(head.oid, claim, parse_commit(head.data))
         return head.oid, dict(outcomes)
+
+    def _made(self, claim: Claim, parents: tuple[str, ...]) -> GitObject:
+        """Make the commit of a claim, sealed, and store it here."""
+        ref, by = names.claim_ref(self._prefix, claim.id), self._store.committer
+        head, objects = commits.claim_commit(
+            claim, parents, self._seals.sign("claim", ref, claim.runner, parents, claim, by=by), by
+        )
+        self._store.write(objects)
+        return head
 
 
 def _check_chain(run_id: str, history: tuple[Claim, ...]) -> None:

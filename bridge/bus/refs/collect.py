@@ -1,4 +1,4 @@
-"""Delete refs of runs that ended long ago: branch, then log, then claim, each only when the one before is gone.
+"""Delete refs of runs that ended long ago: branch, then log and start, then claim, each when the one before is gone.
 
 In that order nothing is resurrected: as long as a request branch exists, its terminal claim does too. A claim keeps its
 result reachable, so it goes only with a run that was archived. Knows nothing about why a run ended.
@@ -21,7 +21,7 @@ from bridge.system.clock import parse_rfc3339
 
 @dataclass(frozen=True)
 class EndedRun:
-    """A terminal run, those of its refs that may go, and when it ended."""
+    """A terminal run, those of its refs that may go, and when it ended; `log` holds its start as well."""
 
     run_id: str
     branches: tuple[tuple[str, str], ...]
@@ -64,9 +64,9 @@ def ended_runs(
         if view is None or view.claim.state != "terminal" or view.signature.refused:
             continue
         age_s = (now - parse_rfc3339(view.claim.time)).total_seconds()
-        log = names.log_ref(prefix, run_id)
         if age_s >= max(older_than_s, REQUEST_DEAD_S):
-            logs = ((log, refs[log]),) if log in refs else ()
+            own = (names.log_ref(prefix, run_id), names.start_ref(prefix, run_id))
+            logs = tuple((name, refs[name]) for name in own if name in refs)
             yield EndedRun(run_id, branches.get(run_id, ()), logs, (), view.claim.time)
 
 

@@ -89,18 +89,26 @@ class Logs:
         """Go on behind the chunks that an earlier process sent; None where there are none, and the log begins anew."""
         ref = names.log_ref(self._prefix, run_id)
         tip = tips_of(self._store, [ref]).get(ref)
-        if tip is None:
-            return None
+        head = None if tip is None else self.newest(run_id, tip)
+        if tip is not None and head is not None:
+            self._sent[run_id] = _Sent(tip, tip, head.seq, head.offset + head.length)
+        return head  # None: somebody else's is replaced by the first chunk of ours
+
+    def newest(self, run_id: str, tip: str) -> LogHead | None:
+        """Return the newest chunk's head of a log that counts, None where what is there does not.
+
+        Raises:
+            InfrastructureError: it cannot be read now.
+        """
+        ref = names.log_ref(self._prefix, run_id)
         try:
             self._store.obtain({ref: tip}, max_bytes=CHAIN_MAX_BYTES)
             with self._store.reader() as reader:
                 chunk, commit = commits.read_chunk(reader, tip)
             self._check(ref, tip, chunk, commit, -1)
         except (ObjectError, UntrustedLogError):
-            return None  # somebody else's: replaced by the first chunk of ours
-        head = chunk.head
-        self._sent[run_id] = _Sent(tip, tip, head.seq, head.offset + head.length)
-        return head
+            return None
+        return chunk.head if chunk.head.id == run_id else None
 
     def read(self, run_id: str, after_seq: int, tip: str | None = None) -> tuple[LogChunk, ...]:
         """Return the chunks after a sequence number, in order; `tip` is where the log was just seen to end.

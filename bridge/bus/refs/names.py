@@ -2,8 +2,8 @@
 
 ::
 
-    <prefix>bus     <prefix>root     <prefix>claim/<id>     <prefix>log/<id>     <prefix>runner/<name>
-    <prefix>archive/<name>/<day>
+    <prefix>bus     <prefix>root     <prefix>claim/<id>     <prefix>start/<id>     <prefix>log/<id>
+    <prefix>runner/<name>     <prefix>archive/<name>/<day>
 
 The prefix is ``refs/kakeya/``, or ``refs/heads/kakeya/`` on hosts whose protection rules cover only branches.
 """
@@ -23,7 +23,7 @@ DEFAULT_PREFIX: Final = "refs/kakeya/"
 BRANCH_PREFIX: Final = "refs/heads/kakeya/"
 PREFIXES: Final = (DEFAULT_PREFIX, BRANCH_PREFIX)
 _SINGLE: Final = ("bus", "root", "probe")
-_FOLDERS: Final = ("claim", "log", "runner", "archive")
+_FOLDERS: Final = ("claim", "start", "log", "runner", "archive")
 _RUNNER = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _DAY = re.compile(DAY_PATTERN)
 _GLOB = re.compile(r"[*?\[]")
@@ -47,6 +47,11 @@ def root_ref(prefix: str) -> str:
 def claim_ref(prefix: str, run_id: str) -> str:
     """Return the ref of a run's claim."""
     return f"{prefix}claim/{run_id}"
+
+
+def start_ref(prefix: str, run_id: str) -> str:
+    """Return the ref of the claim that began a run."""
+    return f"{prefix}start/{run_id}"
 
 
 def log_ref(prefix: str, run_id: str) -> str:
@@ -81,7 +86,7 @@ def _is_day(text: str) -> bool:
 
 
 def runner_id_of(prefix: str, kind: str, ref: str) -> str | None:
-    """Return the run id in a ``claim`` or ``log`` ref, or None when the ref is something else."""
+    """Return the run id in a ``claim``, ``start`` or ``log`` ref, or None when the ref is something else."""
     head = f"{prefix}{kind}/"
     tail = ref.removeprefix(head)
     return tail if ref.startswith(head) and is_id(tail) else None
@@ -97,7 +102,7 @@ def runner_name_of(prefix: str, ref: str) -> str | None:
 def kept_out(prefix: str, ref: str) -> str | None:
     """Return which ref of ours, or which folder of them, cannot be made beside a ref; None: it is no obstacle.
 
-    Not told of a ref below a claim, log or beacon, which has no name that one of those has.
+    Not told of a ref below a claim, start, log or beacon, which has no name that one of those has.
     """
     kind, *rest = ref.removeprefix(prefix).split("/")
     if not rest:

@@ -1,8 +1,8 @@
 """Find refs below the bus's prefix that are no good to anybody, and delete them by compare-and-swap.
 
-A claim, log or beacon ref counts when its name or what it points to can never be read, any ref when git makes none of
-ours beside it. Refs of other kinds are left alone: a later version may know them. Branches are people's own: one that
-keeps requests out is named, with the command that deletes it.
+A claim, start, log or beacon ref counts when its name or what it points to can never be read, any ref when git makes
+none of ours beside it. Refs of other kinds are left alone: a later version may know them. Branches are people's own:
+one that keeps requests out is named, with the command that deletes it.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ def _log(reader: Reader, tip: Tip) -> None:
 # kind of ref -> what it is read as, as the quarantine has it, and how
 _KINDS: Final[Mapping[str, tuple[str, Callable[[Reader, Tip], None]]]] = {
     "claim": ("claim", _claim),
+    "start": ("claim", _claim),
     "log": ("log", _log),
     "runner": ("beacons", _beacon),
 }

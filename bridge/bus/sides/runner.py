@@ -36,7 +36,7 @@ from bridge.bus.views import (
     ReadRequests,
     RequestRef,
 )
-from bridge.errors import BusError, FencedError
+from bridge.errors import BegunError, BusError, FencedError
 from bridge.limits import BEACON_DEAD_S
 from bridge.records.bus import Beacon, BusRecord
 from bridge.records.claim import Claim, Delivery
@@ -52,7 +52,7 @@ class RunnerBus(SharedBus):
 
     It keeps this order for a run: claim -> advance(started) -> (log, renew)* -> publish -> copy. Each of claim, advance
     and publish is one compare-and-swap on the run's claim ref; `FencedError` means that another writer moved the ref
-    and that nothing was written.
+    and that nothing was written. A start is one more, on a ref that nobody moves.
     """
 
     @property
@@ -102,18 +102,35 @@ class RunnerBus(SharedBus):
         """Return why what was read at a claim ref is no claim, None where it is one or was not read."""
         return self._claims.bad(oid)
 
-    def begun(self, run_id: str = "") -> frozenset[str]:
-        """Return the runs whose log is on the bus, listing no more than that.
-
-        Args:
-            run_id: the one run that is asked for; empty: all of them.
+    def begun(self) -> frozenset[str]:
+        """Return the runs whose start or log is on the bus, listing no more than that.
 
         Raises:
             RemoteError: the remote did not answer.
         """
         prefix = self.identity().prefix
-        refs = self._store.list([names.log_ref(prefix, run_id)]).refs
-        return frozenset(begun for ref in refs if (begun := names.runner_id_of(prefix, "log", ref)) is not None)
+        refs = self._store.list([names.start_ref(prefix, ""), names.log_ref(prefix, "")]).refs
+        run_ids = (names.runner_id_of(prefix, kind, ref) for ref in refs for kind in ("start", "log"))
+        return frozenset(run_id for run_id in run_ids if run_id is not None)
+
+    def begun_by(self, run_id: str) -> ClaimView | None:
+        """Return the chain of the claim that began a run, None where none is known that counts.
+
+        Raises:
+            InfrastructureError: it cannot be read now.
+        """
+        self.identity()
+        return self._claims.begun(run_id)
+
+    def begin_again(self, held_claim: HeldClaim) -> None:
+        """Make sure that a started claim is the one that began its run, before it is begun after a crash.
+
+        Raises:
+            BegunError: another claim began it.
+            RemoteError: it cannot be told.
+        """
+        self._pacer.pushed()
+        self._claims.begin_again(held_claim)
 
     def is_archived(self, run_id: str) -> bool:
         """Return whether an archive holds a run; its id is not claimed again, whoever pushes a branch with it.
@@ -203,10 +220,15 @@ class RunnerBus(SharedBus):
             over: the tip of a claim that was not accepted, replaced at exactly this commit.
 
         Raises:
+            BegunError: another claim began the run, or its log shows that somebody did; ours is gone again.
             FencedError: it exists already.
         """
         self._pacer.pushed()
-        return self._claims.create(claim, over)
+        created, log = self._claims.create(claim, over)
+        if log is not None and over is None and self._logs.newest(claim.id, log) is not None:
+            self._claims.withdraw(created)
+            raise BegunError("its log is there: somebody began it, although no claim is there")
+        return created
 
     def take_over(self, view: ClaimView, claim: Claim) -> HeldClaim:
         """Replace an expired claim at exactly the tip that was seen.
@@ -220,31 +242,26 @@ class RunnerBus(SharedBus):
     def put_back(self, held_claim: HeldClaim) -> None:
         """Create the claim ref anew, at a held claim whose ref was deleted.
 
+        What others claimed and did not begin gives way to the claim that began the run.
+
         Raises:
-            FencedError: a claim is there, or the run is archived.
+            FencedError: a claim is there that does not, or the run is archived.
         """
         if self.is_archived(held_claim.claim.id):
             raise FencedError(f"run {held_claim.claim.id} ended and was archived")
         self._pacer.pushed()
         self._claims.put_back(held_claim)
 
-    def withdraw_claim(self, held_claim: HeldClaim) -> bool:
-        """Delete the claim ref of a run that was not started where it is still at a held claim; return whether it was.
-
-        Raises:
-            RemoteError: it cannot be told.
-        """
-        self._pacer.pushed()
-        return self._claims.withdraw(held_claim)
-
     def advance(
         self, held_claim: HeldClaim, claim: Claim, *, log: LogChunk | None = None, beacon: Beacon | None = None
     ) -> HeldClaim:
         """Move the claim on (also to renew its lease), sending a log chunk and a beacon in the same push.
 
-        Only the claim's own acknowledgement counts: a lost log chunk is sent again by the next call.
+        Only the claim's own acknowledgement counts: a lost log chunk is sent again by the next call. One that begins
+        the run creates the ref of its start in the same push, and that one's counts: there is one start of a run.
 
         Raises:
+            BegunError: another claim began the run.
             FencedError: the tip moved.
         """
         self._pacer.pushed()

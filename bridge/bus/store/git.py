@@ -43,11 +43,12 @@ from bridge.system.gitobjects import KAKEYA, Committer, GitObject, Kind
 from bridge.system.gitreader import GitObjectKindError, GitObjectMissingError, GitObjectTooLargeError, ObjectReader
 from bridge.system.gitrepository import BareRepository, GitSettings
 
-# Not --atomic: git leaves unchanged refs out of an atomic push, so an unchanged claim would fence nothing.
+# Seldom --atomic: git leaves unchanged refs out of an atomic push, so an unchanged claim would fence nothing.
 _PUSH: Final = (
     "push", "--porcelain", "--progress", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--no-signed",
     "--no-thin",
 )  # fmt: skip
+_NO_ATOMIC: Final = "does not support --atomic"
 _SHALLOW_TREES: Final = "--filter=combine:tree:3+blob:limit=64k"  # a request lies in a folder of the tree
 _UNCHECKED: Final = ("-c", "fetch.fsckObjects=false")
 _FETCH: Final = ("fetch", "--progress", "--no-write-fetch-head", "--no-auto-maintenance", "--no-tags")
@@ -109,7 +110,7 @@ class GitStore:
         self._stop_signal: StopSignal | None = None
         self._unasked_until_s = float("-inf")
         self._quickest_s = float("inf")
-        self._pushes_singly = False
+        self._pushes_singly = self._lacks_atomic = False
 
     @property
     def route(self) -> str:
@@ -151,7 +152,7 @@ class GitStore:
         places = {prefix.rpartition("/")[0] for prefix in prefixes}
         return tuple(_written_ns(folder / place) for place in ("packed-refs", "reftable", *sorted(places)))
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+    def push(self, updates: Sequence[RefUpdate], *, atomic: bool = False) -> Mapping[str, RefAnswer]:
         """Send updates, each its own compare-and-swap; see the interface.
 
         Where a host that takes one ref a push refused several, each goes on its own from then on.
@@ -160,7 +161,7 @@ class GitStore:
             return self._push(updates)
         if not self._pushes_singly:
             try:
-                return self._push(updates)
+                return self._push(updates, atomic=atomic)
             except RemoteError as error:
                 from bridge.system.remote_words import Cause
 
@@ -175,7 +176,7 @@ class GitStore:
                 answers[update.ref] = RefAnswer(taken=False, why=error.message)
         return answers
 
-    def _push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+    def _push(self, updates: Sequence[RefUpdate], *, atomic: bool = False) -> Mapping[str, RefAnswer]:
         """Send updates in one push.
 
         Raises:
@@ -188,8 +189,12 @@ class GitStore:
             environment["GIT_SHALLOW_FILE"] = str(self._clone.shallow)
         # What a partial clone left out, the remote of the bus may lack: git fetches it here from where the clone came.
         lazily = promisor_of(self._clone.top) if self._clone is not None and self._clone.is_partial else ()
-        finished = self._run([*_PUSH, *leases, self._route.url, *specs], environment, config=lazily)
+        together = ("--atomic",) if atomic and not self._lacks_atomic else ()
+        finished = self._run([*_PUSH, *together, *leases, self._route.url, *specs], environment, config=lazily)
         answers = read_answers(finished.stdout.decode("utf-8", "replace"), finished.stderr)
+        if together and _NO_ATOMIC in finished.stderr:
+            self._lacks_atomic = True
+            return self._push(updates)
         if not answers:
             raise _explain(finished, f"cannot push to {self.route}", self.route, is_push=True)
         for update in updates:  # what was pushed stays here as long as what was fetched

@@ -122,10 +122,11 @@ class RefStore(Protocol):
         """
         ...
 
-    def push(self, updates: Sequence[RefUpdate]) -> Mapping[str, RefAnswer]:
+    def push(self, updates: Sequence[RefUpdate], *, atomic: bool = False) -> Mapping[str, RefAnswer]:
         """Send updates, each its own compare-and-swap; return what the remote said of each ref it spoke of.
 
-        A ref that is missing in the answer may or may not have moved.
+        A ref that is missing in the answer may or may not have moved. With `atomic` all move or none, but for those
+        that are where they were to go; a remote that cannot do that moves each on its own.
 
         Raises:
             RemoteError: the remote's answer was lost or never came; anything may have happened.

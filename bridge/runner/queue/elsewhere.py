@@ -9,24 +9,6 @@ from bridge.runner.connection.link import BusLink
 from bridge.system.clock import Clock, parse_rfc3339
 
 
-def went_elsewhere(link: BusLink, name: str, run_id: str, clock: Clock) -> str | None:
-    """Return what shows, now that a run is claimed, that another runner began it and its claim was deleted; or None.
-
-    Between the listing that showed no claim and ours, another may have claimed and begun the run. Its beacon comes with
-    the claim that says so, and a log before its result.
-
-    Raises:
-        RemoteError: the bus does not answer.
-    """
-    with link.lock:
-        tips = {beacon.runner: oid for oid, beacon in link.bus.read_beacons()}
-        begun = bool(link.bus.begun(run_id))
-    runner = runs_elsewhere(link, name, tips, clock).get(run_id)
-    if runner is not None:
-        return f"runner {runner} says that it has it, although no claim is there"
-    return "its log is there: somebody began it, although no claim is there" if begun else None
-
-
 def runs_elsewhere(link: BusLink, name: str, beacons: Mapping[str, str], clock: Clock) -> dict[str, str]:
     """Return the names of other runners by the runs that their fresh beacons say go on, or wait for their delivery.
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import RequestRef
-from bridge.errors import FencedError, InfrastructureError, RemoteError
+from bridge.errors import BegunError, FencedError, InfrastructureError, RemoteError
 from bridge.ids import unix_ms
 from bridge.limits import STEP_REQUEST_FETCHES, STEP_SIGNATURES_COUNT
 from bridge.records.claim import Claim
@@ -24,7 +24,7 @@ from bridge.runner.authorisation.rules_in_force import RulesInForce
 from bridge.runner.connection.link import BusLink
 from bridge.runner.queue.admission import Admission, NotTaken
 from bridge.runner.queue.clock_watch import ClockWatch
-from bridge.runner.queue.elsewhere import runs_elsewhere, went_elsewhere
+from bridge.runner.queue.elsewhere import runs_elsewhere
 from bridge.runner.queue.inbox import Inbox, WaitingRequest
 from bridge.runner.run.claim_renewal import ClaimedRun
 from bridge.runner.run.slots import RunSlots
@@ -207,16 +207,13 @@ class Queue:
         self._admission.begin(request)
         asked_s = self._clock.steady_s()
         self._look()
-        with link.lock:
-            # Who has it when this is fenced off, recovery finds out: perhaps we, late.
-            held = link.bus.claim(claim, over)
+        try:
+            with link.lock:
+                # Who has it when this is fenced off, recovery finds out: perhaps we, late.
+                held = link.bus.claim(claim, over)
+        except BegunError as error:
+            return NotTaken(error.message)
         link.budget.measured(self._clock.steady_s() - asked_s)
-        if over is None and self._beacons.keys() - {self._rules.now.name}:
-            why = went_elsewhere(link, self._rules.now.name, ref.id, self._clock)
-            if why is not None:
-                with link.lock:
-                    link.bus.withdraw_claim(held)
-                return NotTaken(why)
         if over is not None:
             for_run(self._log, ref.id).warning("taken over the head of a claim that its runner did not sign")
         asked = None if request is None else request.preset

@@ -13,8 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from bridge.bus.views import ClaimView, HeldClaim, LogChunk, ReceivedRequest, RequestRef
-from bridge.errors import FencedError, GivenUpError, InfrastructureError, KakeyaError, RemoteError, of_system
+from bridge.bus.views import HeldClaim, LogChunk, ReceivedRequest, RequestRef
+from bridge.errors import (
+    BegunError,
+    FencedError,
+    GivenUpError,
+    InfrastructureError,
+    KakeyaError,
+    RemoteError,
+    of_system,
+)
 from bridge.limits import LEASE_RUN_SHARE, LOG_CHUNK_MAX_BYTES, UPLINK_SLOW_BYTES_PER_S, WAKE_GRACE_S
 from bridge.records.bus import Beacon
 from bridge.records.claim import Claim, RunProgress
@@ -49,21 +57,6 @@ def following(held: HeldClaim, clock: Clock, **changes: Any) -> Claim:
     return old.evolve(**{**fresh, **changes})
 
 
-def only_claimed_by_another(link: BusLink, held: HeldClaim) -> ClaimView | None:
-    """Return the claim that another runner put where ours was deleted, None unless it has not started the run.
-
-    Ours is started, so that one is either about to be withdrawn, or gives way to a claim of ours above it.
-
-    Raises:
-        InfrastructureError: the bus did not answer.
-    """
-    with link.lock:
-        view = link.bus.read_claim(held.claim.id)
-    if view is None or view.signature.refused or held.claim.state != "started":
-        return None
-    return view if view.claim.state == "claimed" and view.claim.runner != held.claim.runner else None
-
-
 @dataclass(frozen=True)
 class ClaimedRun:
     """A claim we hold and what is to be done with it."""
@@ -77,11 +70,7 @@ class ClaimedRun:
 
 
 class ClaimRenewal:
-    """Owns the tip of one claim; everything that moves it goes through here.
-
-    Args:
-        elsewhere: returns what shows that another runner has the run, None where nothing does.
-    """
+    """Owns the tip of one claim; everything that moves it goes through here."""
 
     def __init__(
         self,
@@ -93,10 +82,8 @@ class ClaimRenewal:
         asked_s: float,
         tasks: Tasks = THREADS,
         progress_s: float = PROGRESS_S,
-        elsewhere: Callable[[], str | None] = lambda: None,
     ) -> None:
         self._link, self._clock, self._beacon, self._tasks = link, clock, beacon, tasks
-        self._elsewhere = elsewhere
         self._held = held
         self._lease = OwnLease(clock, held.claim.lease_s, asked_s)
         self._since_s = self._looked_s = clock.steady_s()
@@ -196,6 +183,19 @@ class ClaimRenewal:
                     raise
                 self._clock.sleep(pause_s)
                 pause_s = min(2 * pause_s, 5.0)
+
+    def begin(self) -> None:
+        """Move the claim on to the one that begins the run; one that did before a crash is looked after.
+
+        Raises:
+            FencedError: another runner moved it, or began the run.
+            RemoteError: it could not be sent.
+        """
+        if self._held.claim.state != "started":
+            self.advance(state="started", phase="running")
+            return
+        with self._link.lock:
+            self._link.bus.begin_again(self._held)
 
     def extend(self, lease_s: float) -> None:
         """Renew now, for so long, and keep to it from here on.
@@ -312,8 +312,11 @@ class ClaimRenewal:
                 claim, asked_s = make(self._held), self._clock.steady_s()
                 try:
                     self._held = self._link.bus.advance(self._held, claim, log=chunk, beacon=sign)
-                except FencedError:
+                except FencedError as error:
                     self._link.budget.spent(ok=False, took_s=self._clock.steady_s() - asked_s)
+                    if isinstance(error, BegunError):
+                        self._fenced = True
+                        raise
                     if not self._has_arrived():
                         self._put_back(again=was_put_back)
                         was_put_back = True
@@ -360,10 +363,7 @@ class ClaimRenewal:
         return True
 
     def _put_back(self, *, again: bool) -> None:
-        """Put the claim back that was deleted on the bus; over one of another runner that did not start meanwhile.
-
-        Before our start another may have begun while our claim was gone. Its start moved a claim that was there, so it
-        came before ours was put back or makes our next move fail: we look between the two.
+        """Put the claim back that was deleted on the bus; over one of another runner that did not begin the run.
 
         Args:
             again: whether that was done in this call already; then it is left to the next one, which comes later.
@@ -377,19 +377,8 @@ class ClaimRenewal:
         try:
             self._link.bus.put_back(self._held)
         except FencedError:
-            over = only_claimed_by_another(self._link, self._held)
-            if over is None:
-                self._fenced = True
-                raise
-            ours = self._held.claim
-            claim = following(
-                over.held(), self._clock, runner=ours.runner, state="started", phase=ours.phase, lease_s=ours.lease_s
-            )
-            self._held = self._link.bus.take_over(over, claim)
-        if self._held.claim.state == "claimed" and (why := self._elsewhere()) is not None:
-            self._link.bus.withdraw_claim(self._held)
             self._fenced = True
-            raise FencedError(f"the claim of run {self._held.claim.id} was deleted on the bus, and {why}")
+            raise
 
     def _next_chunk(self, *, final: bool) -> LogChunk | None:
         """Take the next chunk."""

@@ -20,7 +20,7 @@ from bridge.run.outcomes import Ending
 from bridge.runner.actions.announce import RunAnnouncement, announce_nothing
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.rests import Rests
-from bridge.runner.run.claim_renewal import following, only_claimed_by_another
+from bridge.runner.run.claim_renewal import following
 from bridge.runner.state.history import PENDING_NOTIFICATION, JournalStage
 from bridge.runner.state.journal import Journal
 from bridge.runner.state.log import for_run
@@ -118,15 +118,28 @@ class ResultDelivery:
                     # What could not be sent of the log, the bus keeps and sends with the next try.
                     ended = self._link.bus.publish(held, claim, log=None if attempt else log)
             except FencedError as error:
-                if only_claimed_by_another(self._link, held) is None:
-                    raise
-                self._retry_later(ref, "published", error, attempt, tries)  # that one is about to be withdrawn
+                self._put_back(held)  # somebody deleted it, and another may have claimed the run meanwhile
+                self._retry_later(ref, "published", error, attempt, tries)
             except InfrastructureError as error:
                 self._retry_later(ref, "published", error, attempt, tries)
             else:
                 self._journal.append("terminal", ref.id, ended.oid)
                 return self.copy(ref, result_oid, tries=tries)
         return "spooled"
+
+    def _put_back(self, held: HeldClaim) -> None:
+        """Put a claim back that was deleted; what cannot be done now comes with the next try.
+
+        Raises:
+            FencedError: it was not deleted.
+        """
+        try:
+            with self._link.lock:
+                self._link.bus.put_back(held)
+        except FencedError:
+            raise
+        except InfrastructureError as error:
+            for_run(self._log, held.claim.id).debug("its claim is not put back yet: %s", error.message)
 
     def copy(self, ref: RequestRef, result_oid: str | None, *, tries: int = _TRIES) -> Delivery:
         """Append the published result to the request branch; what cannot be copied now is copied by recovery."""

@@ -204,8 +204,7 @@ class ClaimedRunSession:
         journal, run_id, secrets = self._state.journal, self.ref.id, tuple(self._rules.policy.secrets.values())
         # The supervisor starts beside the push; it starts nothing before it is told to go.
         with self._machine.executor.start(spec, directory_of(self._handle), self._handle, secrets) as starting:
-            if self._renewal.held.claim.state != "started":
-                self._renewal.advance(state="started", phase="running")
+            self._renewal.begin()
             journal.append("started", run_id, self._renewal.held.oid)
             self._log.info("running %s (limit %.0f s)", spec.preset, spec.limits.wall_s)
             with self._follower.leavable():

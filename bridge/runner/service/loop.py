@@ -40,7 +40,6 @@ from bridge.runner.policy.policy_file import PolicyFile
 from bridge.runner.queue.admission import Admission
 from bridge.runner.queue.cancels import Cancels
 from bridge.runner.queue.clock_watch import ClockWatch
-from bridge.runner.queue.elsewhere import went_elsewhere
 from bridge.runner.queue.foreign_claims import ForeignClaims
 from bridge.runner.queue.queue import Queue
 from bridge.runner.run.claim_renewal import ClaimedRun, ClaimRenewal, following
@@ -390,7 +389,6 @@ class Runner:
             link.bus.stop_when(self.leaving.is_set)  # one that is to end with the runner is still published
             renewal = ClaimRenewal(
                 link, work.held, clock=self.clock, beacon=self._beacons.due, asked_s=work.asked_s, tasks=self._tasks,
-                elsewhere=partial(went_elsewhere, link, self._name, run_id, self.clock),
             )  # fmt: skip
             session = self._session(work, rules, link, renewal)
             outcome = run_once(session) if work.lost is None else recover_once(session, work.lost)

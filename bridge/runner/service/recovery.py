@@ -23,7 +23,6 @@ from bridge.executor.removal import remove_tree
 from bridge.runner.connection.link import BusLink
 from bridge.runner.connection.rests import Rests
 from bridge.runner.connection.root_keeper import PAUSE_MAX_S, PAUSE_S
-from bridge.runner.queue.elsewhere import went_elsewhere
 from bridge.runner.run.delivery import ResultDelivery
 from bridge.runner.state import prepared
 from bridge.runner.state.folder import OpenState
@@ -109,7 +108,7 @@ class Recovery:
         name: the runner's name.
         delivery: delivers what was built, and notifies of it.
         executor: knows what became of a run from its folder.
-        clock: paces how often a deleted claim is put back, and says which beacons are fresh.
+        clock: paces how often a deleted claim is put back.
     """
 
     def __init__(
@@ -248,11 +247,13 @@ class Recovery:
                 view = None  # no claim at all
             if view is None or view.signature.refused:
                 view = self._last_own(history) or view  # displaced while this runner was down
-        # Another host may use the same name, never the same nonce.
-        ours = view is not None and view.claim.runner == self._name
-        if view is None or not ours or not any(claim.nonce in history.nonces for claim in view.history):
+        if view is None or not self._is_ours(history, view):
             return OnBus.FOREIGN, None
         return OnBus[view.claim.state.upper()], view
+
+    def _is_ours(self, history: RunHistory, view: ClaimView) -> bool:
+        """Return whether a claim is this journal's: another host may use the same name, never the same nonce."""
+        return view.claim.runner == self._name and any(claim.nonce in history.nonces for claim in view.history)
 
     def _last_own(self, history: RunHistory, *, end: bool = False) -> ClaimView | None:
         """Return the claim of ours that the journal saw last, None when nothing here holds it any more.
@@ -281,20 +282,17 @@ class Recovery:
         run_id, log = history.id, for_run(self._log, history.id)
         if run_id in self._rests.resting():
             return []
-        why: str | None = None
         with self._link.lock:
             view = self._last_own(history, end=True)
+            if view is not None and view.claim.state == "claimed":  # its start may be ours, and not in the journal yet
+                view = self._link.bus.begun_by(run_id) or view
             if view is None:
                 log.warning("its claim was deleted on the bus, and nothing here holds it any more")
                 self.leave(run_id)
                 return []
             self._link.bus.put_back(view.held())
-            if view.claim.state == "claimed":
-                why = went_elsewhere(self._link, self._name, run_id, self._clock)
-                if why is not None:
-                    self._link.bus.withdraw_claim(view.held())
-        if why is not None:
-            log.warning("its claim was deleted on the bus, and %s", why)
+        if not self._is_ours(history, view):
+            log.warning("its claim was deleted on the bus, and runner %s began it", view.claim.runner)
             self.leave(run_id)
             return []
         self._rests.failed(run_id)

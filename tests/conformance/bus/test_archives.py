@@ -36,7 +36,7 @@ def test_runs_of_a_day_that_is_over_are_folded_into_one_ref_and_their_logs_go(
     host.start(going, host.claim(going))
     assert archive(host) == []
     place.clock.advance(3 * DAY_S)
-    logs = [f"refs/kakeya/log/{ref.id}" for ref in first]
+    logs = [f"refs/kakeya/{kind}/{ref.id}" for ref in first for kind in ("log", "start")]
     before = place.refs()
     planned = archive(host, dry_run=True)
     assert place.refs() == before
@@ -112,7 +112,7 @@ def test_a_claim_goes_where_its_sender_deleted_the_branch(place: Place, host: Ac
     (ref,) = ended(host, client)
     place.set_ref(ref.ref, None)
     place.clock.advance(3 * DAY_S)
-    assert archive(host)[1:] == [f"refs/kakeya/log/{ref.id}", f"refs/kakeya/claim/{ref.id}"]
+    assert archive(host)[1:] == [f"refs/kakeya/{kind}/{ref.id}" for kind in ("log", "start", "claim")]
     assert client.bus.view(ref.id).claim is not None
 
 

@@ -18,6 +18,6 @@ def test_a_day_of_many_runs_is_folded_in_parts_of_a_bounded_size() -> None:
     clock.advance(3 * DAY_S)
     done = list(host.bus.archive(host.name, budget=WorkBudget(100), drop_after_s=2 * DAY_S))
     assert done[:2] == ["refs/kakeya/archive/mini/2026-01-02"] * 2
-    assert len(done) == 2 + 2 * len(refs)
+    assert len(done) == 2 + 3 * len(refs)  # branch, start and claim
     reader = MemoryBus(host.bus.remote, clock=clock)
     assert [archived.tip.claim.id for archived in reader.archived()] == sorted((ref.id for ref in refs), reverse=True)

@@ -1,4 +1,4 @@
-"""The bus as a whole, explored: several runners, crashes, lost, repeated and late pushes, clocks that jump.
+"""The bus as a whole, explored: runners, crashes, deleted claims, lost, repeated and late pushes, clocks that jump.
 
 Every runner uses the production protocol over the simulated remote and follows the rules a runner follows. Whatever
 happens: a run has one owner at a time, no run is executed twice, an end is final, every chain is one that
@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from bridge.bus.tree import Tree
 from bridge.bus.views import ClaimView, HeldClaim, RequestRef
-from bridge.errors import BusError, FencedError, RemoteError
+from bridge.errors import FencedError, RemoteError
 from bridge.records.claim import Claim
 from tests.fakes.bus_actors import Actor, FakeClock
 from tests.fakes.memory_bus import Faults, MemoryBus, MemoryRemote
@@ -123,6 +123,13 @@ class BusModel(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES))
     def a_runner_is_killed(self, name: str) -> None:
         self.runners[name].boot()
+
+    @rule(number=st.integers(0, 1))
+    def somebody_deletes_a_claim(self, number: int) -> None:
+        ref = self.requests[number % len(self.requests)]
+        view = self.client.bus.read_claim(ref.id)
+        if view is not None and view.claim.state != "terminal":
+            del self.remote.refs[f"refs/kakeya/claim/{ref.id}"]
 
     # What runners do
 
@@ -276,7 +283,7 @@ def test_the_model_notices_a_bus_without_compare_and_swap() -> None:
     """Break the remote and the model must fail: otherwise its invariants would be worth nothing."""
 
     class Careless(MemoryRemote):
-        def apply(self, updates, objects):
+        def apply(self, updates, objects, *, atomic=False):
             with self.lock:
                 self.objects.update(objects)
                 self.refs.update({update.ref: update.new for update in updates if update.new is not None})
@@ -292,10 +299,8 @@ def test_the_model_notices_a_bus_without_compare_and_swap() -> None:
     first, second = (ModelRunner(name, remote, FakeClock()) for name in ("a", "b"))
     for runner in (first, second):
         runner.ref = sent.ref
-        try:
-            runner.held_claim = runner.actor.claim(sent.ref)
-        except (FencedError, BusError):
-            continue
+        runner.held_claim = runner.actor.claim(sent.ref)
+    for runner in (first, second):
         if runner.move("started"):
             runner.executed.append(sent.ref.id)
     assert [*first.executed, *second.executed] == [sent.ref.id] * 2

@@ -60,6 +60,7 @@ def test_the_refs_of_a_runner_are_those_that_the_code_writes() -> None:
         names.bus_ref("<prefix>"),
         names.root_ref("<prefix>"),
         names.claim_ref("<prefix>", "<id>"),
+        names.start_ref("<prefix>", "<id>"),
         names.log_ref("<prefix>", "<id>"),
         names.beacon_ref("<prefix>", "<name>"),
         names.archive_ref("<prefix>", "<name>", "<day>"),

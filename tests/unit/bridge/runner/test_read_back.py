@@ -159,11 +159,17 @@ def test_what_another_s_beacon_or_log_shows_as_begun_is_refused_by_name(host):
     host.w.serve_once(runner)
     runner.announce_end()
     host.w.remote.refs[f"refs/kakeya/log/{ref.id}"] = host.w.remote.refs[f"refs/kakeya/claim/{ref.id}"]
+    start = host.w.remote.refs.pop(f"refs/kakeya/start/{ref.id}")
     del host.w.remote.refs[f"refs/kakeya/claim/{ref.id}"]
     host.w.remote.refs[ref.ref] = ref.oid
     state.close()
     shutil.rmtree(host.folder)
     runner, _ = host.start()
+    host.w.remote.refs[f"refs/kakeya/start/{ref.id}"] = start
+    host.w.serve_once(runner)
+    assert (host.w.claim(ref.id).state, len(host.w.executor.executed)) == ("started", 1)  # left to whoever began it
+    for kind in ("claim", "start"):
+        del host.w.remote.refs[f"refs/kakeya/{kind}/{ref.id}"]
     host.w.serve_once(runner)
     claim = host.w.claim(ref.id)
     assert (claim.reason, len(host.w.executor.executed)) == ("request_rejected", 1)
