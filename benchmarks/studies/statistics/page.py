@@ -87,8 +87,9 @@ def _standing(cells: Sequence[Row]) -> Iterable[str]:
     sd = f"{standing.LAUNCH_SD * 100:.0f} %"
     yield f"From [standing-claims.jsonl](studies/standing-claims.jsonl): {runs:,} runs a cell, {standing.LAUNCHES}"
     yield f"launches a sitting that differ by {sd}; each column has {'/'.join(map(str, standing.SITTINGS))} sittings,"
+    alike = [share(row, name) for row in cells if row["sd"] == 0 for name in COVERING]
     yield "and half-widths behind ±. Where sittings do not differ at all, each covers in"
-    yield f"{min(share(row, name) for row in cells if row['sd'] == 0 for name in COVERING):.3f} and more."
+    yield f"{min(alike):.3f} and more." if alike else "no cell yet."
     yield "*cover*: the interval of the ratio holds the truth; *next*: the prediction holds the sitting that follows;"
     yield "*another day*: it holds one that shares nothing with them. In bold, as known failures: what covers less than"
     yield f"{standing.FAILURE:.2f}."

@@ -22,7 +22,7 @@ pytestmark = [
 
 
 def counts(traces, base):
-    return wall_kills._left(traces, base, "0" * 26, base / "run.handle")
+    return wall_kills._left(traces, base, "z" * 26, base / "run.handle")
 
 
 def test_whatever_is_left_is_counted_by_its_kind(tmp_path, monkeypatch):

@@ -13,6 +13,7 @@ from bridge.runner.connection.known_keys import KnownKeys
 from bridge.system.clock import SystemClock
 from bridge.trust import runner_key as keys
 from tests.fakes.bus_actors import Actor
+from tests.fakes.git_servers import git
 from tests.integration.trust.test_verify import clone_of, failures, told
 from tests.support.runner_site import Site
 
@@ -56,9 +57,10 @@ def actor(place: Site, name: str | None) -> Actor:
     return Actor(bus, CLOCK, name or "mallory")
 
 
-def end_over(who: Actor, ref: RequestRef) -> None:
+def end_over(place: Site, who: Actor, ref: RequestRef) -> None:
     """Write a chain of claims over the one that is there, up to an end that names the result of the run."""
     tip = who.bus.read_claim(ref.id)
+    git("update-ref", "-d", f"refs/kakeya/start/{ref.id}", cwd=place.folder / "bus.git")
     held_claim = who.start(ref, who.bus.claim(who.record(ref, "claimed", 0), tip.oid))
     result = tip.claim.result_oid
     who.bus.publish(held_claim, who.record(ref, "terminal", 2, reason="passed", exit_code=0, result_oid=result))
@@ -108,7 +110,7 @@ def test_a_claim_by_one_runner_on_the_result_of_another_is_refused(place) -> Non
     folder = home(place, *pins(place))
     ref = place.ask()
     place.run("once", "--bus", place.route, name="hosta")
-    end_over(actor(place, "hostb"), ref)
+    end_over(place, actor(place, "hostb"), ref)
     for words in (("wait", ref.id, "--wait-timeout", "5"), ("fetch", ref.id)):
         code, document = told(folder, *words)
         assert code == 11, (words, document)
@@ -134,7 +136,7 @@ def test_an_unsigned_end_does_not_borrow_the_signature_of_a_result(place) -> Non
     folder = home(place, *pins(place))
     ref = place.ask()
     place.run("once", "--bus", place.route, name="hosta")
-    end_over(actor(place, None), ref)
+    end_over(place, actor(place, None), ref)
     _, document = told(folder, "status", ref.id)
     assert (document["state"], document["terminal"]) == ("queued", False), document
     assert told(folder, "fetch", ref.id)[0] not in {0, 1}

@@ -102,6 +102,7 @@ def test_a_branch_and_a_bus_show_no_stripped_result_to_who_pins_nobody(ran, tmp_
     place, ref = ran
     remote = tmp_path / "bus.git"
     git("clone", "--quiet", "--mirror", place.route, str(remote))
+    git("update-ref", "-d", f"refs/kakeya/start/{ref.id}", cwd=remote)
     bus = open_bus(f"file://{remote}", repository=None, state=tmp_path / "thief", clock=CLOCK)
     bus.update(bus.identity().evolve(attestation="none", keys=()))  # whoever can push can write that nobody signs
     thief = Actor(bus, CLOCK, "mini")
