@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from bridge.bus.refbus import RefBus
 from bridge.bus.tree import Tree
 from bridge.bus.views import ClaimView, HeldClaim, LogChunk, RequestRef, Submission
+from bridge.errors import FencedError
 from bridge.ids import new_id
 from bridge.records.bus import Beacon
 from bridge.records.claim import Claim
@@ -113,6 +114,17 @@ class Actor:
 
     def claim(self, ref: RequestRef) -> HeldClaim:
         return self.bus.claim(self.record(ref, "claimed", 0))
+
+    def displace(self, ref: RequestRef, tip: str) -> None:
+        """Write a claim over what is there, whoever began the run, as whoever can push can.
+
+        Raises:
+            FencedError: the tip moved.
+        """
+        written = self.record(ref, "claimed", 0)
+        _, outcomes = self.bus._claims._move(written, (), tip, [])
+        if not all(outcome.landed for outcome in outcomes.values()):
+            raise FencedError(f"the claim of {ref.id} moved on")
 
     def start(self, ref: RequestRef, current: HeldClaim) -> HeldClaim:
         return self.bus.advance(current, self.record(ref, "started", current.claim.sequence + 1, phase="running"))

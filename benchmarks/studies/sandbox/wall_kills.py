@@ -212,8 +212,8 @@ def _held_namespaces() -> set[int]:
 def _files_of(uid: int) -> Iterator[str]:
     """Yield what a user owns in the folders that everybody may write to."""
     for folder in ("/tmp", "/var/tmp", "/dev/shm", "/run"):
-        with contextlib.suppress(OSError):
-            yield from (entry.path for entry in os.scandir(folder) if entry.stat(follow_symlinks=False).st_uid == uid)
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            yield from (entry.path for entry in entries if entry.stat(follow_symlinks=False).st_uid == uid)
 
 
 def _system_v(kind: str) -> int:

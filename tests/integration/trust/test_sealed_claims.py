@@ -154,7 +154,7 @@ def test_an_owner_takes_its_claim_back_from_whoever_displaced_it(fleet, name) ->
     ref, alpha = ask(fleet), fleet.runner("alpha")
     held_claim = alpha.start(ref, alpha.claim(ref))
     forger = fleet.forger(name)
-    forger.bus.claim(forger.record(ref, "claimed", 0), held_claim.oid)
+    forger.displace(ref, held_claim.oid)
     held_claim = alpha.renew(ref, held_claim)
     assert fleet.tip(claim_ref(ref)) == held_claim.oid
     forger.take_over(ref, forger.bus.read_claim(ref.id), "terminal", reason="runner_lost", exit_code=3)

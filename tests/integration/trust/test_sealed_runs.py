@@ -56,7 +56,7 @@ def unsigned(folder: Path) -> str:
 def displace(liar: Actor, ref: RequestRef) -> bool:
     """Put a claim of the forger's own in place of what is there; whether it got in before the owner moved on."""
     try:
-        liar.bus.claim(liar.record(ref, "claimed", 0), liar.bus.read_claim(ref.id).oid)
+        liar.displace(ref, liar.bus.read_claim(ref.id).oid)
     except FencedError:
         return False
     return True
@@ -143,7 +143,7 @@ def test_a_claim_displaced_while_its_runner_was_down_is_still_its_own_and_nothin
     process.wait()
     liar = forger(place)
     tip = liar.bus.read_claim(ref.id)
-    liar.bus.claim(liar.record(ref, "claimed", 0), tip.oid)
+    liar.displace(ref, tip.oid)
     (place.folder / "counted" / "go").touch()
     place.run("once", "--bus", place.route)
     claim = place.ended(ref)
