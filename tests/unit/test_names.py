@@ -20,7 +20,6 @@ EXEMPT = (
     "bridge/cli",
     "bridge/client",
     "bridge/errors.py",
-    "bridge/executor",
     "bridge/gate",
     "bridge/launches",
     "bridge/mcp",
