@@ -38,7 +38,6 @@ EXEMPT = (
     "engine/digests.py",
     "engine/distributed",
     "engine/drafters",
-    "engine/errors.py",
     "engine/generation",
     "engine/isolation",
     "engine/loading.py",
