@@ -43,7 +43,6 @@ EXEMPT = (
     "engine/loading.py",
     "engine/measurement",
     "engine/options.py",
-    "engine/protocols.py",
     "engine/reports",
     "engine/restoration",
     "engine/structure",
