@@ -40,7 +40,6 @@ EXEMPT = (
     "engine/drafters",
     "engine/generation",
     "engine/isolation",
-    "engine/loading.py",
     "engine/measurement",
     "engine/options.py",
     "engine/reports",
