@@ -49,7 +49,6 @@ EXEMPT = (
     "engine/tokenizer.py",
     "engine/training",
     "engine/turns.py",
-    "engine/verification",
 )
 """Folders whose names are still to be redone. One that is clean is taken off."""
 
