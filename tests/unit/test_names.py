@@ -35,7 +35,6 @@ EXEMPT = (
     "engine/cli",
     "engine/conversion",
     "engine/decoding",
-    "engine/digests.py",
     "engine/distributed",
     "engine/drafters",
     "engine/generation",
