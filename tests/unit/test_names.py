@@ -41,7 +41,6 @@ EXEMPT = (
     "engine/isolation",
     "engine/measurement",
     "engine/options.py",
-    "engine/reports",
     "engine/restoration",
     "engine/structure",
     "engine/studies",
