@@ -30,7 +30,6 @@ EXEMPT = (
     "bridge/trust",
     "engine/backends",
     "engine/cards",
-    "engine/checkpoint.py",
     "engine/cli",
     "engine/conversion",
     "engine/decoding",
