@@ -42,7 +42,6 @@ EXEMPT = (
     "engine/restoration",
     "engine/structure",
     "engine/studies",
-    "engine/tokenizer.py",
     "engine/training",
     "engine/turns.py",
 )
