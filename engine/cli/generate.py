@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "prompt", nargs="?", help="text to complete, @FILE, or - for stdin (default: what is piped into it)"
     )
     add_model_options(built)
-    add_decoding_options(built, depth=None, told=f"auto; {DEFAULT_DEPTH} with --seed, so that it draws again")
+    add_decoding_options(built, depth=None, default=f"auto; {DEFAULT_DEPTH} with --seed, so that it draws again")
     add_costs_option(built)
     built.add_argument(
         "--max-new",

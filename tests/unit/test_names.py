@@ -38,7 +38,6 @@ EXEMPT = (
     "engine/generation",
     "engine/isolation",
     "engine/measurement",
-    "engine/options.py",
     "engine/restoration",
     "engine/structure",
     "engine/studies",
