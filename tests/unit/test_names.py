@@ -35,7 +35,6 @@ EXEMPT = (
     "engine/decoding",
     "engine/distributed",
     "engine/drafters",
-    "engine/generation",
     "engine/isolation",
     "engine/measurement",
     "engine/restoration",
