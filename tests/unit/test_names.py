@@ -31,7 +31,6 @@ EXEMPT = (
     "engine/backends",
     "engine/cards",
     "engine/cli",
-    "engine/conversion",
     "engine/decoding",
     "engine/distributed",
     "engine/drafters",
