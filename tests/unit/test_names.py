@@ -34,7 +34,6 @@ EXEMPT = (
     "engine/decoding",
     "engine/distributed",
     "engine/drafters",
-    "engine/isolation",
     "engine/measurement",
     "engine/restoration",
     "engine/structure",
