@@ -29,7 +29,6 @@ EXEMPT = (
     "bridge/runner",
     "bridge/trust",
     "engine/backends",
-    "engine/cards",
     "engine/cli",
     "engine/decoding",
     "engine/distributed",
