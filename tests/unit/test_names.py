@@ -35,7 +35,6 @@ EXEMPT = (
     "engine/drafters",
     "engine/measurement",
     "engine/restoration",
-    "engine/structure",
     "engine/studies",
     "engine/training",
     "engine/turns.py",
