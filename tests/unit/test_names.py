@@ -36,7 +36,6 @@ EXEMPT = (
     "engine/measurement",
     "engine/restoration",
     "engine/studies",
-    "engine/training",
     "engine/turns.py",
 )
 """Folders whose names are still to be redone. One that is clean is taken off."""
