@@ -32,7 +32,6 @@ EXEMPT = (
     "engine/cli",
     "engine/decoding",
     "engine/distributed",
-    "engine/drafters",
     "engine/measurement",
     "engine/restoration",
     "engine/studies",
