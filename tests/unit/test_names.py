@@ -32,7 +32,6 @@ EXEMPT = (
     "engine/cli",
     "engine/decoding",
     "engine/distributed",
-    "engine/measurement",
     "engine/restoration",
     "engine/studies",
     "engine/turns.py",
