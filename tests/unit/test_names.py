@@ -30,7 +30,6 @@ EXEMPT = (
     "bridge/trust",
     "engine/backends",
     "engine/cli",
-    "engine/decoding",
     "engine/distributed",
     "engine/restoration",
     "engine/studies",
