@@ -29,7 +29,6 @@ EXEMPT = (
     "bridge/runner",
     "bridge/trust",
     "engine/backends",
-    "engine/cli",
     "engine/distributed",
     "engine/restoration",
     "engine/studies",
