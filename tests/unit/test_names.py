@@ -32,7 +32,6 @@ EXEMPT = (
     "engine/distributed",
     "engine/restoration",
     "engine/studies",
-    "engine/turns.py",
 )
 """Folders whose names are still to be redone. One that is clean is taken off."""
 
