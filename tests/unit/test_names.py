@@ -22,7 +22,6 @@ EXEMPT = (
     "bridge/errors.py",
     "bridge/executor",
     "bridge/gate",
-    "bridge/launches",
     "bridge/mcp",
     "bridge/presets",
     "bridge/run",
