@@ -24,7 +24,6 @@ EXEMPT = (
     "bridge/gate",
     "bridge/mcp",
     "bridge/presets",
-    "bridge/run",
     "bridge/runner",
     "bridge/trust",
     "engine/backends",
