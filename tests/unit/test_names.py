@@ -19,7 +19,6 @@ SOURCES = ("bridge", "engine", "tests", "benchmarks", "examples", "runner-setup"
 EXEMPT = (
     "bridge/cli",
     "bridge/client",
-    "bridge/errors.py",
     "bridge/executor",
     "bridge/gate",
     "bridge/mcp",
