@@ -24,7 +24,6 @@ EXEMPT = (
     "bridge/mcp",
     "bridge/presets",
     "bridge/runner",
-    "bridge/trust",
     "engine/backends",
     "engine/cards",
     "engine/chat.py",
