@@ -22,7 +22,6 @@ EXEMPT = (
     "bridge/executor",
     "bridge/gate",
     "bridge/mcp",
-    "bridge/presets",
     "bridge/runner",
     "engine/backends",
     "engine/cards",
