@@ -21,7 +21,6 @@ EXEMPT = (
     "bridge/client",
     "bridge/executor",
     "bridge/gate",
-    "bridge/mcp",
     "bridge/runner",
     "engine/backends",
     "engine/cards",
