@@ -52,21 +52,21 @@ def install_remedy(extra: str, python: str = "python") -> str:
     return f"in a clone of Kakeya: {python} -m pip install -e '.[{extra}]'"
 
 
-def meant(word: str, known: Collection[str], *, most: int = 3) -> str:
-    """Return what to say of a word that is none of the known ones: the nearest of them, else all.
+def meant(word: str, choices: Collection[str], *, most: int = 3) -> str:
+    """Return what to say of a word that is none of the choices: the nearest of them, else all.
 
     Those that it begins come first: what is typed by halves is more often short than wrong. Case makes nobody wrong.
     """
     from difflib import get_close_matches
 
-    typed, folded = word.casefold(), {one.casefold(): one for one in known}
-    begun = [one for one in folded if typed and one.startswith(typed)]
-    found = list(dict.fromkeys([*begun, *get_close_matches(typed, folded, n=most)]))[:most]
-    near = [folded[one] for one in found]
+    typed, folded = word.casefold(), {choice.casefold(): choice for choice in choices}
+    begun = [key for key in folded if typed and key.startswith(typed)]
+    matches = list(dict.fromkeys([*begun, *get_close_matches(typed, folded, n=most)]))[:most]
+    near = [folded[key] for key in matches]
     if near:
         return f"did you mean {' or '.join(near)}?"
-    shown = list(known)[:_SHOWN_WORDS]
-    more = f" and {len(known) - len(shown)} more" if len(known) > len(shown) else ""
+    shown = list(choices)[:_SHOWN_WORDS]
+    more = f" and {len(choices) - len(shown)} more" if len(choices) > len(shown) else ""
     return f"known: {', '.join(shown) or 'none'}{more}"
 
 
@@ -112,8 +112,8 @@ class UsageError(KakeyaError):
 class PresetNotFoundError(UsageError):
     """No preset has this name."""
 
-    def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"unknown preset {name!r}; {meant(name, known)}", remedy="kakeya-mac presets")
+    def __init__(self, name: str, names: tuple[str, ...]) -> None:
+        super().__init__(f"unknown preset {name!r}; {meant(name, names)}", remedy="kakeya-mac presets")
 
 
 class ParameterError(UsageError):

@@ -45,11 +45,11 @@ def chat_templates(folder: Path) -> dict[str, str]:
     files = {path.stem: path for path in sorted((folder / MORE).glob("*.jinja"))}
     if (folder / FILE).is_file():
         files[DEFAULT] = folder / FILE
-    found = {name: _text(path) for name, path in files.items()}
+    templates = {name: _text(path) for name, path in files.items()}
     for path in (folder / CONFIG, folder / LEGACY):
-        if DEFAULT not in found and path.is_file():
-            found = _listed(read_object(path).get("chat_template"), path) | found
-    return found
+        if DEFAULT not in templates and path.is_file():
+            templates = _listed(read_object(path).get("chat_template"), path) | templates
+    return templates
 
 
 def render_chat(
@@ -114,15 +114,15 @@ def render_chat(
         ValueError,
         RecursionError,
     ) as error:
-        told = " ".join(str(error).split())
+        cause = " ".join(str(error).split())
         if type(error) is TemplateError:
             # What a template says itself by raise_exception: it is whole, and takes no such conversation.
             raise ModelConfigError(
-                f"chat template {name!r} of {folder} refuses this conversation: {told}. Leave out what it does not "
+                f"chat template {name!r} of {folder} refuses this conversation: {cause}. Leave out what it does not "
                 "take, such as --system"
             ) from error
         raise ModelConfigError(
-            f"chat template {name!r} of {folder} cannot be rendered: {told}; fetch the folder's templates again, or "
+            f"chat template {name!r} of {folder} cannot be rendered: {cause}; fetch the folder's templates again, or "
             "complete raw text instead of a chat turn"
         ) from error
     texts = rendered[0] if isinstance(rendered, tuple) else rendered
@@ -131,18 +131,19 @@ def render_chat(
 
 def _chosen(folder: Path, name: str | None) -> tuple[str, str]:
     """Return a template by name: the default one, or the only one, where none is asked for."""
-    found = chat_templates(folder)
-    if not found:
+    templates = chat_templates(folder)
+    if not templates:
         raise ModelConfigError(
             f"no chat template in {folder}: looked in {FILE}, {MORE}/, {CONFIG} and {LEGACY}; complete raw text "
             "instead of a chat turn"
         )
-    wanted = name or (DEFAULT if len(found) > 1 else next(iter(found)))
-    if wanted not in found:
+    chosen = name or (DEFAULT if len(templates) > 1 else next(iter(templates)))
+    if chosen not in templates:
         raise UsageError(
-            f"no chat template {wanted!r} in {folder}; it has {', '.join(sorted(found))}. Name one with --chat-template"
+            f"no chat template {chosen!r} in {folder}; it has {', '.join(sorted(templates))}. Name one with "
+            "--chat-template"
         )
-    return wanted, found[wanted]
+    return chosen, templates[chosen]
 
 
 def _listed(value: Any, path: Path) -> dict[str, str]:

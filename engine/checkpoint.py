@@ -49,12 +49,12 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     Raises:
         ModelNotFoundError: If none of them holds a config.json.
     """
-    wanted = Path(name_or_path)
+    folder = Path(name_or_path)
     listed = os.environ.get("KAKEYA_MODEL_ROOTS", "") if roots is None else roots
     places = [Path(root) for root in listed.split(os.pathsep) if root]
     places += [Path.home() / "kakeya-models", ASSETS]
-    candidates = [wanted] if wanted.is_absolute() else [place / name_or_path for place in places]
-    candidates += [] if wanted.is_absolute() else cached_snapshots(name_or_path)
+    candidates = [folder] if folder.is_absolute() else [place / name_or_path for place in places]
+    candidates += [] if folder.is_absolute() else cached_snapshots(name_or_path)
     for candidate in candidates:
         if (candidate / "config.json").is_file():
             return candidate
@@ -193,9 +193,9 @@ def load_failure(folder: Path, error: Exception) -> ModelWeightsError:
         return lost
     if not index.is_file() and isinstance(error, OSError) and len(list(folder.glob("model*.safetensors"))) > 1:
         return ModelWeightsError(f"{folder} holds weights in several files and no {INDEX} that names them; fetch it")
-    said = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
+    message = " ".join(str(error).split())[:MESSAGE_CHARACTERS]
     remedy = "install the package that it names" if isinstance(error, ImportError) else "check its files"
-    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {said}; {remedy}")
+    return ModelWeightsError(f"cannot load {folder}: {type(error).__name__}: {message}; {remedy}")
 
 
 def is_lfs_pointer(file: Path) -> bool:
@@ -279,16 +279,16 @@ def tokenizer_settings(folder: Path) -> dict[str, Any]:
     Raises:
         ModelConfigError: If a file cannot be read.
     """
-    said = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
-    if LISTED_TOKENS not in said and (folder / NAMES_FILE).is_file():
-        said |= read_object(folder / NAMES_FILE)
-    return said
+    settings = read_object(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).is_file() else {}
+    if LISTED_TOKENS not in settings and (folder / NAMES_FILE).is_file():
+        settings |= read_object(folder / NAMES_FILE)
+    return settings
 
 
-def named_tokens(said: Mapping[str, Any]) -> dict[str, str]:
+def named_tokens(settings: Mapping[str, Any]) -> dict[str, str]:
     """Return the special tokens of tokenizer settings that have a name, such as ``bos_token``, as text."""
-    extra = said.get("extra_special_tokens")
-    places = {name: value for name, value in said.items() if name.endswith("_token")}
+    extra = settings.get("extra_special_tokens")
+    places = {name: value for name, value in settings.items() if name.endswith("_token")}
     places |= extra if isinstance(extra, Mapping) else {}
     texts = {name: token_text(value) for name, value in places.items()}
     return {name: text for name, text in texts.items() if text is not None}

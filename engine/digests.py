@@ -35,13 +35,13 @@ def file_digest(path: Path, cache: Path | None = None) -> str:
     if before.st_size < SMALLEST_BYTES:
         return _digest(path)
     place = cache or Path(platformdirs.user_cache_dir("kakeya")) / "weights.json"
-    known, key = _read(place), _key(before)
-    if key in known:
-        return known[key]
+    digests, key = _read(place), _key(before)
+    if key in digests:
+        return digests[key]
     digest = _digest(path)
     settled = time.time() - max(before.st_mtime, before.st_ctime) > SETTLED_S
     if settled and _key(path.stat()) == key:
-        _write(place, {**known, key: digest})
+        _write(place, {**digests, key: digest})
     return digest
 
 
@@ -53,23 +53,23 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _key(found: os.stat_result) -> str:
-    return f"{found.st_dev}:{found.st_ino}:{found.st_size}:{found.st_mtime_ns}:{found.st_ctime_ns}"
+def _key(status: os.stat_result) -> str:
+    return f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}:{status.st_ctime_ns}"
 
 
 def _read(place: Path) -> dict[str, str]:
     try:
-        known = json.loads(place.read_bytes())
+        digests = json.loads(place.read_bytes())
     except (OSError, ValueError):
         return {}
-    if not isinstance(known, dict):
+    if not isinstance(digests, dict):
         return {}
-    return {key: digest for key, digest in known.items() if isinstance(digest, str) and len(digest) == 64}
+    return {key: digest for key, digest in digests.items() if isinstance(digest, str) and len(digest) == 64}
 
 
-def _write(place: Path, known: dict[str, str]) -> None:
+def _write(place: Path, digests: dict[str, str]) -> None:
     """Replace the cache as a whole, the newest entries kept."""
-    newest, written = dict(list(known.items())[-ENTRIES:]), None
+    newest, written = dict(list(digests.items())[-ENTRIES:]), None
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=place.parent, delete=False) as stream:

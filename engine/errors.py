@@ -97,15 +97,17 @@ class ObservationError(EngineError):
     """Report committed tokens that do not follow those a drafter has seen."""
 
     @classmethod
-    def check(cls, start: int, seen: int) -> None:
-        """Check that tokens at ``start`` follow ``seen`` positions.
+    def check(cls, start: int, length: int) -> None:
+        """Check that tokens at ``start`` follow ``length`` positions.
 
         Raises:
             ObservationError: If they leave a gap or repeat some.
         """
-        if start != seen:
-            kind = "a gap" if start > seen else "a repeat"
-            raise cls(f"observed tokens start at position {start}; expected {seen}, {kind} would shift all later ones")
+        if start != length:
+            kind = "a gap" if start > length else "a repeat"
+            raise cls(
+                f"observed tokens start at position {start}; expected {length}, {kind} would shift all later ones"
+            )
 
 
 class PageError(EngineError):

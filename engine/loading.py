@@ -167,13 +167,13 @@ def own_drafter(target: Path) -> str:
     Raises:
         UsageError: If there is none.
     """
-    known = known_drafter(target)
-    if known is None:
+    drafter = known_drafter(target)
+    if drafter is None:
         raise UsageError(
             f"no drafter is known for {target.name!r}: expected one called {_own_name(target)!r} beside it or among "
             "the models. Name one with --drafter, or decode without with --drafter none."
         )
-    return known
+    return drafter
 
 
 def known_drafter(target: Path) -> str | None:
@@ -220,14 +220,14 @@ def _load_drafter(backend: Backend, folder: Path, target: tuple[Path, TargetMode
     return DraftModel(small)
 
 
-def _same_words(one: Path, other: Path, *, unsaid: bool) -> bool:
+def _same_words(first: Path, other: Path, *, unsaid: bool) -> bool:
     """Return whether the tokenizers of two folders give every token the same id; ``unsaid`` where one has none."""
-    files = [folder / TOKENIZER for folder in (one, other)]
+    files = [folder / TOKENIZER for folder in (first, other)]
     if not all(file.is_file() for file in files):
         return unsaid
     if file_digest(files[0]) == file_digest(files[1]):
         return True
-    return bool(read_tokenizer(one).get_vocab() == read_tokenizer(other).get_vocab())
+    return bool(read_tokenizer(first).get_vocab() == read_tokenizer(other).get_vocab())
 
 
 def _served(address: str, backend: Backend, target: TargetModel, folder: Path) -> DrafterModel:

@@ -87,15 +87,15 @@ def add_decoding_options(
     parser: argparse.ArgumentParser,
     zero: str = "plain decoding",
     depth: str | None = str(DEFAULT_DEPTH),
-    told: str = "%(default)s",
+    default: str = "%(default)s",
 ) -> None:
-    """Add cache layout and draft depth, where 0 means what ``zero`` says and help tells the default as ``told``."""
+    """Add cache layout and draft depth, where 0 means what ``zero`` says and help tells the default as ``default``."""
     add_cache_option(parser)
     parser.add_argument(
         "--depth",
         default=depth,
         help=f"drafted tokens per step, 0 for {zero}; auto for the never-slower controller, which chooses drafter and "
-        f"depth at each step; commit-gate or entropy-gate for a fixed depth behind a gate (default: {told})",
+        f"depth at each step; commit-gate or entropy-gate for a fixed depth behind a gate (default: {default})",
     )
     add_chunk_option(parser)
 
@@ -284,12 +284,12 @@ def amount(text: str) -> float:
         argparse.ArgumentTypeError: If the text is none.
     """
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = math.nan
-    if not 0.0 <= found <= MOST_AMOUNT:
+        number = math.nan
+    if not 0.0 <= number <= MOST_AMOUNT:
         raise argparse.ArgumentTypeError(f"{text!r}; expected a number from 0 to {MOST_AMOUNT:g}")
-    return found
+    return number
 
 
 def cache_layout(options: argparse.Namespace, *, lossless: bool = False) -> CacheLayout:
@@ -380,7 +380,7 @@ def bounded(model: DrafterModel, context_tokens: int) -> DrafterModel:
     )
 
 
-def chosen_drafter(asked: str | None, target: Path, *, several: bool = False) -> str | None:
+def chosen_drafter(requested: str | None, target: Path, *, several: bool = False) -> str | None:
     """Return the drafter asked for, else the environment's, else the one that belongs to the target; None for none.
 
     Where each step may choose among ``several``, ``ngram`` stands beside the target's own drafter, or alone.
@@ -388,7 +388,7 @@ def chosen_drafter(asked: str | None, target: Path, *, several: bool = False) ->
     Raises:
         UsageError: If none is named and none is known for the target, or several are named and one is needed.
     """
-    named = asked or os.environ.get("KAKEYA_DRAFTER") or AUTO
+    named = requested or os.environ.get("KAKEYA_DRAFTER") or AUTO
     if named == AUTO:
         own = own_drafter(target) if not several else known_drafter(target)
         return f"{own},{NGRAM}" if several and own else own or NGRAM
@@ -403,8 +403,8 @@ def from_here(model: str | None) -> str | None:
     A bare name never means a folder in here.
     """
     parts = [] if model is None else model.split(",")
-    found = [str(Path(part).absolute()) if part.split("/", 1)[0] in {".", ".."} else part for part in parts]
-    return ",".join(found) if found else None
+    paths = [str(Path(part).absolute()) if part.split("/", 1)[0] in {".", ".."} else part for part in parts]
+    return ",".join(paths) if paths else None
 
 
 def check_depth(text: str) -> None:
@@ -443,13 +443,13 @@ def cost_key(engine: Engine) -> CostKey:
     return CostKey(machine, info.digest, info.dtype, backend.versions())
 
 
-def check_drafting(layout: CacheLayout, engine: Engine, told: Mapping[str, object]) -> None:
+def check_drafting(layout: CacheLayout, engine: Engine, policy: Mapping[str, object]) -> None:
     """Check a layout against the drafter and a depth policy as `depth_factory` describes it.
 
     Raises:
         UsageError: If they do not go together.
     """
-    drafted = 0 if isinstance(engine.drafter, NoDrafter) else told.get("longest", told.get("tokens"))
+    drafted = 0 if isinstance(engine.drafter, NoDrafter) else policy.get("longest", policy.get("tokens"))
     layout.check_block(1 + int(str(drafted)))
 
 
@@ -491,8 +491,8 @@ def depth_factory(
     check_depth(text)
     longest = longest_depth(engine)
     if text == "auto":
-        asked, table = asked_drafters(engine.drafter), starting_costs(costs, engine)
-        return lambda: ControlledDepth(asked, table), {"policy": "controller", "longest": longest}
+        drafters, table = asked_drafters(engine.drafter), starting_costs(costs, engine)
+        return lambda: ControlledDepth(drafters, table), {"policy": "controller", "longest": longest}
     gated = min(DEFAULT_DEPTH, longest)
     if text == "commit-gate":
         return lambda: CommitGate(gated), {"policy": text, "tokens": gated}

@@ -358,7 +358,7 @@ class Backend(Protocol):
     def log_probabilities(self, forward: Forward, tokens: tuple[int, ...]) -> tuple[float, ...]:
         """Return by row the natural logarithm of the probability of ``tokens[row]`` in it, in fp32."""
 
-    def apart(self, one: Forward, other: Forward) -> float:
+    def apart(self, forward: Forward, other: Forward) -> float:
         """Return the largest difference between the logits of two forwards of as many rows, in fp32."""
 
     def leave_thread(self) -> None:

@@ -46,16 +46,16 @@ def read_tokenizer(folder: Path) -> Any:
     if not path.is_file():
         raise ModelConfigError(f"no tokenizer.json in {folder}; expected one beside the weights")
     try:
-        found = Implementation.from_file(str(path))
+        tokenizer = Implementation.from_file(str(path))
     except Exception as error:
         raise ModelConfigError(f"cannot read {path}: {error}; fetch the file again") from error
     # Those that the file holds already stay as they are.
-    found.add_tokens(added_tokens(folder))
-    _begin_as_llama(found, tokenizer_settings(folder))
+    tokenizer.add_tokens(added_tokens(folder))
+    _begin_as_llama(tokenizer, tokenizer_settings(folder))
     # A trainer may have left the length of its batches in the file; transformers does not heed it either.
-    found.no_truncation()
-    found.no_padding()
-    return found
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
 
 
 def _begin_as_llama(built: Any, settings: Mapping[str, Any]) -> None:
@@ -84,17 +84,17 @@ def added_tokens(folder: Path) -> list[Any]:
     """
     from tokenizers import AddedToken
 
-    said, found = tokenizer_settings(folder), dict[str, Any]()
-    named = dict.fromkeys(named_tokens(said).values())
+    settings, tokens = tokenizer_settings(folder), dict[str, Any]()
+    named = dict.fromkeys(named_tokens(settings).values())
     for place in UNNAMED:
-        listed = said.get(place)
+        listed = settings.get(place)
         texts = map(token_text, listed if isinstance(listed, list) else [])
         named |= dict.fromkeys(text for text in texts if text is not None)
-    for text, entry in _listed(folder, said):
+    for text, entry in _listed(folder, settings):
         flags = {flag: entry[flag] for flag in FLAGS if type(entry.get(flag)) is bool}
-        found[text] = AddedToken(text, **({"special": text in named, "normalized": text not in named} | flags))
-    rest = [AddedToken(text, special=True, normalized=False) for text in named if text not in found]
-    return [*found.values(), *rest]
+        tokens[text] = AddedToken(text, **({"special": text in named, "normalized": text not in named} | flags))
+    rest = [AddedToken(text, special=True, normalized=False) for text in named if text not in tokens]
+    return [*tokens.values(), *rest]
 
 
 def _repaired(tokens: Iterable[str]) -> list[str]:
@@ -115,14 +115,16 @@ def _repaired(tokens: Iterable[str]) -> list[str]:
     return repaired
 
 
-def _listed(folder: Path, said: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+def _listed(folder: Path, settings: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """Return text and settings of the added tokens that are listed with their ids, in order of these."""
-    listed, path = said.get(LISTED_TOKENS), folder / TOKENIZER_CONFIG
+    listed, path = settings.get(LISTED_TOKENS), folder / TOKENIZER_CONFIG
     if listed is None and (folder / MORE_TOKENS).is_file():
         path = folder / MORE_TOKENS
         listed = {index: {"content": text} for text, index in read_object(path).items()}
     try:
-        ordered = sorted(((int(index), dict(entry)) for index, entry in (listed or {}).items()), key=lambda one: one[0])
+        ordered = sorted(
+            ((int(index), dict(entry)) for index, entry in (listed or {}).items()), key=lambda pair: pair[0]
+        )
         return [(str(entry["content"]), entry) for _, entry in ordered]
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ModelConfigError(

@@ -88,10 +88,10 @@ class Turns:
             TurnsError: the supervisor speaks another protocol, or went away.
         """
         self._say(event="ready", protocol=PROTOCOL, samples=samples, calibration=dict(calibration or {}))
-        said = self._hear()
-        if said.get("event") != "launch" or said.get("protocol") != PROTOCOL:
-            raise TurnsError(f"expected the launch of protocol {PROTOCOL}, got {said}")
-        return TurnsOfLaunch(said["number"], said["block"], said["nonce"], said["calibration"])
+        message = self._hear()
+        if message.get("event") != "launch" or message.get("protocol") != PROTOCOL:
+            raise TurnsError(f"expected the launch of protocol {PROTOCOL}, got {message}")
+        return TurnsOfLaunch(message["number"], message["block"], message["nonce"], message["calibration"])
 
     def __iter__(self) -> Iterator[TurnOrder]:
         """Yield orders until the launch is over; answer each with `done` before asking for the next.
@@ -99,9 +99,9 @@ class Turns:
         Raises:
             TurnsError: the supervisor went away.
         """
-        while (said := self._hear()).get("event") == "go":
-            self._number = said["turn"]
-            yield TurnOrder(said["arm"], said["sample"], said["tokens"], said["seconds"])
+        while (message := self._hear()).get("event") == "go":
+            self._number = message["turn"]
+            yield TurnOrder(message["arm"], message["sample"], message["tokens"], message["seconds"])
         self._orders.close()
 
     def done(self, tokens: int, *, over: bool) -> None:
@@ -120,5 +120,5 @@ class Turns:
         line = self._orders.readline()
         if not line:
             raise TurnsError("the supervisor went away")
-        said: dict[str, Any] = json.loads(line)
-        return said
+        message: dict[str, Any] = json.loads(line)
+        return message

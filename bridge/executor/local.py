@@ -82,13 +82,13 @@ class LocalExecutor:
 
     def _find_trial(self, uid: int | None, kind: RunKind) -> SandboxTrial:
         key = trial_key(uid, kind, self._paths)
-        known = None if self._cache is None else self._cache.load(key)
-        if known is not None:
-            return known
-        found = self.try_out(uid, kind).under(key, kind, self._clock)
+        cached = None if self._cache is None else self._cache.load(key)
+        if cached is not None:
+            return cached
+        trial = self.try_out(uid, kind).under(key, kind, self._clock)
         if self._cache is not None:
-            self._cache.store(key, found)
-        return found
+            self._cache.store(key, trial)
+        return trial
 
     def try_out(self, uid: int | None, kind: RunKind) -> SandboxTrial:
         """Try the sandbox of such runs now, whatever is known of it."""

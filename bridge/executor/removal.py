@@ -51,8 +51,8 @@ def _empty(top: int) -> None:
 
 def _unlink_files(folder: int) -> list[str]:
     """Remove everything in an open folder but the folders; return their names."""
-    with os.scandir(folder) as found:
-        entries = list(found)
+    with os.scandir(folder) as listing:
+        entries = list(listing)
     folders = []
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):

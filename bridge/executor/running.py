@@ -120,8 +120,8 @@ class RunExecution:
             self._log.note(f"left behind: {line}")
         log = self._log.end()
         if self._log.cut_bytes:
-            bound, seen = self._spec.limits.log_bytes, self._log.seen_bytes
-            self._hits.append(LimitHit(limit="log_bytes", bound=bound, observed=seen, action="truncated"))
+            bound, observed = self._spec.limits.log_bytes, self._log.seen_bytes
+            self._hits.append(LimitHit(limit="log_bytes", bound=bound, observed=observed, action="truncated"))
         return Execution(
             ok=self._ok,
             ending=self._ending,
@@ -187,12 +187,12 @@ class RunExecution:
 
     def _find_module(self, command: Command) -> bool:
         """Find out where the first command's module would come from; return whether the run may go on."""
-        asked = question(command)
-        if asked is None:
+        lookup = question(command)
+        if lookup is None:
             return True
-        said = bytearray()
-        log = LogKeeper(said.extend, ANSWER_MAX_BYTES, self._secrets)
-        ended = self._supervise(asked[0], log, MarkReader(), lambda _t_s, _usage: None)
+        output = bytearray()
+        log = LogKeeper(output.extend, ANSWER_MAX_BYTES, self._secrets)
+        ended = self._supervise(lookup[0], log, MarkReader(), lambda _t_s, _usage: None)
         log.end()
         if ended is None:
             return False
@@ -200,7 +200,7 @@ class RunExecution:
         if ended.stop is not None:
             self._stopped(ended.stop)
         elif ended.result.exit_code == 0:
-            self._imported = answer(asked[1], bytes(said))
+            self._imported = answer(lookup[1], bytes(output))
         return ended.stop is None  # what else is wrong with the interpreter or the sandbox, the command itself shows
 
     def _stopped(self, stop: Stop) -> None:
@@ -265,8 +265,8 @@ class RunExecution:
             self._ending = "killed" if ended.killed else self._ending
             if not ended.began:
                 return False
-        said = None if heard is None else last_line(heard, self._secrets)
-        self._results.append(ended.result if before is None else ended.result.evolve(before=before, answer=said))
+        reply = None if heard is None else last_line(heard, self._secrets)
+        self._results.append(ended.result if before is None else ended.result.evolve(before=before, answer=reply))
         self._bounds.command_ended(ended.result.cpu_s)
         stop = ended.stop or self._bounds.disk()
         if stop is not None:

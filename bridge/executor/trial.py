@@ -142,16 +142,16 @@ def try_one(
 
 def _evaluate(execution: Execution, targets: TrialTargets, witness: Witness, applied: SandboxApplied) -> SandboxTrial:
     """Return the outcome of a trial: facts measured on the host come before what the program reported."""
-    told = _parse_answer(execution)
-    if isinstance(told, str):
+    answer = _parse_answer(execution)
+    if isinstance(answer, str):
         wrote = "tried, and a run can write outside its directories"
-        return SandboxTrial(nothing(wrote if targets.outside.exists() else told))
+        return SandboxTrial(nothing(wrote if targets.outside.exists() else answer))
     survivors = sum(command.survivors for command in execution.commands)
-    escapes = targets.escapes(told, survivors, witness.users)
+    escapes = targets.escapes(answer, survivors, witness.users)
     wrong = [escape.what for escape in escapes if not escape.refused]
     if wrong:
         return SandboxTrial(nothing(f"tried, and a run can {', '.join(wrong)}"), escapes)
-    if told["cannot write its own directory"]:
+    if answer["cannot write its own directory"]:
         return SandboxTrial(nothing("tried, and a run cannot write its own directory"), escapes)
     if not witness.users:
         return SandboxTrial(nothing("tried, and its processes were not seen from outside"), escapes)
@@ -173,10 +173,10 @@ def _parse_answer(execution: Execution) -> dict[str, Any] | str:
         last = text.splitlines()[-1] if text else execution.message or f"exit code {execution.program_exit}"
         return "it does not start: " + "".join(char for char in last if char.isprintable())[:300]
     try:
-        found: dict[str, Any] = json.loads(text.partition("\n")[0])
+        answer: dict[str, Any] = json.loads(text.partition("\n")[0])
     except ValueError:
         return "its trial program gave no answer"
-    return found
+    return answer
 
 
 def _spec(argv: tuple[str, ...], uid: int | None, paths: HostPaths, models: Path, kind: RunKind) -> JobSpec:

@@ -59,24 +59,24 @@ class TrialCache:
         path = self._folder / f"{key}.json"
         try:
             facts = [path.parent.lstat(), path.lstat()]
-            if any(one.st_uid != os.geteuid() or one.st_mode & 0o022 or stat.S_ISLNK(one.st_mode) for one in facts):
+            if any(fact.st_uid != os.geteuid() or fact.st_mode & 0o022 or stat.S_ISLNK(fact.st_mode) for fact in facts):
                 return None
-            kept = KeptTrial.parse(path.read_bytes(), max_bytes=_MAX_BYTES)
+            record = KeptTrial.parse(path.read_bytes(), max_bytes=_MAX_BYTES)
         except (OSError, ValueError):  # absent, cut off, or of another version
             return None
-        return SandboxTrial(kept.applied, tuple(Escape(what, refused=True) for what in kept.refused))
+        return SandboxTrial(record.applied, tuple(Escape(what, refused=True) for what in record.refused))
 
     def store(self, key: str, trial: SandboxTrial) -> None:
         """Keep an outcome if its sandbox held; where the folder cannot be written, the next process tries again."""
         if trial.applied.kind == "none" or not all(escape.refused for escape in trial.escapes):
             return
-        kept = KeptTrial(applied=trial.applied, refused=tuple(escape.what for escape in trial.escapes))
+        record = KeptTrial(applied=trial.applied, refused=tuple(escape.what for escape in trial.escapes))
         with contextlib.suppress(OSError):
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for old in self._folder.glob("*.json"):
                 if old.stat().st_mtime < psutil.boot_time():
                     old.unlink()
-            write_atomically(self._folder / f"{key}.json", kept.canonical(), mode=0o600)
+            write_atomically(self._folder / f"{key}.json", record.canonical(), mode=0o600)
 
 
 def trial_key(uid: int | None, kind: RunKind, paths: HostPaths) -> str:
@@ -103,8 +103,8 @@ def trial_key(uid: int | None, kind: RunKind, paths: HostPaths) -> str:
 def _programs(paths: HostPaths) -> Iterator[str]:
     yield os.path.realpath(paths.interpreter or sys.executable)
     for name in ("bwrap", "setpriv"):
-        found = shutil.which(name, path="/usr/bin:/usr/local/bin:/bin")
-        yield from () if found is None else (os.path.realpath(found),)
+        program = shutil.which(name, path="/usr/bin:/usr/local/bin:/bin")
+        yield from () if program is None else (os.path.realpath(program),)
 
 
 def _digest(paths: list[Path]) -> str:

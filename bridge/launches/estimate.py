@@ -102,19 +102,19 @@ def rotations(launches: Sequence[Launch], blocks: int) -> tuple[tuple[Launch, ..
     if any(not 0 <= block < blocks for block in count):
         raise ValueError(f"got launches of blocks {sorted(count)}, expected 0 to {blocks - 1}")
     most = min(count[block] for block in range(blocks))
-    seen: Counter[int] = Counter()
+    taken: Counter[int] = Counter()
     whole: list[Launch] = []
     rest: list[Launch] = []
     for launch in launches:
-        (whole if seen[launch.block] < most else rest).append(launch)
-        seen[launch.block] += 1
+        (whole if taken[launch.block] < most else rest).append(launch)
+        taken[launch.block] += 1
     return tuple(whole), tuple(rest)
 
 
 def means(whole: Sequence[Launch], blocks: int) -> tuple[float, dict[int, float]]:
     """Return the mean of the log ratios and those of each block; every block has as many launches."""
     share = len(whole) // blocks
-    groups = {b: math.fsum(one.log_ratio for one in whole if one.block == b) / share for b in range(blocks)}
+    groups = {b: math.fsum(launch.log_ratio for launch in whole if launch.block == b) / share for b in range(blocks)}
     return math.fsum(groups.values()) / blocks, groups
 
 

@@ -47,7 +47,7 @@ def pool(sittings: Sequence[Sequence[Launch]], blocks: int = 1) -> PooledRatio |
     Raises:
         ValueError: a launch of no such block.
     """
-    wholes = [whole for one in sittings if (whole := rotations(one, blocks)[0])]
+    wholes = [whole for sitting in sittings if (whole := rotations(sitting, blocks)[0])]
     together = over_launches([launch for whole in wholes for launch in whole], blocks)
     if together is None:
         return None
@@ -67,7 +67,7 @@ def _difference_p(wholes: Sequence[Sequence[Launch]], blocks: int) -> float:
     overall, groups = means([launch for whole in wholes for launch in whole], blocks)
     own = [means(whole, blocks)[0] for whole in wholes]
     between = math.fsum(len(w) * (mean - overall) ** 2 for w, mean in zip(wholes, own, strict=True))
-    total = math.fsum((one.log_ratio - groups[one.block]) ** 2 for whole in wholes for one in whole)
+    total = math.fsum((launch.log_ratio - groups[launch.block]) ** 2 for whole in wholes for launch in whole)
     upper, lower = len(wholes) - 1, count - blocks - len(wholes) + 1
     within = total - between
     if lower < 1:

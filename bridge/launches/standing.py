@@ -96,10 +96,10 @@ class StandingRatio:
             ahead = ", ".join(f"{_between(end.next_sitting(looks))} at {_load_text(end.load)}" for end in self.ends)
             return f"{word} at each load: {at} of the machine used by others{chosen}; the next sitting {ahead}"
         (end,) = self.ends
-        known = [load for load in loads if load is not None]
+        observed = [load for load in loads if load is not None]
         used = "an unseen load"
-        if known and len(known) == len(loads):
-            used = f"{_load_text(min(known), max(known))} of the machine used by others"
+        if observed and len(observed) == len(loads):
+            used = f"{_load_text(min(observed), max(observed))} of the machine used by others"
         shown = interval_text(ShownInterval.of(end, looks))
         return f"{word}: {shown}, {used}{chosen}; the next sitting {_between(end.next_sitting(looks))}"
 

@@ -29,45 +29,47 @@ DATA_NOT_INSTRUCTIONS: Final = (
 
 def summary(document: Document) -> Document:
     """Return what an agent decides by: outcome, claims with what they lack, findings, the run's own facts."""
-    found: Document = {name: document[name] for name in ("id", "state", "terminal", "headline") if document.get(name)}
+    facts: Document = {name: document[name] for name in ("id", "state", "terminal", "headline") if document.get(name)}
     outcome = {key: value for key, value in document["outcome"].items() if value not in (None, False)}
-    found["outcome"] = outcome | {"exit_code": document["outcome"]["exit_code"]}
+    facts["outcome"] = outcome | {"exit_code": document["outcome"]["exit_code"]}
     if "remedy" in outcome:
-        found["outcome"]["remedy"] = remedy_with_tools(outcome["remedy"])
+        facts["outcome"]["remedy"] = remedy_with_tools(outcome["remedy"])
     if document["claims"]:
-        found["claims"] = [_claim(one) for one in document["claims"]]
+        facts["claims"] = [_claim(claim) for claim in document["claims"]]
     if document["findings"]:
-        found["findings"] = [{key: one[key] for key in ("code", "message", "remedy")} for one in document["findings"]]
+        facts["findings"] = [
+            {key: finding[key] for key in ("code", "message", "remedy")} for finding in document["findings"]
+        ]
     if document["command"] != "logs":
-        found |= _about(document)
+        facts |= _about(document)
     if document["command"] == "run" and _sweep_of(document) is not None:
-        found["data"] = _handles(document["data"])
-    return found
+        facts["data"] = _handles(document["data"])
+    return facts
 
 
 def _about(document: Document) -> Document:
     """Return the facts of a run that an agent has not told itself, each once; what is left out is linked."""
-    found: Document = {}
+    facts: Document = {}
     if (request := document.get("request")) is not None:
-        found["asked"] = {name: request[name] for name in ("preset", "params", "profile")}
-        found["asked"] |= {"reattached": True} if request["reattached"] else {}
+        facts["asked"] = {name: request[name] for name in ("preset", "params", "profile")}
+        facts["asked"] |= {"reattached": True} if request["reattached"] else {}
     if (place := document.get("where")) is not None:
-        found["where"] = {name: place[name] for name in ("runner", "device", "sandbox") if place[name] is not None}
+        facts["where"] = {name: place[name] for name in ("runner", "device", "sandbox") if place[name] is not None}
     scarce = [quota for quota in document["quotas"] if quota["left"] <= _SCARCE]
-    found |= {"quotas": scarce} if scarce else {}
+    facts |= {"quotas": scarce} if scarce else {}
     if (times := document.get("times_s")) is not None and times["total"] is not None:
-        found["took_s"] = times["total"]
+        facts["took_s"] = times["total"]
     if (attempts := document.get("attempts")) is not None and attempts["number"] > 1:
-        found["attempt"] = attempts["number"]
+        facts["attempt"] = attempts["number"]
     if (files := document.get("files")) is not None and files["kept"]:
-        found["kept"] = {"folder": files["folder"], "files": files["kept"]}
+        facts["kept"] = {"folder": files["folder"], "files": files["kept"]}
     # Of reports what the gate derives; the files themselves are linked.
     for name in ("actions", "derived" if document["command"] == "report" else "data"):
         if document.get(name) is not None:
-            found[name] = document[name]
+            facts[name] = document[name]
     if document["command"] == "presets":
-        found["data"] = _presets(document["data"])
-    return found
+        facts["data"] = _presets(document["data"])
+    return facts
 
 
 def _presets(rows: list[Document]) -> list[Document]:
@@ -83,20 +85,20 @@ def _presets(rows: list[Document]) -> list[Document]:
 
 def remedy_with_tools(remedy: str) -> str:
     """Return a remedy in the words of who has these tools: what is no tool is said to be for a shell."""
-    if (asked := _COMMAND.fullmatch(remedy)) is not None:
-        if asked["help"]:
+    if (command := _COMMAND.fullmatch(remedy)) is not None:
+        if command["help"]:
             return "the schema of this tool says what it takes"
-        if (tool := _TOOLS.get(asked["name"])) is not None:
-            words = asked["words"].removeprefix(" show")
+        if (tool := _TOOLS.get(command["name"])) is not None:
+            words = command["words"].removeprefix(" show")
             return f"call `{tool}`" + (f" with{words}" if words else "")
     return f"in a shell: {remedy}" if "kakeya-" in remedy or "--" in remedy else remedy
 
 
 def _handles(sweep: Mapping[str, Any]) -> Document:
     """Return what an agent needs of a sweep that was sent: its id, and which run is which."""
-    runs = [{"id": one["id"], "params": one["params"], "repeat": one["repeat"]} for one in sweep["runs"]]
+    runs = [{"id": run["id"], "params": run["params"], "repeat": run["repeat"]} for run in sweep["runs"]]
     if len(_text(runs)) > _HANDLES_BYTES:
-        runs = [{"id": one["id"], "repeat": one["repeat"]} for one in runs]
+        runs = [{"id": run["id"], "repeat": run["repeat"]} for run in runs]
     return {"sweep": sweep["sweep"], "preset": sweep["preset"], "caution": sweep["caution"], "runs": runs}
 
 
@@ -107,9 +109,9 @@ def _sweep_of(document: Mapping[str, Any]) -> str | None:
 
 
 def _claim(claim: Mapping[str, Any]) -> Document:
-    missing = [one["premise"] for one in claim["premises"] if not one["held"]]
-    kept = {key: claim[key] for key in ("id", "role", "quotation", "wording", "value", "interval", "unit")}
-    return kept | ({"missing_premises": missing} if missing else {})
+    missing = [premise["premise"] for premise in claim["premises"] if not premise["held"]]
+    facts = {key: claim[key] for key in ("id", "role", "quotation", "wording", "value", "interval", "unit")}
+    return facts | ({"missing_premises": missing} if missing else {})
 
 
 def fitted(value: Any, most_bytes: int) -> tuple[str, bool]:
@@ -171,11 +173,11 @@ def _cut(value: Any, items: int, chars: int) -> Any:
     if isinstance(value, str) and len(value) > chars:
         return f"{value[:chars]}… [{len(value) - chars} more characters]"
     if isinstance(value, Mapping):
-        kept = dict(list(value.items())[: 4 * items])
-        cut = {str(key): _cut(one, items, chars) for key, one in kept.items()}
-        return cut if len(kept) == len(value) else cut | {"…": f"{len(value) - len(kept)} more"}
+        head = dict(list(value.items())[: 4 * items])
+        cut = {str(key): _cut(item, items, chars) for key, item in head.items()}
+        return cut if len(head) == len(value) else cut | {"…": f"{len(value) - len(head)} more"}
     if isinstance(value, list | tuple):
-        shown = [_cut(one, items, chars) for one in value[:items]]
+        shown = [_cut(item, items, chars) for item in value[:items]]
         return shown if len(value) <= items else [*shown, f"… {len(value) - items} more"]
     return value
 

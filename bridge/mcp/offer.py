@@ -70,9 +70,9 @@ class Offer:
 
 def _own(rows: Iterable[Mapping[str, Any]]) -> dict[str, Preset]:
     """Return the definitions that a bus offers beside the installed presets, of the rows of `presets`."""
-    found: dict[str, Preset] = {}
+    definitions: dict[str, Preset] = {}
     for row in rows:
         if row["definition"] is not None:
             with contextlib.suppress(pydantic.ValidationError):
-                found[row["name"]] = Preset.model_validate_json(json.dumps(row["definition"]))
-    return found
+                definitions[row["name"]] = Preset.model_validate_json(json.dumps(row["definition"]))
+    return definitions

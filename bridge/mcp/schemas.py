@@ -77,13 +77,13 @@ SWEEP: Final[Schema] = {
 
 def sweep_words(arguments: Mapping[str, Any]) -> list[str]:
     """Return the command line of a sweep; its arguments fit the schema."""
-    found = ["run", arguments["preset"], "--repeat", str(arguments["repeat"])]
+    argv = ["run", arguments["preset"], "--repeat", str(arguments["repeat"])]
     for name, values in arguments["values"].items():
         for value in values:
-            found += ["-p", f"{name}={_text(value, quoted=False)}"]
+            argv += ["-p", f"{name}={_text(value, quoted=False)}"]
     for option in ("profile", "runner"):
-        found += [f"--{option}", arguments[option]] if option in arguments else []
-    return found
+        argv += [f"--{option}", arguments[option]] if option in arguments else []
+    return argv
 
 
 def of_run(names: Sequence[str]) -> Schema:
@@ -127,24 +127,24 @@ def _check_params(arguments: Mapping[str, Any], preset: Preset) -> None:
 def of_parameter(parameter: Parameter) -> Schema:
     """Return the schema of one parameter."""
     unit = f" ({parameter.unit})" if parameter.unit else ""
-    found: Schema = {"description": f"{parameter.help}{unit}"}
+    schema: Schema = {"description": f"{parameter.help}{unit}"}
     match parameter:
         case IntParameter():
-            found |= {"type": "integer", "minimum": parameter.min, "maximum": parameter.max}
+            schema |= {"type": "integer", "minimum": parameter.min, "maximum": parameter.max}
         case FloatParameter():
-            found |= {"type": "number", "minimum": parameter.min, "maximum": parameter.max}
+            schema |= {"type": "number", "minimum": parameter.min, "maximum": parameter.max}
         case ChoiceParameter():
-            found |= {"type": "string", "enum": list(parameter.choices)}
+            schema |= {"type": "string", "enum": list(parameter.choices)}
         case FlagParameter():
-            found |= {"type": "boolean"}
+            schema |= {"type": "boolean"}
         case TextParameter():
-            found |= {"type": "string", "pattern": f"^(?:{parameter.pattern})$", "maxLength": parameter.max_chars}
+            schema |= {"type": "string", "pattern": f"^(?:{parameter.pattern})$", "maxLength": parameter.max_chars}
         case PathParameter():
-            found |= {"type": "string", "maxLength": 255}
+            schema |= {"type": "string", "maxLength": 255}
         case _:
-            found |= {"type": "string", "maxLength": 255}
-            found["description"] += "; any revision of this clone"
-    return found if parameter.default is None else found | {"default": parameter.default}
+            schema |= {"type": "string", "maxLength": 255}
+            schema["description"] += "; any revision of this clone"
+    return schema if parameter.default is None else schema | {"default": parameter.default}
 
 
 def words(name: str, arguments: Mapping[str, Any], *, installed: bool) -> list[str]:
@@ -155,13 +155,13 @@ def words(name: str, arguments: Mapping[str, Any], *, installed: bool) -> list[s
         arguments: of the call.
         installed: whether the preset is: otherwise a text keeps quotes, so that the host gets a text.
     """
-    found = ["run", name]
+    argv = ["run", name]
     for key, value in arguments.get("params", {}).items():
-        found += ["-p", f"{key}={_text(value, quoted=not installed)}"]
+        argv += ["-p", f"{key}={_text(value, quoted=not installed)}"]
     for option in ("profile", "runner", "ref"):
         if option in arguments:
-            found += [f"--{option}", str(arguments[option])]
-    return found
+            argv += [f"--{option}", str(arguments[option])]
+    return argv
 
 
 def _text(value: str | float | bool, *, quoted: bool) -> str:
@@ -175,5 +175,5 @@ def _required(parameter: Parameter) -> bool:
 
 
 def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:
-    found: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
-    return found | ({"required": required} if required else {})
+    schema: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
+    return schema | ({"required": required} if required else {})

@@ -53,8 +53,8 @@ class Handlers:
         self, _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         """Return the tools of this bus as it is now."""
-        found = await anyio.to_thread.run_sync(self._offer.tools)
-        return types.ListToolsResult(tools=[_tool(one) for one in found])
+        specs = await anyio.to_thread.run_sync(self._offer.tools)
+        return types.ListToolsResult(tools=[_tool(spec) for spec in specs])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult | Any:
         """Run the command of a tool and return what it said."""
@@ -102,11 +102,11 @@ class Handlers:
         self, _context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         """Return what may be read of a run."""
-        found = [
+        templates = [
             types.ResourceTemplate(uri_template=uri, name=name, description=text)
             for uri, name, text in resources.TEMPLATES
         ]
-        return types.ListResourceTemplatesResult(resource_templates=found)
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def read_resource(self, _context: Context, params: types.ReadResourceRequestParams) -> Any:
         """Return a page of a resource, and where it goes on."""
@@ -178,9 +178,9 @@ def serve(commands: Commands, version: str) -> None:
 
         async def forward(incoming: Any, outgoing: Any) -> None:
             async with onward:
-                async for one in incoming:
-                    refused = refusal(one) if isinstance(one, Exception) else None
-                    await (onward.send(one) if refused is None else outgoing.send(SessionMessage(refused)))
+                async for message in incoming:
+                    refused = refusal(message) if isinstance(message, Exception) else None
+                    await (onward.send(message) if refused is None else outgoing.send(SessionMessage(refused)))
 
         async with stdio_server() as (incoming, outgoing), anyio.create_task_group() as group:
             group.start_soon(forward, incoming, outgoing)
@@ -197,17 +197,19 @@ def refusal(error: Exception) -> types.JSONRPCError | None:
     """
     if not isinstance(error, pydantic.ValidationError):
         return None
-    found = error.errors(include_url=False)[0]
+    details = error.errors(include_url=False)[0]
     try:
-        message = json.loads(found["input"]) if found["type"] == "json_invalid" else None
-        asked = message["id"] if isinstance(message, dict) else None
-        json.dumps(asked, ensure_ascii=False).encode()
+        message = json.loads(details["input"]) if details["type"] == "json_invalid" else None
+        request_id = message["id"] if isinstance(message, dict) else None
+        json.dumps(request_id, ensure_ascii=False).encode()
     except (KeyError, ValueError, RecursionError):
         return None
-    if type(asked) not in {int, str}:
+    if type(request_id) not in {int, str}:
         return None
-    said = f"this message cannot be read: {found['msg'][:300]}; expected JSON whose texts are whole characters"
-    return types.JSONRPCError(jsonrpc="2.0", id=asked, error=types.ErrorData(code=types.PARSE_ERROR, message=said))
+    reason = f"this message cannot be read: {details['msg'][:300]}; expected JSON whose texts are whole characters"
+    return types.JSONRPCError(
+        jsonrpc="2.0", id=request_id, error=types.ErrorData(code=types.PARSE_ERROR, message=reason)
+    )
 
 
 def progress_text(event: Mapping[str, Any]) -> str:

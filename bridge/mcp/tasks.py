@@ -48,5 +48,5 @@ def created(document: Document, now: str) -> dict[str, Any]:
 
 def got(document: Document, now: str, result: Mapping[str, Any]) -> dict[str, Any]:
     """Return the result of ``tasks/get``; `result` is that of the call, shown when the run has ended."""
-    found = task(document, now)
-    return {**found, "result": dict(result)} if found["status"] == "completed" else found
+    fields = task(document, now)
+    return {**fields, "result": dict(result)} if fields["status"] == "completed" else fields

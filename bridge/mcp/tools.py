@@ -70,7 +70,9 @@ class ToolSpec:
         except jsonschema.ValidationError as error:
             where = ".".join(str(part) for part in error.absolute_path) or "arguments"
             raise UsageError(f"{self.name}: {where}: {_expected(error)[:300]}{self._misplaced(arguments)}") from None
-        defaults = {name: one["default"] for name, one in self.schema["properties"].items() if "default" in one}
+        defaults = {
+            name: schema["default"] for name, schema in self.schema["properties"].items() if "default" in schema
+        }
         return defaults | {name: _whole(value) for name, value in arguments.items()}
 
     def _misplaced(self, arguments: Mapping[str, Any]) -> str:
@@ -85,9 +87,9 @@ class ToolSpec:
 def _whole(value: Any) -> Any:
     """Return a value with 1.0 as 1: JSON Schema takes either for an integer (2020-12 Core, section 4.2.2)."""
     if isinstance(value, Mapping):
-        return {name: _whole(one) for name, one in value.items()}
+        return {name: _whole(inner) for name, inner in value.items()}
     if isinstance(value, list):
-        return [_whole(one) for one in value]
+        return [_whole(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -95,8 +97,8 @@ def _expected(error: jsonschema.ValidationError) -> str:
     """Return what a value is and should be; of one that may be of several types, those and why its own fails."""
     if error.validator != "anyOf":
         return error.message
-    reasons = [one.message for one in error.context if one.validator != "type"]
-    types = ", ".join(sorted({str(one.validator_value) for one in error.context if one.validator == "type"}))
+    reasons = [cause.message for cause in error.context if cause.validator != "type"]
+    types = ", ".join(sorted({str(cause.validator_value) for cause in error.context if cause.validator == "type"}))
     return reasons[0] if reasons else f"{str(error.instance)[:100]!r} is none of {types}"
 
 
@@ -204,7 +206,7 @@ def _described(preset: Preset | None) -> str:
         return "known to its host alone"
     limit_s = preset.limits.wall_s
     bound = f" At most {duration_text(limit_s)}." if limit_s is not None else ""
-    takes = "; ".join(f"{name}: {short_parameter(one)}" for name, one in preset.params.items())
+    takes = "; ".join(f"{name}: {short_parameter(parameter)}" for name, parameter in preset.params.items())
     measured = () if preset.workload is None else tuple(described(metric) for metric in preset.workload.metrics)
     gives = f" Measures {'; '.join(measured)}." if measured else ""
     return f"{preset.description.rstrip('.')}.{bound}{f' Takes {takes}.' if takes else ''}{gives}"

@@ -75,15 +75,15 @@ def outputs_of(preset: Preset, commands: tuple[Command, ...]) -> tuple[DeclaredO
     """Return what a run promises to write: of a workload, a report a repeat and what it keeps beside it."""
     if preset.workload is None:
         return preset.outputs
-    found: list[DeclaredOutput] = []
+    outputs: list[DeclaredOutput] = []
     for command in commands:
         if command.folder is not None and not command.confirms:
-            found.append(DeclaredOutput(path=f"{command.folder}/{REPORT_FILE}", kind=KIND))
-            found += (
+            outputs.append(DeclaredOutput(path=f"{command.folder}/{REPORT_FILE}", kind=KIND))
+            outputs += (
                 DeclaredOutput(path=f"{command.folder}/{name}", kind="attachment", required=False)
                 for name in preset.workload.keep
             )
-    return tuple(found)
+    return tuple(outputs)
 
 
 def _argv(

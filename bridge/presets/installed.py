@@ -63,16 +63,16 @@ def find(name: str, presets: Mapping[str, Preset] | None = None) -> Preset:
     Raises:
         PresetNotFoundError: there is none.
     """
-    known = registry() if presets is None else presets
-    if name not in known:
-        raise PresetNotFoundError(name, tuple(known))
-    return known[name]
+    available = registry() if presets is None else presets
+    if name not in available:
+        raise PresetNotFoundError(name, tuple(available))
+    return available[name]
 
 
 def _read(files: Iterable[Traversable]) -> Mapping[str, Preset]:
-    found = {
+    contents = {
         entry.name.removesuffix(".toml"): entry.read_bytes()
         for entry in files
         if entry.name.endswith(".toml") and entry.is_file()
     }
-    return MappingProxyType({name: load(name, found[name]) for name in sorted(found)})
+    return MappingProxyType({name: load(name, contents[name]) for name in sorted(contents)})

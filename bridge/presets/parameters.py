@@ -176,8 +176,8 @@ def bind(declared: Mapping[str, Parameter], given: Mapping[str, ParamValue]) -> 
     """
     unknown = sorted(set(given) - set(declared))
     if unknown:
-        known = ", ".join(sorted(declared)) or "none"
-        raise ParameterError(f"unknown parameter {unknown[0]!r}; this preset knows: {known}")
+        names = ", ".join(sorted(declared)) or "none"
+        raise ParameterError(f"unknown parameter {unknown[0]!r}; this preset knows: {names}")
     bound: dict[str, ParamValue] = {}
     for name, parameter in declared.items():
         value = given.get(name, parameter.default)

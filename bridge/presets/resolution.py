@@ -50,7 +50,7 @@ def resolve(
         params = _check_request(request, preset)
     except ParameterError as error:
         raise RequestRejectedError(f"preset {preset.name}: {error.message}", remedy=error.remedy) from error
-    trust_class, said = _check_policy(request, preset, policy_facts, trust)
+    trust_class, policy_lines = _check_policy(request, preset, policy_facts, trust)
     environment = tuple(_environment(request, preset, policy_facts, params))
     limits, limit_lines = _limits(request, preset, policy_facts)
     sandbox, sandbox_lines = _sandbox(request, preset, policy_facts)
@@ -79,7 +79,7 @@ def resolve(
         gate_profile=preset.gate_profile,
         primary_claim=preset.primary_claim,
         decisions=(
-            *said,
+            *policy_lines,
             *_param_lines(request, preset, params, given),
             *limit_lines,
             *sandbox_lines,
@@ -97,8 +97,8 @@ def _placement(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[st
     """Return the labels of request and preset that mean something for the node; None where nothing is placed."""
     if facts.nodes is None:
         return None
-    wanted = dict.fromkeys((*request.runner.labels, *preset.needs))
-    return tuple(label for label in wanted if label in facts.nodes)
+    labels = dict.fromkeys((*request.runner.labels, *preset.needs))
+    return tuple(label for label in labels if label in facts.nodes)
 
 
 def _node_lines(placement: tuple[str, ...] | None, facts: PolicyFacts) -> list[str]:
@@ -154,18 +154,18 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
             "decides that",
             remedy="send it without --unsandboxed; on your own machine: kakeya-mac run --bus embedded --unsandboxed",
         )
-    said = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}", f"asked by {trust.asker}"]
+    lines = [f"preset {preset.name}: allowed by presets.allow = {list(facts.allow)}", f"asked by {trust.asker}"]
     _check_asker(preset, facts, trust)
     _check_peer(preset, facts)
     _check_endpoint(preset, facts)
     if preset.code == "host":
         note = "; the workload it brings is not used" if request.workload is not None else ""
         whose = "the host's installed engine" if preset.workload is None else f"the owner's {preset.workload.label}"
-        return "host", [*said, f"code: {whose}{note}"]
+        return "host", [*lines, f"code: {whose}{note}"]
     if trust.sent_code == "trusted":
-        return "trusted", [*said, f"code: the request's tree, trusted ({trust.why})"]
+        return "trusted", [*lines, f"code: the request's tree, trusted ({trust.why})"]
     if preset.has_peer:
-        return "untrusted", [*said, f"code: the request's tree, untrusted ({trust.why}), asked by the host's own code"]
+        return "untrusted", [*lines, f"code: the request's tree, untrusted ({trust.why}), asked by the host's own code"]
     if not facts.embedded and not facts.apart:
         raise PolicyRefusedError(
             f"preset {preset.name!r} runs the request's code, nobody this host trusts vouches for it ({trust.why}), "
@@ -174,7 +174,7 @@ def _check_policy(request: Request, preset: Preset, facts: PolicyFacts, trust: T
             "protected_refs and floor_commit, or sets sandbox.socket, own_users or uid in policy.toml; on your own "
             "machine: kakeya-mac run --bus embedded",
         )
-    return "untrusted", [*said, f"code: the request's tree, untrusted, at most recorded ({trust.why})"]
+    return "untrusted", [*lines, f"code: the request's tree, untrusted, at most recorded ({trust.why})"]
 
 
 def _check_asker(preset: Preset, facts: PolicyFacts, trust: Trust) -> None:
@@ -234,9 +234,9 @@ def _param_lines(request: Request, preset: Preset, params: dict[str, ParamValue]
     """Say where each value is from; a client sends defaults too, so that both sides mean the same ones."""
     lines = []
     for name, value in params.items():
-        asked = name in request.params
+        sent = name in request.params
         default = preset.params[name].default == value
-        origin = (given, "the preset's default") if asked and default else (given,) if asked else ("preset default",)
+        origin = (given, "the preset's default") if sent and default else (given,) if sent else ("preset default",)
         lines.append(f"parameter {name} = {value} ({', '.join(origin)})")
     return lines
 
@@ -245,7 +245,7 @@ def _environment(
     request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]
 ) -> Iterator[EnvironmentVariable]:
     """Yield variables, later ones never overriding: the run's facts first, then policy, then preset."""
-    wanted: list[tuple[str, str, Literal["runner", "policy", "preset"], bool]] = [
+    variables: list[tuple[str, str, Literal["runner", "policy", "preset"], bool]] = [
         ("KAKEYA_RUN_ID", request.id, "runner", False),
         ("KAKEYA_REQUEST_DIGEST", hashlib.sha256(request.canonical()).hexdigest(), "runner", False),
         ("KAKEYA_PRESET", preset.name, "runner", False),
@@ -253,9 +253,9 @@ def _environment(
         ("KAKEYA_PROFILE", measured_as(request.profile), "runner", False),
     ]
     if facts.card is not None:
-        wanted.append(("CUDA_VISIBLE_DEVICES", facts.card, "runner", False))
+        variables.append(("CUDA_VISIBLE_DEVICES", facts.card, "runner", False))
     if facts.model_roots:
-        wanted.append(("KAKEYA_MODEL_ROOTS", os.pathsep.join(facts.model_roots), "policy", False))
+        variables.append(("KAKEYA_MODEL_ROOTS", os.pathsep.join(facts.model_roots), "policy", False))
     # A host's target does not go with a preset's own drafter: without one of its own the engine decides.
     own_drafter = None if facts.target and not facts.drafter else preset.models.drafter
     for variable, own, theirs in (
@@ -263,14 +263,14 @@ def _environment(
         ("KAKEYA_DRAFTER", own_drafter, facts.drafter),
     ):
         if own is not None:  # a preset without a model is not given the host's
-            wanted.append((variable, theirs or own, "policy" if theirs else "preset", False))
-    wanted += [(name, value, "policy", False) for name, value in facts.environment.items()]
-    wanted += [(name, facts.secrets[name], "policy", True) for name in preset.secrets if name in facts.secrets]
-    wanted += [(name, value, "preset", False) for name, value in preset.environment.items()]
-    seen: set[str] = set()
-    for name, value, origin, secret in wanted:
-        if name not in seen:
-            seen.add(name)
+            variables.append((variable, theirs or own, "policy" if theirs else "preset", False))
+    variables += [(name, value, "policy", False) for name, value in facts.environment.items()]
+    variables += [(name, facts.secrets[name], "policy", True) for name in preset.secrets if name in facts.secrets]
+    variables += [(name, value, "preset", False) for name, value in preset.environment.items()]
+    names: set[str] = set()
+    for name, value, origin, secret in variables:
+        if name not in names:
+            names.add(name)
             yield EnvironmentVariable(name=name, value=value, origin=origin, secret=secret)
 
 
@@ -328,8 +328,8 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
     network = lesser(preset.sandbox.network, facts.sandbox_network)
     models = (facts.target, facts.drafter) if preset.models != type(preset.models)() else (None, None)
     roots = (*preset.read_only, *facts.read_only, *facts.model_roots)
-    asked = facts.endpoints[:1] if preset.asks_endpoint else ()
-    roots = (*roots, *(endpoint.removeprefix("unix:") for endpoint in asked))
+    endpoints = facts.endpoints[:1] if preset.asks_endpoint else ()
+    roots = (*roots, *(endpoint.removeprefix("unix:") for endpoint in endpoints))
     folders = (*roots, *(path for path in models if path and Path(path).is_absolute()))
     spec = SandboxSpec(
         mode=mode,
@@ -341,7 +341,7 @@ def _sandbox(request: Request, preset: Preset, facts: PolicyFacts) -> tuple[Sand
     )
     return spec, [
         *([] if facts.card is None else [f"card {facts.card} (this slot's own)"]),
-        *(f"endpoint {endpoint} (the host's own, shown for this preset)" for endpoint in asked),
+        *(f"endpoint {endpoint} (the host's own, shown for this preset)" for endpoint in endpoints),
         f"sandbox {mode} ({why})",
         _network_line(network, preset.sandbox.network, facts.sandbox_network),
     ]
@@ -364,10 +364,10 @@ def _sandbox_mode(request: Request, preset: Preset, facts: PolicyFacts) -> tuple
     """Return how strictly a run is confined, and who said so: code of a request always is, or has ``--unsandboxed``."""
     if request.unsandboxed and not preset.has_peer:
         return "off", "the request says --unsandboxed, on the requester's own machine"
-    wanted: list[tuple[SandboxMode, str]] = [(preset.sandbox.mode, "preset"), (facts.sandbox_mode, "host policy")]
+    modes: list[tuple[SandboxMode, str]] = [(preset.sandbox.mode, "preset"), (facts.sandbox_mode, "host policy")]
     if preset.has_peer:
-        wanted.append(("required", "request code that host code measures"))
+        modes.append(("required", "request code that host code measures"))
     elif preset.code == "request":
-        wanted.append(("required", "code of a request"))
-    mode, who = max(wanted, key=lambda pair: _STRICTNESS[pair[0]])
+        modes.append(("required", "code of a request"))
+    mode, who = max(modes, key=lambda pair: _STRICTNESS[pair[0]])
     return mode, f"{who}; the strictest counts"

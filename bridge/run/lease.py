@@ -44,33 +44,33 @@ class LeaseWatch:
     def listed(self, tips: Mapping[str, str]) -> None:
         """Note what a listing shows, {run id: tip}; what it does not show is forgotten."""
         now_s = self._clock.steady_s()
-        self._watched = {run_id: one for run_id, one in self._watched.items() if run_id in tips}
+        self._watched = {run_id: watched for run_id, watched in self._watched.items() if run_id in tips}
         for run_id, oid in tips.items():
-            one = self._watched.get(run_id)
-            if one is None:
+            watched = self._watched.get(run_id)
+            if watched is None:
                 self._watched[run_id] = _Watched({oid: (now_s, 0)}, 0, (now_s, 0))
                 continue
-            one.listings += 1
-            one.tips.setdefault(oid, (now_s, one.listings))
-            while len(one.tips) > _TIPS_MAX_COUNT:
-                one.tips.pop(next(iter(one.tips)))
+            watched.listings += 1
+            watched.tips.setdefault(oid, (now_s, watched.listings))
+            while len(watched.tips) > _TIPS_MAX_COUNT:
+                watched.tips.pop(next(iter(watched.tips)))
 
     def read(self, run_id: str, oid: str, position: tuple[int, int]) -> None:
         """Note where in its chain a tip stands that was listed, (sequence, beat)."""
-        one = self._watched.get(run_id)
-        if one is None or (one.position is not None and position <= one.position):
+        watched = self._watched.get(run_id)
+        if watched is None or (watched.position is not None and position <= watched.position):
             return
-        if one.position is not None:
-            one.since = one.tips.get(oid, one.since)
-        one.position = position
+        if watched.position is not None:
+            watched.since = watched.tips.get(oid, watched.since)
+        watched.position = position
 
     def expired(self, run_id: str, lease_s: float) -> bool:
         """Return whether a run's claim has not moved on for a whole lease."""
-        one = self._watched.get(run_id)
-        if one is None:
+        watched = self._watched.get(run_id)
+        if watched is None:
             return False
-        since_s, listings = one.since
-        return self._clock.steady_s() - since_s > lease_s and one.listings - listings >= LEASE_LISTINGS_COUNT
+        since_s, listings = watched.since
+        return self._clock.steady_s() - since_s > lease_s and watched.listings - listings >= LEASE_LISTINGS_COUNT
 
 
 def beacon_counts_s(beacon: Beacon, record: BusRecord) -> float:

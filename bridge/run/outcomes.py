@@ -180,10 +180,10 @@ def of_error(error: Exception) -> Ending:
     if not isinstance(error, KakeyaError):
         return Ending("infrastructure", f"bug: {type(error).__name__}: {error}")
     # Message and remedy in one line, which a reader takes apart again.
-    said = error.line
+    line = error.line
     if isinstance(error, UsageError):
-        return Ending("request_rejected", said)
-    return Ending("policy_refused" if isinstance(error, PolicyRefusedError) else "infrastructure", said)
+        return Ending("request_rejected", line)
+    return Ending("policy_refused" if isinstance(error, PolicyRefusedError) else "infrastructure", line)
 
 
 def one_line(text: str) -> str:

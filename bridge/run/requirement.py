@@ -48,14 +48,14 @@ class Requirement:
         """Return whether a verdict meets it; one that rejects, or that knows no such claim, never does."""
         if verdict is None or verdict.decision == "rejected":
             return False
-        asked = [c for c in verdict.claims if (c.role == "primary" if self.claim is None else c.id == self.claim)]
-        return bool(asked) and all(self._of(claim) for claim in asked)
+        claims = [c for c in verdict.claims if (c.role == "primary" if self.claim is None else c.id == self.claim)]
+        return bool(claims) and all(self._of(claim) for claim in claims)
 
     def _of(self, claim: ClaimResult) -> bool:
         """Return whether a claim meets it; a premise that the claim does not rest on was asked of nobody."""
         if self.what == EVIDENCE:
             return claim.decision == EVIDENCE
-        return any(one.premise == self.what and one.held for one in claim.premises)
+        return any(premise.premise == self.what and premise.held for premise in claim.premises)
 
 
 def satisfied(verdict: Verdict | None, required: Requirement | None) -> bool:

@@ -43,18 +43,20 @@ def decide(plan: LaunchSeries, launches: Sequence[LaunchRecord], elapsed_s: floa
     if launches and launches[0].cut is not None:
         return SeriesDecision(stop=True, why=f"launch 0 was cut, and nothing is calibrated: {launches[0].cut}")
     rule = plan.rule
-    found = finished(plan, launches)
-    said = stops(
-        LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width), found, len(counting(launches)) - len(found)
+    measured = finished(plan, launches)
+    decision = stops(
+        LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width),
+        measured,
+        len(counting(launches)) - len(measured),
     )
-    if not said.stop and rule.allowed_s is not None:
+    if not decision.stop and rule.allowed_s is not None:
         if elapsed_s >= rule.allowed_s:
-            return SeriesDecision(stop=True, why="the time allowed is over", rule=said)
+            return SeriesDecision(stop=True, why="the time allowed is over", rule=decision)
         last_s = _last_launch_begins_s(plan, launches, elapsed_s)
         if last_s is not None and last_s >= rule.allowed_s:
             why = f"a further rotation does not fit: its last launch would begin after {last_s:.0f} s"
-            return SeriesDecision(stop=True, why=why, rule=said)
-    return SeriesDecision(stop=said.stop, why=said.reason, rule=said)
+            return SeriesDecision(stop=True, why=why, rule=decision)
+    return SeriesDecision(stop=decision.stop, why=decision.reason, rule=decision)
 
 
 def _last_launch_begins_s(plan: LaunchSeries, launches: Sequence[LaunchRecord], elapsed_s: float) -> float | None:
@@ -71,12 +73,12 @@ def _last_launch_begins_s(plan: LaunchSeries, launches: Sequence[LaunchRecord], 
 
 def counting(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
     """Return the launches that count: all but the first one, which calibrates."""
-    return [one for one in launches if one.number > 0]
+    return [launch for launch in launches if launch.number > 0]
 
 
 def finished(plan: LaunchSeries, launches: Sequence[LaunchRecord], part: Part = "decode") -> list[Launch]:
     """Return the launches that count and finished a pair, in order; a cut one enters with the pairs it finished."""
-    ratios = [(log_ratio(plan, one, part), one.block) for one in counting(launches)]
+    ratios = [(log_ratio(plan, launch, part), launch.block) for launch in counting(launches)]
     return [Launch(ratio, block) for ratio, block in ratios if ratio is not None]
 
 

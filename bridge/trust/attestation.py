@@ -208,9 +208,9 @@ def _statement(payload: bytes) -> dict[str, Any]:
     expected = {"_type": STATEMENT_TYPE, "predicateType": PREDICATE_TYPE}
     if not isinstance(value, dict) or set(value) != {*expected, "subject", "predicate"}:
         raise IntegrityError(f"{ATTESTATION_FILE} holds no in-toto statement of exactly the known fields")
-    for field, wanted in expected.items():
-        if value[field] != wanted:
-            raise IntegrityError(f"{ATTESTATION_FILE}: {field} is {value[field]!r}, expected {wanted!r}")
+    for field, required in expected.items():
+        if value[field] != required:
+            raise IntegrityError(f"{ATTESTATION_FILE}: {field} is {value[field]!r}, expected {required!r}")
     return value
 
 
@@ -272,7 +272,7 @@ def _link(predicate: Any) -> ChainPosition:
         texts = (link.chain, link.previous, link.journal, predicate["run"], predicate["runner"])
     except (KeyError, TypeError) as error:
         raise IntegrityError(f"{ATTESTATION_FILE}: its place in the runner's chain is malformed") from error
-    if not all(type(one) is int for one in numbers) or not all(type(one) is str for one in texts):
+    if not all(type(number) is int for number in numbers) or not all(type(text) is str for text in texts):
         raise IntegrityError(f"{ATTESTATION_FILE}: its place in the runner's chain is malformed")
     return link
 

@@ -75,7 +75,7 @@ class KeyAuthority:
 
     def of(self, role: Role) -> tuple[NamedKey, ...]:
         """Return the keys of a role."""
-        return tuple(one for one in self.keys if one.role == role)
+        return tuple(key for key in self.keys if key.role == role)
 
 
 NOBODY: Final = KeyAuthority(closed=False)
@@ -158,13 +158,13 @@ def may_say(authority: KeyAuthority, signed: Signed) -> TrustAnswer:
     if signed.removed is not None:
         return TrustAnswer("altered", f"carries no signature, and {signed.removed}: it was taken off")
     role = ROLES[signed.kind]
-    known = [one for one in authority.of(role) if one.name == signed.name]
-    if not known and not authority.closed:
+    keys = [key for key in authority.of(role) if key.name == signed.name]
+    if not keys and not authority.closed:
         return _unknown_name(signed)
     if not signed.present:
         return TrustAnswer("untrusted", f"not signed, and {signed.name or 'its runner'} signs ({authority.where})")
     if signed.key is None:
-        expected = " or ".join(one.key[:_SHOWN_CHARS] for one in known) or f"a key that is known of {signed.name}"
+        expected = " or ".join(key.key[:_SHOWN_CHARS] for key in keys) or f"a key that is known of {signed.name}"
         return TrustAnswer(
             "untrusted", f"not signed for this place by {signed.name} with {expected} ({authority.where})"
         )
@@ -183,23 +183,23 @@ def _unknown_name(signed: Signed) -> TrustAnswer:
 
 def _of_key(authority: KeyAuthority, signed: Signed, role: Role) -> TrustAnswer:
     """Answer about a valid signature: whose key it is, whether it counts at that time and in that place."""
-    holders = [one for one in authority.keys if one.key == signed.key]
-    mine = [one for one in holders if (one.name, one.role) == (signed.name, role)]
+    holders = [holder for holder in authority.keys if holder.key == signed.key]
+    mine = [holder for holder in holders if (holder.name, holder.role) == (signed.name, role)]
     shown = str(signed.key)[:_SHOWN_CHARS]
     if not mine:
-        whose = " or ".join(f"{one.name}, {_ROLE_WORDS[one.role]}" for one in holders) or "nobody"
+        whose = " or ".join(f"{holder.name}, {_ROLE_WORDS[holder.role]}" for holder in holders) or "nobody"
         return TrustAnswer("untrusted", f"signed in the name of {signed.name} with the key {shown} of {whose}")
     problem = _misplaced(authority, signed) or _outdated(signed, mine, shown)
     if problem is not None:
         return TrustAnswer("untrusted", problem)
-    said = f"signed by {signed.name}, key {shown} ({authority.where})"
+    reason = f"signed by {signed.name}, key {shown} ({authority.where})"
     if (revoked_at := _revoked_at(authority, signed)) is not None:
         if signed.archived_at is None or signed.archived_at >= revoked_at:
             return TrustAnswer("untrusted", f"the owner has revoked {signed.name} or its key {shown}", revoked=True)
-        said = f"{said}, revoked after another runner archived it"
+        reason = f"{reason}, revoked after another runner archived it"
     if authority.first_use is not None:
-        return TrustAnswer("first use", f"{said}, root {authority.first_use}")
-    return TrustAnswer("verified", said)
+        return TrustAnswer("first use", f"{reason}, root {authority.first_use}")
+    return TrustAnswer("verified", reason)
 
 
 def _misplaced(authority: KeyAuthority, signed: Signed) -> str | None:
@@ -213,13 +213,13 @@ def _misplaced(authority: KeyAuthority, signed: Signed) -> str | None:
 
 def _revoked_at(authority: KeyAuthority, signed: Signed) -> float | None:
     """Return when the key or its name was revoked first, None where neither was."""
-    times = [authority.revoked[one] for one in (str(signed.key), signed.name) if one in authority.revoked]
+    times = [authority.revoked[subject] for subject in (str(signed.key), signed.name) if subject in authority.revoked]
     return min(times, default=None)
 
 
 def _outdated(signed: Signed, keys: list[NamedKey], shown: str) -> str | None:
     """Return that a key that is this name's was not in use at the time, None where it was."""
-    if not any(_is_in_time(one, signed.at) for one in keys):
+    if not any(_is_in_time(key, signed.at) for key in keys):
         return f"key {shown} of {signed.name} was not in use at the time that this names"
     return None
 

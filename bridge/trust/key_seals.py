@@ -73,11 +73,11 @@ class KeySeals:
         if seal is None or seal.runner != statement.runner or not self.verifies:
             return None
         payload = statement.payload()
-        seen = (seal.signature, statement.payload_type, payload)
-        found = self._signers.get(seen)
-        if found is None:
-            keys = dict.fromkeys(one.key for one in authority.of("runner"))
-            found = signer_of(statement.payload_type, payload, seal.signature, keys)
-            if found is not None and len(self._signers) < REMEMBERED_MAX_COUNT:
-                self._signers[seen] = found
-        return found
+        cache_key = (seal.signature, statement.payload_type, payload)
+        signer = self._signers.get(cache_key)
+        if signer is None:
+            keys = dict.fromkeys(key.key for key in authority.of("runner"))
+            signer = signer_of(statement.payload_type, payload, seal.signature, keys)
+            if signer is not None and len(self._signers) < REMEMBERED_MAX_COUNT:
+                self._signers[cache_key] = signer
+        return signer

@@ -57,7 +57,7 @@ def _record(name: str, public: str) -> KeyRecord | None:
 
 def encode(records: Sequence[KeyRecord]) -> bytes:
     """Return the content of `PUBLIC_FILE`."""
-    return json.dumps([one.model_dump(mode="json") for one in records], indent=1).encode()
+    return json.dumps([record.model_dump(mode="json") for record in records], indent=1).encode()
 
 
 def decode(data: bytes) -> tuple[KeyRecord, ...]:
@@ -71,7 +71,7 @@ def decode(data: bytes) -> tuple[KeyRecord, ...]:
     value = json.loads(data)
     if not isinstance(value, list):
         raise ValueError("expected a list")  # noqa: TRY004 - one error for whatever is wrong with the bytes
-    return tuple(KeyRecord.model_validate_json(json.dumps(one)) for one in value)
+    return tuple(KeyRecord.model_validate_json(json.dumps(entry)) for entry in value)
 
 
 def encoding(payload_type: str, payload: bytes) -> bytes:

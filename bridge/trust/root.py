@@ -65,7 +65,8 @@ class RootContent:
     def files(self) -> dict[str, bytes]:
         """Return the files that `targets.json` lists."""
         runners = (
-            " ".join(filter(None, (one.name, one.key, _moment(one.since or 0.0), _until(one)))) for one in self.runners
+            " ".join(filter(None, (runner.name, runner.key, _moment(runner.since or 0.0), _until(runner))))
+            for runner in self.runners
         )
         revoked = (f"{key} {_moment(at)}" for key, at in sorted((self.revoked or {}).items()))
         return {
@@ -120,12 +121,12 @@ class TrustRoot:
         )
 
 
-def read_root(files: Mapping[str, bytes], known: TrustRoot | None = None, pin: str | None = None) -> TrustRoot:
+def read_root(files: Mapping[str, bytes], newest: TrustRoot | None = None, pin: str | None = None) -> TrustRoot:
     """Return the root in these files, after every signature and digest was checked.
 
     Args:
         files: untrusted.
-        known: the newest root that this reader has seen of the bus.
+        newest: of the roots that this reader has seen of the bus; None for none.
         pin: the fingerprint of an owner's key that this reader was told.
 
     Raises:
@@ -133,8 +134,8 @@ def read_root(files: Mapping[str, bytes], known: TrustRoot | None = None, pin: s
     """
     if any(len(data) > FILE_MAX_BYTES for data in files.values()):
         raise RootError(f"a file of the root has more than {FILE_MAX_BYTES} bytes")
-    roots = _walk(files, known)
-    owners = tuple(_owner_of(one) for one in roots)
+    roots = _walk(files, newest)
+    owners = tuple(_owner_of(root) for root in roots)
     if pin is not None and pin not in owners:
         raise RootError(
             f"the root's owner is {owners[-1]}, and {pin} was expected",
@@ -144,13 +145,13 @@ def read_root(files: Mapping[str, bytes], known: TrustRoot | None = None, pin: s
     _require_signed(roots[-1], "targets", targets, f"{TARGETS_FILE} is not signed by the owner {owners[-1]}")
     content = _content(files, targets)
     expires = min(roots[-1].signed.expires, targets.signed.expires).timestamp()
-    found = TrustRoot(
+    root = TrustRoot(
         len(roots), targets.signed.version, owners, expires, content,
         {name: files[name] for name in (*(f"{n}.root.json" for n in range(1, len(roots) + 1)), TARGETS_FILE, *LISTED)},
     )  # fmt: skip
-    if known is not None:
-        _require_newer(found, known)
-    return found
+    if newest is not None:
+        _require_newer(root, newest)
+    return root
 
 
 def write_root(
@@ -219,12 +220,12 @@ def _new_root(version: int, signers: Sequence[SigningKey], expires: dt.datetime)
     for role in _ROLES:
         root.add_key(verifying_key(signers[-1].public), role)
     metadata = Metadata(root)
-    for one in signers:
-        metadata.sign(cast("Signer", MetadataSigner(one)), append=True)
+    for signer in signers:
+        metadata.sign(cast("Signer", MetadataSigner(signer)), append=True)
     return metadata.to_bytes()
 
 
-def _walk(files: Mapping[str, bytes], known: TrustRoot | None) -> list[Metadata[Root]]:
+def _walk(files: Mapping[str, bytes], newest: TrustRoot | None) -> list[Metadata[Root]]:
     """Return every version of the owner's key, each signed by itself and by the one before."""
     from tuf.api.metadata import Root
 
@@ -234,17 +235,17 @@ def _walk(files: Mapping[str, bytes], known: TrustRoot | None) -> list[Metadata[
     roots: list[Metadata[Root]] = []
     for number in range(1, count + 1):
         name = f"{number}.root.json"
-        found = _metadata(files, name, Root)
-        if found.signed.version != number:
-            raise RootError(f"{name} says that it is version {found.signed.version}")
-        _require_signed(found, "root", found, f"{name} is not signed by its own key")
+        root = _metadata(files, name, Root)
+        if root.signed.version != number:
+            raise RootError(f"{name} says that it is version {root.signed.version}")
+        _require_signed(root, "root", root, f"{name} is not signed by its own key")
         if roots:
-            _require_signed(roots[-1], "root", found, f"{name} is not signed by the key of version {number - 1}")
-        if known is not None and known.files.get(name, files[name]) != files[name]:
+            _require_signed(roots[-1], "root", root, f"{name} is not signed by the key of version {number - 1}")
+        if newest is not None and newest.files.get(name, files[name]) != files[name]:
             raise RootError(f"{name} is another than the one that is known: the root was written anew")
-        roots.append(found)
-    if known is not None and count < known.version:
-        raise RootError(f"the root is version {count}, and version {known.version} is known: it was set back")
+        roots.append(root)
+    if newest is not None and count < newest.version:
+        raise RootError(f"the root is version {count}, and version {newest.version} is known: it was set back")
     return roots
 
 
@@ -253,28 +254,28 @@ def _metadata(files: Mapping[str, bytes], name: str, kind: type[_T]) -> Metadata
     from tuf.api.metadata import Metadata
 
     try:
-        found = Metadata.from_bytes(files[name])
+        metadata = Metadata.from_bytes(files[name])
     except KeyError as error:
         raise RootError(f"the root has no {name}") from error
     except (RepositoryError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise RootError(f"{name} is no TUF metadata: {str(error).splitlines()[0][:120]}") from error
-    if not isinstance(found.signed, kind):
-        raise RootError(f"{name} holds {found.signed.type}")
-    return found
+    if not isinstance(metadata.signed, kind):
+        raise RootError(f"{name} holds {metadata.signed.type}")
+    return metadata
 
 
-def _require_signed(root: Metadata[Root], role: str, found: Metadata[Root] | Metadata[Targets], text: str) -> None:
+def _require_signed(root: Metadata[Root], role: str, metadata: Metadata[Root] | Metadata[Targets], text: str) -> None:
     from tuf.api.exceptions import RepositoryError
 
     try:
-        root.signed.verify_delegate(role, found.signed_bytes, found.signatures)
+        root.signed.verify_delegate(role, metadata.signed_bytes, metadata.signatures)
     except (RepositoryError, ValueError) as error:
         raise RootError(text) from error
 
 
 def _owner_of(root: Metadata[Root]) -> str:
     """Return the fingerprint of the one key that a version gives all roles."""
-    roles = [root.signed.roles[one] for one in _ROLES]
+    roles = [root.signed.roles[name] for name in _ROLES]
     keyids = {keyid for role in roles for keyid in role.keyids}
     if len(keyids) != 1 or any(role.threshold != 1 or not role.keyids for role in roles):
         raise RootError(f"version {root.signed.version} of the root has {len(keyids)} keys; expected the owner's alone")
@@ -314,34 +315,34 @@ def _runner(words: list[str]) -> NamedKey:
     return NamedKey(key.name, key.public, since=_seconds(words[2]), until=_seconds(words[3]) if words[3:] else None)
 
 
-def _require_newer(found: TrustRoot, known: TrustRoot) -> None:
+def _require_newer(root: TrustRoot, newest: TrustRoot) -> None:
     """Refuse what would take a reader back, or to the side."""
-    if found.bus_id != known.bus_id:
-        raise RootError(f"the root is of bus {found.bus_id}, this is bus {known.bus_id}")
-    if found.targets_version < known.targets_version:
+    if root.bus_id != newest.bus_id:
+        raise RootError(f"the root is of bus {root.bus_id}, this is bus {newest.bus_id}")
+    if root.targets_version < newest.targets_version:
         raise RootError(
-            f"the root is {found.version}.{found.targets_version}, and {known.version}.{known.targets_version} "
+            f"the root is {root.version}.{root.targets_version}, and {newest.version}.{newest.targets_version} "
             "is known: it was set back"
         )
-    if found.targets_version == known.targets_version and found.files != known.files:
-        raise RootError(f"another root calls itself {found.version}.{found.targets_version}")
-    revoked = found.content.revoked or {}
-    known_revoked = (known.content.revoked or {}).items()
+    if root.targets_version == newest.targets_version and root.files != newest.files:
+        raise RootError(f"another root calls itself {root.version}.{root.targets_version}")
+    revoked = root.content.revoked or {}
+    known_revoked = (newest.content.revoked or {}).items()
     lacking = sorted(key for key, at in known_revoked if key not in revoked or revoked[key] > at)
     if lacking:
         raise RootError(
-            f"the root {found.version}.{found.targets_version} lacks the revocation of {lacking[0]}, which "
-            f"{known.version}.{known.targets_version} has, or dates it later: whoever wrote it had not seen that one"
+            f"the root {root.version}.{root.targets_version} lacks the revocation of {lacking[0]}, which "
+            f"{newest.version}.{newest.targets_version} has, or dates it later: whoever wrote it had not seen that one"
         )
 
 
 def retired(keys: Sequence[NamedKey], which: str, at: float) -> tuple[NamedKey, ...]:
     """Return keys of which those that are named, by name or by key, are retired from a time on."""
 
-    def ends_later(one: NamedKey) -> bool:
-        return which in {one.name, one.key} and (one.until is None or one.until > at)
+    def ends_later(key: NamedKey) -> bool:
+        return which in {key.name, key.key} and (key.until is None or key.until > at)
 
-    return tuple(replace(one, until=at) if ends_later(one) else one for one in keys)
+    return tuple(replace(key, until=at) if ends_later(key) else key for key in keys)
 
 
 def _targets_type() -> type[Targets]:

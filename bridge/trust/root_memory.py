@@ -78,36 +78,40 @@ class RootMemory:
             RootError: the reader was told a key, knows no root of this bus, and what is there is not that owner's.
             UsageError: the reader was told a key that no root it knows had.
         """
-        known = self.recall(bus_id)
-        if known is None and pin is None and (files is None or not first):
+        recalled = self.recall(bus_id)
+        if recalled is None and pin is None and (files is None or not first):
             return None
         from bridge.trust.root import RootError
 
-        if known is not None and pin is not None and pin not in known.root.owners:
-            known = self._moved_on(files, known, pin)
+        if recalled is not None and pin is not None and pin not in recalled.root.owners:
+            recalled = self._moved_on(files, recalled, pin)
         try:
-            seen = None if files is None else _checked(files, known, bus_id, pin, now_s)
+            shown = None if files is None else _checked(files, recalled, bus_id, pin, now_s)
         except RootError as error:
-            if known is None and pin is not None:
+            if recalled is None and pin is not None:
                 raise RootError(
                     f"what the bus shows as its root is not that of {pin}, who is pinned: {error.message}",
                     remedy="ask the bus's owner: whoever can push may have replaced it",
                 ) from error
-            return None if known is None else KnownRoot(known.root, known.vouched, error.message)
-        if seen is None:
-            if known is None and pin is not None:
+            return None if recalled is None else KnownRoot(recalled.root, recalled.vouched, error.message)
+        if shown is None:
+            if recalled is None and pin is not None:
                 raise RootError(f"the bus has no root, and its owner {pin} is pinned", remedy="ask the bus's owner")
-            return None if known is None else KnownRoot(known.root, known.vouched, "the bus shows no root any more")
-        found = KnownRoot(seen, pin is not None or (known is not None and known.vouched))
-        if found != known:
-            self._keep(found)
-        return found
+            return (
+                None
+                if recalled is None
+                else KnownRoot(recalled.root, recalled.vouched, "the bus shows no root any more")
+            )
+        current = KnownRoot(shown, pin is not None or (recalled is not None and recalled.vouched))
+        if current != recalled:
+            self._keep(current)
+        return current
 
     def forget(self, bus_id: str) -> None:
         """Forget a bus's root, so that another one can be pinned."""
         self.path(bus_id).unlink(missing_ok=True)
 
-    def _moved_on(self, files: Mapping[str, bytes] | None, known: KnownRoot, pin: str) -> KnownRoot:
+    def _moved_on(self, files: Mapping[str, bytes] | None, recalled: KnownRoot, pin: str) -> KnownRoot:
         """Return the known root where what is there follows it and has the pinned owner.
 
         Raises:
@@ -116,21 +120,21 @@ class RootMemory:
         from bridge.trust.root import RootError, read_root
 
         try:
-            if files is not None and pin in read_root(files, known.root).owners:
-                return known
+            if files is not None and pin in read_root(files, recalled.root).owners:
+                return recalled
         except RootError:
             pass
         raise UsageError(
-            f"the owner of this bus was {known.root.owner}, and {pin} is named now",
+            f"the owner of this bus was {recalled.root.owner}, and {pin} is named now",
             remedy="if the owner lost the key and told you so: kakeya-mac init --bus ROUTE --root-key KEY --new-owner",
         )
 
-    def _keep(self, found: KnownRoot) -> None:
+    def _keep(self, current: KnownRoot) -> None:
         from bridge.system.durable import write_atomically
 
-        files = {name: data.decode("utf-8") for name, data in found.root.files.items()}
+        files = {name: data.decode("utf-8") for name, data in current.root.files.items()}
         write_atomically(
-            self.path(found.root.bus_id), json.dumps({"vouched": found.vouched, "files": files}, indent=1).encode()
+            self.path(current.root.bus_id), json.dumps({"vouched": current.vouched, "files": files}, indent=1).encode()
         )
 
     def path(self, bus_id: str) -> Path:
@@ -139,7 +143,7 @@ class RootMemory:
 
 
 def _checked(
-    files: Mapping[str, bytes], known: KnownRoot | None, bus_id: str, pin: str | None, now_s: float
+    files: Mapping[str, bytes], recalled: KnownRoot | None, bus_id: str, pin: str | None, now_s: float
 ) -> TrustRoot:
     """Return the root in these files where it may take the place of the known one.
 
@@ -148,9 +152,9 @@ def _checked(
     """
     from bridge.trust.root import RootError, read_root
 
-    seen = read_root(files, None if known is None else known.root, pin if known is None else None)
-    if seen.bus_id != bus_id:
-        raise RootError(f"the root is of bus {seen.bus_id}, this is bus {bus_id}")
-    if known is not None and seen.files != known.root.files and seen.expires < now_s:
+    root = read_root(files, None if recalled is None else recalled.root, pin if recalled is None else None)
+    if root.bus_id != bus_id:
+        raise RootError(f"the root is of bus {root.bus_id}, this is bus {bus_id}")
+    if recalled is not None and root.files != recalled.root.files and root.expires < now_s:
         raise RootError("a newer root has expired already; no key that it adds counts")
-    return seen
+    return root

@@ -137,7 +137,7 @@ def load(folder: Path, name: str) -> tuple[MetadataSigner, KeyRecord]:
     """
     key = signing_key(folder)
     record = _record(key, name)
-    return MetadataSigner(key), next((one for one in published(folder) if one.public == record.public), record)
+    return MetadataSigner(key), next((entry for entry in published(folder) if entry.public == record.public), record)
 
 
 def signing_key(folder: Path) -> SigningKey:
@@ -154,9 +154,9 @@ def _publish(folder: Path, record: KeyRecord) -> None:
 
 
 def _put_aside(path: Path, public: str) -> None:
-    kept = path.with_name(f"{path.name}.{hashlib.sha256(public.encode()).hexdigest()[:16]}")
-    kept.unlink(missing_ok=True)
-    os.link(path, kept)
+    backup = path.with_name(f"{path.name}.{hashlib.sha256(public.encode()).hexdigest()[:16]}")
+    backup.unlink(missing_ok=True)
+    os.link(path, backup)
 
 
 def _record(key: SigningKey, name: str) -> KeyRecord:

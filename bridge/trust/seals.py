@@ -155,8 +155,8 @@ def latest_time_of(record: Record) -> float | None:
 
 def seal_in(message: str) -> Seal | None:
     """Return the seal that a commit message carries, or None."""
-    found = _LINE.search(message)
-    return None if found is None else Seal(found[1], found[2])
+    match = _LINE.search(message)
+    return None if match is None else Seal(match[1], match[2])
 
 
 class BusSeals:
@@ -234,4 +234,6 @@ class BusSeals:
 
     def forget(self, kind: SealedKind, runner: str) -> None:
         """Forget the refused records of a runner before its newest one is verified."""
-        self._refused = {key: one for key, one in self._refused.items() if (one.kind, one.runner) != (kind, runner)}
+        self._refused = {
+            key: refused for key, refused in self._refused.items() if (refused.kind, refused.runner) != (kind, runner)
+        }

@@ -149,8 +149,8 @@ def write_key(path: Path, key: Ed25519PrivateKey, form: Literal["pkcs8", "openss
     """Write a key into a file that is its user's alone, and that was not there; see `make_key`."""
     from cryptography.hazmat.primitives import serialization
 
-    wanted = serialization.PrivateFormat.PKCS8 if form == "pkcs8" else serialization.PrivateFormat.OpenSSH
-    text = key.private_bytes(serialization.Encoding.PEM, wanted, serialization.NoEncryption())
+    private_format = serialization.PrivateFormat.PKCS8 if form == "pkcs8" else serialization.PrivateFormat.OpenSSH
+    text = key.private_bytes(serialization.Encoding.PEM, private_format, serialization.NoEncryption())
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "wb") as file:
@@ -169,9 +169,9 @@ def _read_private(path: Path) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     try:
-        found = path.lstat()
-        mode = found.st_mode
-        if not stat.S_ISREG(mode) or found.st_uid != os.geteuid():
+        status = path.lstat()
+        mode = status.st_mode
+        if not stat.S_ISREG(mode) or status.st_uid != os.geteuid():
             raise InfrastructureError(f"{path} is no regular file of this user", remedy="kakeya-runner keygen")
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise InfrastructureError(

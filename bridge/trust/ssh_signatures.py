@@ -119,9 +119,9 @@ def sign(data: bytes, key: Path) -> bytes:
     argv = [_tool(), "-Y", "sign", "-q", "-n", NAMESPACE, "-f", str(key)]
     done = process.run(argv, timeout_s=TIMEOUT_S, input=data, env={**quiet, "SSH_ASKPASS_REQUIRE": "never"})
     if done.exit_code != 0 or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
-        said = "no answer in time" if done.timed_out else _last(done.stderr)
+        cause = "no answer in time" if done.timed_out else _last(done.stderr)
         raise UsageError(
-            f"{key} could not sign the request: {said}",
+            f"{key} could not sign the request: {cause}",
             remedy="load it into ssh-agent, use a key without passphrase, or turn signing off: "
             "kakeya-mac init --signing-key none",
         )
@@ -173,10 +173,10 @@ def verify(
         answer = (_last(done.stderr) or _last(done.stdout)).removeprefix(f"{signers}:")
         reason, remedy = _explain(re.sub(r"^\d+: ", "", answer), data, signature, principal, signers)
         raise PolicyRefusedError(f"the signature of principal {principal!r} is not accepted: {reason}", remedy=remedy)
-    found = _named(done.stdout)
-    if found != expected:
-        raise PolicyRefusedError(f"the request names key {expected}, and {found} signed it")
-    return Signer(principal, found)
+    fingerprint = _named(done.stdout)
+    if fingerprint != expected:
+        raise PolicyRefusedError(f"the request names key {expected}, and {fingerprint} signed it")
+    return Signer(principal, fingerprint)
 
 
 def verify_commit(payload: bytes, signature: bytes, *, signers: Path, revoked: Path | None = None) -> Signer:
@@ -276,10 +276,10 @@ def _named(stdout: bytes) -> str:
 
 
 def _tool() -> str:
-    found = shutil.which("ssh-keygen")
-    if found is None:
+    path = shutil.which("ssh-keygen")
+    if path is None:
         raise InfrastructureError("ssh-keygen is not installed", remedy="install the OpenSSH client")
-    return found
+    return path
 
 
 def _last(output: bytes) -> str:

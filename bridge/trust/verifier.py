@@ -116,7 +116,7 @@ def judge_result(
         named = runner or ("" if record is None else record.runner)
         removed = _said_signed(files) or ("this bus says that its results are signed" if signs else None)
         return ResultAnswer(may_say(authority, Signed("result", named, present=False, removed=removed)))
-    keys = dict.fromkeys(one.key for one in authority.of("runner"))
+    keys = dict.fromkeys(key.key for key in authority.of("runner"))
     try:
         attested = verify_attestation(files, keys)
     except IntegrityError as error:

@@ -103,26 +103,26 @@ def add(source: Path, assets: Path = ASSETS) -> tuple[str, ...]:
         ModelWeightsError: it is neither, or lacks or changes a file, or the archive adds one; no weights were written.
         UsageError: this user may not write to the installation.
     """
-    known = {model.member: model for model in shipped(assets)}
-    found: dict[str, bytes] = {}
-    for name, data in _files(source, known) if source.is_dir() else _members(source):
-        if name not in known or name in found:
-            raise ModelWeightsError(f"{source} holds {name[:100]!r}; expected one each of {', '.join(sorted(known))}")
-        _require(known[name], hashlib.sha256(data).hexdigest(), f"{source}, {name}")
-        found[name] = data
-    if missing := sorted(known.keys() - found.keys()):
+    models = {model.member: model for model in shipped(assets)}
+    weights: dict[str, bytes] = {}
+    for name, data in _files(source, models) if source.is_dir() else _members(source):
+        if name not in models or name in weights:
+            raise ModelWeightsError(f"{source} holds {name[:100]!r}; expected one each of {', '.join(sorted(models))}")
+        _require(models[name], hashlib.sha256(data).hexdigest(), f"{source}, {name}")
+        weights[name] = data
+    if missing := sorted(models.keys() - weights.keys()):
         raise ModelWeightsError(f"{source} lacks {', '.join(missing)}; {TAKE}")
-    for name, data in found.items():
-        _write(known[name].path, data)
-    return tuple(model.name for model in known.values())
+    for name, data in weights.items():
+        _write(models[name].path, data)
+    return tuple(model.name for model in models.values())
 
 
-def _files(clone: Path, known: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def _files(clone: Path, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     """Yield those of the weights that a clone has."""
     folder = clone / CLONE_ASSETS
     if not folder.is_dir():
         raise ModelWeightsError(f"{clone} has no folder {CLONE_ASSETS}; expected the folder of a clone; {TAKE}")
-    for name in known:
+    for name in names:
         path = folder / name
         if not path.is_file():
             continue

@@ -22,11 +22,11 @@ def tail_probability(successes: int, trials: int, share: float) -> float:
     return math.fsum(terms)
 
 
-def _solve(successes: int, trials: int, wanted: float) -> float:
+def _solve(successes: int, trials: int, probability: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        if tail_probability(successes, trials, middle) < wanted:
+        if tail_probability(successes, trials, middle) < probability:
             low = middle
         else:
             high = middle

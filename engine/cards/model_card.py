@@ -121,12 +121,12 @@ def evaluate_drafter(
         for block_size in block_sizes:
             neural, lookup = measure_acceptance(target, drafter, samples, ids, block_size)
             rows += [dataclasses.asdict(neural), dataclasses.asdict(lookup)]
-        kept = [len(before_loop(item)) for item in samples]
+        lengths = [len(before_loop(item)) for item in samples]
         result[kind] = {
             "acceptance": rows,
             "prompts": len(samples),
             "natural_eos": sum(item.stop_reason == "eos" for item in samples),
-            "tokens_before_loop_mean": sum(kept) / len(kept),
+            "tokens_before_loop_mean": sum(lengths) / len(lengths),
         }
     return result
 

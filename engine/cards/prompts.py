@@ -63,9 +63,9 @@ class StoredPrompt:
 def structured_prompts(target: EvaluatedTarget, words: WordPool, seed: int) -> list[StoredPrompt]:
     """Make the long and the short structured prompts."""
     rng, regular = np.random.default_rng([seed, 41]), regular_words(target.tokenizer, words.held_out)
-    wanted = [("long", LONG_TOKENS, LONG_COUNT), ("short", SHORT_TOKENS, SHORT_COUNT)]
+    kinds = [("long", LONG_TOKENS, LONG_COUNT), ("short", SHORT_TOKENS, SHORT_COUNT)]
     prompts: list[StoredPrompt] = []
-    for label, (least, most), count in wanted:
+    for label, (least, most), count in kinds:
         made: dict[str, int] = {}
         while len(made) < count:
             document = make_document(rng, regular, held_out=True)
@@ -89,18 +89,18 @@ def raw_prompts(target: EvaluatedTarget, files: tuple[SourceFile, ...], seed: in
         parts = [textwrap.dedent(part) for part in re.split(r"\n\n+", file.text)]
         texts += [_cut(target, part) for part in parts if part.startswith(("def ", "class "))]
     chosen = [texts[i] for i in rng.permutation(len(texts))]
-    kept = list(dict.fromkeys(text for text in chosen if text))[:RAW_COUNT]
-    return [StoredPrompt(f"raw-{index:03d}", "raw", text, None, None) for index, text in enumerate(kept)]
+    prompts = list(dict.fromkeys(text for text in chosen if text))[:RAW_COUNT]
+    return [StoredPrompt(f"raw-{index:03d}", "raw", text, None, None) for index, text in enumerate(prompts)]
 
 
 def _cut(target: EvaluatedTarget, text: str) -> str:
-    kept = ""
+    head = ""
     for line in text.splitlines(keepends=True):
-        if len(target.encode(kept + line)) > RAW_PROMPT_TOKENS:
+        if len(target.encode(head + line)) > RAW_PROMPT_TOKENS:
             break
-        kept += line
-    kept = kept.rstrip("\n")
-    return kept if len(target.encode(kept)) >= RAW_PROMPT_TOKENS // 3 else ""
+        head += line
+    head = head.rstrip("\n")
+    return head if len(target.encode(head)) >= RAW_PROMPT_TOKENS // 3 else ""
 
 
 def needle_set(

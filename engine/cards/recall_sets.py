@@ -62,8 +62,8 @@ def chain(rng: np.random.Generator, words: tuple[str, ...]) -> RecallTask:
 def turns(rng: np.random.Generator, words: tuple[str, ...]) -> RecallTask:
     """Hide four codes and ask for all of them, one after the other, each but the last with its answer behind it."""
     needles: tuple[Needle, ...] = make_needles(rng, words, NEEDLES)
-    *asked, last = needles
-    questions = "".join(each.question + each.answer for each in asked)
+    *earlier, last = needles
+    questions = "".join(each.question + each.answer for each in earlier)
     return RecallTask(tuple(each.note for each in needles), questions + last.question, last.code)
 
 
@@ -86,9 +86,9 @@ _ASKED = {
     ),
 }
 RULES = {
-    name: f"{asked}. Held-out library code around, key words from the training pool, drawn digits (seed {{seed}}): "
+    name: f"{question}. Held-out library code around, key words from the training pool, drawn digits (seed {{seed}}): "
     f"{COUNT} prompts of about {LENGTH:,} tokens, the first hidden line at evenly spread depths, the others anywhere."
-    for name, asked in _ASKED.items()
+    for name, question in _ASKED.items()
 }
 
 

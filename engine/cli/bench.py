@@ -111,12 +111,12 @@ def _overhead(options: argparse.Namespace) -> int:
     prompts, _ = _prompts(options, engine)
     for label, depth in _depths(options, engine).items():
         turns = [(prompt.ids, turn % 2 == 0) for turn in range(options.repeats) for prompt in prompts]
-        found: dict[bool, list[Overhead]] = {False: [], True: []}
+        passes: dict[bool, list[Overhead]] = {False: [], True: []}
         for ids, first in turns:
             # Both passes over each prompt, in changing order: a slow moment meets either alike.
             for wait in (first, not first):
-                found[wait].append(loop_overhead(engine, ids, options.max_new, depth(), layout=layout, wait=wait))
-        plain, waiting = _summed(found[False]), _summed(found[True])
+                passes[wait].append(loop_overhead(engine, ids, options.max_new, depth(), layout=layout, wait=wait))
+        plain, waiting = _summed(passes[False]), _summed(passes[True])
         print(
             f"{label}: the loop itself is {plain.share * 100:.2f} % of {plain.steps} steps in {plain.decode_s:.2f} s; "
             f"waiting after every call {waiting.draft_s / waiting.decode_s * 100:.1f} % drafter, "
@@ -146,17 +146,17 @@ def _controller(options: argparse.Namespace) -> int:
     short = load_prompts(options.set, tokenizer, name).spread(options.prompts).prompts
     needles = load_prompts("needle", tokenizer, name).prompts
     long = sorted(needles, key=lambda prompt: len(prompt.ids))[-options.prompts :]
-    known = {
+    offered = {
         "plain": DrafterWorld("no drafter", short, None, drafts=False),
         "useless": DrafterWorld("useless drafter", short, 0),
         "long": DrafterWorld("useless drafter, long context", long, 0),
         "turning": DrafterWorld("drafter turns useless half-way", short, options.max_new // 2),
         "own": DrafterWorld("drafter as it is", short, None),
     }
-    asked = options.worlds.split(",") if options.worlds else list(known)
-    if set(asked) - set(known):
-        raise UsageError(f"--worlds {options.worlds!r}; expected some of {','.join(known)}")
-    worlds = [known[name] for name in asked]
+    names = options.worlds.split(",") if options.worlds else list(offered)
+    if set(names) - set(offered):
+        raise UsageError(f"--worlds {options.worlds!r}; expected some of {','.join(offered)}")
+    worlds = [offered[name] for name in names]
     check_prompts((prompt.ids for world in worlds for prompt in world.prompts), engine.target.info, options.max_new)
     block = engine.drafter.info.block_size
     context = RunContext.current(out=options.out)
@@ -165,10 +165,12 @@ def _controller(options: argparse.Namespace) -> int:
 
     def run() -> tuple[dict[str, dict[int, PairedRatio]], dict[str, Any]]:
         pairs = trial.run(worlds, _show_pair)
-        found = {world.name: curve([pair for pair in pairs if pair.world == world.name], budgets) for world in worlds}
+        by_world = {
+            world.name: curve([pair for pair in pairs if pair.world == world.name], budgets) for world in worlds
+        }
         rows = {"pairs": [pair.row(budgets) for pair in pairs]}
-        curves = {world: {str(tokens): asdict(ratio) for tokens, ratio in by.items()} for world, by in found.items()}
-        return found, {"rows": rows | {"curves": curves}}
+        curves = {world: {str(tokens): asdict(ratio) for tokens, ratio in by.items()} for world, by in by_world.items()}
+        return by_world, {"rows": rows | {"curves": curves}}
 
     config: dict[str, Any] = {"target": asdict(engine.target.info), "drafter": asdict(engine.drafter.info)}
     config |= {"budgets": budgets, "slice_tokens": SLICE_TOKENS}
@@ -226,8 +228,8 @@ def _prompts(options: argparse.Namespace, engine: Engine) -> tuple[list[Prompt],
 
 
 def _show_pair(pair: Pair) -> None:
-    asked = f"{pair.drafted_steps} drafted steps, {pair.shadow_drafts} shadow drafts"
-    print(f"{pair.prompt_id} {pair.world}: {asked}", file=sys.stderr, flush=True)
+    drafts = f"{pair.drafted_steps} drafted steps, {pair.shadow_drafts} shadow drafts"
+    print(f"{pair.prompt_id} {pair.world}: {drafts}", file=sys.stderr, flush=True)
 
 
 def _show(entry: Entry) -> None:

@@ -48,5 +48,5 @@ def guarded(run: Callable[[], int]) -> int:
 
 def _say(error: Exception) -> None:
     """Print an error as one line; what an array library says may be a list of every tensor, what a server says more."""
-    text = "".join(one if one.isprintable() else "?" for one in " ".join(str(error).split()))
+    text = "".join(character if character.isprintable() else "?" for character in " ".join(str(error).split()))
     print(f"error: {text if len(text) <= LINE_CHARS else text[:LINE_CHARS] + '…'}", file=sys.stderr)

@@ -63,8 +63,8 @@ def _run(options: argparse.Namespace) -> int:
     layout = cache_layout(options)
     engine = open_selected(options)
     tokenizer, conversation = Tokenizer(engine.folder), Conversation(engine, layout)
-    make_depth, told = depth_factory(options.depth, engine, options.costs)
-    check_drafting(layout, engine, told)
+    make_depth, policy = depth_factory(options.depth, engine, options.costs)
+    check_drafting(layout, engine, policy)
     # What the controller has learnt serves the next turn; a gate judges every answer anew.
     learnt = make_depth() if options.depth == "auto" else None
     messages: list[dict[str, Any]] = []
@@ -73,7 +73,7 @@ def _run(options: argparse.Namespace) -> int:
     for text in _turns():
         messages.append({"role": "user", "content": text})
         prompt = tokenizer.chat(messages, **conversation_settings(options))
-        asked = GenerationRequest(
+        request = GenerationRequest(
             prompt=prompt,
             max_new_tokens=_budget(prompt, engine, options.max_new),
             stop_ids=frozenset(engine.target.info.stop_ids),
@@ -85,7 +85,7 @@ def _run(options: argparse.Namespace) -> int:
         show = _nothing if options.json else _write
         rule = engine.accept, learnt or make_depth()
         think = _nothing if options.json else _think
-        answer = generate(engine, tokenizer, asked, rule, show, conversation=conversation, think=think)
+        answer = generate(engine, tokenizer, request, rule, show, conversation=conversation, think=think)
         messages.append({"role": "assistant", "content": answer.text})
         _report(answer, as_json=options.json)
     return 0

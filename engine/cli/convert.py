@@ -42,10 +42,10 @@ def main(argv: list[str]) -> int:
 def _run(options: argparse.Namespace) -> int:
     drafter = read_drafter(resolve_model(str(from_here(options.drafter))))
     if options.format == "gguf":
-        kept = write_gguf(drafter, options.out, options.type, options.arch)
+        undivided = write_gguf(drafter, options.out, options.type, options.arch)
     else:
-        kept = write_mlx(drafter, options.out, options.bits, options.group_size)
+        undivided = write_mlx(drafter, options.out, options.bits, options.group_size)
     print(f"{options.out}: {len(drafter.tensors)} tensors of {drafter.folder.name}")
-    if kept:
-        print(f"stored as they were, because their rows do not divide: {', '.join(kept)}")
+    if undivided:
+        print(f"stored as they were, because their rows do not divide: {', '.join(undivided)}")
     return 0

@@ -50,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         "prompt", nargs="?", help="text to complete, @FILE, or - for stdin (default: what is piped into it)"
     )
     add_model_options(built)
-    add_decoding_options(built, depth=None, told=f"auto; {DEFAULT_DEPTH} with --seed, so that it draws again")
+    add_decoding_options(built, depth=None, default=f"auto; {DEFAULT_DEPTH} with --seed, so that it draws again")
     add_costs_option(built)
     built.add_argument(
         "--max-new",
@@ -101,15 +101,15 @@ def _run(options: argparse.Namespace) -> int:
     options.depth = options.depth or default_depth(settings, options.seed)
     engine = open_selected(options)
     tokenizer = Tokenizer(engine.folder)
-    make_depth, told = depth_factory(options.depth, engine, options.costs)
-    check_drafting(layout, engine, told)
+    make_depth, policy = depth_factory(options.depth, engine, options.costs)
+    check_drafting(layout, engine, policy)
     prompt = _chat_turn(tokenizer, text, options) if options.chat else tokenizer.encode(text)
     if not options.chat:
         _say_double_beginning(prompt, tokenizer)
     # A special token writes no text, so no text can be waited for: it ends an answer by its id.
     stop_ids = [tokenizer.special[text] for text in options.stop if text in tokenizer.special]
     stop_ids += [] if options.ignore_stop_tokens else engine.target.info.stop_ids
-    asked = GenerationRequest(
+    request = GenerationRequest(
         prompt=prompt,
         max_new_tokens=options.max_new or _default_budget(prompt, engine),
         stop_ids=frozenset(stop_ids),
@@ -121,7 +121,7 @@ def _run(options: argparse.Namespace) -> int:
     show = _nothing if options.json else _write
     engine, rule = sampled(engine, settings)
     think = _nothing if options.json else _think
-    answer = generate(engine, tokenizer, asked, (rule, make_depth()), show, think=think)
+    answer = generate(engine, tokenizer, request, (rule, make_depth()), show, think=think)
     if options.json:
         # Which ids went in, whatever template, date and arguments made them.
         record = {

@@ -62,9 +62,9 @@ def _ring(options: argparse.Namespace) -> int:
 
 
 def _ring_of(library: str) -> tuple[bool, str, Any]:
-    found = probe_ring(library)
-    said = f"{found.size} ranks, sum {found.total:g}, round trip {1e6 * found.round_trip_s:.0f} µs p50"
-    return found.ok, said, found.round_trip_s
+    ring = probe_ring(library)
+    text = f"{ring.size} ranks, sum {ring.total:g}, round trip {1e6 * ring.round_trip_s:.0f} µs p50"
+    return ring.ok, text, ring.round_trip_s
 
 
 def _run(options: argparse.Namespace) -> int:

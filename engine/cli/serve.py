@@ -38,7 +38,9 @@ def parser() -> argparse.ArgumentParser:
         "--openai", required=True, metavar="ADDRESS", help="127.0.0.1:PORT, [::1]:PORT (0: a free port) or unix:PATH"
     )
     add_model_options(built)
-    add_decoding_options(built, depth=AUTO, told=f"auto; {DEFAULT_DEPTH} where a request draws, so that a seed repeats")
+    add_decoding_options(
+        built, depth=AUTO, default=f"auto; {DEFAULT_DEPTH} where a request draws, so that a seed repeats"
+    )
     built.add_argument(
         "--api-key-file", type=Path, metavar="FILE", help="key that clients must show; readable by you alone"
     )

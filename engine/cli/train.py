@@ -252,10 +252,10 @@ def _of_packages(arguments: argparse.Namespace, folder: Path) -> tuple[int, int,
     words = Tokenizer(folder)
     mask = words.special.get(arguments.mask_token or "")
     if mask is None:
-        known = ", ".join(sorted(words.special)[:20])
+        names = ", ".join(sorted(words.special)[:20])
         raise UsageError(
             f"--mask-token {arguments.mask_token!r} is no special token of {folder.name}; name one that it never "
-            f"writes: {known}"
+            f"writes: {names}"
         )
     ends = stop_ids(folder, read_config(folder))
     return mask, ends[0] if ends else 0, partial(package_requests, words, arguments.rows, arguments.seed)

@@ -176,10 +176,10 @@ def _convert(source: Source, header: GgufHeader, making: Path, dtype: str) -> di
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
     except Exception as error:
         # transformers and gguf raise classes of their own for architectures and packings that they do not read.
-        told = " ".join(str(error).split())[:300]
+        cause = " ".join(str(error).split())[:300]
         raise ModelWeightsError(
-            f"transformers cannot read {file.name} ({header.architecture}): {type(error).__name__}: {told}. Use a file "
-            "of another architecture or quantisation"
+            f"transformers cannot read {file.name} ({header.architecture}): {type(error).__name__}: {cause}. Use a "
+            "file of another architecture or quantisation"
         ) from error
     tied = bool(model.config.get_text_config().tie_word_embeddings)
     kind = getattr(torch, dtype)

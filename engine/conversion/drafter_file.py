@@ -80,14 +80,14 @@ def _read(path: Path) -> dict[str, StoredTensor]:
         entries = deserialize(path.read_bytes())
     except (OSError, SafetensorError) as error:
         raise ModelWeightsError(f"cannot read {path}: {error}; fetch the file again") from error
-    found: dict[str, StoredTensor] = {}
+    tensors: dict[str, StoredTensor] = {}
     for name, entry in entries:
         kind = str(entry["dtype"])
         if kind not in KINDS:
             raise ModelWeightsError(f"tensor {name} in {path} is stored as {kind}; expected one of {', '.join(FLOATS)}")
         bits = np.frombuffer(bytes(entry["data"]), KINDS[kind]).reshape(tuple(entry["shape"]))
-        found[dflash.canonical_name(name)] = StoredTensor(kind, bits)
-    return found
+        tensors[dflash.canonical_name(name)] = StoredTensor(kind, bits)
+    return tensors
 
 
 def _values_of(stored: AffineCodes[StoredTensor]) -> StoredTensor:

@@ -173,9 +173,9 @@ def _scaling(config: DFlashConfig) -> dict[str, Any]:
         "low_freq_factor": "low_freq_factor",
         "high_freq_factor": "high_freq_factor",
     }
-    found = {key: scaling[name] for name, key in names.items() if scaling.get(name) is not None}
-    floats = {key: float(value) for key, value in found.items() if key != "original_context_length"}
-    return {"type": kind, **found, **floats}
+    renamed = {key: scaling[name] for name, key in names.items() if scaling.get(name) is not None}
+    floats = {key: float(value) for key, value in renamed.items() if key != "original_context_length"}
+    return {"type": kind, **renamed, **floats}
 
 
 def _add(writer: GGUFWriter, key: str, value: Any) -> None:
@@ -198,13 +198,13 @@ def _encoded(name: str, tensor: StoredTensor, kind: str) -> tuple[np.ndarray, st
 
     if tensor.bits.ndim != 2:
         return tensor.values(), "F32", True
-    wanted = tensor.kind if kind == STORED else kind.upper()
+    packing = tensor.kind if kind == STORED else kind.upper()
     as_asked = True
-    if wanted == "Q8_0" and tensor.bits.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType.Q8_0][0]:
-        wanted, as_asked = tensor.kind, False
-    if wanted == tensor.kind:
-        return (tensor.bits.view(np.uint8) if wanted == "BF16" else tensor.bits), wanted, as_asked
+    if packing == "Q8_0" and tensor.bits.shape[1] % gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType.Q8_0][0]:
+        packing, as_asked = tensor.kind, False
+    if packing == tensor.kind:
+        return (tensor.bits.view(np.uint8) if packing == "BF16" else tensor.bits), packing, as_asked
     values = tensor.values()
-    if wanted == "F16" and np.abs(values).max() > np.finfo(np.float16).max:
+    if packing == "F16" and np.abs(values).max() > np.finfo(np.float16).max:
         raise ModelWeightsError(f"tensor {name} holds values beyond float16; use --type bf16, f32 or stored")
-    return gguf.quants.quantize(values, gguf.GGMLQuantizationType[wanted]), wanted, as_asked
+    return gguf.quants.quantize(values, gguf.GGMLQuantizationType[packing]), packing, as_asked

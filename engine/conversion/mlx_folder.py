@@ -31,13 +31,13 @@ def write_mlx(drafter: DrafterFile, folder: Path, bits: int, group_size: int) ->
         raise UsageError(f"{folder} exists; name a new folder, or remove it first")
     kinds = {"F32": mx.float32, "F16": mx.float16, "BF16": mx.bfloat16}
     tensors: dict[str, mx.array] = {}
-    kept: list[str] = []
+    undivided: list[str] = []
     for name, stored in drafter.tensors.items():
         value = mx.array(stored.values()).astype(kinds[stored.kind])
         matrix = value.ndim == 2 and name.endswith(WEIGHT)
         if not matrix or value.shape[-1] % group_size:
             tensors[name] = value
-            kept += [name] if matrix else []
+            undivided += [name] if matrix else []
             continue
         codes, scales, biases = mx.quantize(value, group_size=group_size, bits=bits)
         stem = name.removesuffix(WEIGHT)
@@ -51,4 +51,4 @@ def write_mlx(drafter: DrafterFile, folder: Path, bits: int, group_size: int) ->
     except (OSError, RuntimeError):
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    return kept
+    return undivided

@@ -182,8 +182,8 @@ def _of_folder(folder: Path, named: str | None = None) -> Source:
         raise ModelNotFoundError(f"no config.json in {folder}; expected a model folder in the hub's layout")
     texts = tuple(each for each in sorted(folder.iterdir()) if LICENCE.search(each.name))
     readme = folder / "README.md"
-    said = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
-    match = re.match(r"---\n.*?^license: *([^\n]+)\n.*?^---", said, re.DOTALL | re.MULTILINE)
+    text = readme.read_text(encoding="utf-8", errors="replace") if readme.is_file() else ""
+    match = re.match(r"---\n.*?^license: *([^\n]+)\n.*?^---", text, re.DOTALL | re.MULTILINE)
     origin = f"folder {folder.name}" if named is None else f"cache {named} at {folder.name}"
     name = folder.name if named is None else named.rpartition("/")[2]
     return Source(name, origin, folder, None, match[1].strip() if match else None, texts)

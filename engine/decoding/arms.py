@@ -138,7 +138,7 @@ class Bucket:
     @property
     def plain_known(self) -> bool:
         """Whether a plain step was timed often enough to compare with: here, or where these estimates come from."""
-        return self.neighbours or self.plain.seen.get(0, 0) >= PLAIN_STEPS_TO_LEARN
+        return self.neighbours or self.plain.timed_steps.get(0, 0) >= PLAIN_STEPS_TO_LEARN
 
     def learn(self, arm: Arm, elapsed_s: float) -> None:
         """Take the time of one step; what was read or inherited and not timed here moves by as much."""
@@ -156,12 +156,12 @@ class Bucket:
 
     def seen(self, arm: Arm) -> int:
         """Return how many times of a step were taken."""
-        return (self.of(arm.source) if arm.depth else self.plain).seen.get(arm.depth, 0)
+        return (self.of(arm.source) if arm.depth else self.plain).timed_steps.get(arm.depth, 0)
 
     @property
     def drafted_steps(self) -> int:
         """How many times of drafted steps were taken."""
-        return sum(sum(costs.seen.values()) for costs in self.drafted.values())
+        return sum(sum(costs.timed_steps.values()) for costs in self.drafted.values())
 
     def allowance_s(self, decoded_s: float) -> float:
         """Return the seconds that learning may lose in all, once decoding has taken ``decoded_s``."""
@@ -199,15 +199,15 @@ class Ahead:
     last_s: float = 0.0
     shadow_s: float | None = None
     """What the first step took, a shadow draft beside it; None without one."""
-    held: tuple[Bucket, float] | None = None
+    pending: tuple[Bucket, float] | None = None
 
     def take(self, costs: Bucket, elapsed_s: float, *, alone: bool, shadow: bool) -> None:
         """Take a step's time, and learn that of the one before; ``alone`` if nothing was beside it."""
-        if self.held is not None:
-            before, before_s = self.held
+        if self.pending is not None:
+            before, before_s = self.pending
             before.learn(PLAIN, before_s)
         self.taken, self.last_s = self.taken + 1, elapsed_s
-        self.held = (costs, elapsed_s) if self.taken > 1 and alone else None
+        self.pending = (costs, elapsed_s) if self.taken > 1 and alone else None
         self.shadow_s = elapsed_s if shadow else self.shadow_s
 
     def shadow_cost(self, plain_s: float) -> float:
@@ -224,7 +224,7 @@ def bucket_at(buckets: dict[int, Bucket], position: int, table: CostTable | None
     """
     number = (position // BUCKET_POSITIONS).bit_length()
     if number not in buckets:
-        nearest = min(buckets, key=lambda known: abs(known - number), default=None)
+        nearest = min(buckets, key=lambda other: abs(other - number), default=None)
         first = Bucket() if table is None else Bucket.read(table)
         buckets[number] = first if nearest is None else buckets[nearest].inherited()
     return buckets[number]

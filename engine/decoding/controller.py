@@ -129,12 +129,12 @@ class ControlledDepth:
         costs, self._match = bucket_at(self.buckets, position, self._table), lookup()
         if not costs.plain_known:
             return Choice(0)
-        found = self._expected(costs, limit)
-        if found is not None and not self._probe_due(costs, found):
-            return self._looked_up(costs, found, limit)
-        arm = self._next(costs, matched=found is not None)
-        if arm.depth == 0 and found is not None:
-            return self._looked_up(costs, found, limit)
+        expected = self._expected(costs, limit)
+        if expected is not None and not self._probe_due(costs, expected):
+            return self._looked_up(costs, expected, limit)
+        arm = self._next(costs, matched=expected is not None)
+        if arm.depth == 0 and expected is not None:
+            return self._looked_up(costs, expected, limit)
         return self._taken(costs, arm, limit, self._rates.extended(costs, arm, self._match, limit))
 
     def interrupts(self, position: int, limit: int, lookup: Callable[[], Match | None]) -> bool:
@@ -143,8 +143,8 @@ class ControlledDepth:
         costs = bucket_at(self.buckets, position, self._table)
         if limit <= 0 or not costs.plain_known:
             return False
-        found = self._expected(costs, limit)
-        return found is not None and found.interrupts(costs.plain_s)
+        expected = self._expected(costs, limit)
+        return expected is not None and expected.interrupts(costs.plain_s)
 
     def park(self, position: int) -> Pause:
         """Return how many tokens to decode plainly before asking again, and what to propose in their shadow."""
@@ -169,14 +169,14 @@ class ControlledDepth:
             return Pause(1)
         if not self.sources:
             return Pause(LONGEST_PAUSE_STEPS)  # until a match is found
-        asked = self._rates.least_known(self._rates.within_reach(costs)) if look else None
+        drafter = self._rates.least_known(self._rates.within_reach(costs)) if look else None
         self._beside_probes = not look and self._until_probe >= LONGEST_SHADOW and self._rates.costs_known(costs)
         if self._beside_probes:
-            asked = self._rates.least_known(self._rates.within_reach(costs))
-        if asked is not None:
-            loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self.sources[asked].latency.lost_s
-            asked = asked if self._affordable(costs, loss_s) else None
-        return self._paused(max(1, self._until_probe), asked)
+            drafter = self._rates.least_known(self._rates.within_reach(costs))
+        if drafter is not None:
+            loss_s = PROBE_STEPS * self._shadow_cost * costs.plain_s + self.sources[drafter].latency.lost_s
+            drafter = drafter if self._affordable(costs, loss_s) else None
+        return self._paused(max(1, self._until_probe), drafter)
 
     def shadowed(self, drafted: int, accepted: int) -> bool:
         """Learn from a draft that plain decoding confirmed or not; end the pause when it might pay to draft."""
@@ -261,7 +261,7 @@ class ControlledDepth:
             return
         arm = Arm(self._chosen.source, drafted) if drafted else PLAIN
         shadowing, self._shadowing = self._shadowing, False
-        known, beside = costs.seconds_of(arm), self._beside if arm == PLAIN else None
+        estimate_s, beside = costs.seconds_of(arm), self._beside if arm == PLAIN else None
         costs.since_plain += 1
         alone = not shadowing and beside is None
         if self._ahead is not None and arm == PLAIN:
@@ -289,7 +289,7 @@ class ControlledDepth:
             self._book_shadow(elapsed_s / plain_s - 1.0)
         elif beside is not None:
             self.account_s += beside.take(elapsed_s, plain_s)
-        time_s = min(elapsed_s, costs.longest_s(known)) if drafted else plain_s
+        time_s = min(elapsed_s, costs.longest_s(estimate_s)) if drafted else plain_s
         self.decoded_s += min(time_s, committed * plain_s)
         if drafted:
             loss_s, credit_s = time_s - committed * plain_s, -LARGEST_CREDIT * plain_s
@@ -343,10 +343,10 @@ class ControlledDepth:
             if match is not None and arm.depth >= source.longest:
                 self.lookups.learn_agreement(min(outcome.accepted, right) >= source.longest)
 
-    def _looked_up(self, costs: Bucket, found: Expected, limit: int) -> Choice:
+    def _looked_up(self, costs: Bucket, expected: Expected, limit: int) -> Choice:
         """Return the draft of a match, short as long as no step with one was timed."""
         timed = bool(costs.of(LOOKED_UP).seconds)
-        return self._taken(costs, Arm(LOOKED_UP, found.count if timed else min(found.count, FIRST_DEPTH)), limit)
+        return self._taken(costs, Arm(LOOKED_UP, expected.count if timed else min(expected.count, FIRST_DEPTH)), limit)
 
     def _taken(self, costs: Bucket, arm: Arm, limit: int, extended: int = 0) -> Choice:
         self._chosen = Arm(arm.source, min(arm.depth, limit))
@@ -362,14 +362,14 @@ class ControlledDepth:
         if source in self.sources:
             self.sources[source].unasked = 0
 
-    def _paused(self, tokens: int, asked: str | None) -> Pause:
+    def _paused(self, tokens: int, drafter: str | None) -> Pause:
         """Return a pause, with a shadow draft that it is long enough to compare, of the named drafter if any."""
-        if asked is None or not self._shadows:
+        if drafter is None or not self._shadows:
             return Pause(tokens)
-        self._shadowing, self._shadowed_source = True, asked
-        self._asks(asked)
-        self._awaited = min(self.sources[asked].longest, tokens, LONGEST_SHADOW)
-        return Pause(tokens, self._awaited, asked)
+        self._shadowing, self._shadowed_source = True, drafter
+        self._asks(drafter)
+        self._awaited = min(self.sources[drafter].longest, tokens, LONGEST_SHADOW)
+        return Pause(tokens, self._awaited, drafter)
 
     @property
     def _shadows(self) -> bool:
@@ -383,9 +383,9 @@ class ControlledDepth:
         margin = SURE_MARGIN if self._overdrawn(costs) else MARGIN
         return self._rates.matched(costs, self._match, limit, self._selected, margin)
 
-    def _probe_due(self, costs: Bucket, found: Expected) -> bool:
+    def _probe_due(self, costs: Bucket, expected: Expected) -> bool:
         """Say whether another drafter is to be tried although a match is here, since it might plausibly beat it."""
-        return (self._probe[1] > 0 or self._until_probe <= 0) and self._rates.hopeful(costs, found.rate)
+        return (self._probe[1] > 0 or self._until_probe <= 0) and self._rates.hopeful(costs, expected.rate)
 
     def _next(self, costs: Bucket, matched: bool) -> Arm:
         """Return the probe in progress, a due probe, or the best known arm; a match rules out a look at shadows."""

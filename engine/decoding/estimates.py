@@ -90,7 +90,7 @@ class Costs:
     """Step times of one context bucket by depth, in seconds."""
 
     seconds: dict[int, float] = field(default_factory=dict)
-    seen: dict[int, int] = field(default_factory=dict)
+    timed_steps: dict[int, int] = field(default_factory=dict)
 
     def learn(self, depth: int, elapsed_s: float) -> None:
         """Move the estimate of ``depth`` towards ``elapsed_s``, never by more than a quarter.
@@ -98,24 +98,24 @@ class Costs:
         Of the first ``EARLY_STEPS`` the shortest counts: a disturbance only ever adds time, and leaving a bad first
         estimate by quarters would take long.
         """
-        self.seen[depth] = self.seen.get(depth, 0) + 1
-        known = self.seconds.get(depth)
-        if known is None or (elapsed_s < known and self.seen[depth] <= EARLY_STEPS):
+        self.timed_steps[depth] = self.timed_steps.get(depth, 0) + 1
+        estimate = self.seconds.get(depth)
+        if estimate is None or (elapsed_s < estimate and self.timed_steps[depth] <= EARLY_STEPS):
             self.seconds[depth] = elapsed_s
             return
-        self.seconds[depth] = known + COST_WEIGHT * (clamped(elapsed_s, known) - known)
+        self.seconds[depth] = estimate + COST_WEIGHT * (clamped(elapsed_s, estimate) - estimate)
 
     def scale_untimed(self, times: float) -> None:
         """Take what no step was timed at for ``times`` as long."""
         for depth in self.seconds:
-            if not self.seen.get(depth):
+            if not self.timed_steps.get(depth):
                 self.seconds[depth] *= times
 
     def of(self, depth: int) -> float | None:
         """Return the cost of ``depth``: measured, or on the line through the measured neighbours; None if unknown."""
         if depth in self.seconds:
             return self.seconds[depth]
-        drafted = {known: seconds for known, seconds in self.seconds.items() if known > 0}
+        drafted = {timed: seconds for timed, seconds in self.seconds.items() if timed > 0}
         if not drafted:
             return None
         if len(drafted) == 1:
@@ -129,13 +129,13 @@ def line(seconds: Mapping[int, float], depth: int) -> float:
     """Return the time of ``depth`` on the line through the two nearest of at least two depths that are known."""
     if depth in seconds:
         return seconds[depth]
-    known = sorted(seconds)
-    above = min(max(bisect_left(known, depth), 1), len(known) - 1)
-    low, high = known[above - 1], known[above]
+    depths = sorted(seconds)
+    above = min(max(bisect_left(depths, depth), 1), len(depths) - 1)
+    low, high = depths[above - 1], depths[above]
     slope = max(0.0, (seconds[high] - seconds[low]) / (high - low))
     return max(seconds[low] + slope * (depth - low), 0.5 * seconds[low])
 
 
-def clamped(value: float, known: float) -> float:
-    """Return ``value`` moved to within a quarter of ``known``."""
-    return min(max(value, known * (1 - LARGEST_INNOVATION)), known * (1 + LARGEST_INNOVATION))
+def clamped(value: float, estimate: float) -> float:
+    """Return ``value`` moved to within a quarter of ``estimate``."""
+    return min(max(value, estimate * (1 - LARGEST_INNOVATION)), estimate * (1 + LARGEST_INNOVATION))

@@ -58,19 +58,19 @@ class Lookups:
     """
 
     rates: list[float] = field(default_factory=lambda: list(PRIORS))
-    seen: list[int] = field(default_factory=lambda: [0] * len(LENGTHS))
+    trials: list[int] = field(default_factory=lambda: [0] * len(LENGTHS))
     agreed: float = 0.0
     account_s: float = 0.0
     recent_tokens: int = 0
 
     def learn(self, match: Match, tokens: tuple[int, ...]) -> int:
         """Take what was committed where ``match`` was found; return how many of its tokens came true."""
-        for offset, (said, came) in enumerate(zip(match.tokens, tokens, strict=False)):
+        for offset, (predicted, actual) in enumerate(zip(match.tokens, tokens, strict=False)):
             kind = _kind(match.length + offset)
-            self.seen[kind] += 1
-            weight = max(ACCEPTANCE_WEIGHT, 1.0 / (self.seen[kind] + 1))
-            self.rates[kind] += weight * ((said == came) - self.rates[kind])
-            if said != came:
+            self.trials[kind] += 1
+            weight = max(ACCEPTANCE_WEIGHT, 1.0 / (self.trials[kind] + 1))
+            self.rates[kind] += weight * ((predicted == actual) - self.rates[kind])
+            if predicted != actual:
                 return offset
         return min(len(match.tokens), len(tokens))
 
@@ -115,10 +115,10 @@ class Lookups:
         return expected
 
     def _known(self) -> list[float]:
-        known, rates = 0.0, []
-        for rate, seen, prior in zip(self.rates, self.seen, PRIORS, strict=True):
-            known = rate if seen else max(known, prior)
-            rates.append(known)
+        estimate, rates = 0.0, []
+        for rate, trials, prior in zip(self.rates, self.trials, PRIORS, strict=True):
+            estimate = rate if trials else max(estimate, prior)
+            rates.append(estimate)
         return rates
 
 
@@ -132,7 +132,9 @@ def looked_up_s(costs: Bucket) -> Callable[[int], float]:
     if not own.seconds:
         return lambda count: (1.0 + ROW_COST_PRIOR * count) * plain_s
     timed = {0: plain_s} | own.seconds
-    often = {0: plain_s} | {known: timed[known] for known in own.seconds if own.seen.get(known, 0) >= EARLY_STEPS}
+    often = {0: plain_s} | {
+        count: timed[count] for count in own.seconds if own.timed_steps.get(count, 0) >= EARLY_STEPS
+    }
 
     def seconds(count: int) -> float:
         return min(line(timed, count), line(often, count)) if len(often) > 1 else line(timed, count)

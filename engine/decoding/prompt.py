@@ -8,15 +8,15 @@ from engine.errors import PromptError
 from engine.types import TargetInfo
 
 
-def check_prompt(ids: tuple[int, ...], info: TargetInfo, held: int = 0, new_tokens: int = 1) -> None:
-    """Check a prompt before any work; ``held`` positions are already in the cache, ``new_tokens`` may follow.
+def check_prompt(ids: tuple[int, ...], info: TargetInfo, cached: int = 0, new_tokens: int = 1) -> None:
+    """Check a prompt before any work; ``cached`` positions are already in the cache, ``new_tokens`` may follow.
 
     Raises:
         PromptError: If the prompt is empty, too long for the model or holds ids outside the vocabulary.
     """
     if not ids:
         raise PromptError("the prompt has no tokens; expected at least one")
-    room = room_tokens(held + len(ids), info)
+    room = room_tokens(cached + len(ids), info)
     if room < 1:
         raise PromptError(
             f"the prompt has {len(ids)} tokens; {info.name!r} holds {info.max_positions} positions and needs one for "

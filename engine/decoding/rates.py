@@ -34,11 +34,11 @@ class Rates:
 
     def matched(self, costs: Bucket, match: Match, limit: int, selected: Arm, margin: float) -> Expected | None:
         """Return what a match promises, None unless its rate is above every other's by the margin."""
-        found = self.lookups.best(match, limit, costs)
-        if found is None:
+        expected = self.lookups.best(match, limit, costs)
+        if expected is None:
             return None
         others = max(self.rate(costs, self.best(costs, selected)), self.rate(costs, PLAIN))
-        return found if found.rate > margin * others else None
+        return expected if expected.rate > margin * others else None
 
     def extended(self, costs: Bucket, arm: Arm, match: Match | None, limit: int) -> int:
         """Return up to how many tokens a match is to follow a whole draft that it agrees with, 0 for not at all."""
@@ -114,9 +114,11 @@ class Rates:
         near = self.within_reach(costs)
         untried = [Arm(name, self.sources[name].first_depth) for name in near]
         if best.depth == 0:
-            known = [arm for arm in self.arms() if arm.source in near and self._may_be_verified(costs, arm)]
-            return max(known or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)), default=PLAIN)
-        if costs.plain.seen.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
+            verifiable = [arm for arm in self.arms() if arm.source in near and self._may_be_verified(costs, arm)]
+            return max(
+                verifiable or untried, key=lambda arm: (self.rate(costs, arm), self.committed(arm)), default=PLAIN
+            )
+        if costs.plain.timed_steps.get(0, 0) * PLAIN_CHECK_SHARE < costs.seen(best):
             return PLAIN
         longest = self.sources[best.source].longest
         widest = self._hoped_block(costs, best)

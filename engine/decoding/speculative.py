@@ -46,11 +46,11 @@ class Parts:
 
 
 def speculative(
-    parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512, held: int = 0
+    parts: Parts, prompt: tuple[int, ...], stopping: Stopping, chunk: int = 512, cached: int = 0
 ) -> Iterator[Step]:
     """Decode ``prompt`` and yield every step with its counts and times; the first step is the prefill's token.
 
-    The first ``held`` tokens of the prompt are in the caches of sequence and drafter already. The drafter is closed
+    The first ``cached`` tokens of the prompt are in the caches of sequence and drafter already. The drafter is closed
     when the sequence ends or is left. What the last step committed is shown to it once that step was taken, so that
     both hold the same tokens for another turn; a caller who leaves at that step does without.
 
@@ -68,7 +68,7 @@ def speculative(
     try:
         run.depth.begin(parts.drafter.round_trip_s)
         with parts.resident():
-            yield from run.clock.passing(_decode(run, prompt, chunk, held))
+            yield from run.clock.passing(_decode(run, prompt, chunk, cached))
     finally:
         parts.drafter.close()
 
@@ -101,10 +101,10 @@ class _Run:
         self.depth.asked(self.sequence.length, count, draft, self.clock.lap_s() if nothing else 0.0)
 
 
-def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterator[Step]:
+def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, cached: int) -> Iterator[Step]:
     """Draft, verify, accept, crop and emit until a stop rule ends the sequence."""
     sequence, drafter, depth, clock, stopping = run.sequence, run.drafter, run.depth, run.clock, run.stopping
-    bonus = yield from _prefill(run, prompt, chunk, held)
+    bonus = yield from _prefill(run, prompt, chunk, cached)
     # The forward after a rejected first row is a plain one: if that fails too, the target itself is broken.
     force_plain = False
     while bonus is not None:
@@ -135,13 +135,13 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
 
         forward = sequence.forward_block(bonus, draft)
         decision = run.accept.decide(draft, forward)
-        kept = 1 + decision.accepted if decision.tokens else 0
+        rows = 1 + decision.accepted if decision.tokens else 0
         emitted, stop = stopping.cut(decision.tokens)
         # Nothing behind a stop: whoever goes on does so from there, and a recurrent state does not go back later.
-        kept = min(kept, 1 + len(emitted))
-        sequence.crop(position + kept)
-        if kept and stop is None:
-            drafter.observe(position, (bonus, *decision.tokens[:-1]), sequence.committed(forward, kept))
+        rows = min(rows, 1 + len(emitted))
+        sequence.crop(position + rows)
+        if rows and stop is None:
+            drafter.observe(position, (bonus, *decision.tokens[:-1]), sequence.committed(forward, rows))
         depth.record(position, draft.count, decision, clock.step_s(draft.count))
         yield Step(
             tokens=emitted,
@@ -157,22 +157,22 @@ def _decode(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Iterat
             source=choice.source,
         )
         if stop is not None:
-            drafter.observe(position, (bonus, *emitted[: kept - 1]), sequence.committed(forward, kept))
+            drafter.observe(position, (bonus, *emitted[: rows - 1]), sequence.committed(forward, rows))
             return
         force_plain = not decision.tokens
-        if kept:
+        if rows:
             bonus = decision.bonus
 
 
-def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, held: int) -> Generator[Step, None, int | None]:
+def _prefill(run: _Run, prompt: tuple[int, ...], chunk: int, cached: int) -> Generator[Step, None, int | None]:
     """Forward what is not held of the prompt, show every chunk to the drafter and yield the first token's step.
 
     Returns:
         The first bonus, None when the sequence ended with it.
     """
     last: Forward | None = None
-    chunks, position = 0, held
-    for forward in run.sequence.prefill(prompt[held:], chunk):
+    chunks, position = 0, cached
+    for forward in run.sequence.prefill(prompt[cached:], chunk):
         shown = prompt[position : position + forward.rows]
         run.drafter.observe(position, shown, run.sequence.committed(forward, forward.rows))
         last, position = forward, position + forward.rows
@@ -201,7 +201,7 @@ class _Beside:
         # A shadow that is under way is taken for what was asked until it is looked at.
         self.proposed = (count if draft.under_way else draft.count) if shadow else 0
         self._run, self._count = run, count
-        self._came: list[int] = []
+        self._tokens: list[int] = []
         self._compared = False
 
     def take(self, token: int) -> tuple[bool, bool]:
@@ -218,8 +218,8 @@ class _Beside:
             if not self.draft.under_way:
                 self._run.tell(self._count, self.draft)
         else:
-            self._came.append(token)
-        return self.compare() if self.draft.offset + len(self._came) >= self.proposed else (False, False)
+            self._tokens.append(token)
+        return self.compare() if self.draft.offset + len(self._tokens) >= self.proposed else (False, False)
 
     def compare(self) -> tuple[bool, bool]:
         """Compare a shadow with as many tokens as came; return as `take` does."""
@@ -227,8 +227,8 @@ class _Beside:
         if self._compared or not draft.came:
             return False, False
         self._compared = True
-        rest = min(draft.count, len(self._came))
-        right = draft.right + (accepted_length(draft.ids()[:rest], self._came) if rest else 0)
+        rest = min(draft.count, len(self._tokens))
+        right = draft.right + (accepted_length(draft.ids()[:rest], self._tokens) if rest else 0)
         return not isinstance(draft.tokens, tuple), self._run.depth.shadowed(draft.offset + rest, right)
 
 
@@ -256,7 +256,7 @@ def _plain(run: _Run, bonus: int, most: int, beside: _Beside, skipped: str | Non
 
     decode = sequence.decode_ahead if run.accept.greedy else partial(_one_by_one, run)
     ahead = decode(bonus, tokens, goes_on)
-    for came, (read, forward) in enumerate(ahead, 1):
+    for count, (read, forward) in enumerate(ahead, 1):
         decision = _usable(read, forward.start)
         emitted, stop = stopping.cut(decision.tokens)
         if stop is None and stopping.cancelled():
@@ -267,7 +267,7 @@ def _plain(run: _Run, bonus: int, most: int, beside: _Beside, skipped: str | Non
         before, bonus = bonus, decision.bonus
         waited, ends = beside.take(bonus) if stop is None else (False, False)
         ended |= ends
-        if stop is None and not ended and came < tokens and beside.shadow:
+        if stop is None and not ended and count < tokens and beside.shadow:
             limit = stopping.remaining_tokens - 1
             ended = run.depth.interrupts(forward.start + 1, limit, partial(drafter.lookup, bonus))
             if ended:

@@ -44,7 +44,7 @@ def dense(
         ModelWeightsError: If scales stand alone, or codes are no affine 4- or 8-bit ones of the shape said.
     """
     stems = [name.removesuffix(SCALES) for name in tensors if name.endswith(SCALES)]
-    found = {name: tensor for name, tensor in tensors.items() if not name.endswith((SCALES, BIASES))}
+    values = {name: tensor for name, tensor in tensors.items() if not name.endswith((SCALES, BIASES))}
     for stem in stems:
         name = stem + WEIGHT if stem + WEIGHT in tensors else stem
         if name not in tensors or stem + BIASES not in tensors:
@@ -52,8 +52,8 @@ def dense(
                 f"drafter tensor {stem}{SCALES} has no codes or no {BIASES[1:]} beside it; expected affine codes as "
                 "mlx-lm writes them. Convert the drafter again with mode affine."
             )
-        found[name] = dequantise(_codes(name, tensors[name], tensors[stem + SCALES], tensors[stem + BIASES], shapes))
-    return found
+        values[name] = dequantise(_codes(name, tensors[name], tensors[stem + SCALES], tensors[stem + BIASES], shapes))
+    return values
 
 
 def _codes(

@@ -193,13 +193,13 @@ def _architecture(config: Mapping[str, Any]) -> str:
     """Return the architecture, or raise ModelConfigError for one that is not supported."""
     named = _named(config) or SUPPORTED[0]
     # Trainers write the class of their own tree, such as Qwen3DFlashDraftModel; config and tensors say the rest.
-    known = next((architecture for architecture in SUPPORTED if named.endswith(architecture)), None)
-    if known is None:
+    supported = next((architecture for architecture in SUPPORTED if named.endswith(architecture)), None)
+    if supported is None:
         raise ModelConfigError(
             f"drafter architecture {named!r} cannot be loaded; expected one of {', '.join(SUPPORTED)}, or one that "
             "ends like that. Use a DFlash checkpoint."
         )
-    return known
+    return supported
 
 
 def _layer_rules(config: Mapping[str, Any], nested: Mapping[str, Any], architecture: str) -> tuple[LayerRule, ...]:

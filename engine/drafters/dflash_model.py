@@ -172,11 +172,11 @@ class DFlashDrafter(LocalDrafter, ABC):
         self._waiting: list[Any] = []
         self._waiting_rows = 0
         self._forwards = 0
-        self._seen = 0
+        self._observed_rows = 0
 
     def begin(self, position: int) -> None:
         """Begin, while nothing was observed, at a later position than 0."""
-        self._seen = position
+        self._observed_rows = position
         self._begin_context(position)
 
     @property
@@ -190,8 +190,8 @@ class DFlashDrafter(LocalDrafter, ABC):
         Raises:
             ObservationError: If the positions do not follow those observed so far.
         """
-        ObservationError.check(start, self._seen)
-        self._seen += len(tokens)
+        ObservationError.check(start, self._observed_rows)
+        self._observed_rows += len(tokens)
         self._waiting.append(features)
         self._waiting_rows += len(tokens)
         if self._waiting_rows >= FLUSH_ROWS:
@@ -204,9 +204,9 @@ class DFlashDrafter(LocalDrafter, ABC):
             CacheCropError: If rows that the context would show then are gone.
         """
         self._flush()
-        self._seen = min(length, self._seen)
-        self._rewind_context(self._seen)
-        return self._seen
+        self._observed_rows = min(length, self._observed_rows)
+        self._rewind_context(self._observed_rows)
+        return self._observed_rows
 
     @abstractmethod
     def _begin_context(self, position: int) -> None:

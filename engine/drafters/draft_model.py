@@ -28,8 +28,8 @@ class DraftModel:
     @property
     def info(self) -> DrafterInfo:
         """Name, digest and size of the small model."""
-        known = self.model.info
-        return DrafterInfo(known.name, known.digest, "draft-model", known.parameters, block_size=None)
+        info = self.model.info
+        return DrafterInfo(info.name, info.digest, "draft-model", info.parameters, block_size=None)
 
     @property
     def capture(self) -> tuple[int, ...]:
@@ -38,8 +38,8 @@ class DraftModel:
 
     def open(self) -> DraftModelDrafter:
         """Start with an empty cache."""
-        known = self.model.info
-        return DraftModelDrafter(self.model.open((), CacheLayout.FULL), known.max_positions, known.vocab_size)
+        info = self.model.info
+        return DraftModelDrafter(self.model.open((), CacheLayout.FULL), info.max_positions, info.vocab_size)
 
 
 @dataclass(slots=True)
@@ -72,14 +72,14 @@ class DraftModelDrafter(LocalDrafter):
         """Keep the cache rows of drafts that were committed and drop the others."""
         del features
         ObservationError.check(start, len(self._committed))
-        kept = 0
+        accepted = 0
         if self._draft.count:
             # Read only where there is something to compare: a draft that was verified has long been computed.
             drafted = (self._bonus, *(self._draft.ids() if len(tokens) > 1 else ()))[: self._draft.count]
-            kept = accepted_length(drafted, tokens)
+            accepted = accepted_length(drafted, tokens)
             self._draft = Draft()
         # Also when nothing is dropped: behind a crop a sequence need not keep what putting a draft back would take.
-        self.sequence.crop(min(self.sequence.length, start + kept))
+        self.sequence.crop(min(self.sequence.length, start + accepted))
         self._committed.extend(tokens)
         self._largest = max((self._largest, *tokens))
 
@@ -105,12 +105,12 @@ class DraftModelDrafter(LocalDrafter):
 
         Drafts that nobody observed are dropped.
         """
-        known = len(self._committed)
-        if self.sequence.length > known:
-            self.sequence.crop(known)
-        if self.sequence.length == 0 and known:
+        committed = len(self._committed)
+        if self.sequence.length > committed:
+            self.sequence.crop(committed)
+        if self.sequence.length == 0 and committed:
             self.forwards += sum(1 for _ in self.sequence.prefill(tuple(self._committed), CHUNK_TOKENS))
-        while known - self.sequence.length >= CHUNK_TOKENS:
+        while committed - self.sequence.length >= CHUNK_TOKENS:
             length = self.sequence.length + CHUNK_TOKENS
             part = tuple(self._committed[self.sequence.length : length])
             self.sequence.forward_block(part[0], Draft(tokens=part[1:], count=len(part) - 1))

@@ -64,15 +64,15 @@ class NgramDrafter(LocalDrafter):
     def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Propose the continuation of the best earlier match of ``tokens + [bonus]``."""
         del position, wait_s
-        found = self._best_match(bonus)
-        if found is None:
+        best = self._best_match(bonus)
+        if best is None:
             return Draft(skipped="no match")
-        return Draft(tokens=self._continued(bonus, found[1], count), count=count)
+        return Draft(tokens=self._continued(bonus, best[1], count), count=count)
 
     def lookup(self, bonus: int) -> Match | None:
         """Return the continuation of the best earlier match, as far as a draft may reach."""
-        found = self._best_match(bonus)
-        return None if found is None else Match(self._continued(bonus, found[1], self.model.longest), found[0])
+        best = self._best_match(bonus)
+        return None if best is None else Match(self._continued(bonus, best[1], self.model.longest), best[0])
 
     def _best_match(self, bonus: int) -> tuple[int, int] | None:
         """Return length and end of the longest, most recent earlier match, None for none."""
@@ -91,13 +91,13 @@ class NgramDrafter(LocalDrafter):
     def _continued(self, bonus: int, begin: int, count: int) -> tuple[int, ...]:
         """Return the ``count`` tokens from ``begin`` on."""
         proposal: list[int] = []
-        known = len(self.tokens)
+        length = len(self.tokens)
         for index in range(begin, begin + count):
-            if index < known:
+            if index < length:
                 proposal.append(self.tokens[index])
             else:
                 # The match runs into the present: the text is periodic, so go on with the period itself.
-                proposal.append(bonus if index == known else proposal[index - known - 1])
+                proposal.append(bonus if index == length else proposal[index - length - 1])
         return tuple(proposal)
 
     def observe(self, start: int, tokens: tuple[int, ...], features: Features) -> None:

@@ -24,11 +24,11 @@ class Overtaken:
 
         Reads its tokens where any came meanwhile.
         """
-        came = (*self._observed[1:], bonus) if self._observed else ()
-        if not draft.count or not came:
+        committed = (*self._observed[1:], bonus) if self._observed else ()
+        if not draft.count or not committed:
             return draft
         ids = draft.ids()
-        offset, right = min(len(came), len(ids)), accepted_length(ids, came)
+        offset, right = min(len(committed), len(ids)), accepted_length(ids, committed)
         rest = ids[offset:] if right == offset else ()
         probs = None if draft.probs is None else draft.probs[offset : offset + len(rest)]
         return replace(draft, tokens=rest, count=len(rest), probs=probs, offset=offset, right=right)

@@ -70,7 +70,7 @@ class Answer:
 def generate(
     engine: Engine,
     tokenizer: Tokenizer,
-    asked: GenerationRequest,
+    request: GenerationRequest,
     rule: tuple[Accept, Depth],
     show: Callable[[str], None] = lambda _: None,
     *,
@@ -84,7 +84,7 @@ def generate(
     Raises:
         PromptError: If prompt and budget do not fit the target.
     """
-    steps = answering(engine, tokenizer, asked, rule, show, conversation=conversation, think=think)
+    steps = answering(engine, tokenizer, request, rule, show, conversation=conversation, think=think)
     while True:
         try:
             next(steps)
@@ -96,7 +96,7 @@ def generate(
 def answering(
     engine: Engine,
     tokenizer: Tokenizer,
-    asked: GenerationRequest,
+    request: GenerationRequest,
     rule: tuple[Accept, Depth],
     show: Callable[[str], None] = lambda _: None,
     *,
@@ -114,17 +114,17 @@ def answering(
     Raises:
         PromptError: If prompt and budget do not fit the target.
     """
-    check_prompt(asked.prompt, engine.target.info, new_tokens=asked.max_new_tokens)
+    check_prompt(request.prompt, engine.target.info, new_tokens=request.max_new_tokens)
     clock = engine.backend.clock
-    conversation = conversation or Conversation(engine, asked.layout)
-    sequence, drafter, held = conversation.resume(asked.prompt)
-    stopping = Stopping(asked.max_new_tokens, asked.stop_ids, asked.stop_strings, tokenizer.decode)
+    conversation = conversation or Conversation(engine, request.layout)
+    sequence, drafter, cached = conversation.resume(request.prompt)
+    stopping = Stopping(request.max_new_tokens, request.stop_ids, request.stop_strings, tokenizer.decode)
     parts = Parts(sequence, drafter, rule[0], rule[1], clock, engine.resident)
-    channels = Channels.of(tokenizer) if asked.chat else None
-    pieces, thought = _texts(tokenizer, asked, channels, (show, think))
+    channels = Channels.of(tokenizer) if request.chat else None
+    pieces, thought = _texts(tokenizer, request, channels, (show, think))
     steps: list[Step] = []
     began_ns = first_ns = last_ns = clock.now_ns()
-    for step in speculative(parts, asked.prompt, stopping, asked.chunk_tokens, held):
+    for step in speculative(parts, request.prompt, stopping, request.chunk_tokens, cached):
         last_ns = clock.host_ns()
         first_ns = last_ns if step.prefill else first_ns
         steps.append(step)
@@ -132,7 +132,7 @@ def answering(
         for stream, answers in ((thought, False), (pieces, True)):
             stream.add(tuple(token for side, token in marked if side is answers), final=step.stop is not None)
         yield step
-    conversation.keep((*asked.prompt, *stopping.emitted))
+    conversation.keep((*request.prompt, *stopping.emitted))
     decoding = [step for step in steps if not step.prefill]
     forwards = sum(step.target_forwards for step in decoding)
     decode_s = (last_ns - first_ns) / 1e9
@@ -140,8 +140,8 @@ def answering(
         text=pieces.text,
         thought=thought.text.removeprefix(LABEL),
         tokens=tuple(stopping.emitted),
-        prompt_tokens=len(asked.prompt),
-        reused_tokens=held,
+        prompt_tokens=len(request.prompt),
+        reused_tokens=cached,
         stop_reason=str(steps[-1].stop),
         prefill_s=(first_ns - began_ns) / 1e9,
         decode_s=decode_s,
@@ -171,7 +171,7 @@ def sampled(engine: Engine, settings: Sampling | None) -> tuple[Engine, Accept]:
 
 def _texts(
     tokenizer: Tokenizer,
-    asked: GenerationRequest,
+    request: GenerationRequest,
     channels: Channels | None,
     shows: tuple[Callable[[str], None], Callable[[str], None]],
 ) -> tuple[Pieces, Pieces]:
@@ -180,4 +180,4 @@ def _texts(
     def decode(ids: list[int]) -> str:
         return tokenizer.decode(ids) if channels is None else tokenizer.decode(ids, channels.written)
 
-    return Pieces(decode, asked.stop_strings, shows[0]), Pieces(decode, (), shows[1])
+    return Pieces(decode, request.stop_strings, shows[0]), Pieces(decode, (), shows[1])

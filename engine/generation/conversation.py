@@ -18,17 +18,17 @@ class Conversation:
     def __init__(self, engine: Engine, layout: CacheLayout) -> None:
         self._engine = engine
         self._layout = layout
-        self._held: tuple[Sequence, Drafter] | None = None
+        self._parts: tuple[Sequence, Drafter] | None = None
         self._tokens: tuple[int, ...] = ()
 
     @property
     def positions(self) -> int:
         """How many positions the target's cache holds now."""
-        return 0 if self._held is None else self._held[0].length
+        return 0 if self._parts is None else self._parts[0].length
 
     def measured_bytes(self) -> int:
         """Return the bytes of the target's caches and of the drafter's."""
-        return 0 if self._held is None else sum(part.measured_bytes() for part in self._held)
+        return 0 if self._parts is None else sum(part.measured_bytes() for part in self._parts)
 
     def shared(self, prompt: tuple[int, ...]) -> int:
         """Return how many tokens of a prompt the caches begin with, as far as no window has dropped them."""
@@ -38,23 +38,23 @@ class Conversation:
         """Return sequence and drafter for a prompt, and how many of its tokens they hold; at least one is left."""
         shared = self.shared(prompt)
         # Whatever breaks off from here on leaves caches that nobody may continue.
-        self._tokens, held = (), self._held
-        if held is not None and shared > 0:
+        self._tokens, parts = (), self._parts
+        if parts is not None and shared > 0:
             try:
                 # A drafter may hold less than the target, which goes back as far.
-                shared = held[1].rewind(shared)
-                held[0].rewind(shared)
+                shared = parts[1].rewind(shared)
+                parts[0].rewind(shared)
             except CacheCropError:
                 shared = 0
             if shared > 0:
-                return *held, shared
-        self._held = self._engine.target.open(self._engine.drafter.capture, self._layout), self._engine.drafter.open()
-        return *self._held, 0
+                return *parts, shared
+        self._parts = self._engine.target.open(self._engine.drafter.capture, self._layout), self._engine.drafter.open()
+        return *self._parts, 0
 
     def keep(self, tokens: tuple[int, ...]) -> None:
         """Take what a decode has ended with, prompt and answer; rows behind them are never used."""
-        if self._held is not None:
-            self._tokens = tokens[: self._held[0].length]
+        if self._parts is not None:
+            self._tokens = tokens[: self._parts[0].length]
 
 
 def _shared(left: tuple[int, ...], right: tuple[int, ...]) -> int:

@@ -62,27 +62,27 @@ class Side:
 
     def start(self, ids: tuple[int, ...], budget: int, stop_ids: frozenset[int]) -> Running:
         """Begin decoding; nothing is asked until a step is wanted: the first one, then all the others at once."""
-        held: dict[str, Any] = {}
+        figures: dict[str, Any] = {}
         self._begun += 1
         number = self._begun
 
         def steps() -> Iterator[Step]:
             self._child.ask("begin", number=number, ids=list(ids), budget=budget, stop_ids=sorted(stop_ids))
             first = self._child.answer()
-            held["kv_bytes"] = first["kv_bytes"]
+            figures["kv_bytes"] = first["kv_bytes"]
             yield _step(first["step"])
             self._child.ask("go_on", number=number)
             rows = self._child.answer()["steps"]
-            held.update(self._child.answer())
-            self._allocator = held["allocator_active_bytes"]
+            figures.update(self._child.answer())
+            self._allocator = figures["allocator_active_bytes"]
             for row in rows:
                 yield _step(row)
 
         return Running(
             steps=steps(),
-            kv_bytes=lambda: int(held["kv_bytes"]),
-            drafter_bytes=lambda: held.get("drafter_bytes"),
-            fallbacks=lambda: held["fallbacks"],
+            kv_bytes=lambda: int(figures["kv_bytes"]),
+            drafter_bytes=lambda: figures.get("drafter_bytes"),
+            fallbacks=lambda: figures["fallbacks"],
         )
 
     def allocator_active_bytes(self) -> int | None:

@@ -112,7 +112,7 @@ class ServingChild:
         if not line:
             self.close()
             raise ChildError(f"{name} ended with code {self.process.returncode} instead of serving")
-        self.said = line.rstrip("\n")
+        self.first_line = line.rstrip("\n")
 
     def close(self) -> None:
         """End it: its standard input ends; one that does not end is killed."""

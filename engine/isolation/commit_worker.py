@@ -76,8 +76,8 @@ class Worker:
     def go_on(self, ask: dict[str, Any]) -> None:
         """Decode what waits to its end: answer at the last token, and then with the bytes that are held."""
         running, steps = self._begun.pop(ask["number"])
-        came = list(steps)
-        self._answer({"steps": [self._plain(step) for step in came]})
+        rest = list(steps)
+        self._answer({"steps": [self._plain(step) for step in rest]})
         self._answer(
             {
                 "kv_bytes": running.kv_bytes(),

@@ -78,9 +78,9 @@ def open_sides(
         sides[arm] = Side(arm, commits.checkout(arm), work.opening)
         stack.callback(sides[arm].close)
     facts = _agreed(sides)
-    known = _target_info(facts["target"])
-    if known is not None:
-        check_prompts((prompt.ids for prompt in prompts), known, work.profile.max_new_tokens)
+    target = _target_info(facts["target"])
+    if target is not None:
+        check_prompts((prompt.ids for prompt in prompts), target, work.profile.max_new_tokens)
     return sides, facts
 
 
@@ -124,7 +124,7 @@ def _agreed(sides: Mapping[str, Side]) -> Mapping[str, Any]:
     """
     facts = [side.facts for side in sides.values()]
     for name in ("target", "drafter", "depth", "backend", "device"):
-        if any(one[name] != facts[0][name] for one in facts):
+        if any(side_facts[name] != facts[0][name] for side_facts in facts):
             raise ModelMismatchError(
                 f"base and head see another {name}: {facts[0][name]} and {facts[-1][name]}; their times would be of "
                 "different work"

@@ -21,7 +21,7 @@ class DelayedLink(ServingChild):
 
     def __init__(self, address: str, round_trip_ms: float) -> None:
         super().__init__("the delayed link", "engine.isolation.delayed_link", [address, f"{round_trip_ms:g}"])
-        self.address = f"127.0.0.1:{int(self.said)}"
+        self.address = f"127.0.0.1:{int(self.first_line)}"
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, one_way_s: float) -> None:

@@ -20,7 +20,7 @@ class DrafterProcess(ServingChild):
 
     def __init__(self, options: Sequence[str]) -> None:
         super().__init__("the drafter's server", "engine.cli", ["distributed", "serve", "--until-eof", *options])
-        self.address = self.said.removeprefix(SERVING).split()[0]
+        self.address = self.first_line.removeprefix(SERVING).split()[0]
 
 
 def served_words(options: argparse.Namespace) -> list[str]:

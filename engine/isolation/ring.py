@@ -51,17 +51,17 @@ def probe_ring(library: str, limit_s: float = LIMIT_S) -> RingFound:
         hosts = Path(folder) / "hosts.json"
         hosts.write_text(json.dumps([[f"127.0.0.1:{port}"] for port in _free_ports()]))
         each = [(library, str(rank), str(hosts)) for rank in range(SIZE)]
-        said = run_together(LIBRARIES[library], "engine.isolation.ring", each, limit_s)
-    return RingFound(**json.loads(said[0]))
+        answers = run_together(LIBRARIES[library], "engine.isolation.ring", each, limit_s)
+    return RingFound(**json.loads(answers[0]))
 
 
 def _free_ports() -> list[int]:
     """Return ports that nobody has now."""
     with ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(SIZE)]
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in held]
+        listeners = [stack.enter_context(socket.socket()) for _ in range(SIZE)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]
 
 
 def _mlx(rank: int, hosts: Path) -> dict[str, Any]:
@@ -102,16 +102,16 @@ def _torch(rank: int, hosts: Path) -> dict[str, Any]:
             distributed.recv(word, other)
             distributed.send(word, other)
         taken.append(time.perf_counter() - began_s)
-    found = {"rank": distributed.get_rank(), "size": distributed.get_world_size(), "total": float(sums.item())}
+    figures = {"rank": distributed.get_rank(), "size": distributed.get_world_size(), "total": float(sums.item())}
     distributed.destroy_process_group()
-    return found | {"round_trip_s": sorted(taken)[PINGS // 2]}
+    return figures | {"round_trip_s": sorted(taken)[PINGS // 2]}
 
 
 def main() -> None:
     """Be one rank, and say what it saw."""
     library, rank, hosts = sys.argv[1:4]
-    found = {"mlx": _mlx, "torch": _torch}[library](int(rank), Path(hosts))
-    sys.stdout.write(json.dumps(found))
+    figures = {"mlx": _mlx, "torch": _torch}[library](int(rank), Path(hosts))
+    sys.stdout.write(json.dumps(figures))
 
 
 if __name__ == "__main__":

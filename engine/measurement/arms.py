@@ -70,10 +70,10 @@ def code_path(engine: Engine, arm: str) -> str:
 
 def fell_back(sequence: Sequence, drafter: Drafter) -> dict[str, int]:
     """Return by reason how many forwards of a target and of a small draft model did not run as asked."""
-    found = dict(sequence.fallbacks())
+    counts = dict(sequence.fallbacks())
     for each in drafter.named.values() if isinstance(drafter, SeveralDrafters) else (drafter,):
-        found |= each.fallbacks() if isinstance(each, DraftModelDrafter) else {}
-    return found
+        counts |= each.fallbacks() if isinstance(each, DraftModelDrafter) else {}
+    return counts
 
 
 def native(decoder: NativeDecoder, prompt: tuple[int, ...], stopping: Stopping, chunk_tokens: int) -> Running:

@@ -116,10 +116,10 @@ class RecallPlan:
         shortest = min(len(prompt.ids) for prompt in self.prompts)
         for candidate in self.candidates:
             layout = CacheLayout.parse(candidate.layout)
-            kept = layout.kept_rows
-            if kept is not None and kept >= shortest:
+            rows = layout.kept_rows
+            if rows is not None and rows >= shortest:
                 raise UsageError(
-                    f"arm {candidate.arm} keeps {kept} rows and the shortest prompt has {shortest} tokens, so nothing "
+                    f"arm {candidate.arm} keeps {rows} rows and the shortest prompt has {shortest} tokens, so nothing "
                     "is left out; expected longer prompts (--least-tokens) or fewer pages"
                 )
             layout.check_block(1 + self.depth)
@@ -139,9 +139,9 @@ def answers(
         for prompt in plan.prompts:
             stopping = Stopping(plan.max_new_tokens, frozenset(engine.target.info.stop_ids))
             ask = _native if candidate.role == "baseline" else _bounded
-            found = _scored(ask(engine, candidate, plan, prompt, stopping), prompt, tokenizer)
-            heard(found)
-            yield found
+            answer = _scored(ask(engine, candidate, plan, prompt, stopping), prompt, tokenizer)
+            heard(answer)
+            yield answer
 
 
 def _opened(engine: Engine, candidate: Candidate, capture: tuple[int, ...]) -> Any:
@@ -206,6 +206,6 @@ def _answer(candidate: Candidate, prompt: Prompt, steps: Sequence[Step], **count
     )
 
 
-def _scored(found: BoundedAnswer, prompt: Prompt, tokenizer: Tokenizer) -> BoundedAnswer:
-    text = tokenizer.decode(found.tokens)
-    return replace(found, text=text, correct=answered(prompt, text))
+def _scored(answer: BoundedAnswer, prompt: Prompt, tokenizer: Tokenizer) -> BoundedAnswer:
+    text = tokenizer.decode(answer.tokens)
+    return replace(answer, text=text, correct=answered(prompt, text))

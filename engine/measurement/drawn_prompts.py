@@ -35,10 +35,10 @@ def words_of(texts: tuple[str, ...]) -> tuple[str, ...]:
     Raises:
         UsageError: they are too few to draw from.
     """
-    found = {word for text in texts for match in _LIST.finditer(text) for word in match.group(2).split(", ")}
-    if len(found) < WORDS_MIN:
-        raise UsageError(f"{len(found)} words to draw prompts from; expected at least {WORDS_MIN}")
-    return tuple(sorted(found))
+    words = {word for text in texts for match in _LIST.finditer(text) for word in match.group(2).split(", ")}
+    if len(words) < WORDS_MIN:
+        raise UsageError(f"{len(words)} words to draw prompts from; expected at least {WORDS_MIN}")
+    return tuple(sorted(words))
 
 
 def draw(nonce: str, number: int, words: tuple[str, ...]) -> str:

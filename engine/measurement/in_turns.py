@@ -102,36 +102,36 @@ class ArmInTurns:
         before = self._have()
         if not self.sample:
             self.sample = [(prompt, self.begin(prompt)) for prompt in prompts]
-            for _, held in self.sample:
-                held.prefill()
+            for _, running in self.sample:
+                running.prefill()
         else:
             aim = None if tokens is None else (before // tokens + 1) * tokens
-            for _, held in self.sample:
-                if not held.over and (aim is None or self._have() < aim):
-                    held.decode(None if aim is None else held.tokens + aim - self._have())
-        came, over = self._have() - before, all(held.over for _, held in self.sample)
+            for _, running in self.sample:
+                if not running.over and (aim is None or self._have() < aim):
+                    running.decode(None if aim is None else running.tokens + aim - self._have())
+        decoded, over = self._have() - before, all(running.over for _, running in self.sample)
         if over:
             self.finished += self.sample
             self.sample = []
-        return came, over
+        return decoded, over
 
     def alone(self, prompts: Sequence[Prompt], seconds: float) -> int:
         """Decode prompts from their beginning for so many seconds; return the tokens. The sample it was in waits."""
         tokens, began = 0, time.monotonic()
         while True:
             for prompt in prompts:
-                held = self.begin(prompt)
-                held.prefill()
-                while not held.over:
+                running = self.begin(prompt)
+                running.prefill()
+                while not running.over:
                     if not self.whole and time.monotonic() - began >= seconds:
-                        return tokens + held.tokens
-                    held.decode(None if self.whole else held.tokens + _SOLO_TOKENS)
-                tokens += held.tokens
+                        return tokens + running.tokens
+                    running.decode(None if self.whole else running.tokens + _SOLO_TOKENS)
+                tokens += running.tokens
                 if time.monotonic() - began >= seconds:
                     return tokens
 
     def _have(self) -> int:
-        return sum(held.tokens for _, held in self.sample)
+        return sum(running.tokens for _, running in self.sample)
 
 
 def arms_in_turns(
@@ -155,12 +155,12 @@ def arms_in_turns(
     return {arm: ArmInTurns(begin(arm)) for arm in plan.arms}
 
 
-def warmed_up(found: Mapping[str, ArmInTurns], plan: TurnsPlan) -> int:
+def warmed_up(arms_by_name: Mapping[str, ArmInTurns], plan: TurnsPlan) -> int:
     """Decode every warm-up on every arm; return how many prompts a sample has to have to last."""
-    for arm in found.values():
+    for arm in arms_by_name.values():
         for prompt in plan.warmups:
             _whole(arm, prompt)
-    shortest_s = min(held.decode_s for arm in found.values() for _, held in arm.finished)
+    shortest_s = min(running.decode_s for arm in arms_by_name.values() for _, running in arm.finished)
     return min(plan.per_launch, math.ceil(SAMPLE_LEAST_S / max(shortest_s, 1e-3)))
 
 
@@ -172,7 +172,7 @@ def _whole(arm: ArmInTurns, prompt: Prompt) -> None:
 
 def take_turns(
     turns: Turns,
-    found: Mapping[str, ArmInTurns],
+    arms_by_name: Mapping[str, ArmInTurns],
     plan: TurnsPlan,
     calibration: Mapping[str, object],
     heard: Callable[[str], None] = lambda _: None,
@@ -186,7 +186,7 @@ def take_turns(
     prompts = plan.block(launch)
     samples = [prompts[start : start + size] for start in range(0, len(prompts), size)]
     for order in turns:
-        arm, mine = found[order.arm], samples[order.sample % len(samples)]
+        arm, mine = arms_by_name[order.arm], samples[order.sample % len(samples)]
         if order.seconds is not None:
             turns.done(arm.alone(_from(prompts, order, size), order.seconds), over=False)
             continue
@@ -201,13 +201,13 @@ def decode_alone(
     turns: Turns, engine: Engine, plan: TurnsPlan, settings: ArmSettings, instruments: Instruments
 ) -> None:
     """Be the reference of a launch: the library's own loop over the launch's prompts, alone, as long as is asked."""
-    found = arms_in_turns(engine, plan, settings, instruments)
-    for arm in found.values():
+    arms_by_name = arms_in_turns(engine, plan, settings, instruments)
+    for arm in arms_by_name.values():
         _whole(arm, plan.warmups[0])
     launch = turns.ready(1)
     prompts = plan.block(launch)
     for order in turns:
-        (arm,) = found.values()
+        (arm,) = arms_by_name.values()
         turns.done(arm.alone(prompts, order.seconds or 0.0), over=True)
 
 
@@ -226,16 +226,18 @@ def part_in_turns(
     """Measure one launch; return its part and its number, 0 for the launch that calibrates and leaves no part."""
     clock, plan = engine.backend.clock, _plan(engine, workload, context)
     started_at, began_ns = utc_now(), clock.host_ns()
-    found = arms_in_turns(engine, plan, workload.settings, Instruments.of(engine.backend, Tokenizer(engine.folder)))
-    size = warmed_up(found, plan)
+    arms_by_name = arms_in_turns(
+        engine, plan, workload.settings, Instruments.of(engine.backend, Tokenizer(engine.folder))
+    )
+    size = warmed_up(arms_by_name, plan)
     calibration: dict[str, object] = {"prompts_per_sample": size, "depth": workload.depth.get("tokens")}
     plan = plan if plan.prompts_per_sample else replace(plan, prompts_per_sample=size)
-    launch = take_turns(turns, found, plan, calibration, heard)
+    launch = take_turns(turns, arms_by_name, plan, calibration, heard)
     if launch.number == 0:
         write_calibration(context.out, calibration)
-    known = {prompt.id: prompt for prompt in (*plan.prompts, *plan.warmups)}
-    finished = list(placed(plan, found, max(0, launch.number - 1)))
-    prompts = {name: prompt.ids for name, prompt in known.items()}
+    prompts_by_id = {prompt.id: prompt for prompt in (*plan.prompts, *plan.warmups)}
+    finished = list(placed(plan, arms_by_name, max(0, launch.number - 1)))
+    prompts = {name: prompt.ids for name, prompt in prompts_by_id.items()}
     samples = with_margins(finished, prompts, plan.arms[0], lambda ids: top2_margin(engine, ids, workload.settings))
     made = tuple(arm_of(arm, arms.code_path(engine, arm), samples) for arm in plan.arms)
     return Report(
@@ -245,7 +247,7 @@ def part_in_turns(
         started_at=started_at,
         ended_at=utc_now(),
         wall_s=(clock.host_ns() - began_ns) / 1e9,
-        arms=tuple(replace(arm, samples=scored(arm.samples, known, workload.score)) for arm in made),
+        arms=tuple(replace(arm, samples=scored(arm.samples, prompts_by_id, workload.score)) for arm in made),
         fallbacks=tuple(fallbacks(finished)),
     ), launch.number
 
@@ -257,7 +259,7 @@ def be_reference(turns: Turns, engine: Engine, workload: LaunchWorkload, context
 
 
 def _plan(engine: Engine, workload: LaunchWorkload, context: RunContext) -> TurnsPlan:
-    profile, known = workload.profile, read_calibration(context.out)
+    profile, calibration = workload.profile, read_calibration(context.out)
     whole, warmups = workload.prompts.select(0, 1, profile.prompts_per_launch * profile.blocks, profile.warmups)
     return TurnsPlan(
         arms=profile.arms,
@@ -267,17 +269,17 @@ def _plan(engine: Engine, workload: LaunchWorkload, context: RunContext) -> Turn
         seed=context.nonce,
         max_new_tokens=profile.max_new_tokens,
         stop_ids=frozenset(engine.target.info.stop_ids if workload.stop == "natural" else ()),
-        prompts_per_sample=known["prompts_per_sample"] if known else None,
+        prompts_per_sample=calibration["prompts_per_sample"] if calibration else None,
     )
 
 
-def placed(plan: TurnsPlan, found: Mapping[str, ArmInTurns], number: int) -> Iterator[Measured]:
+def placed(plan: TurnsPlan, arms_by_name: Mapping[str, ArmInTurns], number: int) -> Iterator[Measured]:
     """Yield the samples of a launch, counted from 0, prompt by prompt, each on every arm, warm-ups first."""
-    rows = zip(*(found[arm].finished for arm in plan.arms), strict=True)
+    rows = zip(*(arms_by_name[arm].finished for arm in plan.arms), strict=True)
     index = 0
     for place, row in enumerate(rows):
-        for arm, (_, held) in zip(plan.arms, row, strict=True):
-            yield held.finished(SamplePlace(number, index, arm, is_warmup=place < len(plan.warmups)))
+        for arm, (_, running) in zip(plan.arms, row, strict=True):
+            yield running.finished(SamplePlace(number, index, arm, is_warmup=place < len(plan.warmups)))
             index += 1
 
 
@@ -287,7 +289,7 @@ def read_calibration(out: Path) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
-def write_calibration(out: Path, found: Mapping[str, object]) -> None:
+def write_calibration(out: Path, calibration: Mapping[str, object]) -> None:
     """Write down what launch 0 found, for those that follow."""
     (out / CALIBRATION).parent.mkdir(parents=True, exist_ok=True)
-    (out / CALIBRATION).write_text(json.dumps(found), encoding="utf-8")
+    (out / CALIBRATION).write_text(json.dumps(calibration), encoding="utf-8")

@@ -76,13 +76,13 @@ def run_launch(
         report(measured.sample)
     prompts = {prompt.id: prompt.ids for prompt in used}
     samples = with_margins(finished, prompts, plan.arms[0], lambda ids: top2_margin(engine, ids, plan.settings))
-    found = tuple(arm_of(arm, arms.code_path(engine, arm), samples) for arm in plan.arms)
-    return LaunchResult(found, tuple(fallbacks(finished)))
+    measured_arms = tuple(arm_of(arm, arms.code_path(engine, arm), samples) for arm in plan.arms)
+    return LaunchResult(measured_arms, tuple(fallbacks(finished)))
 
 
 def arm_of(name: str, code_path: str, samples: Sequence[Sample]) -> Arm:
     """Return an arm with those of the samples that are its own."""
-    return Arm(name, ROLES[name], code_path, tuple(one for one in samples if one.id.split("/")[2] == name))
+    return Arm(name, ROLES[name], code_path, tuple(sample for sample in samples if sample.id.split("/")[2] == name))
 
 
 def sequence(
@@ -187,8 +187,8 @@ def run_part(
     )
     instruments = Instruments.of(engine.backend, tokenizer, context.pipe_fd)
     result = run_launch(engine, plan, instruments, turn.heard)
-    known = {prompt.id: prompt for prompt in (*measured, *warmups)}
-    arms = tuple(replace(arm, samples=scored(arm.samples, known, workload.score)) for arm in result.arms)
+    prompts_by_id = {prompt.id: prompt for prompt in (*measured, *warmups)}
+    arms = tuple(replace(arm, samples=scored(arm.samples, prompts_by_id, workload.score)) for arm in result.arms)
     return Report(
         kind=workload.kind,
         config=describe(engine, workload, stop_ids),
@@ -265,14 +265,14 @@ def _block_size(depth: Mapping[str, object]) -> int:
 
 
 def scored(
-    samples: tuple[Sample, ...], known: Mapping[str, Prompt], score: Callable[[Prompt, str], bool] | None
+    samples: tuple[Sample, ...], prompts: Mapping[str, Prompt], score: Callable[[Prompt, str], bool] | None
 ) -> tuple[Sample, ...]:
     """Return the samples with ``correct`` filled in where an answer is known."""
     if score is None:
         return samples
     return tuple(
         sample
-        if known[sample.prompt_id].expected is None
-        else replace(sample, correct=score(known[sample.prompt_id], sample.text))
+        if prompts[sample.prompt_id].expected is None
+        else replace(sample, correct=score(prompts[sample.prompt_id], sample.text))
         for sample in samples
     )

@@ -57,19 +57,23 @@ class PromptSet:
 
     def lasting(self, budget_tokens: int) -> PromptSet:
         """Return the prompts whose answer is not known to end within the budget."""
-        kept = tuple(item for item in self.prompts if item.greedy_tokens is None or item.greedy_tokens > budget_tokens)
-        return PromptSet(self.name, self.rule, kept)
+        prompts = tuple(
+            item for item in self.prompts if item.greedy_tokens is None or item.greedy_tokens > budget_tokens
+        )
+        return PromptSet(self.name, self.rule, prompts)
 
     def spread(self, count: int) -> PromptSet:
         """Return ``count`` prompts evenly spaced over the file, so that every length and depth in it occurs."""
         total = len(self.prompts)
-        kept = self.prompts if count >= total else tuple(self.prompts[index * total // count] for index in range(count))
-        return PromptSet(self.name, self.rule, kept)
+        prompts = (
+            self.prompts if count >= total else tuple(self.prompts[index * total // count] for index in range(count))
+        )
+        return PromptSet(self.name, self.rule, prompts)
 
     def drawn(self, count: int, nonce: str) -> PromptSet:
         """Return ``count`` prompts of those that a run's nonce draws, in its order: nobody knew them beforehand."""
         return PromptSet(
-            self.name, self.rule, tuple(drawn({one.id: one for one in self.prompts}, nonce, "set")[:count])
+            self.name, self.rule, tuple(drawn({prompt.id: prompt for prompt in self.prompts}, nonce, "set")[:count])
         )
 
     def select(self, launch: int, launches: int, per_launch: int, warmups: int) -> tuple[list[Prompt], list[Prompt]]:
@@ -141,7 +145,7 @@ def load_prompts(name_or_path: str, tokenizer: Tokenizer, target: str) -> Prompt
     return PromptSet(data["set"], data["rule"], tuple(prompts))
 
 
-def load_hosts_own(asked: str | None, named: str, tokenizer: Tokenizer, target: str) -> PromptSet:
+def load_hosts_own(requested: str | None, named: str, tokenizer: Tokenizer, target: str) -> PromptSet:
     """Load the set that the host asks for, else the packaged one that a report names.
 
     A file that a report names is its author's: whoever may choose the set may choose the prompts.
@@ -150,12 +154,12 @@ def load_hosts_own(asked: str | None, named: str, tokenizer: Tokenizer, target: 
         UsageError: If the host asks for none and the report names none that is packaged.
         PromptError: As of `load_prompts`.
     """
-    if asked is None and named not in {*packaged_sets(), *SETS}:
-        known = ", ".join([*packaged_sets(), *SETS])
+    if requested is None and named not in {*packaged_sets(), *SETS}:
+        names = ", ".join([*packaged_sets(), *SETS])
         raise UsageError(
-            f"the report names the prompt set {named!r}; expected a packaged one: {known}, or `--set FILE`"
+            f"the report names the prompt set {named!r}; expected a packaged one: {names}, or `--set FILE`"
         )
-    return load_prompts(asked or named, tokenizer, target)
+    return load_prompts(requested or named, tokenizer, target)
 
 
 def _read_set(name_or_path: str) -> dict[str, Any]:
@@ -166,12 +170,12 @@ def _read_set(name_or_path: str) -> dict[str, Any]:
     """
     if name_or_path in SETS:
         return installed_set(name_or_path)
-    path, known = Path(name_or_path), packaged_sets()
-    if name_or_path not in known and not path.is_file():
-        listed = ", ".join([*known, *SETS])
+    path, packaged = Path(name_or_path), packaged_sets()
+    if name_or_path not in packaged and not path.is_file():
+        listed = ", ".join([*packaged, *SETS])
         raise UsageError(f"no prompt set {name_or_path!r}; known: {listed}, or give a file")
     try:
-        data = json.loads(read_packaged(name_or_path) if name_or_path in known else path.read_bytes())
+        data = json.loads(read_packaged(name_or_path) if name_or_path in packaged else path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read the prompt set {path}: {error}") from error
     rows = data.get("prompts") if isinstance(data, dict) else None

@@ -33,7 +33,7 @@ class Study:
         """
         clock = self.backend.clock
         started_at, began_ns = utc_now(), clock.host_ns()
-        found, parts = run()
+        result, parts = run()
         facts = environment(self.backend)
         report = Report(
             kind=self.kind,
@@ -44,4 +44,4 @@ class Study:
             wall_s=(clock.host_ns() - began_ns) / 1e9,
         )
         write_report(replace(report, **parts), self.context, self.report)
-        return found
+        return result

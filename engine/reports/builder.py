@@ -105,8 +105,10 @@ def _arm(arm: Arm) -> dict[str, Any]:
 
 def _prompts(arms: tuple[Arm, ...]) -> dict[str, str]:
     """Return the packed tokens of every prompt that the samples carry, by digest."""
-    known = {sample.prompt_digest: sample.prompt_ids for arm in arms for sample in arm.samples if sample.prompt_ids}
-    return {digest: packed_tokens(ids) for digest, ids in known.items()}
+    ids_by_digest = {
+        sample.prompt_digest: sample.prompt_ids for arm in arms for sample in arm.samples if sample.prompt_ids
+    }
+    return {digest: packed_tokens(ids) for digest, ids in ids_by_digest.items()}
 
 
 def write_report(report: Report, context: RunContext, name: str) -> Path:

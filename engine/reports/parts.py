@@ -32,11 +32,11 @@ def read_parts(out: Path, kinds: Collection[str] = ()) -> list[dict[str, Any]]:
     Raises:
         UsageError: If there are none, launches are missing, or a file is no part of such a workload.
     """
-    found = {path.stem.removeprefix("launch-"): path for path in (out / FOLDER).glob("launch-*.json")}
-    names = sorted(found, key=lambda name: (len(name), name))
+    paths = {path.stem.removeprefix("launch-"): path for path in (out / FOLDER).glob("launch-*.json")}
+    names = sorted(paths, key=lambda name: (len(name), name))
     if not names or names != [str(launch) for launch in range(len(names))]:
         raise UsageError(f"{out / FOLDER} holds launches [{', '.join(names)}]; expected 0, 1, … without gaps")
-    return [read_part(found[name], kinds) for name in names]
+    return [read_part(paths[name], kinds) for name in names]
 
 
 def read_part(path: Path, kinds: Collection[str] = ()) -> dict[str, Any]:
@@ -80,9 +80,9 @@ def merge(parts: Sequence[Mapping[str, Any]]) -> Report:
     arms: dict[str, Arm] = {}
     for part in parts:
         for arm in part["arms"]:
-            known = arms.get(arm["name"])
+            merged = arms.get(arm["name"])
             samples = tuple(sample_from_json(row) for row in arm["samples"])
-            earlier = known.samples if known else ()
+            earlier = merged.samples if merged else ()
             arms[arm["name"]] = Arm(arm["name"], arm["role"], arm["code_path"], earlier + samples)
     return Report(
         kind=first["kind"],

@@ -94,6 +94,6 @@ class Sample:
         """
         accepted, drafted = self.accepted_per_step or (), self.drafted_per_step or ()
         pairs = zip(accepted, pairwise(drafted), strict=False)  # the last step has none after it
-        could = sum(1 for taken, (asked, then) in pairs if asked and not taken and not then)
+        could = sum(1 for taken, (drafts, then) in pairs if drafts and not taken and not then)
         excess = 1 + len(accepted) + sum(accepted) - self.output_tokens
         return max(0, min(self.counters.guard_rejections, could, excess))

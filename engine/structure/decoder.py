@@ -151,12 +151,12 @@ def positions_of(text: Config) -> int:
 
     Publishers tell their users to add YaRN to a config whose ``max_position_embeddings`` stays as it was.
     """
-    found = [int(text.get("max_position_embeddings") or UNSAID_POSITIONS)]
+    lengths = [int(text.get("max_position_embeddings") or UNSAID_POSITIONS)]
     for entry in rotary_entries(text):
         factor, original = entry.get("factor"), entry.get("original_max_position_embeddings")
         if rope_type(entry) == "yarn" and factor and original:
-            found.append(int(factor * original))
-    return max(found)
+            lengths.append(int(factor * original))
+    return max(lengths)
 
 
 def rope_type(entry: Config) -> str:

@@ -23,12 +23,12 @@ def check_experts(folder: Path, config: Config) -> None:
     """
     text = text_config(config)
     count = text.get("num_experts") or text.get("num_local_experts") or 0
-    found: dict[tuple[str, str], set[int]] = defaultdict(set)
+    numbers_by_part: dict[tuple[str, str], set[int]] = defaultdict(set)
     for name in _tensor_names(folder):
         match = _EXPERT.fullmatch(name)
         if match is not None:
-            found[match["layer"], match["part"]].add(int(match["number"]))
-    for (layer, part), numbers in sorted(found.items()):
+            numbers_by_part[match["layer"], match["part"]].add(int(match["number"]))
+    for (layer, part), numbers in sorted(numbers_by_part.items()):
         missing = sorted(set(range(int(count))) - numbers)
         if missing:
             raise ModelWeightsError(

@@ -153,8 +153,8 @@ def model_type(config: Config) -> str:
             return str(name)
         if name in WRAPPED:
             return WRAPPED[str(name)]
-    known = ", ".join(sorted({*FAMILIES, *WRAPPED}))
-    raise ModelConfigError(f"model type {config.get('model_type')!r} is not supported; expected one of {known}")
+    names = ", ".join(sorted({*FAMILIES, *WRAPPED}))
+    raise ModelConfigError(f"model type {config.get('model_type')!r} is not supported; expected one of {names}")
 
 
 def window_of(text: Config) -> int | None:

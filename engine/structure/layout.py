@@ -158,10 +158,10 @@ class CacheLayout:
         fitting = [size for size in range(block, min(head_dim, 64) + 1, block) if head_dim % size == 0]
         group = self.group_size or max(fitting, default=0)
         if not group or head_dim % group or group % block or (self.bits == 4 and head_dim % 2):
-            told = " and an even head for 4 bits" if self.bits == 4 else ""
-            told = f" and are whole blocks of {block}" if self.lattice else told
+            condition = " and an even head for 4 bits" if self.bits == 4 else ""
+            condition = f" and are whole blocks of {block}" if self.lattice else condition
             raise UsageError(
-                f"cache layout {self} on heads of {head_dim} values; expected groups that divide them{told}. "
+                f"cache layout {self} on heads of {head_dim} values; expected groups that divide them{condition}. "
                 "Choose another group size, or affine codes."
             )
         return group
@@ -228,10 +228,10 @@ class CacheLayout:
                 f"cache layout {self}: +layer{self.paged[0]} says which layers alone have pages, and with +stream or "
                 "+ftheta the others read what they evicted too; expected one of the two"
             )
-        known = ("attention",) if self.stream else POLICIES
-        if self.policy not in known:
+        policies = ("attention",) if self.stream else POLICIES
+        if self.policy not in policies:
             why = "a stream" if self.stream else "pages that are not all read"
-            raise UsageError(f"cache layout {self}: pages by {self.policy!r}; expected of {why} {', '.join(known)}")
+            raise UsageError(f"cache layout {self}: pages by {self.policy!r}; expected of {why} {', '.join(policies)}")
         rows, count = self.pages
         if rows * count < LONGEST_BLOCK:
             raise UsageError(
@@ -247,10 +247,10 @@ class CacheLayout:
 
     def _check_left_out(self, positions: int | None) -> None:
         """Check that rows can leave: buffers of more rows than positions would be larger than the native cache."""
-        kept = self.kept_rows
-        if positions is not None and kept is not None and kept >= positions:
+        rows = self.kept_rows
+        if positions is not None and rows is not None and rows >= positions:
             raise UsageError(
-                f"cache layout {self} keeps {kept} rows and the target holds {positions} positions, so nothing would "
+                f"cache layout {self} keeps {rows} rows and the target holds {positions} positions, so nothing would "
                 f"ever be left out{' where it has pages' if self.paged else ''}; expected "
                 f"{'fewer pages' if self.pages else 'a smaller window'}, or "
                 f"{'+exact for these layers' if self.paged else 'native'}"

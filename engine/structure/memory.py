@@ -50,8 +50,8 @@ class DeviceMemory:
     weight_bytes: int | None = None
 
     def __str__(self) -> str:
-        told = "metal recommends a working set of" if self.kind == "metal" else "this card has free"
-        return f"{told} {_gb(self.usable_bytes)} (of {_gb(self.total_bytes)})"
+        wording = "metal recommends a working set of" if self.kind == "metal" else "this card has free"
+        return f"{wording} {_gb(self.usable_bytes)} (of {_gb(self.total_bytes)})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +113,25 @@ def memory_need(target: Path, drafters: Sequence[Path], weight_bytes: int | None
     return MemoryNeed(
         weights=_weights(target, weight_bytes),
         cache=_cache(target, weight_bytes),
-        drafters=sum(_weights(one, weight_bytes) + _cache(one, weight_bytes) for one in drafters),
+        drafters=sum(_weights(drafter, weight_bytes) + _cache(drafter, weight_bytes) for drafter in drafters),
     )
 
 
 def _remedy(target: Path, need: MemoryNeed, device: DeviceMemory) -> str:
     """Return what makes it fit: a raised limit, a drafter less, fewer bits a weight, or another machine."""
-    found: list[str] = []
+    remedies: list[str] = []
     most = device.usable_bytes
     if device.kind == "metal":
         most = max(most, device.total_bytes - SYSTEM_BYTES)
         if need.total <= most:
-            found.append(f"sudo sysctl iogpu.wired_limit_mb={math.ceil(need.total / _MIB)}")
+            remedies.append(f"sudo sysctl iogpu.wired_limit_mb={math.ceil(need.total / _MIB)}")
     elif need.total <= device.total_bytes:
-        found.append("end what else holds memory on the card (nvidia-smi)")
+        remedies.append("end what else holds memory on the card (nvidia-smi)")
     if need.drafters and need.total - need.drafters <= device.usable_bytes:
-        found.append("leave the drafter out (--drafter none)")
-    if not found:
-        found += _smaller_layout(target, most - need.cache - need.drafters)
-    return "next: " + (" or ".join(found) or "use a smaller model, or a machine with more memory")
+        remedies.append("leave the drafter out (--drafter none)")
+    if not remedies:
+        remedies += _smaller_layout(target, most - need.cache - need.drafters)
+    return "next: " + (" or ".join(remedies) or "use a smaller model, or a machine with more memory")
 
 
 def _smaller_layout(target: Path, most: int) -> list[str]:
@@ -183,9 +183,9 @@ def _cache(folder: Path, weight_bytes: int | None) -> int:
     total = 0
     for layer, sides in rows.items():
         sliding = isinstance(kinds, list) and layer < len(kinds) and "sliding" in str(kinds[layer])
-        kept = min(positions, int(window)) if sliding and isinstance(window, int) else positions
+        length = min(positions, int(window)) if sliding and isinstance(window, int) else positions
         # A layer without a projection of values keeps its keys' once more.
-        total += kept * (sides.get("k", 0) + sides.get("v", sides.get("k", 0)))
+        total += length * (sides.get("k", 0) + sides.get("v", sides.get("k", 0)))
     return total * (_computed_bytes(folder, weight_bytes) or CACHE_VALUE_BYTES)
 
 
@@ -193,16 +193,16 @@ def _headers(folder: Path) -> dict[str, tuple[str, tuple[int, ...]]]:
     """Return type and shape of all tensors by name; a file that cannot be read is left to who loads it."""
     from safetensors import SafetensorError, safe_open
 
-    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    headers: dict[str, tuple[str, tuple[int, ...]]] = {}
     for file in weight_files(folder):
         try:
             with safe_open(file, framework="np") as stream:
                 for name in stream.keys():  # noqa: SIM118
                     part = stream.get_slice(name)
-                    found[name] = (str(part.get_dtype()), tuple(part.get_shape()))
+                    headers[name] = (str(part.get_dtype()), tuple(part.get_shape()))
         except (OSError, SafetensorError):
             continue
-    return found
+    return headers
 
 
 def _gb(size: int) -> str:

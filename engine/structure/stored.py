@@ -55,9 +55,9 @@ def check_stored(folder: Path, where: str, floats: Set[str] = FLOATS, *, affine:
     stored = {name: (kind, file) for file in weight_files(folder) for name, (kind, _) in _entries(file).items()}
     codes = {name for name in stored if not affine or f"{name.removesuffix('.weight')}.scales" in stored}
     other = {
-        name: found
-        for name, found in stored.items()
-        if found[0] not in floats and not (found[0] in CODES and name in codes)
+        name: entry
+        for name, entry in stored.items()
+        if entry[0] not in floats and not (entry[0] in CODES and name in codes)
     }
     if other:
         name, (kind, file) = min(other.items())

@@ -104,14 +104,14 @@ class Resumable(ABC):
         Raises:
             UsageError: If the checkpoint is of another training: its record would say what did not happen.
         """
-        self.path, self._kept, self._made_by = work / "checkpoint.pt", (model, optimisers), dict(made_by or {})
+        self.path, self._trained, self._made_by = work / "checkpoint.pt", (model, optimisers), dict(made_by or {})
         state = load(self.path) or {}
         if state:
-            known = state.get("made_by", {})
+            stored = state.get("made_by", {})
             other = sorted(
-                f"{name} {known.get(name)} instead of {self._made_by.get(name)}"
-                for name in known.keys() | self._made_by.keys()
-                if known.get(name) != self._made_by.get(name)
+                f"{name} {stored.get(name)} instead of {self._made_by.get(name)}"
+                for name in stored.keys() | self._made_by.keys()
+                if stored.get(name) != self._made_by.get(name)
             )
             if other:
                 raise UsageError(
@@ -133,7 +133,7 @@ class Resumable(ABC):
 
     def save(self) -> None:
         """Write model, optimisers and counts to the checkpoint."""
-        model, optimisers = self._kept
+        model, optimisers = self._trained
         state = {"model": model.state_dict(), "optimisers": optimisers.state()}
         counts = {"step": self.step, "tokens": self.tokens, "trained_s": self.trained_s}
         save(self.path, state | counts | {"made_by": self._made_by})

@@ -133,8 +133,8 @@ class DrafterTrainer(Resumable):
                 self.features_by_ids[rows[index].ids] = values[: len(rows[index].ids)].to(
                     "cpu", torch.bfloat16, copy=True
                 )
-        kept = [self.features_by_ids[row.ids].to(self.device, torch.float32) for row in rows]
-        return torch.nn.utils.rnn.pad_sequence(kept, batch_first=True)
+        features = [self.features_by_ids[row.ids].to(self.device, torch.float32) for row in rows]
+        return torch.nn.utils.rnn.pad_sequence(features, batch_first=True)
 
     def _target_features(self, ids: torch.Tensor) -> torch.Tensor:
         with torch.no_grad(), mixed_precision(self.device.type):
@@ -203,12 +203,12 @@ class DrafterTrainer(Resumable):
         With ``frequent`` ids the vocabulary is these and the labels, and labels are places in it.
         """
         rows, length = ids.shape
-        count, known = anchors.shape[1], self.run.lag + 1
+        count, given = anchors.shape[1], self.run.lag + 1
         size = self.run.lag + BLOCK_SIZE
-        offsets = torch.arange(1 - known, BLOCK_SIZE, device=self.device)
+        offsets = torch.arange(1 - given, BLOCK_SIZE, device=self.device)
         positions = (anchors[:, :, None] + offsets).clamp(min=0)
         block_ids = torch.full((rows, count, size), self.run.mask, device=self.device)
-        block_ids[:, :, :known] = ids.gather(1, positions[:, :, :known].flatten(1)).view(rows, count, known)
+        block_ids[:, :, :given] = ids.gather(1, positions[:, :, :given].flatten(1)).view(rows, count, given)
         flat = positions.flatten(1)
         context = torch.arange(length, device=self.device).expand(rows, length)
         owner = torch.arange(count, device=self.device).repeat_interleave(size)
@@ -221,7 +221,7 @@ class DrafterTrainer(Resumable):
         table = self.target.model.embed_tokens.weight.detach()
         scale = self.config["dflash_config"]["input_embedding_scale"]
         embedded = F.embedding(block_ids.flatten(1), table) * scale
-        label_places = positions[:, :, known:]
+        label_places = positions[:, :, given:]
         valid = label_places < torch.tensor([len(row.ids) for row in responses], device=self.device)[:, None, None]
         labels = ids.gather(1, label_places.clamp(max=length - 1).flatten(1)).view_as(label_places)
         if frequent is not None:
@@ -229,7 +229,7 @@ class DrafterTrainer(Resumable):
             table, labels = table[competing], torch.searchsorted(competing, labels)
         with mixed_precision(self.device.type):
             hidden = self.drafter(embedded, features, context, flat, mask)
-            hidden = hidden.view(rows, count, size, -1)[:, :, known:]
+            hidden = hidden.view(rows, count, size, -1)[:, :, given:]
             logits = F.linear(hidden, table).float()
         cap = self.config["dflash_config"].get("final_logit_softcapping")
         if cap:
@@ -297,9 +297,9 @@ def cached_responses(
     path = run.work / "responses.json"
     weights = hashlib.sha256((target_folder / "model.safetensors").read_bytes()).hexdigest()
     made_by = {"target_sha256": weights, "seed": run.seed, "rows": run.rows, "prompts": run.prompts}
-    kept = _made(path, made_by)
-    if kept is not None:
-        return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in kept["responses"]]
+    stored = _made(path, made_by)
+    if stored is not None:
+        return [Response(tuple(row["ids"]), row["prompt_tokens"]) for row in stored["responses"]]
 
     def progress(done: int, total: int) -> None:
         if report is not None:
@@ -318,9 +318,9 @@ def _cached_requests(
 ) -> list[ResponseRequest]:
     """Return the prompts; those of installed packages are drawn once, whatever is installed when a run goes on."""
     path = run.work / "prompts.json"
-    kept = _made(path, made_by)
-    if kept is not None:
-        return [ResponseRequest(tuple(ids), limit, expected) for ids, limit, expected in kept["prompts"]]
+    stored = _made(path, made_by)
+    if stored is not None:
+        return [ResponseRequest(tuple(ids), limit, expected) for ids, limit, expected in stored["prompts"]]
     drawn = requests()
     rows = [(request.prompt, request.limit, request.expected) for request in drawn]
     write_text(path, json.dumps({"made_by": made_by, "prompts": rows}))
@@ -329,8 +329,8 @@ def _cached_requests(
 
 def _made(path: Path, made_by: dict[str, Any]) -> dict[str, Any] | None:
     """Return what a file of the work folder holds; None where it is missing or of another run."""
-    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return kept if kept.get("made_by") == made_by else None
+    stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return stored if stored.get("made_by") == made_by else None
 
 
 def weights_of(folder: Path, config: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -91,16 +91,18 @@ def package_requests(words: Any, count: int, seed: int, roots: Sequence[Path] = 
         row["text"].rpartition("def ")[2].partition("(")[0] for row in installed_set("humaneval")["prompts"]
     )
     places = list(roots) or [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib")]
-    known = [function for place in places for function in functions(place, barred)]
-    texts = ([] if roots else list(manual_pages())) or [function.head for function in known]
-    if not known:
+    definitions = [function for place in places for function in functions(place, barred)]
+    texts = ([] if roots else list(manual_pages())) or [function.head for function in definitions]
+    if not definitions:
         raise UsageError(f"no functions in {', '.join(map(str, places))}; expected Python packages there")
     requests: list[ResponseRequest] = []
-    turns = {task: _turns(task, texts if task == "continue" else [each.code for each in known], seed) for task in TASKS}
+    turns = {
+        task: _turns(task, texts if task == "continue" else [each.code for each in definitions], seed) for task in TASKS
+    }
     while len(requests) < count:
         task = TASKS[len(requests) % len(TASKS)]
         place, draw = next(turns[task])
-        function, text = (known[0], texts[place]) if task == "continue" else (known[place], "")
+        function, text = (definitions[0], texts[place]) if task == "continue" else (definitions[place], "")
         ids = _ids(words, task, function, text, draw % len(CHANGES))
         if 2 <= len(ids) <= MOST_PROMPT_TOKENS:
             requests.append(ResponseRequest(ids, RESPONSE_TOKENS, RESPONSE_TOKENS))

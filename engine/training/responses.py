@@ -172,8 +172,8 @@ def regenerate_in_order(
 
     What `answers` holds is not made again, and what is made is written there batch by batch.
     """
-    found = [None if answers is None else answers.get(request) for request in requests]
-    responses = {index: response for index, response in enumerate(found) if response is not None}
+    stored = [None if answers is None else answers.get(request) for request in requests]
+    responses = {index: response for index, response in enumerate(stored) if response is not None}
     order = sorted(
         (index for index in range(len(requests)) if index not in responses),
         key=lambda i: (requests[i].limit, len(requests[i].prompt) + requests[i].expected),

@@ -56,8 +56,8 @@ class RowSource:
         self.tokenizer = tokenizer
         self.words = words.training
         self.seed = seed
-        kept = [file.text for file in files if not file.held_out]
-        encoded = tokenizer.encode_batch(kept, add_special_tokens=False)
+        texts = [file.text for file in files if not file.held_out]
+        encoded = tokenizer.encode_batch(texts, add_special_tokens=False)
         self.files = [np.array([*item.ids, EOS_ID], dtype=np.uint16) for item in encoded if len(item.ids) > 16]
         self.starts = np.cumsum([0] + [len(item) for item in self.files])
         self.code = np.concatenate(self.files)
@@ -159,10 +159,10 @@ class RowSource:
         """Draw needles; return the lines to hide, and the questions and answers at the end with their weights."""
         needles = make_needles(rng, self.words, int(rng.integers(1, most + 1)))
         lines = [encode(self.tokenizer, needle.note) for needle in needles]
-        asked = 1 if rng.random() < 0.7 else min(len(needles), int(rng.integers(2, 4)))
+        questions = 1 if rng.random() < 0.7 else min(len(needles), int(rng.integers(2, 4)))
         tail: list[int] = []
         weights: list[float] = []
-        for needle in needles[:asked]:
+        for needle in needles[:questions]:
             question, answer = encode(self.tokenizer, needle.question), encode(self.tokenizer, needle.answer)
             tail += question + answer
             weights += [FILLER_WEIGHT] * len(question) + [ANSWER_WEIGHT] * len(answer)

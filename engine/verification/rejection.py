@@ -56,8 +56,8 @@ class Uniforms:
 
 def possible(ids: Sequence[int], probs: Sequence[float]) -> Proposal:
     """Return the ids that have a probability, with it."""
-    kept = [(token, prob) for token, prob in zip(ids, probs, strict=True) if prob > 0.0]
-    return tuple(token for token, _ in kept), tuple(prob for _, prob in kept)
+    pairs = [(token, prob) for token, prob in zip(ids, probs, strict=True) if prob > 0.0]
+    return tuple(token for token, _ in pairs), tuple(prob for _, prob in pairs)
 
 
 def padded(proposals: Sequence[Proposal]) -> tuple[list[list[int]], list[list[float]]]:

@@ -123,7 +123,7 @@ def _site() -> Site:
 @cache
 def _ended(name: str, profile: str) -> Ended:
     site = _site()
-    if profile == "claim" or name not in site.asked:
+    if profile == "claim" or name not in site.requests:
         site.ask(name, profile=profile)
     return site.ended(name)
 

@@ -48,7 +48,7 @@ class LogKeeper:
         room = max(0, cap - _MARK_BYTES)
         self._head_bytes = room - room // 2
         self._tail_bytes = room // 2
-        self._kept = bytearray()
+        self._log = bytearray()
         self._head_given = 0
         self._tail = bytearray()
         self._heard: bytearray | None = None
@@ -95,7 +95,7 @@ class LogKeeper:
 
     def _give(self, block: bytes) -> None:
         if block:
-            self._kept += block
+            self._log += block
             self._on_log(bytes(block))
 
     def end(self) -> bytes:
@@ -106,7 +106,7 @@ class LogKeeper:
             self._give(f"\n[kakeya] {self.cut_bytes} bytes of log cut here\n".encode())
         self._give(bytes(self._tail))
         self._tail.clear()
-        return bytes(self._kept)
+        return bytes(self._log)
 
 
 def last_line(heard: bytearray, secrets: Iterable[str]) -> str | None:

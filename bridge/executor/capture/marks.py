@@ -78,16 +78,16 @@ class MarkReader:
         self._skipping = False
         if not line and not skipping:
             return
-        found = None if skipping or len(self.marks) >= self._max_count else self._parse(line, t_s)
-        if found is None:
+        parsed = None if skipping or len(self.marks) >= self._max_count else self._parse(line, t_s)
+        if parsed is None:
             self.dropped += 1
-        elif isinstance(found, int):
+        elif isinstance(parsed, int):
             if self._on_plan is not None:
-                self._on_plan(found)
+                self._on_plan(parsed)
         else:
-            self.marks.append(found)
+            self.marks.append(parsed)
             if self._on_mark is not None:
-                self._on_mark(found)
+                self._on_mark(parsed)
 
     def _parse(self, line: bytes, t_s: float) -> SampleMark | int | None:
         """Return the mark of a line, the number of samples of a plan, or None when it is neither."""

@@ -80,6 +80,6 @@ class ProgressMeter:
         if self._done and self._most is not None:
             return round((now_s - self._since_s) / self._done * (self._most - self._done), 1)
         ended = self._number - 1
-        if self._unit is None and ended and all(one.seed is not None for one in self._commands):
+        if self._unit is None and ended and all(command.seed is not None for command in self._commands):
             return round(self._since_s / ended * (len(self._commands) - ended), 1)  # repeats of one program
         return None

@@ -23,13 +23,13 @@ _BASE64_MIN_CHARS: Final = 6
 
 def patterns(secret: str) -> frozenset[bytes]:
     """Return every byte string that shows this secret."""
-    found: set[bytes] = set()
+    forms: set[bytes] = set()
     for text in (secret, secret.strip(), *(line for line in secret.splitlines() if len(line) >= _LINE_MIN_BYTES)):
         raw = text.encode("utf-8", "surrogateescape")
         if len(raw) >= SECRET_MIN_BYTES:
-            found |= {raw, raw.hex().encode(), raw.hex().upper().encode(), json.dumps(text)[1:-1].encode()}
-            found |= _percent(raw) | _base64(raw)
-    return frozenset(found)
+            forms |= {raw, raw.hex().encode(), raw.hex().upper().encode(), json.dumps(text)[1:-1].encode()}
+            forms |= _percent(raw) | _base64(raw)
+    return frozenset(forms)
 
 
 def _percent(raw: bytes) -> set[bytes]:
@@ -46,15 +46,15 @@ def _percent(raw: bytes) -> set[bytes]:
 
 def _base64(raw: bytes) -> set[bytes]:
     """Return the characters that are the same in the base64 of any text around the secret, for the three alignments."""
-    found = set()
+    encodings = set()
     for shift in range(3):
         first = -(-shift * 8 // 6)
         last = (shift + len(raw)) * 8 // 6
         for encode in (base64.b64encode, base64.urlsafe_b64encode):
             text = encode(b"\0" * shift + raw)[first:last]
             if len(text) >= _BASE64_MIN_CHARS:
-                found.add(text)
-    return found
+                encodings.add(text)
+    return encodings
 
 
 class Redactor:
@@ -74,43 +74,43 @@ class Redactor:
         self._firsts = frozenset(pattern[0] for pattern in every)
         # A lookahead finds overlapping patterns too; the longest at each place comes first.
         self._regex = re.compile(b"(?=(" + b"|".join(re.escape(p) for p in every) + b"))") if every else None
-        self._held = bytearray()
+        self._pending = bytearray()
         self._covered = 0  # leading bytes of what is held whose mask has been given out already
 
     def feed(self, block: bytes) -> bytes:
         """Take a piece of the stream; return what can be shown of it so far."""
         if self._regex is None:
             return block
-        self._held += block
-        return self._release(len(self._held) - self._open_suffix())
+        self._pending += block
+        return self._release(len(self._pending) - self._open_suffix())
 
     def end(self) -> bytes:
         """Return what was held back, masked; the stream is over."""
-        return self._release(len(self._held))
+        return self._release(len(self._pending))
 
     def _open_suffix(self) -> int:
         """Return the length of the longest ending of what is held that a pattern could begin with."""
-        held = bytes(self._held[-(self._longest - 1) :]) if self._longest > 1 else b""
-        for start in range(len(held)):
-            if held[start] not in self._firsts:
+        ending = bytes(self._pending[-(self._longest - 1) :]) if self._longest > 1 else b""
+        for start in range(len(ending)):
+            if ending[start] not in self._firsts:
                 continue
-            tail = held[start:]
+            tail = ending[start:]
             if any(len(pattern) > len(tail) and pattern.startswith(tail) for pattern in self._patterns):
                 return len(tail)
         return 0
 
     def _intervals(self) -> list[tuple[int, int]]:
         """Return the stretches to mask in what is held, merged, in order."""
-        found = [(0, self._covered)] if self._covered else []
+        intervals = [(0, self._covered)] if self._covered else []
         # A plain search first: it is a hundred times faster than the expression, and nearly every block is clean.
-        if self._regex is not None and any(pattern in self._held for pattern in self._patterns):
-            for match in self._regex.finditer(self._held):
+        if self._regex is not None and any(pattern in self._pending for pattern in self._patterns):
+            for match in self._regex.finditer(self._pending):
                 start, end = match.start(1), match.end(1)
-                if found and start < found[-1][1]:
-                    found[-1] = (found[-1][0], max(end, found[-1][1]))
+                if intervals and start < intervals[-1][1]:
+                    intervals[-1] = (intervals[-1][0], max(end, intervals[-1][1]))
                 else:
-                    found.append((start, end))
-        return found
+                    intervals.append((start, end))
+        return intervals
 
     def _release(self, cut: int) -> bytes:
         """Give out everything before the cut; a stretch that crosses it is masked now and remembered as covered."""
@@ -119,15 +119,15 @@ class Redactor:
         for start, end in self._intervals():
             if start >= cut and start > 0:
                 break
-            out += self._held[position:start]
+            out += self._pending[position:start]
             if not (start == 0 and self._covered):
                 out += MASK
                 self.count += 1
             position = end
             covered = max(0, end - cut)
         if position < cut:
-            out += self._held[position:cut]
-        del self._held[:cut]
+            out += self._pending[position:cut]
+        del self._pending[:cut]
         self._covered = covered
         return bytes(out)
 

@@ -28,7 +28,7 @@ def apart(run: Callable[[Callable[[], bool]], int]) -> int:
         run: gets a function that returns whether the process that waits was told to end or is gone. It is called
             before this process has threads.
     """
-    held, hold = os.pipe()
+    lifeline, hold = os.pipe()
     heard, say = os.pipe()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)  # one that comes before it is listened for waits
     middle = os.fork()
@@ -39,8 +39,8 @@ def apart(run: Callable[[Callable[[], bool]], int]) -> int:
             os._exit(0)
         os.close(hold)
         os.close(heard)
-        _be(run, held, say)
-    os.close(held)
+        _be(run, lifeline, say)
+    os.close(lifeline)
     os.close(say)
 
     holding = [hold]
@@ -57,11 +57,11 @@ def apart(run: Callable[[Callable[[], bool]], int]) -> int:
     return code[0] if code else _FAILED
 
 
-def _be(run: Callable[[Callable[[], bool]], int], held: int, say: int) -> None:
+def _be(run: Callable[[Callable[[], bool]], int], lifeline: int, say: int) -> None:
     """Run, say the exit code, and end without what the process that waits would do at its own end."""
     code = _FAILED
     try:
-        code = run(lambda: bool(select.select([held], [], [], 0.0)[0]))  # it is readable once nobody can write
+        code = run(lambda: bool(select.select([lifeline], [], [], 0.0)[0]))  # it is readable once nobody can write
     except KakeyaError as error:
         code = error.exit_code
         _tell(f"kakeya-runner: {error}\n")

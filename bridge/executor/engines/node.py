@@ -50,7 +50,7 @@ def at_node(job: JobFile, handle: Path, *, tied: bool = False) -> JobFile:
 def _cards(spec: JobSpec) -> tuple[EnvironmentVariable, ...]:
     """Return which cards the engine gave this job, where it says so by the variable that CUDA reads."""
     given = os.environ.get(VISIBLE_DEVICES)
-    if given is None or any(one.name == VISIBLE_DEVICES for one in spec.environment):
+    if given is None or any(variable.name == VISIBLE_DEVICES for variable in spec.environment):
         return ()
     return (EnvironmentVariable(name=VISIBLE_DEVICES, value=given, origin="runner"),)
 

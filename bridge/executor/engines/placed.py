@@ -68,20 +68,22 @@ def settle_of(folder: Path) -> float:
 class PlacedRun:
     """A run that waits in the engine's queue or goes on on a node."""
 
-    def __init__(self, folder: RunFolder, known: Submitted, hooks: Hooks, queue: ClusterQueue, clock: Clock) -> None:
+    def __init__(
+        self, folder: RunFolder, submitted: Submitted, hooks: Hooks, queue: ClusterQueue, clock: Clock
+    ) -> None:
         self._folder, self._hooks, self._clock = folder, hooks, clock
-        self._job, self._since = known.job or known.name, parse_rfc3339(known.since)
-        self._numbered = known.job is not None
+        self._job, self._since = submitted.job or submitted.name, parse_rfc3339(submitted.since)
+        self._numbered = submitted.job is not None
         self._queue, self._engine = queue, queue.engine
         self._looked_s, self._pause_s = float("-inf"), _LOOK_S
         self._looking: Future[EngineJob | None] | None = None
-        self._seen: EngineJob | None = None
+        self._engine_job: EngineJob | None = None
         self._gone_s: float | None = None
         self._ended_s: float | None = None
-        self._asked = folder.withdrawn()
-        self._withdrawn = self._asked is not None
-        self._asked_s = 0.0
-        self._told = False
+        self._requested = folder.withdrawn()
+        self._withdrawn = self._requested is not None
+        self._requested_s = 0.0
+        self._start_reported = False
         self._progress = b""
         self._waits: RunProgress | None = None
 
@@ -103,25 +105,25 @@ class PlacedRun:
                 self._feed(log)
                 if over:
                     return self._came_to()
-                asked = self._hooks.should_stop()
-                if asked == "left":
+                reason = self._hooks.should_stop()
+                if reason == "left":
                     raise LeftRunningError("the run goes on without this runner")
-                if asked is not None:
-                    self._ask(asked)
+                if reason is not None:
+                    self._ask(reason)
                 self._insist()
                 self._clock.sleep(TICK_S)
 
     def _feed(self, log: BinaryIO) -> None:
         facts = self._folder.facts()
-        if not self._told and facts is not None:
-            self._told = True
+        if not self._start_reported and facts is not None:
+            self._start_reported = True
             self._hooks.on_started(facts.pid, facts.started, facts.marker)
         while block := log.read(_READ_BYTES):
             self._hooks.on_log(block)
-        if (said := self._folder.progress()) != self._progress:
-            self._progress = said
+        if (progress := self._folder.progress()) != self._progress:
+            self._progress = progress
             with suppress(StrictJsonError, pydantic.ValidationError):  # torn: the next look finds it whole
-                self._hooks.on_progress(RunProgress.parse(said))
+                self._hooks.on_progress(RunProgress.parse(progress))
 
     def _is_over(self) -> bool:
         """Whether nothing more will come: the end is written down, or the engine has ended the job some time ago."""
@@ -158,29 +160,29 @@ class PlacedRun:
             return
         looked, self._looking = self._looking, None
         try:
-            seen = looked.result()
+            job = looked.result()
         except InfrastructureError:
             return
-        if _changed(self._seen, seen):
+        if _changed(self._engine_job, job):
             self._pause_s = _LOOK_S
-        self._seen = seen or self._seen
-        if seen is not None:
-            self._ended_s = (self._ended_s or now_s) if seen.state == "ended" else None
-        if seen is None or seen.state == "ended":
+        self._engine_job = job or self._engine_job
+        if job is not None:
+            self._ended_s = (self._ended_s or now_s) if job.state == "ended" else None
+        if job is None or job.state == "ended":
             self._gone_s = self._gone_s or now_s
             return
         self._gone_s = None
-        if seen.state == "queued" and self._folder.facts() is None:
-            self._tell(seen)
-            if seen.for_good:
+        if job.state == "queued" and self._folder.facts() is None:
+            self._tell(job)
+            if job.for_good:
                 self._ask(_NEVER)
             elif (self._clock.now() - self._since).total_seconds() > self._queue.longest_wait_s:
                 self._ask("waited")
 
-    def _tell(self, seen: EngineJob) -> None:
+    def _tell(self, job: EngineJob) -> None:
         """Say where it waits, each time that changed."""
-        place = "" if seen.place is None else f"{_ordinal(seen.place[0])} of {seen.place[1]}"
-        words = ", ".join(filter(None, (seen.reason or seen.word.lower(), place)))
+        place = "" if job.place is None else f"{_ordinal(job.place[0])} of {job.place[1]}"
+        words = ", ".join(filter(None, (job.reason or job.word.lower(), place)))
         waits = RunProgress(step="queue", number=0, steps=0, waits=f"queued on {self._engine.name}: {words}")
         if waits != self._waits:
             self._waits = waits
@@ -191,12 +193,12 @@ class PlacedRun:
 
         What has not begun is over at once: its folder refuses every node, whatever the engine does with the job.
         """
-        if self._asked is not None:
+        if self._requested is not None:
             return
         self._withdrawn = self._folder.withdraw(ending)
         if ending in {"waited", _NEVER} and not self._withdrawn:
             return  # it has just begun: it goes on
-        self._asked, self._asked_s = ending, self._clock.steady_s()
+        self._requested, self._requested_s = ending, self._clock.steady_s()
         if not self._withdrawn:
             self._folder.stop("cancelled" if ending == "cancelled" else "interrupted")
         self._say(partial(self._engine.end, self._job, queued_only=True))
@@ -216,9 +218,9 @@ class PlacedRun:
 
     def _insist(self) -> None:
         """End the job by the engine where asking did not end it."""
-        if self._asked is None or self._clock.steady_s() - self._asked_s < self._ending_s():
+        if self._requested is None or self._clock.steady_s() - self._requested_s < self._ending_s():
             return
-        self._asked_s = self._clock.steady_s()
+        self._requested_s = self._clock.steady_s()
         self._say(partial(self._engine.end, self._job))
 
     def _came_to(self) -> Execution:
@@ -229,39 +231,39 @@ class PlacedRun:
         """
         if self._folder.facts() is None and self._folder.kept() is None:
             return self._never_began()
-        found = came_to(self._folder, self._clock)
-        found = found if found.host is not None else replace(found, host=node_of(self._folder.root))
-        if self._asked == "cancelled" and found.ending == "interrupted":
-            return replace(found, ending="cancelled")  # the signal was seen before the byte
-        if found.ending == "killed" and self._folder.kept() is None:
-            return replace(found, ending="interrupted", message=f"its job ended without a result: {self._why()}")
-        return found
+        execution = came_to(self._folder, self._clock)
+        execution = execution if execution.host is not None else replace(execution, host=node_of(self._folder.root))
+        if self._requested == "cancelled" and execution.ending == "interrupted":
+            return replace(execution, ending="cancelled")  # the signal was seen before the byte
+        if execution.ending == "killed" and self._folder.kept() is None:
+            return replace(execution, ending="interrupted", message=f"its job ended without a result: {self._why()}")
+        return execution
 
     def _never_began(self) -> Execution:
-        if self._asked == "waited":
+        if self._requested == "waited":
             waited = f"waited {self._queue.longest_wait_s:.0f} s in the queue of {self._engine.name}"
             raise InfrastructureError(f"{waited}, the owner's longest: {self._why()}", remedy="send it again later")
-        if self._asked == _NEVER:
+        if self._requested == _NEVER:
             raise InfrastructureError(
                 f"{self._engine.name} will never begin it: {self._why()}",
                 remedy="its queue gives less than the preset asks: the owner changes the preset's limits or [executor]",
             )
-        if self._asked == NOT_TAKEN:
-            said = (
+        if self._requested == NOT_TAKEN:
+            message = (
                 f"{self._engine.name} did not take its job, and an earlier process of this runner ended with the reason"
             )
-            raise InfrastructureError(said, remedy="send it again")
-        if self._asked is not None:
-            return not_begun(self._folder, self._clock, self._asked, f"ended while it was {self._why()}")
+            raise InfrastructureError(message, remedy="send it again")
+        if self._requested is not None:
+            return not_begun(self._folder, self._clock, self._requested, f"ended while it was {self._why()}")
         raise InfrastructureError(f"{self._engine.name} ended its job before it began: {self._why()}{self._printed()}")
 
     def _why(self) -> str:
-        seen = self._seen
-        if seen is None and not self._numbered:
+        job = self._engine_job
+        if job is None and not self._numbered:
             return f"being handed to {self._engine.name} as job {self._job}"
-        if seen is None:
+        if job is None:
             return f"job {self._job} is not known any more"
-        return f"job {self._job}, {seen.word}" + (f" ({seen.reason})" if seen.reason else "")
+        return f"job {self._job}, {job.word}" + (f" ({job.reason})" if job.reason else "")
 
     def _printed(self) -> str:
         """Return the last line that the job printed, which is why a node could not run it."""

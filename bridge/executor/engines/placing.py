@@ -52,29 +52,29 @@ class PlacedStart:
         """
         before = load_submitted(self._folder.root)
         count = 1 if before is None else before.count + 1
-        known = Submitted(name=f"{self._job.name}-{count}", count=count, since=rfc3339(self._clock.now()))
-        save_submitted(self._folder.root, known)
+        submitted = Submitted(name=f"{self._job.name}-{count}", count=count, since=rfc3339(self._clock.now()))
+        save_submitted(self._folder.root, submitted)
         answer: Future[str] | None = None
         while answer is None or not answer.done():
-            asked = hooks.should_stop()
-            if asked == "left":
+            reason = hooks.should_stop()
+            if reason == "left":
                 raise LeftRunningError("its submission goes on without this runner")
-            if asked is not None:
-                self._folder.withdraw(asked)
+            if reason is not None:
+                self._folder.withdraw(reason)
                 if answer is not None:
                     answer.add_done_callback(self._end)
-                return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
-            answer = answer or called(partial(self._submit, known.name))
+                return PlacedRun(self._folder, submitted, hooks, self._queue, self._clock)
+            answer = answer or called(partial(self._submit, submitted.name))
             wait([answer], TICK_S)
         try:
             job = answer.result()
         except InfrastructureError:
             if self._folder.withdraw(NOT_TAKEN):
                 raise
-            job = known.name
-        known = known.evolve(job=job)
-        save_submitted(self._folder.root, known)
-        return PlacedRun(self._folder, known, hooks, self._queue, self._clock)
+            job = submitted.name
+        submitted = submitted.evolve(job=job)
+        save_submitted(self._folder.root, submitted)
+        return PlacedRun(self._folder, submitted, hooks, self._queue, self._clock)
 
     def _submit(self, name: str) -> str:
         """Submit, and return the job's number.
@@ -87,9 +87,9 @@ class PlacedStart:
             return engine.submit(name, self._job.argv, output, self._job.needs)
         except InfrastructureError:  # it may have taken the job and answered too late
             with suppress(InfrastructureError):
-                found = engine.find(name)
-                if found is not None:
-                    return found.id
+                job = engine.find(name)
+                if job is not None:
+                    return job.id
             raise
 
     def _end(self, answer: Future[str]) -> None:
@@ -111,23 +111,23 @@ def find_again(folder: RunFolder, hooks: Hooks, queue: ClusterQueue, clock: Cloc
         LeftRunningError: the engine does not answer, and may have the run in its queue.
         SandboxUnavailableError, InfrastructureError: as `PlacedRun.wait`.
     """
-    known = load_submitted(folder.root)
-    if known is None or folder.job() is None:
+    submitted = load_submitted(folder.root)
+    if submitted is None or folder.job() is None:
         return None
-    kept = None if folder.taken() else folder.kept()
-    if kept is not None and kept.execution is not None:
-        return kept.execution
+    result = None if folder.taken() else folder.kept()
+    if result is not None and result.execution is not None:
+        return result.execution
     why = folder.withdrawn()
     if why == _AGAIN:
         return None
-    if known.job is None and why is None:
-        found = _found(folder, known.name, queue.engine)
-        if found is not None:
-            known = known.evolve(job=found.id)
-            save_submitted(folder.root, known)
+    if submitted.job is None and why is None:
+        job = _found(folder, submitted.name, queue.engine)
+        if job is not None:
+            submitted = submitted.evolve(job=job.id)
+            save_submitted(folder.root, submitted)
         elif folder.withdraw(_AGAIN):  # a submission that is still on its way comes to nothing
             return None
-    return PlacedRun(folder, known, hooks, queue, clock)
+    return PlacedRun(folder, submitted, hooks, queue, clock)
 
 
 def _found(folder: RunFolder, name: str, engine: ClusterEngine) -> EngineJob | None:

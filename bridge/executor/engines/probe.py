@@ -141,15 +141,15 @@ def _wait(engine: ClusterEngine, job: str, folder: Path, clock: Clock, patience_
         try:
             return NodeAnswer.parse((folder / ANSWER_FILE).read_bytes())
         except (OSError, StrictJsonError, pydantic.ValidationError):
-            seen = engine.look(job)
-        over = over + 1 if seen is None or seen.state == "ended" else 0
+            status = engine.look(job)
+        over = over + 1 if status is None or status.state == "ended" else 0
         if clock.steady_s() >= until_s or over * _PAUSE_S > patience_s / 4:
-            stands = "forgotten" if seen is None else f"{seen.word} {seen.reason}".strip()
+            stands = "forgotten" if status is None else f"{status.word} {status.reason}".strip()
             engine.end(job)
             printed = folder / "engine.log"
             last = printed.read_text("utf-8", "replace").strip().splitlines()[-1:] if printed.exists() else []
-            said = f"; it printed: {last[0]}" if last else ""
-            raise InfrastructureError(f"no node answered in this folder; job {job} is {stands}{said}")
+            detail = f"; it printed: {last[0]}" if last else ""
+            raise InfrastructureError(f"no node answered in this folder; job {job} is {stands}{detail}")
         clock.sleep(_PAUSE_S)
 
 
@@ -163,17 +163,17 @@ def answer(folder: Path) -> None:
     question = NodeQuestion.parse((folder / QUESTION_FILE).read_bytes())
     lock = os.open(folder / LOCK_FILE, os.O_RDWR | os.O_CLOEXEC)
     try:
-        held = not take(lock)
+        locked = not take(lock)
     finally:
         os.close(lock)
-    said = NodeAnswer(
+    reply = NodeAnswer(
         node=platform.node(),
         boot_id=machine.boot_id(),
         version=metadata.version("kakeya"),
         token=token,
-        held=held,
+        held=locked,
         uid=os.geteuid(),
         sandbox=LocalExecutor(clock, question.paths, None).sandbox(question.uid),
         time=rfc3339(clock.now()),
     )
-    write_atomically(folder / ANSWER_FILE, said.canonical(), mode=0o600)
+    write_atomically(folder / ANSWER_FILE, reply.canonical(), mode=0o600)

@@ -57,8 +57,8 @@ class RayOptions:
     def fields(self) -> dict[str, object]:
         """Return them as fields of a submission."""
         given = {"num_gpus": self.gpus, "memory": self.memory_bytes}
-        wanted = {f"entrypoint_{name}": value for name, value in given.items() if value is not None}
-        return {"entrypoint_num_cpus": self.cpus or _CPUS, **wanted}
+        resources = {f"entrypoint_{name}": value for name, value in given.items() if value is not None}
+        return {"entrypoint_num_cpus": self.cpus or _CPUS, **resources}
 
 
 class _Answer(pydantic.BaseModel):
@@ -118,9 +118,9 @@ class RayEngine:
             InfrastructureError: Ray does not answer.
         """
         version = self._ask(_VERSION, "GET", "api", "version").ray_version
-        said = f"Ray {one_line(version)[:40]} ends what descends from a job, so only a sandbox ends what leaves it"
+        reason = f"Ray {one_line(version)[:40]} ends what descends from a job, so only a sandbox ends what leaves it"
         open_to = self._open()
-        return said if open_to is None else f"{said}; {open_to}"
+        return reason if open_to is None else f"{reason}; {open_to}"
 
     def open_to_runs(self) -> str | None:
         """Return that Ray takes jobs from whoever reaches it; see the interface."""
@@ -151,9 +151,9 @@ class RayEngine:
             "entrypoint_resources": dict.fromkeys(self._options.of(needs.labels), _SHARE),
             **self._options.fields(),
         }
-        found = self._submitted(body)
-        if found.submission_id != name:
-            raise InfrastructureError(f"Ray answered with the job {found.submission_id[:80]!r} instead of {name!r}")
+        answer = self._submitted(body)
+        if answer.submission_id != name:
+            raise InfrastructureError(f"Ray answered with the job {answer.submission_id[:80]!r} instead of {name!r}")
         with self._lock:
             self._listed_s = float("-inf")  # it has a place now
         return name
@@ -176,14 +176,14 @@ class RayEngine:
 
     def look(self, job: str) -> EngineJob | None:
         """Return a job as it stands; see the interface."""
-        seen = self.find(job)
-        if seen is None or seen.state != "queued":
-            return seen
+        status = self.find(job)
+        if status is None or status.state != "queued":
+            return status
         with self._lock:
             if self._clock.steady_s() - self._listed_s > _LISTED_S:
                 self._waiting, self._listed_s = self._in_order(), self._clock.steady_s()
             place = self._waiting.index(job) + 1 if job in self._waiting else None
-            return seen if place is None else replace(seen, place=(place, len(self._waiting)))
+            return status if place is None else replace(status, place=(place, len(self._waiting)))
 
     def ask_to_end(self, job: str) -> None:
         """Have Ray send TERM to the job's process and what descends from it; see the interface."""
@@ -192,8 +192,8 @@ class RayEngine:
     def end(self, job: str, *, queued_only: bool = False) -> None:
         """Stop a job; see the interface. One that waits keeps its place, and ends when its turn comes."""
         if queued_only:
-            found = self.find(job)
-            if found is None or found.state != "queued":
+            status = self.find(job)
+            if status is None or status.state != "queued":
                 return
         self._stop(job)
 
@@ -208,7 +208,7 @@ class RayEngine:
             listed = self._ask(_JOBS, "GET", "api", "jobs", "")
         except InfrastructureError:
             return []  # too long, perhaps: a run is followed without its place
-        waiting = [(one.start_time or 0.0, one.submission_id) for one in listed if one.status == "PENDING"]
+        waiting = [(job.start_time or 0.0, job.submission_id) for job in listed if job.status == "PENDING"]
         return [name for _, name in sorted((at, name) for at, name in waiting if name is not None)]
 
     def _ask(
@@ -232,14 +232,14 @@ class RayEngine:
         except pydantic.ValidationError as error:
             first = error.errors(include_input=False, include_url=False, include_context=False)[0]
             field = ".".join(map(str, first["loc"])) or "it"
-            said = f"{field}: {one_line(first['msg'])}"
+            problem = f"{field}: {one_line(first['msg'])}"
             raise InfrastructureError(
-                f"{self._server.where} answers {what} with something that is not Ray's: {said}",
+                f"{self._server.where} answers {what} with something that is not Ray's: {problem}",
                 remedy="executor.address is that of Ray's dashboard; kakeya-runner doctor",
             ) from None
 
 
 def _shown(name: str, job: _Job) -> EngineJob:
-    said = (job.message or "").strip().splitlines()
-    reason = one_line(said[0])[:_REASON_MAX_CHARS] if said and job.status != "RUNNING" else ""
+    lines = (job.message or "").strip().splitlines()
+    reason = one_line(lines[0])[:_REASON_MAX_CHARS] if lines and job.status != "RUNNING" else ""
     return EngineJob(name, _STATES[job.status], job.status, reason)

@@ -151,8 +151,8 @@ class SlurmEngine:
         Raises:
             InfrastructureError: Slurm does not answer.
         """
-        found = _TAKEN.search(self._call(["scontrol", "show", "config"]).stdout)
-        how = "unknown" if found is None else found[1].decode("ascii", "replace")
+        match = _TAKEN.search(self._call(["scontrol", "show", "config"]).stdout)
+        how = "unknown" if match is None else match[1].decode("ascii", "replace")
         if how == "proctrack/cgroup":
             return None
         return f"Slurm finds the processes of a job by {how}, not proctrack/cgroup: only a sandbox ends what leaves it"
@@ -207,8 +207,8 @@ class SlurmEngine:
     def find(self, name: str) -> EngineJob | None:
         """Return the job of a name; see the interface. Anybody may give a job any name: only this user's count."""
         ours = ["--noheader", "--states=all", f"--user={os.geteuid()}", f"--name={name}", "--format=%i"]
-        found = self._call(["squeue", *ours]).stdout.decode("ascii", "replace").split()
-        return self.look(found[-1]) if found else None
+        ids = self._call(["squeue", *ours]).stdout.decode("ascii", "replace").split()
+        return self.look(ids[-1]) if ids else None
 
     def look(self, job: str) -> EngineJob | None:
         """Return a job as it stands; see the interface.
@@ -302,9 +302,9 @@ def _asked(options: SlurmOptions, needs: JobNeeds) -> list[str]:
 
 def _failed(done: Completed) -> InfrastructureError:
     """Return the error of a call, in Slurm's own words: what a job asked for and no node has, for instance."""
-    said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     silent = "did not answer in time" if done.timed_out else f"exit code {done.exit_code}"
-    why = said[-1] if said else silent  # sbatch says `temporarily unable to accept job` while it tries again
+    why = lines[-1] if lines else silent  # sbatch says `temporarily unable to accept job` while it tries again
     name = Path(done.argv[0]).name
     return InfrastructureError(f"{name}: {why.removeprefix(f'{name}: error: ')}", remedy="sinfo; kakeya-runner doctor")
 

@@ -38,10 +38,10 @@ def load_submitted(handle: Path) -> Submitted | None:
         return None
 
 
-def save_submitted(handle: Path, known: Submitted) -> None:
+def save_submitted(handle: Path, submitted: Submitted) -> None:
     """Write it down, durably.
 
     Raises:
         OSError: the disk did not take it.
     """
-    write_atomically(handle / SUBMITTED, known.canonical(), mode=0o600)
+    write_atomically(handle / SUBMITTED, submitted.canonical(), mode=0o600)

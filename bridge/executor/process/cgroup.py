@@ -124,13 +124,13 @@ class Cgroup:
 
     def hits(self) -> dict[str, int]:
         """Return how often the kernel enforced each bound: `memory` (kills) and `tasks` (refused forks)."""
-        found = {}
+        hits = {}
         for name, file, key in (("memory", "memory.events", "oom_kill"), ("tasks", "pids.events", "max")):
             for path in self.paths:
                 with contextlib.suppress(OSError, ValueError):
                     counts = dict(line.split() for line in (path / file).read_text().splitlines())
-                    found[name] = int(counts.get(key, 0))
-        return found
+                    hits[name] = int(counts.get(key, 0))
+        return hits
 
     def remove(self) -> int:
         """Kill what is left, wait for it, remove the groups; return how many would not go."""
@@ -165,16 +165,16 @@ def _own_groups() -> dict[str, Path] | NoCgroup:
         own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     except OSError as error:
         return NoCgroup(f"cannot read our own cgroup: {error.strerror}")
-    found = {}
+    groups = {}
     for controller in ("", *_FURTHER):
         kind = "cgroup" if controller else "cgroup2"
         mount = next((fields[1] for fields in mounts if _is_mount(fields, kind, controller)), None)
         path = next((fields[2] for fields in own if controller in fields[1].split(",")), None)
         if mount is not None and path is not None:
-            found[controller] = Path(mount) / path.lstrip("/")
+            groups[controller] = Path(mount) / path.lstrip("/")
         elif not controller:
             return NoCgroup("no cgroup version 2 hierarchy is mounted")
-    return found
+    return groups
 
 
 def _is_mount(fields: list[str], kind: str, controller: str) -> bool:

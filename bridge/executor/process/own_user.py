@@ -178,22 +178,22 @@ def take_number(locks: Path, numbers: UserRange) -> int:
 
 def _enter(uid: int, gid: int) -> None:
     """Enter a user namespace as its root; in it a user and a group have the numbers that they have outside."""
-    own, waiting, told = os.getpid(), *os.pipe()
+    own, waiting, release = os.getpid(), *os.pipe()
     commands = [
         [str(shutil.which(program, path=_FOLDERS)), str(own), "0", str(ours), "1", str(its), str(its), "1"]
         for program, ours, its in zip(_PROGRAMS, (os.getuid(), os.getgid()), (uid, gid), strict=True)
     ]
     helper = os.fork()  # stays outside, from where the numbers are given
     if helper == 0:
-        os.close(told)
+        os.close(release)
         begun = os.read(waiting, 1) == b"e"
         os._exit(0 if begun and all(run(words, env={}, cwd="/", timeout_s=_MAP_S).ok for words in commands) else 1)
     os.close(waiting)
     failed = ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWUSER)
     why = os.strerror(ctypes.get_errno())
     if not failed:
-        os.write(told, b"e")
-    os.close(told)
+        os.write(release, b"e")
+    os.close(release)
     _, status = os.waitpid(helper, 0)
     if failed:
         raise SandboxUnavailableError(f"the kernel gives this user no user namespace: {why}")

@@ -40,29 +40,29 @@ def objects_of(uid: int) -> frozenset[SharedObject]:
     """Return what a user has in shared memory; nothing where the platform does not list it."""
     if sys.platform != "linux":
         return frozenset()
-    found: set[SharedObject] = set()
+    objects: set[SharedObject] = set()
     with contextlib.suppress(OSError):
         for entry in os.scandir(_SHM):
             with contextlib.suppress(OSError):
                 facts = entry.stat(follow_symlinks=False)
                 if facts.st_uid == uid:
-                    found.add(SharedObject("file", entry.name, facts.st_ino))
+                    objects.add(SharedObject("file", entry.name, facts.st_ino))
     for kind in _NUMBERS:
-        found |= _listed(kind, uid)
-    return frozenset(found)
+        objects |= _listed(kind, uid)
+    return frozenset(objects)
 
 
 def _listed(kind: str, uid: int) -> set[SharedObject]:
     """Read /proc/sysvipc; its columns differ by kind and are named in its first line."""
-    found: set[SharedObject] = set()
+    objects: set[SharedObject] = set()
     with contextlib.suppress(OSError, ValueError, IndexError):
         head, *lines = Path("/proc/sysvipc", kind).read_text(encoding="ascii").splitlines()
         columns = head.split()
         for line in lines:
             row = dict(zip(columns, line.split(), strict=False))
             if int(row["uid"]) == uid:
-                found.add(SharedObject(kind, row[_NUMBERS[kind]], int(row[_NUMBERS[kind]])))
-    return found
+                objects.add(SharedObject(kind, row[_NUMBERS[kind]], int(row[_NUMBERS[kind]])))
+    return objects
 
 
 def sweep(before: Iterable[SharedObject], uid: int, others: Callable[[int], int]) -> list[str]:
@@ -76,28 +76,30 @@ def sweep(before: Iterable[SharedObject], uid: int, others: Callable[[int], int]
     left = sorted(objects_of(uid) - frozenset(before))
     if not left:
         return []
-    named = ", ".join(f"{one.kind} {one.name}" for one in left[:_NAMED_MAX]) + (" ..." if left[_NAMED_MAX:] else "")
+    named = ", ".join(f"{shared_object.kind} {shared_object.name}" for shared_object in left[:_NAMED_MAX]) + (
+        " ..." if left[_NAMED_MAX:] else ""
+    )
     if others(uid):
         return [f"left in shared memory, and not removed because others are user {uid} too: {named}"]
-    removed = sum(_remove(one) for one in left)
+    removed = sum(_remove(shared_object) for shared_object in left)
     return [f"left in shared memory: {named}; {removed} of {len(left)} removed"]
 
 
-def _remove(one: SharedObject) -> bool:
-    if one.kind == "file":
+def _remove(shared_object: SharedObject) -> bool:
+    if shared_object.kind == "file":
         try:
-            path = _SHM / one.name
-            if path.lstat().st_ino != one.key:
+            path = _SHM / shared_object.name
+            if path.lstat().st_ino != shared_object.key:
                 return False
             path.unlink()
         except OSError:
             return False
         return True
     libc = ctypes.CDLL(None, use_errno=True)
-    match one.kind:
+    match shared_object.kind:
         case "shm":
-            return bool(libc.shmctl(one.key, _IPC_RMID, None) == 0)
+            return bool(libc.shmctl(shared_object.key, _IPC_RMID, None) == 0)
         case "sem":
-            return bool(libc.semctl(one.key, 0, _IPC_RMID) == 0)
+            return bool(libc.semctl(shared_object.key, 0, _IPC_RMID) == 0)
         case _:
-            return bool(libc.msgctl(one.key, _IPC_RMID, None) == 0)
+            return bool(libc.msgctl(shared_object.key, _IPC_RMID, None) == 0)

@@ -58,13 +58,13 @@ def descendants(ancestor: int) -> list[tuple[int, int]]:
                 fields = Path(entry.path, "stat").read_bytes().rpartition(b")")[2].split()
                 if fields[0] not in (b"Z", b"X"):
                     children.setdefault(int(fields[1]), []).append(int(entry.name))
-    found: list[tuple[int, int]] = []
+    processes: list[tuple[int, int]] = []
     level, depth = [ancestor], 0
     while level:
         level = [child for parent in level for child in children.get(parent, ())]
-        found.extend((child, depth) for child in level)
+        processes.extend((child, depth) for child in level)
         depth += 1
-    return found
+    return processes
 
 
 def stage(cover: list[str], places: dict[str, str]) -> None:
@@ -84,11 +84,11 @@ def stage(cover: list[str], places: dict[str, str]) -> None:
 
     check(libc.unshare(CLONE_NEWNS), "own mount namespace")
     check(libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None), "private mounts")
-    held = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in places}  # a cover hides them from their names
+    opened = {path: os.open(path, os.O_PATH | os.O_CLOEXEC) for path in places}  # a cover hides them from their names
     for folder in cover:
         options = MS_NOSUID | MS_NODEV
         check(libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", options, b"mode=755,size=1m"), f"tmpfs on {folder}")
-    for path, descriptor in held.items():
+    for path, descriptor in opened.items():
         place = Path(places[path])
         place.parent.mkdir(parents=True, exist_ok=True)
         if stat.S_ISDIR(os.fstat(descriptor).st_mode):
@@ -119,7 +119,7 @@ class Subreaper:
         self._plan: dict[str, Any] = {}
         self._leader = 0
         self._ended = False
-        self._told = True
+        self._runner_alive = True
         self._killed: set[int] = set()
 
     def run(self) -> None:
@@ -133,16 +133,16 @@ class Subreaper:
             if not self._orders():
                 return
         if self._spawn():
-            while not self._ended and self._told:
+            while not self._ended and self._runner_alive:
                 ready, _, _ = select.select([self._control, wake_read], [], [], 1.0)
                 if wake_read in ready:
                     with contextlib.suppress(BlockingIOError):
                         os.read(wake_read, 4096)
                 self._reap()
                 if self._control in ready and not self._ended:
-                    self._told = self._orders()
+                    self._runner_alive = self._orders()
         self._clean()
-        if not self._told:
+        if not self._runner_alive:
             # The runner that made the control groups is dead and will not remove them.
             deadline = time.monotonic() + 1.0
             groups = list(self._plan["cgroups"])

@@ -40,7 +40,7 @@ class Holder:
             root: returns the process whose descendants are meant.
             elapsed_s: returns the seconds since the run's start.
         """
-        self.held: list[tuple[float, float]] = []
+        self.suspensions: list[tuple[float, float]] = []
         self._asks, self._answers, self._root, self._elapsed_s = asks, answers, root, elapsed_s
         self._since_s: float | None = None
         self._thread = threading.Thread(target=self._listen, name="kakeya-holder", daemon=True)
@@ -69,7 +69,7 @@ class Holder:
 
     def _over(self) -> None:
         if self._since_s is not None:
-            self.held.append((self._since_s, self._elapsed_s()))
+            self.suspensions.append((self._since_s, self._elapsed_s()))
             self._since_s = None
 
 

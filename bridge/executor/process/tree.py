@@ -58,33 +58,33 @@ class ProcessTree:
 
     root: int
     marker: str
-    seen: dict[int, float] = field(default_factory=dict)
+    start_times: dict[int, float] = field(default_factory=dict)
     cpu_s: float = 0.0
     since: float = field(default_factory=lambda: _CLOCK.now().timestamp())
 
     def members(self) -> list[psutil.Process]:
         """Return the living descendants of the root, and remember them."""
         try:
-            found = psutil.Process(self.root).children(recursive=True)
+            processes = psutil.Process(self.root).children(recursive=True)
         except psutil.Error:
             return []
-        return self._remember(found)
+        return self._remember(processes)
 
     def _members_now(self) -> list[psutil.Process]:
         """Return them at a cost that grows with the tree and not with the machine; one that moves may be missed."""
         pids = _below(self.root)
         if pids is None:
             return self.members()
-        found = []
+        processes = []
         for pid in pids:
             with contextlib.suppress(psutil.Error):
-                found.append(psutil.Process(pid))
-        return self._remember(found)
+                processes.append(psutil.Process(pid))
+        return self._remember(processes)
 
-    def _remember(self, found: list[psutil.Process]) -> list[psutil.Process]:
-        for process in found:
-            self.seen[process.pid] = process.create_time()
-        return found
+    def _remember(self, processes: list[psutil.Process]) -> list[psutil.Process]:
+        for process in processes:
+            self.start_times[process.pid] = process.create_time()
+        return processes
 
     def usage(self, *, memory_bound: int, processes_bound: int) -> Usage:
         """Measure the living members; pages they share count once when counting them often would break the bound.
@@ -94,7 +94,7 @@ class ProcessTree:
         """
         members = self._members_now()
         if len(members) > processes_bound:
-            return Usage(len(members), 0, self.cpu_s, len(members), frozenset(self.seen))
+            return Usage(len(members), 0, self.cpu_s, len(members), frozenset(self.start_times))
         rss = tasks = most_own = 0
         # The dead count too: whoever collected them has their time, and the root collects the orphans.
         cpu_s = self._collected_s()
@@ -109,7 +109,7 @@ class ProcessTree:
         self.cpu_s = max(self.cpu_s, cpu_s)
         if most_own <= memory_bound < rss:
             rss = min(rss, _shared_once(members))
-        return Usage(len(members), rss, self.cpu_s, tasks, frozenset(self.seen))
+        return Usage(len(members), rss, self.cpu_s, tasks, frozenset(self.start_times))
 
     def _collected_s(self) -> float:
         """Return the processor time of the dead that the root has collected."""
@@ -121,16 +121,16 @@ class ProcessTree:
 
     def leftovers(self) -> list[psutil.Process]:
         """Return everybody alive who belongs to the tree by any of the three ways, without the root itself."""
-        found = {process.pid: process for process in self.members()}
-        for pid, started in self.seen.items():
-            if pid not in found and (process := same_process(pid, started, _SEEN_SLACK_S)) is not None:
-                found[pid] = process
+        candidates = {process.pid: process for process in self.members()}
+        for pid, started in self.start_times.items():
+            if pid not in candidates and (process := same_process(pid, started, _SEEN_SLACK_S)) is not None:
+                candidates[pid] = process
         for process in marked(self.marker):
-            found.setdefault(process.pid, process)
+            candidates.setdefault(process.pid, process)
         for process in strays(self.since):
-            found.setdefault(process.pid, process)
-        found.pop(self.root, None)
-        return [process for process in found.values() if alive(process)]
+            candidates.setdefault(process.pid, process)
+        candidates.pop(self.root, None)
+        return [process for process in candidates.values() if alive(process)]
 
 
 def adopted(since: float, keepers: Collection[int]) -> list[psutil.Process]:
@@ -163,13 +163,13 @@ def _below(root: int) -> list[int] | None:
     """
     if not Path("/proc/self/task", str(os.getpid()), "children").exists():
         return None
-    found = [root]
-    for pid in found:
+    pids = [root]
+    for pid in pids:
         with contextlib.suppress(OSError):
             for task in os.scandir(f"/proc/{pid}/task"):
                 with contextlib.suppress(OSError):
-                    found += [int(child) for child in Path(task.path, "children").read_bytes().split()]
-    return found[1:]
+                    pids += [int(child) for child in Path(task.path, "children").read_bytes().split()]
+    return pids[1:]
 
 
 def _shared_once(members: Iterable[psutil.Process]) -> int:
@@ -206,23 +206,23 @@ def marked(marker: str) -> list[psutil.Process]:
 
 
 def _marked_elsewhere(marker: str) -> list[psutil.Process]:
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.environ().get(MARKER_NAME) == marker:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _marked_linux(needle: bytes) -> list[psutil.Process]:
     """Scan /proc/*/environ; on Linux this is several times faster than going through psutil."""
-    found = []
+    processes = []
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError, psutil.Error):
                 if needle in Path(entry.path, "environ").read_bytes().split(b"\0"):
-                    found.append(psutil.Process(int(entry.name)))
-    return found
+                    processes.append(psutil.Process(int(entry.name)))
+    return processes
 
 
 def processes_of(uid: int) -> int:

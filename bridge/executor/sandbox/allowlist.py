@@ -88,18 +88,18 @@ def allow_list(
     read_only = tuple(read_only)
     interpreters = {program: _interpreter(program) for program in programs}
     pythons = frozenset(program for program, interpreter in interpreters.items() if interpreter is not None)
-    wanted = [path for program, interpreter in interpreters.items() for path in _program(program, interpreter)]
-    needed = tuple(wanted)
+    paths = [path for program, interpreter in interpreters.items() for path in _program(program, interpreter)]
+    needed = tuple(paths)
     for path in read_only:
         if not Path(path).exists():
             raise SandboxUnavailableError(
                 f"the run may read {path!r}, which does not exist",
                 remedy="check model_roots and read_only in policy.toml",
             )
-        wanted.append(path)
+        paths.append(path)
     masked = masked_below(read_only, needed)
     if not platform_paths:
-        return AllowList({}, (), _outermost(wanted), masked, pythons)
+        return AllowList({}, (), _outermost(paths), masked, pythons)
     system = [*_SYSTEM_FOLDERS, *_SYSTEM_FILES, *_HARDWARE]
     system += _CERTIFICATES if network else ()
     system += _RESOLVER_FILES if network == "host" else ()
@@ -108,36 +108,36 @@ def allow_list(
     places = (*_SYSTEM_LINKS, *(_TOOL_LINKS if tools else ()))
     links = {path: str(Path(path).readlink()) for path in places if Path(path).is_symlink()}
     system += [path for path in places if Path(path).is_dir() and path not in links]
-    kept = _outermost(path for path in system if Path(path).exists())
-    covered = [path for path in _outermost(wanted) if not _below(path, (*kept, *links))]
-    return AllowList(links, kept, tuple(covered), masked, pythons)
+    present = _outermost(path for path in system if Path(path).exists())
+    covered = [path for path in _outermost(paths) if not _below(path, (*present, *links))]
+    return AllowList(links, present, tuple(covered), masked, pythons)
 
 
 def _outermost(paths: Iterable[str]) -> tuple[str, ...]:
     """Return the paths without those below another of them, shortest first."""
-    kept: list[str] = []
+    outermost: list[str] = []
     for path in sorted(set(paths), key=lambda text: (len(Path(text).parts), text)):
-        if not any(Path(path).is_relative_to(outer) for outer in kept):
-            kept.append(path)
-    return tuple(kept)
+        if not any(Path(path).is_relative_to(outer) for outer in outermost):
+            outermost.append(path)
+    return tuple(outermost)
 
 
 def _program(program: str, interpreter: Interpreter | None) -> list[str]:
     """Return the paths a program needs; for an interpreter everything it can import."""
-    found = _link_chain(program)
-    if (behind := _script_interpreter(found[-1])) is not None:
+    paths = _link_chain(program)
+    if (behind := _script_interpreter(paths[-1])) is not None:
         # A script may still stand for a Python, as the shims of version managers do.
-        found += _program(behind, _interpreter(behind))
+        paths += _program(behind, _interpreter(behind))
     if interpreter is None:
-        return found  # the system libraries have to do
+        return paths  # the system libraries have to do
     for prefix in interpreter.prefixes:
         if prefix not in _WHOLE_SYSTEM:
-            found.append(prefix)
+            paths.append(prefix)
     for path in interpreter.path:
-        if not _below(path, found):
+        if not _below(path, paths):
             # Whatever a .pth file added: a project, its `src`, somebody's home.
-            found += _packages_in(Path(path)) if _is_project(path) else [path]
-    return [*found, *interpreter.editable]
+            paths += _packages_in(Path(path)) if _is_project(path) else [path]
+    return [*paths, *interpreter.editable]
 
 
 def _interpreter(program: str) -> Interpreter | None:
@@ -163,10 +163,10 @@ def _script_interpreter(program: str) -> str | None:
 
 def _link_chain(program: str) -> list[str]:
     """Return a program's path and everything it links to, one step after the other."""
-    found = [program]
-    while Path(found[-1]).is_symlink() and len(found) < 40:
-        found.append(os.path.normpath(Path(found[-1]).parent / Path(found[-1]).readlink()))
-    return [path for path in found if not Path(path).is_symlink() or not _below_links(path)]
+    chain = [program]
+    while Path(chain[-1]).is_symlink() and len(chain) < 40:
+        chain.append(os.path.normpath(Path(chain[-1]).parent / Path(chain[-1]).readlink()))
+    return [path for path in chain if not Path(path).is_symlink() or not _below_links(path)]
 
 
 def _below_links(path: str) -> bool:

@@ -36,8 +36,8 @@ def confine(spec: JobSpec, directory: RunDirectory, offered: SandboxApplied, *, 
     """
     mode = spec.sandbox.mode
     if mode == "off":
-        asked = "asked for with --unsandboxed" if "unsandboxed" in spec.labels else "the job spec asks for none"
-        return plain(spec, directory, asked)
+        reason = "asked for with --unsandboxed" if "unsandboxed" in spec.labels else "the job spec asks for none"
+        return plain(spec, directory, reason)
     if offered.kind == "none":
         if mode == "required":
             raise SandboxUnavailableError(

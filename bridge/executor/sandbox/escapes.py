@@ -181,7 +181,7 @@ class TrialTargets:
             network: as of the kind of run: that of the host is not tried, and a proxy is asked for the host too.
             mounts: whether the sandbox has mounts of its own.
         """
-        told = {
+        arguments = {
             "key": str(self.root / "runner.key"),
             "other_run": str(self.root / "other-run"),
             "outside": str(self.outside),
@@ -199,11 +199,11 @@ class TrialTargets:
             "token": self.token,
             "variables": [name for name in os.environ if name not in _SET_ANYHOW and not name.startswith("KAKEYA_")],
         }
-        return (interpreter, "-I", "-c", _PROGRAM, json.dumps(told))
+        return (interpreter, "-I", "-c", _PROGRAM, json.dumps(arguments))
 
-    def escapes(self, told: dict[str, Any], survivors: int, users: set[int]) -> tuple[Escape, ...]:
+    def escapes(self, answer: dict[str, Any], survivors: int, users: set[int]) -> tuple[Escape, ...]:
         """Return every way out with what came of it; what can be seen from outside is believed from outside."""
-        through = dict(told["escapes"])
+        through = dict(answer["escapes"])
         through["write outside its directories"] = self.outside.exists()
         through["write a file that it may read"] = self.readable.stat().st_size != 0
         through["leave a file for the next run"] = self.shared_tmp.exists()

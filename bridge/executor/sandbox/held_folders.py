@@ -53,10 +53,10 @@ def sweep(prefix: str, parent: Path, before: Callable[[Path], None] = lambda _: 
     """
     name = re.compile(re.escape(prefix) + r"[a-z0-9_]{8}")
     try:
-        found = [parent / entry.name for entry in os.scandir(parent) if name.fullmatch(entry.name)]
+        folders = [parent / entry.name for entry in os.scandir(parent) if name.fullmatch(entry.name)]
     except OSError:
         return 0
-    return sum(_remove_unheld(path, before) for path in found)
+    return sum(_remove_unheld(path, before) for path in folders)
 
 
 def _remove_unheld(path: Path, before: Callable[[Path], None]) -> bool:

@@ -71,8 +71,8 @@ def ask(executable: str) -> Interpreter:
     Raises:
         InfrastructureError: it cannot be run, or does not answer like a Python.
     """
-    for (known, stamp), interpreter in list(_KNOWN.items()):
-        if known == executable and stamp == _fingerprint(interpreter.path):
+    for (program, stamp), interpreter in list(_KNOWN.items()):
+        if program == executable and stamp == _fingerprint(interpreter.path):
             return interpreter
     done = run(
         [executable, "-I", "-c", _PROBE],

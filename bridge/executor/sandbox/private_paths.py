@@ -70,9 +70,9 @@ def exposed(readable: Iterable[str], private: Iterable[str]) -> Iterator[tuple[s
     hidden = [(path, Path(os.path.realpath(path))) for path in private]
     for path in readable:
         real = Path(os.path.realpath(path))
-        found = next((name for name, secret in hidden if secret.is_relative_to(real)), None)
-        if found is not None or _is_credential(str(real)):
-            yield path, found or path
+        hidden_path = next((name for name, secret in hidden if secret.is_relative_to(real)), None)
+        if hidden_path is not None or _is_credential(str(real)):
+            yield path, hidden_path or path
 
 
 def refuse_exposed(readable: Iterable[str], private: Iterable[str]) -> None:
@@ -98,22 +98,22 @@ def masked_below(read_only: Iterable[str], interpreter: Iterable[str]) -> dict[s
     Raises:
         SandboxUnavailableError: a declared folder holds too many entries to be walked before each run.
     """
-    found = {path for folder in read_only for path in _walk(folder, depth=None)}
-    found.update(path for folder in interpreter for path in _walk(folder, depth=_PREFIX_DEPTH))
-    return {path: Path(path).is_dir() for path in sorted(found)}
+    paths = {path for folder in read_only for path in _walk(folder, depth=None)}
+    paths.update(path for folder in interpreter for path in _walk(folder, depth=_PREFIX_DEPTH))
+    return {path: Path(path).is_dir() for path in sorted(paths)}
 
 
 def _walk(top: str, depth: int | None) -> Iterator[str]:
     """Yield real paths of sockets and credentials below a folder, without following links to folders."""
-    pending, seen = [(top, 1)], 0
+    pending, count = [(top, 1)], 0
     while pending:
         folder, level = pending.pop()
         try:
             entries = list(os.scandir(folder))
         except OSError:
             continue
-        seen += len(entries)
-        if seen > _MAX_ENTRIES:
+        count += len(entries)
+        if count > _MAX_ENTRIES:
             raise SandboxUnavailableError(
                 f"the run may read {top}, which holds more than {_MAX_ENTRIES} entries",
                 remedy="name the model folders themselves in model_roots and sandbox.read_only",
@@ -129,7 +129,7 @@ def _walk(top: str, depth: int | None) -> Iterator[str]:
 
 def _is_credential(path: str) -> bool:
     name = path.rpartition("/")[2]
-    return name in _CREDENTIAL_FOLDERS or any(path.endswith(f"/{known}") for known in _CREDENTIAL_FILES)
+    return name in _CREDENTIAL_FOLDERS or any(path.endswith(f"/{file}") for file in _CREDENTIAL_FILES)
 
 
 def _is_socket(entry: os.DirEntry[str]) -> bool:

@@ -21,18 +21,18 @@ JOB_UID: Final = 65533
 _CAP_SYS_ADMIN: Final = 21
 
 
-def job_uid(asked: int | None) -> int:
+def job_uid(uid: int | None) -> int:
     """Return the user whose processes a run's are: the one asked for, else ours, never root.
 
     Raises:
         SandboxUnavailableError: root is asked for.
     """
-    if asked == 0:
+    if uid == 0:
         raise SandboxUnavailableError(
             "a run is never root, and user 0 was asked for", remedy="name an ordinary user as sandbox.uid, or none"
         )
     own = os.getuid()
-    return asked if asked is not None else JOB_UID if own == 0 else own
+    return uid if uid is not None else JOB_UID if own == 0 else own
 
 
 def group_of(uid: int) -> int:
@@ -96,8 +96,8 @@ def may_mount() -> bool:
     """Whether we may mount; root in a container often may not."""
     if sys.platform != "linux":
         return False
-    found = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
-    return found is not None and bool(int(found[1], 16) >> _CAP_SYS_ADMIN & 1)
+    match = re.search(r"^CapEff:\s*(\w+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    return match is not None and bool(int(match[1], 16) >> _CAP_SYS_ADMIN & 1)
 
 
 def check_readable(uid: int, spec: JobSpec) -> None:
@@ -107,8 +107,8 @@ def check_readable(uid: int, spec: JobSpec) -> None:
         SandboxUnavailableError: a file or folder of them is shut to it by its mode.
     """
     for path in map(Path, allow_list(spec.programs, ()).declared):
-        wanted = 5 if path.is_dir() else 4
-        if path.exists() and _mode_for(uid, path) & wanted != wanted:
+        permissions = 5 if path.is_dir() else 4
+        if path.exists() and _mode_for(uid, path) & permissions != permissions:
             raise SandboxUnavailableError(
                 f"a run here is user {uid}, which may not read {path}",
                 remedy=f"chmod -R o+rX {path}, or start the runner as the ordinary user whose it is",

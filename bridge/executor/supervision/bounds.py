@@ -154,9 +154,9 @@ class Bounds:
         self, usage: Usage, should_stop: Callable[[], Literal["cancelled", "interrupted", "left"] | None]
     ) -> Stop | None:
         """Return why the run must end now, or None; the most informative reason first."""
-        asked = should_stop()
-        if asked is not None and asked != "left":
-            return Stop(asked, f"the run was {asked}", None, graceful=True)
+        reason = should_stop()
+        if reason is not None and reason != "left":
+            return Stop(reason, f"the run was {reason}", None, graceful=True)
         now_s = self._clock.steady_s()
         limits, slept_s = self.limits, self._slept_s() - self._asleep_at_active_s
         cpu_s = self._cpu_before_s + usage.cpu_s
@@ -210,8 +210,8 @@ class Bounds:
         if use.path_bytes:
             most = os.pathconf(self._root, "PC_PATH_MAX")
             hit = LimitHit(limit="path_bytes", bound=most, observed=use.path_bytes, action="killed")
-            said = f"a path has {use.path_bytes:,} bytes, and nothing can be counted from {most:,} on"
-            return Stop("limit", said, hit, graceful=False)
+            message = f"a path has {use.path_bytes:,} bytes, and nothing can be counted from {most:,} on"
+            return Stop("limit", message, hit, graceful=False)
         if not use.complete:
             return _over("output_files", self.limits.output_files, use.files - self._disk_before.files, "limit")
         free = self._free(self._root)
@@ -246,9 +246,9 @@ class Bounds:
 def _over(name: str, bound: float, observed: float, ending: Ending, slept_s: float = 0.0) -> Stop:
     hit = LimitHit(limit=name, bound=float(bound), observed=float(observed), action="killed")
     what, _, unit = name.rpartition("_")
-    seen, most = (
+    value, most = (
         (measured_text(observed), measured_text(bound)) if unit == "s" else (f"{observed:,.0f} {unit}", f"{bound:,.0f}")
     )
-    message = f"{what or name} limit reached: {seen}, at most {most} (limits.{name})"
+    message = f"{what or name} limit reached: {value}, at most {most} (limits.{name})"
     message += f"; the machine slept for {duration_text(slept_s)} of it" if slept_s >= 1.0 else ""
     return Stop(ending, message, hit, graceful=ending == "timed_out")

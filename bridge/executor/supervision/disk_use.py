@@ -39,9 +39,9 @@ def disk_use(root: Path, *, stop_at_files: int) -> DiskUse:
         for files, _ in enumerate(_entries(root), 1):
             if files > stop_at_files:
                 return DiskUse(files, 0, complete=False)
-        for seen, entry in enumerate(_entries(root), 1):
-            if seen > stop_at_files:
-                return DiskUse(seen, 0, complete=False)
+        for count, entry in enumerate(_entries(root), 1):
+            if count > stop_at_files:
+                return DiskUse(count, 0, complete=False)
             size += _occupied_bytes(entry)
     except OSError as error:
         return DiskUse(files, size, complete=False, path_bytes=len(os.fsencode(error.filename)))

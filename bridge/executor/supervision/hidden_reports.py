@@ -42,12 +42,12 @@ def reports_hidden(out: Path) -> Iterator[None]:
     Raises:
         OSError: a report could not be read, taken away or put back.
     """
-    taken = [one for folder in sorted(out.iterdir()) if (one := _take(folder / REPORT_FILE)) is not None]
+    taken = [report for folder in sorted(out.iterdir()) if (report := _take(folder / REPORT_FILE)) is not None]
     try:
         yield
     finally:
-        for one in taken:
-            _put_back(one)
+        for report in taken:
+            _put_back(report)
 
 
 def remove_undeclared(directory: RunDirectory, stay: Collection[str], *, work: bool) -> int:

@@ -213,7 +213,7 @@ class PeerProcess:
             exit_code=result.exit_code,
             signal=result.signal,
             sandbox=self._beside.confinement.applied,
-            held=tuple(self._holder.held),
+            held=tuple(self._holder.suspensions),
             survivors=result.survivors,
         )
 

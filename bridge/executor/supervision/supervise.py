@@ -223,13 +223,13 @@ class Supervisor:
         """
 
         def find() -> list[psutil.Process]:
-            found = {process.pid: process for process in tree.leftovers()}
+            processes = {process.pid: process for process in tree.leftovers()}
             for pid in group.members():
                 with contextlib.suppress(psutil.Error):
-                    found.setdefault(pid, psutil.Process(pid))
+                    processes.setdefault(pid, psutil.Process(pid))
             for process in adopted(started, _KEEPERS):
-                found.setdefault(process.pid, process)
-            return list(found.values())
+                processes.setdefault(process.pid, process)
+            return list(processes.values())
 
         if group.members():
             group.kill()
@@ -258,9 +258,9 @@ class Supervisor:
         """
         until_s = self._bounds.elapsed_s() + _AS_WELL_S
         while True:
-            asked = self._hooks.should_stop()
-            if asked in {"cancelled", "interrupted"}:
-                return Stop(asked, f"the run was {asked}", None, graceful=True)
+            reason = self._hooks.should_stop()
+            if reason in {"cancelled", "interrupted"}:
+                return Stop(reason, f"the run was {reason}", None, graceful=True)
             if self._bounds.elapsed_s() > until_s:
                 return None
             time.sleep(TICK_S)

@@ -52,9 +52,9 @@ class StartingRun:
             InfrastructureError: another supervisor has the folder, or this one died.
         """
         if not ready(self._connection):
-            kept = self._folder.kept()
-            if kept is not None and kept.refusal is not None:
-                raise _refusal(kept)
+            result = self._folder.kept()
+            if result is not None and result.refusal is not None:
+                raise _refusal(result)
             raise InfrastructureError("the run's supervisor did not start", remedy="kakeya-runner logs")
         self._connection.sendall(GO)
         self._gone = True
@@ -74,7 +74,7 @@ class FollowedRun:
 
     def __init__(self, folder: RunFolder, hooks: Hooks, clock: Clock, connection: socket.socket | None = None) -> None:
         self._folder, self._hooks, self._clock, self._connection = folder, hooks, clock, connection
-        self._told = False
+        self._start_reported = False
         self._progress = b""
         if connection is not None:
             weakref.finalize(self, connection.close)
@@ -95,11 +95,11 @@ class FollowedRun:
             try:
                 while not self._ended():
                     self._feed(log)
-                    asked = self._hooks.should_stop()
-                    if asked == "left":
+                    reason = self._hooks.should_stop()
+                    if reason == "left":
                         raise LeftRunningError("the run goes on without this runner")  # noqa: TRY301
-                    if asked is not None:
-                        self._folder.stop(asked)
+                    if reason is not None:
+                        self._folder.stop(reason)
                     self._pause()
                 self._feed(log)
             except LeftRunningError:
@@ -114,15 +114,15 @@ class FollowedRun:
         return came_to(self._folder, self._clock)
 
     def _feed(self, log: BinaryIO) -> None:
-        if not self._told and (facts := self._folder.facts()) is not None:
-            self._told = True
+        if not self._start_reported and (facts := self._folder.facts()) is not None:
+            self._start_reported = True
             self._hooks.on_started(facts.pid, facts.started, facts.marker)
         while block := log.read(_READ_BYTES):
             self._hooks.on_log(block)
-        if (said := self._folder.progress()) != self._progress:
-            self._progress = said
+        if (progress := self._folder.progress()) != self._progress:
+            self._progress = progress
             with suppress(StrictJsonError, pydantic.ValidationError):  # torn: the next look finds it whole
-                self._hooks.on_progress(RunProgress.parse(said))
+                self._hooks.on_progress(RunProgress.parse(progress))
 
     def _wait_for_end(self) -> None:
         deadline_s = self._clock.steady_s() + _END_S
@@ -167,18 +167,18 @@ def came_to(folder: RunFolder, clock: Clock) -> Execution:
     Raises:
         SandboxUnavailableError, InfrastructureError: the executor refused to start; nothing ran.
     """
-    kept, facts = folder.kept(), folder.facts()
-    if kept is not None and kept.execution is not None:
-        return kept.execution
+    result, facts = folder.kept(), folder.facts()
+    if result is not None and result.execution is not None:
+        return result.execution
     if facts is not None:
-        return _killed(folder, facts, None if kept is None else _refusal(kept).message, clock)
-    if kept is not None:
-        raise _refusal(kept)
+        return _killed(folder, facts, None if result is None else _refusal(result).message, clock)
+    if result is not None:
+        raise _refusal(result)
     raise InfrastructureError("the run's supervisor died before anything was started")
 
 
-def _refusal(kept: KeptExecution) -> InfrastructureError:
-    name, message, remedy = kept.refusal or ("InfrastructureError", "it was not said why nothing was started", None)
+def _refusal(result: KeptExecution) -> InfrastructureError:
+    name, message, remedy = result.refusal or ("InfrastructureError", "it was not said why nothing was started", None)
     kind = SandboxUnavailableError if name == SandboxUnavailableError.__name__ else InfrastructureError
     return kind(message, remedy=remedy)
 

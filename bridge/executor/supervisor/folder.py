@@ -134,7 +134,7 @@ class FolderFiles:
     job: int
     log: int
     marks: int
-    kept: int
+    result: int
     outputs: int
     lock: int
     stop: int
@@ -190,13 +190,13 @@ class RunFolder:
         Raises:
             OSError: there is no such folder.
         """
-        found: list[int] = []
+        descriptors: list[int] = []
         try:
             for name in _NAMES:
-                found.append(open_regular(self.root / name, os.O_RDWR))  # noqa: PERF401
-            yield FolderFiles(*found)
+                descriptors.append(open_regular(self.root / name, os.O_RDWR))  # noqa: PERF401
+            yield FolderFiles(*descriptors)
         finally:
-            for descriptor in found:
+            for descriptor in descriptors:
                 os.close(descriptor)
 
     def taken(self) -> bool:
@@ -251,8 +251,8 @@ class RunFolder:
         try:
             if not take(descriptor):
                 return False
-            if said := os.read(descriptor, len(_WITHDRAWN)):
-                return said == _WITHDRAWN
+            if data := os.read(descriptor, len(_WITHDRAWN)):
+                return data == _WITHDRAWN
             if (self.root / "kept.json").stat().st_size > 0:
                 return False  # one had it, and refused the run
             write_all(descriptor, _WITHDRAWN + why.encode("ascii"))
@@ -264,8 +264,8 @@ class RunFolder:
     def withdrawn(self) -> str | None:
         """Return why the folder is refused to every supervisor; None where it is not."""
         with suppress(OSError):
-            said = read_regular(self.root / "lock")
-            return said.removeprefix(_WITHDRAWN).decode("ascii", "replace") if said.startswith(_WITHDRAWN) else None
+            data = read_regular(self.root / "lock")
+            return data.removeprefix(_WITHDRAWN).decode("ascii", "replace") if data.startswith(_WITHDRAWN) else None
         return None
 
     def job(self) -> JobFile | None:
@@ -279,13 +279,13 @@ class RunFolder:
         """Return what the run came to, log and reports put back; None when nothing whole is there."""
         try:
             data = read_regular(self.root / "kept.json")
-            kept = KeptExecution.parse(data, max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
+            result = KeptExecution.parse(data, max_bytes=_JSON_MAX_BYTES, max_depth=_DEPTH_MAX)
             log, outputs = read_regular(self.log), read_regular(self.root / "outputs.tar")
-            if (_sha256(log), _sha256(outputs)) != (kept.log_sha256, kept.outputs_sha256):
+            if (_sha256(log), _sha256(outputs)) != (result.log_sha256, result.outputs_sha256):
                 return None
-            if kept.execution is None:
-                return kept
-            return kept.evolve(execution=replace(kept.execution, log=log, reports=unpacked(outputs)))
+            if result.execution is None:
+                return result
+            return result.evolve(execution=replace(result.execution, log=log, reports=unpacked(outputs)))
         except (OSError, ValueError, tarfile.TarError, zlib.error):  # a tar header of no number is a ValueError
             return None
 
@@ -316,14 +316,14 @@ def write_kept(files: FolderFiles, version: str, execution: Execution | None, re
     """
     outputs = packed({} if execution is None else execution.reports)
     rewrite(files.outputs, outputs)
-    kept = KeptExecution(
+    result = KeptExecution(
         version=version,
         log_sha256=_sha256(read_all(files.log)),
         outputs_sha256=_sha256(outputs),
         execution=None if execution is None else replace(execution, log=b"", reports={}),
         refusal=refusal,
     )
-    rewrite(files.kept, kept.model_dump_json().encode())
+    rewrite(files.result, result.model_dump_json().encode())
 
 
 def packed(reports: dict[str, bytes]) -> bytes:
@@ -344,22 +344,22 @@ def unpacked(archive: bytes) -> dict[str, bytes]:
         tarfile.TarError: it is none, or holds anything but whole files: `packed` makes no links, and nothing sparse.
         ValueError: a header holds no number where one belongs.
     """
-    found: dict[str, bytes] = {}
+    reports: dict[str, bytes] = {}
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:") as tar:
         for member in tar:
             file = tar.extractfile(member) if member.type == tarfile.REGTYPE and not member.issparse() else None
             if file is None:
                 raise tarfile.ReadError(f"{member.name} is no whole file")
-            found[member.name] = file.read()
-    return found
+            reports[member.name] = file.read()
+    return reports
 
 
 def read_all(descriptor: int) -> bytes:
     """Return a file's bytes from its beginning."""
-    found = bytearray()
-    while block := os.pread(descriptor, _READ_BYTES, len(found)):
-        found += block
-    return bytes(found)
+    data = bytearray()
+    while block := os.pread(descriptor, _READ_BYTES, len(data)):
+        data += block
+    return bytes(data)
 
 
 def rewrite(descriptor: int, data: bytes) -> None:
@@ -379,7 +379,7 @@ def make_durable(files: FolderFiles) -> None:
     Raises:
         OSError: the disk did not take it.
     """
-    for descriptor in (files.log, files.outputs, files.kept):
+    for descriptor in (files.log, files.outputs, files.result):
         os.fsync(descriptor)
 
 

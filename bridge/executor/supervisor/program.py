@@ -87,8 +87,8 @@ def supervise(
         write_kept(files, version, None, (type(error).__name__, one_line(error.message), error.remedy))
     except Exception as error:  # noqa: BLE001 - nobody is above; the runner says it with the place
         where = traceback.extract_tb(error.__traceback__)[-1]
-        said = f"a bug in the supervisor: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
-        write_kept(files, version, None, ("InfrastructureError", one_line(said), None))
+        bug = f"a bug in the supervisor: {type(error).__name__}: {error} ({Path(where.filename).name}:{where.lineno})"
+        write_kept(files, version, None, ("InfrastructureError", one_line(bug), None))
     else:
         write_kept(files, version, execution)
     return True
@@ -160,7 +160,7 @@ def _execute(
     job: JobFile,
     files: FolderFiles,
     version: str,
-    asked: Callable[[], Literal["cancelled", "interrupted"] | None],
+    should_stop: Callable[[], Literal["cancelled", "interrupted"] | None],
     here: RunDirectory | None,
 ) -> Execution:
     clock, spec = SystemClock(), job.spec
@@ -183,7 +183,7 @@ def _execute(
         running = RunExecution(
             spec,
             place,
-            Hooks(on_log=on_log, should_stop=asked, on_progress=on_progress),
+            Hooks(on_log=on_log, should_stop=should_stop, on_progress=on_progress),
             secrets=job.secrets,
             confinement=confinement,
             clock=clock,

@@ -95,13 +95,13 @@ class RunService:
         """See which processes hold no run any more, and which are gone."""
         for unit in (*self._free, *self._busy):
             try:
-                said = unit.recv(1, socket.MSG_DONTWAIT)
+                answer = unit.recv(1, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 continue
             except OSError:
-                said = b""
+                answer = b""
             (self._busy if unit in self._busy else self._free).remove(unit)
-            if said == FREE:
+            if answer == FREE:
                 self._free.append(unit)
             else:
                 unit.close()
@@ -147,8 +147,8 @@ def _gone(error: OSError) -> InfrastructureError:
     return InfrastructureError(f"the process that holds runs has gone: {error.strerror or error}")
 
 
-def _close_all(*found: list[socket.socket]) -> None:
-    for units in found:
+def _close_all(*pools: list[socket.socket]) -> None:
+    for units in pools:
         for unit in units:
             unit.close()
 

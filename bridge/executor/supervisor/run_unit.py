@@ -68,19 +68,19 @@ def serve(connection: socket.socket) -> int:
     gc.freeze()
     while True:
         try:
-            order, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 2)
+            order, descriptors, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 2)
         except ConnectionResetError:  # the runner went away with something of ours unread
             return 0
-        for passed in found:
+        for passed in descriptors:
             os.set_inheritable(passed, False)
-        if order == SUPERVISE and len(found) == _COUNT + 2:
-            files, (tree, told) = FolderFiles(*found[:_COUNT]), found[_COUNT:]
-            if not hold(files, tree, socket.socket(fileno=told), connection, version):
+        if order == SUPERVISE and len(descriptors) == _COUNT + 2:
+            files, (tree, runner) = FolderFiles(*descriptors[:_COUNT]), descriptors[_COUNT:]
+            if not hold(files, tree, socket.socket(fileno=runner), connection, version):
                 return 0
             with contextlib.suppress(OSError):  # the runner may be gone
                 connection.sendall(FREE)
-        elif order == TRY and len(found) == 1:
-            question = TrialQuestion.parse(read_all(found[0]), max_bytes=_JOB_MAX_BYTES)
+        elif order == TRY and len(descriptors) == 1:
+            question = TrialQuestion.parse(read_all(descriptors[0]), max_bytes=_JOB_MAX_BYTES)
             trial = try_sandbox(SystemClock(), None, kind=question.kind, paths=question.paths)
             connection.sendall(ANSWER.dump_json(trial))
             return 0
@@ -90,16 +90,16 @@ def serve(connection: socket.socket) -> int:
 
 def refuse(connection: socket.socket, error: KakeyaError) -> int:
     """Answer the first order with the reason why this process cannot hold runs; return the exit code."""
-    order, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 2)
+    order, descriptors, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 2)
     if order == TRY:
         connection.sendall(ANSWER.dump_json(SandboxTrial(nothing(error.message))))
     elif order == SUPERVISE:
         refusal = (type(error).__name__, error.message, error.remedy)
-        write_kept(FolderFiles(*found[:_COUNT]), metadata.version("kakeya"), None, refusal)
+        write_kept(FolderFiles(*descriptors[:_COUNT]), metadata.version("kakeya"), None, refusal)
     return 1
 
 
-def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.socket, version: str) -> bool:
+def hold(files: FolderFiles, tree: int, runner: socket.socket, connection: socket.socket, version: str) -> bool:
     """Have a child supervise a run in folders of this user's; return whether this process may hold another.
 
     Writes down the run's end if the child does not.
@@ -107,7 +107,7 @@ def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.
     Args:
         files: the run's folder.
         tree: an archive of what its working directory holds.
-        told: to the runner, which says go and need not live until the end.
+        runner: the connection to the runner, which says go and need not live until the end.
         connection: over which orders come; not the child's.
         version: of the bridge that was imported.
     """
@@ -120,12 +120,12 @@ def hold(files: FolderFiles, tree: int, told: socket.socket, connection: socket.
         child = os.fork()
         if child == 0:
             connection.close()
-            _supervise(files, told, version, directory)
+            _supervise(files, runner, version, directory)
         status, stopped = _wait(child)
         if status != 0:
             _write_end(files, version)
         os.close(files.lock)  # before the connection: who sees its end finds the folder free
-        told.close()
+        runner.close()
         make_durable(files)
     clean = status == 0 and not stopped and _may_be_followed(files) and not descendants(os.getpid())
     for descriptor in files.all():
@@ -171,13 +171,13 @@ def _supervise(files: FolderFiles, connection: socket.socket, version: str, dire
 
 def _write_end(files: FolderFiles, version: str) -> None:
     """Write down that the supervisor was killed, if it had begun; otherwise nothing ever ran."""
-    found = read_all(files.lock)
-    if not found:
+    facts = read_all(files.lock)
+    if not facts:
         return
     job = JobFile.parse(read_all(files.job), max_bytes=_JOB_MAX_BYTES, max_depth=32)
     log = read_all(files.log)
     execution = killed_run(
-        job, SupervisorFacts.parse(found), log=log, marks=read_all(files.marks), failed=None, clock=SystemClock()
+        job, SupervisorFacts.parse(facts), log=log, marks=read_all(files.marks), failed=None, clock=SystemClock()
     )
     write_all(files.log, execution.log[len(log) :])
     write_kept(files, version, execution)

@@ -162,19 +162,19 @@ def main(descriptor: int, version: str, own_users: OwnUsers | None = None) -> No
     gc.collect()
     gc.freeze()
     while True:
-        message, found, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 1)
+        message, descriptors, _flags, _address = socket.recv_fds(connection, 1, _COUNT + 1)
         if not message:
             return
-        for passed in found:
+        for passed in descriptors:
             os.set_inheritable(passed, False)
         if os.fork() == 0:
             connection.close()
-            _become(found, version, own_users if message == UNIT else None)
-        for passed in found:
+            _become(descriptors, version, own_users if message == UNIT else None)
+        for passed in descriptors:
             os.close(passed)
 
 
-def _become(found: list[int], version: str, own_users: OwnUsers | None) -> None:
+def _become(descriptors: list[int], version: str, own_users: OwnUsers | None) -> None:
     """Be the supervisor of one run, or what holds runs as another user; never returns."""
     code = 1
     try:
@@ -184,9 +184,9 @@ def _become(found: list[int], version: str, own_users: OwnUsers | None) -> None:
         for standard in (1, 2):
             os.dup2(nothing, standard)
         if own_users is not None:
-            code = _hold_runs(socket.socket(fileno=found[0]), own_users)
+            code = _hold_runs(socket.socket(fileno=descriptors[0]), own_users)
             return
-        files, connection = FolderFiles(*found[:_COUNT]), socket.socket(fileno=found[_COUNT])
+        files, connection = FolderFiles(*descriptors[:_COUNT]), socket.socket(fileno=descriptors[_COUNT])
         supervise(files, version, lambda: told_to_go(connection), is_alone=lambda: hung_up(connection))
         os.close(files.lock)  # before the connection: who sees its end finds the folder free
         connection.close()

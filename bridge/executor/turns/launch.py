@@ -43,11 +43,11 @@ class Calibration:
 
     Attributes:
         turn_tokens: tokens after which a turn ends; 0 for whole samples.
-        said: what the program said of itself.
+        reported: what the program said of itself.
     """
 
     turn_tokens: int = FIRST_TOKENS
-    said: dict[str, Any] = field(default_factory=dict)
+    reported: dict[str, Any] = field(default_factory=dict)
 
 
 class LaunchTurns:
@@ -85,7 +85,7 @@ class LaunchTurns:
         self._root = 0
         self._turns: list[Turn] = []
         self._solos: list[SoloStretch] = []
-        self._asked = 0
+        self._turn_number = 0
         self._ready_s: float | None = None
         self._cut: str | None = None
         self._ending = threading.Event()
@@ -158,16 +158,16 @@ class LaunchTurns:
 
     def _converse(self) -> None:
         """Hear ``ready``, say what launch it is, hand out every turn, say that it is over."""
-        said, self._ready_s = self._pipe.answer("ready")
-        samples, calibration = said.get("samples"), said.get("calibration", {})
-        if said.get("protocol") != PROTOCOL:
-            raise TurnPipeError(f"it speaks protocol {said.get('protocol')!r:.20}, not {PROTOCOL}")
+        answer, self._ready_s = self._pipe.answer("ready")
+        samples, calibration = answer.get("samples"), answer.get("calibration", {})
+        if answer.get("protocol") != PROTOCOL:
+            raise TurnPipeError(f"it speaks protocol {answer.get('protocol')!r:.20}, not {PROTOCOL}")
         if type(samples) is not int or not 1 <= samples <= SAMPLES_MAX or not isinstance(calibration, dict):
             raise TurnPipeError(f"ready needs samples from 1 to {SAMPLES_MAX}, and an object as calibration")
         if self._number == 0:
             if len(repr(calibration)) > _CALIBRATION_MAX_BYTES:
                 raise TurnPipeError(f"its calibration is longer than {_CALIBRATION_MAX_BYTES} bytes")
-            self._calibration.said = calibration
+            self._calibration.reported = calibration
         self._nonce = secrets.token_hex(32) if self._after is None else self._after.nonce
         self._pipe.order(
             event="launch",
@@ -175,7 +175,7 @@ class LaunchTurns:
             number=self._number,
             block=self._block,
             nonce=self._nonce,
-            calibration={} if self._number == 0 else self._calibration.said,
+            calibration={} if self._number == 0 else self._calibration.reported,
         )
         if self._after is None:
             self._hand_out(samples)
@@ -210,38 +210,38 @@ class LaunchTurns:
                 self._calibration.turn_tokens = 2 * tokens
 
     def _turn(self, arm: str, sample: int, tokens: int | None) -> Turn:
-        go_s, done_s, said = self._ask(arm, sample, tokens=tokens, seconds=None)
-        over = said.get("over") is True
+        go_s, done_s, answer = self._ask(arm, sample, tokens=tokens, seconds=None)
+        over = answer.get("over") is True
         if tokens is None and not over:
             raise TurnPipeError("a turn over a whole sample ended before its sample")
         turn = Turn(
-            number=self._asked,
+            number=self._turn_number,
             arm=arm,
             sample=sample,
             go_s=go_s,
             done_s=done_s,
-            tokens=said["tokens"],
+            tokens=answer["tokens"],
             over=over,
-            cpu_s=_processor_s(said.get("cpu_s")),
+            cpu_s=_processor_s(answer.get("cpu_s")),
         )
         self._turns.append(turn)
         return turn
 
     def _solo(self, arm: str, sample: int) -> None:
         before, gpu_before_s = work.read(self._root), self._gpu_s()
-        go_s, done_s, said = self._ask(arm, sample, tokens=None, seconds=self._plan.solo_s)
+        go_s, done_s, answer = self._ask(arm, sample, tokens=None, seconds=self._plan.solo_s)
         cpu_s, waited_s = work.between(before, work.read(self._root))
         gpu_after_s = self._gpu_s()
         if done_s - go_s < self._plan.solo_s:
             raise TurnPipeError(f"a solo stretch lasted {done_s - go_s:.3f} s, at least {self._plan.solo_s} were asked")
         self._solos.append(
             SoloStretch(
-                number=self._asked,
+                number=self._turn_number,
                 arm=arm,
                 sample=sample,
                 go_s=go_s,
                 done_s=done_s,
-                tokens=said["tokens"],
+                tokens=answer["tokens"],
                 cpu_s=cpu_s,
                 waited_s=waited_s,
                 source=work.LINUX if sys.platform == "linux" else work.ELSEWHERE,
@@ -260,14 +260,16 @@ class LaunchTurns:
         self, arm: str, sample: int, *, tokens: int | None, seconds: float | None
     ) -> tuple[float, float, dict[str, Any]]:
         """Send one order and wait for its answer; return both stamps and the answer."""
-        if self._asked >= TURNS_MAX:
+        if self._turn_number >= TURNS_MAX:
             raise TurnPipeError(f"more than {TURNS_MAX} turns in one launch")
-        self._asked += 1
-        go_s = self._pipe.order(event="go", turn=self._asked, arm=arm, sample=sample, tokens=tokens, seconds=seconds)
-        said, done_s = self._pipe.answer("done")
-        if said.get("turn") != self._asked or type(said.get("tokens")) is not int or said["tokens"] < 0:
-            raise TurnPipeError(f"turn {self._asked} was answered by {str(said)[:80]}")
-        return go_s, done_s, said
+        self._turn_number += 1
+        go_s = self._pipe.order(
+            event="go", turn=self._turn_number, arm=arm, sample=sample, tokens=tokens, seconds=seconds
+        )
+        answer, done_s = self._pipe.answer("done")
+        if answer.get("turn") != self._turn_number or type(answer.get("tokens")) is not int or answer["tokens"] < 0:
+            raise TurnPipeError(f"turn {self._turn_number} was answered by {str(answer)[:80]}")
+        return go_s, done_s, answer
 
     def _shuffled(self, arms: Iterable[str]) -> list[str]:
         drawn = sorted(arms)
@@ -275,14 +277,14 @@ class LaunchTurns:
         return drawn
 
 
-def _processor_s(said: object) -> float | None:
+def _processor_s(value: object) -> float | None:
     """Return the processor time that an answer names, None where it names none.
 
     Raises:
         TurnPipeError: it is no number of seconds.
     """
-    if said is None:
+    if value is None:
         return None
-    if type(said) not in {int, float} or not 0.0 <= float(str(said)) < float("inf"):
-        raise TurnPipeError(f"cpu_s is {str(said)[:40]}, not seconds")
-    return float(str(said))
+    if type(value) not in {int, float} or not 0.0 <= float(str(value)) < float("inf"):
+        raise TurnPipeError(f"cpu_s is {str(value)[:40]}, not seconds")
+    return float(str(value))

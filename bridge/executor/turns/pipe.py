@@ -61,12 +61,12 @@ class TurnPipe:
         """
         line, stamp_s = self._line()
         try:
-            said = json.loads(line)
+            answer = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise TurnPipeError(f"{event} was expected, not {line[:80]!r}") from error
-        if not isinstance(said, dict) or said.get("event") != event:
+        if not isinstance(answer, dict) or answer.get("event") != event:
             raise TurnPipeError(f"{event} was expected, not {line[:80]!r}")
-        return said, stamp_s
+        return answer, stamp_s
 
     def _line(self) -> tuple[bytes, float]:
         stamp_s = time.monotonic()

@@ -61,12 +61,12 @@ class SeriesOfLaunches:
     def _reference(self, launch: LaunchRecord) -> tuple[bool, LaunchRecord]:
         """Let the host's own loop decode a launch's samples alone; return whether to go on, and the launch with it."""
         own = self.command.evolve(argv=self.command.reference, launches=None, reference=None)
-        went_on, found = self._turns(own, launch)
-        if found is None or found.cut is not None:
-            why = "it did not start" if found is None else found.cut
+        went_on, reference = self._turns(own, launch)
+        if reference is None or reference.cut is not None:
+            why = "it did not start" if reference is None else reference.cut
             self.note(f"launch {launch.number} of {self.command.name} has no reference: {why}")
             return went_on, launch
-        return went_on, launch.evolve(reference=found.solos[0])
+        return went_on, launch.evolve(reference=reference.solos[0])
 
     def _turns(self, command: Command, after: LaunchRecord | None) -> tuple[bool, LaunchRecord | None]:
         number = len(self.records)

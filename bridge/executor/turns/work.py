@@ -49,13 +49,13 @@ def members(root: int) -> frozenset[int]:
 
 
 def _elsewhere(root: int) -> Work:
-    found: dict[int, float] = {}
+    cpu_s: dict[int, float] = {}
     with contextlib.suppress(psutil.Error):
         for process in psutil.Process(root).children(recursive=True):
             with contextlib.suppress(psutil.Error):
                 times = process.cpu_times()
-                found[process.pid] = times.user + times.system
-    return Work(found)
+                cpu_s[process.pid] = times.user + times.system
+    return Work(cpu_s)
 
 
 def between(before: Work, after: Work) -> tuple[float, float | None]:

@@ -53,12 +53,12 @@ def of_folder(role: ProgramRole, folder: Path) -> ProgramDigest:
 
 def again(programs: Iterable[ProgramDigest]) -> tuple[ProgramDigest, ...]:
     """Return the digests of the same files and folders as they are now; one that cannot be read is left out."""
-    found = []
-    for one in programs:
-        path = Path(one.path)
+    digests = []
+    for program in programs:
+        path = Path(program.path)
         with contextlib.suppress(OSError, ValueError):
-            found.append(of_folder(one.role, path) if path.is_dir() else of_file(one.role, path))
-    return tuple(found)
+            digests.append(of_folder(program.role, path) if path.is_dir() else of_file(program.role, path))
+    return tuple(digests)
 
 
 def files_of(folder: Path) -> Iterator[Path]:

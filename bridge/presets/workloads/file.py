@@ -40,7 +40,7 @@ class RunsOn(Record):
 
     @model_validator(mode="after")
     def _names_one(self) -> Self:
-        if sum(one is not None for one in (self.interpreter, self.venv, self.binary)) > 1:
+        if sum(program is not None for program in (self.interpreter, self.venv, self.binary)) > 1:
             raise ValueError("name one of interpreter, venv and binary")
         return self
 
@@ -246,4 +246,4 @@ class WorkloadFile(Record):
         """Return whether a preset's program is run as it is, its numbers read by the runner's own program."""
         metrics = [self.metrics[name] for name in (preset.metrics or tuple(self.metrics)) if name in self.metrics]
         reports = [metric for metric in metrics if metric.ratio is None]
-        return preset.argv is not None and bool(reports or not metrics) and all(one.number for one in reports)
+        return preset.argv is not None and bool(reports or not metrics) and all(metric.number for metric in reports)

@@ -17,14 +17,14 @@ import pydantic
 
 from bridge.presets.workloads.file import WorkloadFile
 
-Said = tuple[tuple[str, ...], str, str]
+Mistake = tuple[tuple[str, ...], str, str]
 """Where in the file, what is wrong, what to do."""
 
 _EXAMPLE: Final = "kakeya-runner workload new NAME writes one that works"
 _INTERNAL: Final = re.compile(r"function|tuple|literal|constrained")
 
 
-def parsed(text: str) -> tuple[WorkloadFile | None, list[Said]]:
+def parsed(text: str) -> tuple[WorkloadFile | None, list[Mistake]]:
     """Return the file, or everything that keeps it from being one."""
     try:
         value = tomllib.loads(text)
@@ -33,11 +33,11 @@ def parsed(text: str) -> tuple[WorkloadFile | None, list[Said]]:
         return None, [((f"#{at.group(1) if at else 1}",), f"not TOML: {error}", "fix that line")]
     odd = [(where, "not a finite number") for where, number in _numbers(value) if not math.isfinite(number)]
     if odd:
-        return None, [(where, said, "write a number such as 100.0") for where, said in odd]
+        return None, [(where, problem, "write a number such as 100.0") for where, problem in odd]
     try:
         return WorkloadFile.model_validate_json(json.dumps(value)), []
     except pydantic.ValidationError as error:
-        return None, [_said(one) for one in error.errors()]
+        return None, [_mistake(details) for details in error.errors()]
     except TypeError as error:
         return None, [((), f"holds a value no workload has: {error}", _EXAMPLE)]
 
@@ -52,26 +52,26 @@ def _numbers(value: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 _WORDS: Final = frozenset({"int", "float", "choice", "path", "text", "commit", "flag", "Times", "Numeric"})
 
 
-def _said(one: Any) -> Said:
+def _mistake(details: Any) -> Mistake:
     """Return one mistake of the file in words."""
-    where = tuple(str(part) for part in one["loc"] if part not in _WORDS and not _INTERNAL.match(str(part)))
+    where = tuple(str(part) for part in details["loc"] if part not in _WORDS and not _INTERNAL.match(str(part)))
     name = ".".join(where) or "the file"
-    if one["type"] == "extra_forbidden":
+    if details["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where[-1], _keys(where[:-1]), n=1)
         return where, f"{name}: unknown key", f"did you mean {near[0]}?" if near else "remove it"
-    if one["type"] == "missing":
+    if details["type"] == "missing":
         return where[:-1], f"{name} is missing", f"add {where[-1]} = ..."
-    if one["type"] == "union_tag_invalid":
+    if details["type"] == "union_tag_invalid":
         return where, f"{name}: no type of parameter is called that", "use int, float, choice, text or flag"
-    text = str(one["msg"]).removeprefix("Value error, ")
-    if one["type"] == "value_error":
+    text = str(details["msg"]).removeprefix("Value error, ")
+    if details["type"] == "value_error":
         return where, f"{name}: {text}", _remedy(where, text)
-    return where, f"{name}: {text}; got {json.dumps(one['input'], default=str)[:60]}", _remedy(where, text)
+    return where, f"{name}: {text}; got {json.dumps(details['input'], default=str)[:60]}", _remedy(where, text)
 
 
 def _remedy(where: tuple[str, ...], text: str) -> str:
     last = where[-1] if where else ""
-    known = {
+    remedies = {
         "claim": "use median, mean, share, count, ratio or none",
         "schema": "write schema = 1",
         "name": "use lower-case letters, digits, - . _",
@@ -81,7 +81,7 @@ def _remedy(where: tuple[str, ...], text: str) -> str:
     }
     if last.isdigit() and len(where) > 1:
         return _remedy(where[:-1], text)
-    return known.get(last, "see the example in docs/guides/workloads.md")
+    return remedies.get(last, "see the example in docs/guides/workloads.md")
 
 
 def _keys(where: tuple[str, ...]) -> list[str]:
@@ -123,8 +123,8 @@ def line_of(text: str, where: tuple[str, ...]) -> int:
 
 
 def _header(lines: list[str], table: tuple[str, ...]) -> int | None:
-    wanted = ".".join(table)
+    heading = ".".join(table)
     for number, line in enumerate(lines, start=1):
-        if line.strip().strip("[]").replace('"', "").replace(" ", "") == wanted and line.strip().startswith("["):
+        if line.strip().strip("[]").replace('"', "").replace(" ", "") == heading and line.strip().startswith("["):
             return number
     return None

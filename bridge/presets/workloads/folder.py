@@ -215,8 +215,8 @@ def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[
     yield from (digests.of_file("program", path) for path in tools)
     yield from (digests.of_file("interpreter", Path(os.path.realpath(path))) for path in sorted(scripted))
     scripts = any(
-        one.ratio is not None and one.ratio.commits is not None and one.ratio.commits[0].endswith(".py")
-        for one in file.metrics.values()
+        metric.ratio is not None and metric.ratio.commits is not None and metric.ratio.commits[0].endswith(".py")
+        for metric in file.metrics.values()
     )
     if scripts or any(argv[0] == runs for argv in programs):
         yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
@@ -253,7 +253,7 @@ def _within(folder: Path, path: str) -> str:
 
 def _digest(file: WorkloadFile, schema: dict[str, Any] | None, programs: tuple[ProgramDigest, ...]) -> str:
     """Return sha256 over what the owner wrote and what runs, wherever on the host that is."""
-    made = sorted([one.role, one.sha256] for one in programs)
+    made = sorted([program.role, program.sha256] for program in programs)
     return hashlib.sha256(strictjson.encode([file.model_dump(mode="json"), schema, made])).hexdigest()
 
 
@@ -266,13 +266,13 @@ def _preset(  # noqa: PLR0917 - one caller
         ValueError: its parts do not fit together.
     """
     schema, programs, digest = made
-    metrics = {one: file.metrics[one] for one in (table.metrics or tuple(file.metrics))}
+    metrics = {key: file.metrics[key] for key in (table.metrics or tuple(file.metrics))}
     confirms = tuple(_confirmed(metrics, file))
     definition = WorkloadDefinition(
         name=file.name,
         digest=digest,
         program=_label(table, file, metrics),
-        metrics=tuple(_metric(one, metric) for one, metric in metrics.items()),
+        metrics=tuple(_metric(key, metric) for key, metric in metrics.items()),
         confirms=confirms,
         report_schema=schema,
         keep=file.outputs.keep,
@@ -295,7 +295,7 @@ def _preset(  # noqa: PLR0917 - one caller
         environment=file.environment.variables,
         primary_claim=next(iter(metrics), None),
         workload=definition,
-        read_only=tuple(dict.fromkeys(one.path for one in programs if one.role in _SHOWN)),
+        read_only=tuple(dict.fromkeys(program.path for program in programs if program.role in _SHOWN)),
     )
 
 

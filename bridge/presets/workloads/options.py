@@ -125,7 +125,7 @@ def _choices(given: dict[str, ast.expr]) -> list[str] | None:
     if node is None and isinstance(kind, ast.Call) and _kind(kind) == "Choice" and kind.args:
         node = kind.args[0]
     values = _constant(node)
-    if not isinstance(values, list | tuple) or not values or not all(type(one) in {str, int} for one in values):
+    if not isinstance(values, list | tuple) or not values or not all(type(value) in {str, int} for value in values):
         return None
     return [str(value) for value in values]
 

@@ -21,7 +21,7 @@ from bridge.errors import UsageError
 from bridge.presets.installed import registry
 from bridge.presets.workloads import digests
 from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, WorkloadFile
-from bridge.presets.workloads.file_text import Said, line_of, parsed
+from bridge.presets.workloads.file_text import Mistake, line_of, parsed
 from bridge.presets.workloads.folder import (
     FILE,
     SCHEMA,
@@ -52,17 +52,17 @@ def problems(folder: Path, interpreter: str, others: Iterable[str] = ()) -> Iter
         interpreter: runs its scripts where the file names no program for that.
         others: names of presets that other workloads of this host offer.
     """
-    found = list(_folder_problems(folder))
-    yield from found
-    if any(check.level == "fail" for check in found):
+    checks = list(_folder_problems(folder))
+    yield from checks
+    if any(check.level == "fail" for check in checks):
         return
     text = (folder / FILE).read_text("utf-8", "replace")
     file, failed = parsed(text)
-    yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", said, remedy) for where, said, remedy in failed)
+    yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", problem, remedy) for where, problem, remedy in failed)
     if file is None:
         return
     every = [*_meaning(folder, file, others), *_programs(folder, file, interpreter)]
-    yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", said, remedy) for where, said, remedy in every)
+    yield from (Check(f"{FILE}:{line_of(text, where)}", "fail", problem, remedy) for where, problem, remedy in every)
     schema = list(_schema_problems(folder, file))
     yield from schema
     yield from (check for check in _warnings(folder, file, text))
@@ -82,7 +82,7 @@ def _folder_problems(folder: Path) -> Iterator[Check]:
         return
     yield from _rights(folder)
     total = 0
-    environments = {found.parent for found in folder.glob("*/pyvenv.cfg")}
+    environments = {config.parent for config in folder.glob("*/pyvenv.cfg")}
     for top, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if Path(top, name) not in environments and name != "__pycache__"]
         for name in (*folders, *names):
@@ -90,8 +90,8 @@ def _folder_problems(folder: Path) -> Iterator[Check]:
             yield from _entry(folder, path)
             total += path.lstat().st_size
     if total > FOLDER_MAX_BYTES:
-        said = f"{total / 1e9:.1f} GB, at most {FOLDER_MAX_BYTES / 1e9:.1f} GB are digested before each run"
-        yield Check("folder", "fail", said, "move data out and pin it: [inputs] NAME = { path = ..., sha256 = ... }")
+        problem = f"{total / 1e9:.1f} GB, at most {FOLDER_MAX_BYTES / 1e9:.1f} GB are digested before each run"
+        yield Check("folder", "fail", problem, "move data out and pin it: [inputs] NAME = { path = ..., sha256 = ... }")
 
 
 def _entry(folder: Path, path: Path) -> Iterator[Check]:
@@ -103,8 +103,8 @@ def _entry(folder: Path, path: Path) -> Iterator[Check]:
             yield Check(name, "fail", f"a link to {to}, outside of the folder", "copy the file, or pin it as an input")
             return
     if path.name.startswith(".") and path.name not in {".gitignore", ".git"}:
-        said = "a hidden file: every run sees the folder, and its digest depends on it"
-        yield Check(name, "fail", said, f"move {path.name} out of the folder")
+        problem = "a hidden file: every run sees the folder, and its digest depends on it"
+        yield Check(name, "fail", problem, f"move {path.name} out of the folder")
     elif path.name in _CREDENTIALS:
         yield Check(name, "fail", "the name of a credential: every run sees the folder", "move it out of the folder")
     yield from _rights(path, name)
@@ -117,15 +117,15 @@ def _rights(path: Path, name: str = "folder") -> Iterator[Check]:
     if facts.st_uid not in {os.geteuid(), 0}:
         yield Check(name, "fail", f"belongs to uid {facts.st_uid}, the runner is uid {os.geteuid()}", f"chown {path}")
     if mode & 0o022:
-        said = f"others may change it: mode {mode:04o}, expected {'0755' if path.is_dir() else '0644'}"
-        yield Check(name, "fail", said, f"chmod go-w {path}")
-    wanted = 0o005 if path.is_dir() else 0o004
-    if os.geteuid() == 0 and mode & wanted != wanted:
-        said = f"runs of a root runner are another user, who cannot read it: mode {mode:04o}"
-        yield Check(name, "fail", said, f"chmod o+{'rx' if path.is_dir() else 'r'} {path}")
+        problem = f"others may change it: mode {mode:04o}, expected {'0755' if path.is_dir() else '0644'}"
+        yield Check(name, "fail", problem, f"chmod go-w {path}")
+    bits = 0o005 if path.is_dir() else 0o004
+    if os.geteuid() == 0 and mode & bits != bits:
+        problem = f"runs of a root runner are another user, who cannot read it: mode {mode:04o}"
+        yield Check(name, "fail", problem, f"chmod o+{'rx' if path.is_dir() else 'r'} {path}")
 
 
-def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterator[Said]:
+def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterator[Mistake]:
     """Yield what has the right shape and does not fit together."""
     if file.name != folder.name:
         yield ("name",), f"name is {file.name!r}, its folder {folder.name!r}", f'write name = "{folder.name}"'
@@ -136,16 +136,16 @@ def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterato
             yield where, f"preset {name!r} is there already on this host", "give it another name"
         unknown = sorted(set(preset.metrics) - set(file.metrics))
         if unknown:
-            said = f"presets.{name}.metrics names {unknown[0]!r}, which is not declared"
-            yield (*where, "metrics"), said, f"add [metrics.{unknown[0]}], or take it out"
+            problem = f"presets.{name}.metrics names {unknown[0]!r}, which is not declared"
+            yield (*where, "metrics"), problem, f"add [metrics.{unknown[0]}], or take it out"
             continue
-        metrics = [file.metrics[one] for one in (preset.metrics or tuple(file.metrics))]
+        metrics = [file.metrics[key] for key in (preset.metrics or tuple(file.metrics))]
         if preset.argv is None and (not metrics or any(metric.ratio is None for metric in metrics)):
             yield where, f"presets.{name} has no argv: nothing would run", 'add argv = ["..."]'
         yield from _read_or_reported(name, preset, metrics, file)
     if REPORT_FILE in file.outputs.keep:
-        said = f"outputs.keep names {REPORT_FILE}, which is the report itself"
-        yield ("outputs", "keep"), said, "let the program give the file another name"
+        problem = f"outputs.keep names {REPORT_FILE}, which is the report itself"
+        yield ("outputs", "keep"), problem, "let the program give the file another name"
     for name in file.environment.variables:
         if name.startswith(("KAKEYA_", "PYTHON")):
             yield ("environment", "variables", name), f"the runner sets {name}", "use another name"
@@ -154,27 +154,31 @@ def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterato
     yield from _recompute(file)
 
 
-def _read_or_reported(name: str, preset: PresetTable, metrics: list[MetricTable], file: WorkloadFile) -> Iterator[Said]:
+def _read_or_reported(
+    name: str, preset: PresetTable, metrics: list[MetricTable], file: WorkloadFile
+) -> Iterator[Mistake]:
     """Yield what is wrong with a program that is to be read, and to report itself."""
     ways = {metric.number is not None for metric in metrics if metric.ratio is None}
     if len(ways) > 1:
-        said = (
+        problem = (
             f"presets.{name} has metrics with number, which is read off the program, and with pointer, which it reports"
         )
-        yield ("presets", name), said, "write number for all of them, or pointer for all of them"
+        yield ("presets", name), problem, "write number for all of them, or pointer for all of them"
     elif SEED_WORD in (preset.argv or ()) and "seed" not in preset.params and not file.is_read(preset):
-        said = f"presets.{name} hands out {SEED_WORD}, and its program reports by itself"
+        problem = f"presets.{name} hands out {SEED_WORD}, and its program reports by itself"
         yield (
             ("presets", name, "argv"),
-            said,
+            problem,
             'read os.environ["KAKEYA_SEED"] there, or write number in place of pointer',
         )
 
 
-def _recompute(file: WorkloadFile) -> Iterator[Said]:
+def _recompute(file: WorkloadFile) -> Iterator[Mistake]:
     if file.recompute is not None and not file.outputs.keep and not file.inputs:
-        said = "there is nothing to compute it from: the command sees kept files, inputs and the seed, never a report"
-        yield ("recompute",), said, 'add [outputs] keep = ["weights.json"], or pin an input'
+        problem = (
+            "there is nothing to compute it from: the command sees kept files, inputs and the seed, never a report"
+        )
+        yield ("recompute",), problem, 'add [outputs] keep = ["weights.json"], or pin an input'
     for name, way in () if file.recompute is None else file.recompute.confirms.items():
         where = ("recompute", "confirms")
         if name not in file.metrics:
@@ -183,11 +187,13 @@ def _recompute(file: WorkloadFile) -> Iterator[Said]:
             yield where, f"{name} is confirmed {way!r}, which is for tokens", 'use "exact" or { numeric = 0.01 }'
 
 
-def _metric(name: str, metric: MetricTable, *, standard: bool) -> Iterator[Said]:
+def _metric(name: str, metric: MetricTable, *, standard: bool) -> Iterator[Mistake]:
     listed = metric.share or metric.count
     if metric.number is not None and not standard:
-        said = f"metrics.{name}: number is read by the runner's program, which writes the standard report, not {SCHEMA}"
-        yield ("metrics", name, "number"), said, f"delete {SCHEMA}, or write pointer"
+        problem = (
+            f"metrics.{name}: number is read by the runner's program, which writes the standard report, not {SCHEMA}"
+        )
+        yield ("metrics", name, "number"), problem, f"delete {SCHEMA}, or write pointer"
     inner = None if metric.number is None else metric.number.pointer
     if inner is not None and _POINTER.fullmatch(inner) is None:
         yield (
@@ -198,14 +204,14 @@ def _metric(name: str, metric: MetricTable, *, standard: bool) -> Iterator[Said]
     pointers = [("pointer", metric.pointer), ("items", None if listed is None else listed.items)]
     for key, pointer in pointers:
         if pointer is not None and _POINTER.fullmatch(pointer) is None:
-            said = f"metrics.{name}: {pointer!r} is no JSON pointer"
-            yield ("metrics", name, key), said, f'write {key} = "/metrics/{name}"'
+            problem = f"metrics.{name}: {pointer!r} is no JSON pointer"
+            yield ("metrics", name, key), problem, f'write {key} = "/metrics/{name}"'
         elif pointer is not None and standard and not pointer.startswith("/metrics/"):
-            said = f"metrics.{name}: without {SCHEMA} a report holds only what is below /metrics/, not {pointer}"
-            yield ("metrics", name, key), said, f'write "/metrics/{name}", or add {SCHEMA}'
+            problem = f"metrics.{name}: without {SCHEMA} a report holds only what is below /metrics/, not {pointer}"
+            yield ("metrics", name, key), problem, f'write "/metrics/{name}", or add {SCHEMA}'
 
 
-def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Said]:
+def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Mistake]:
     """Yield programs, environments and inputs that are not there."""
     yield from _environment(folder, file, interpreter)
     for where, argv in commands_in(file):
@@ -217,17 +223,17 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Sa
         elif not path.is_absolute() or (not Path(word).is_absolute() and not path.is_relative_to(folder)):
             yield where, f"program {word!r} is outside of the folder", "copy it here, or write its absolute path"
         elif not path.is_file():
-            near = difflib.get_close_matches(word, [one.name for one in folder.iterdir()], n=1)
+            near = difflib.get_close_matches(word, [entry.name for entry in folder.iterdir()], n=1)
             yield where, f"program {word!r} is not there", f"did you mean {near[0]}?" if near else f"put it in {folder}"
         elif not runs and not os.access(path, os.X_OK):
             yield where, f"program {word!r} may not be executed", f"chmod +x {path}"
         elif runs and not word.endswith(".py") and not os.access(runs[0], os.X_OK):
-            said = f"program {word!r} is a script of {runs[0]}, which is not installed"
-            yield where, said, f"install it, or correct the first line of {word}"
+            problem = f"program {word!r} is a script of {runs[0]}, which is not installed"
+            yield where, problem, f"install it, or correct the first line of {word}"
         for token in argv[1:]:
             if re.fullmatch(r"[^{}$]*", token) is None and re.fullmatch(r"\{[a-z0-9][a-z0-9._-]*\}", token) is None:
-                said = f"{token!r} mixes text and a placeholder"
-                yield where, said, 'write two words: "--lr", "{lr}"'
+                problem = f"{token!r} mixes text and a placeholder"
+                yield where, problem, 'write two words: "--lr", "{lr}"'
     for name, pinned in file.inputs.items():
         path = folder / pinned.path
         if not path.is_file():
@@ -236,7 +242,7 @@ def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Sa
             yield ("inputs", name), f"input {pinned.path!r} has digest {got[:12]}…, not the pinned one", f"pin {got}"
 
 
-def _environment(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Said]:
+def _environment(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Mistake]:
     on = file.environment
     runs = interpreter_of(folder, file, interpreter)
     key = next((key for key in ("venv", "interpreter") if getattr(on, key) is not None), "")
@@ -249,8 +255,8 @@ def _environment(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator
     elif not os.access(runs, os.X_OK) or not Path(runs).is_file():
         yield ("environment", key), f"{runs} cannot be run", "name a Python that is installed, or make the venv"
     elif _is_script(Path(runs)):
-        said = f"interpreter {runs} is a script that starts another one"
-        yield ("environment", key), said, f"write what `{runs} -c 'import sys; print(sys.executable)'` prints"
+        problem = f"interpreter {runs} is a script that starts another one"
+        yield ("environment", key), problem, f"write what `{runs} -c 'import sys; print(sys.executable)'` prints"
     if on.binary is not None and not (folder / on.binary).is_file():
         yield ("environment", "binary"), f"program {on.binary!r} is not there", f"build it in {folder}"
 
@@ -310,17 +316,21 @@ def _unreachable(schema: Mapping[str, Any], pointer: str) -> str | None:
 
 def _warnings(folder: Path, file: WorkloadFile, text: str) -> Iterator[Check]:
     """Yield what can be run, and whose number will not be quotable; equal repeats stop it."""
-    several = [name for name, one in file.metrics.items() if one.aggregate in {"median", "mean"}
-               and one.times("claim") > 1]  # fmt: skip
+    several = [name for name, metric in file.metrics.items() if metric.aggregate in {"median", "mean"}
+               and metric.times("claim") > 1]  # fmt: skip
     given = any(SEED_WORD in (preset.argv or ()) for preset in file.presets.values())
     if several and not given and not any(_SEED in path.read_bytes() for path in _programs_in(folder)):
-        said = f"metrics.{several[0]} is repeated, and nothing in the folder reads KAKEYA_SEED: all repeats are equal"
+        problem = (
+            f"metrics.{several[0]} is repeated, and nothing in the folder reads KAKEYA_SEED: all repeats are equal"
+        )
         remedy = 'seed with os.environ["KAKEYA_SEED"], or hand it over: "--seed", "{seed}"; or write repeats = 1'
-        yield Check(f"{FILE}:{line_of(text, ('metrics', several[0]))}", "fail", said, remedy)
+        yield Check(f"{FILE}:{line_of(text, ('metrics', several[0]))}", "fail", problem, remedy)
     for name, metric in file.metrics.items():
         if metric.aggregate in {"median", "mean"} and metric.times("claim") < INTERVAL_LEAST:
-            said = f"metrics.{name}: {metric.times('claim')} repeats have no 95 % interval, {INTERVAL_LEAST} have one"
-            yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", said, f"repeats = {INTERVAL_LEAST}")
+            problem = (
+                f"metrics.{name}: {metric.times('claim')} repeats have no 95 % interval, {INTERVAL_LEAST} have one"
+            )
+            yield Check(f"{FILE}:{line_of(text, ('metrics', name))}", "warn", problem, f"repeats = {INTERVAL_LEAST}")
 
 
 def _programs_in(folder: Path) -> Iterator[Path]:
@@ -333,9 +343,9 @@ def _whole(folder: Path, interpreter: str, text: str) -> Iterator[Check]:
         read_folder(folder, interpreter)
     except pydantic.ValidationError as error:
         first = error.errors()[0]
-        said = str(first["msg"]).removeprefix("Value error, ")
+        problem = str(first["msg"]).removeprefix("Value error, ")
         yield Check(
-            f"{FILE}:{line_of(text, ('presets',))}", "fail", said, "make argv and params name the same parameters"
+            f"{FILE}:{line_of(text, ('presets',))}", "fail", problem, "make argv and params name the same parameters"
         )
     except (OSError, ValueError) as error:
         yield Check("folder", "fail", str(error)[:200], "correct it")

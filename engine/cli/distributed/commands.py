@@ -238,8 +238,10 @@ def _demo(options: argparse.Namespace) -> int:
         plain = trial.decode(prompt.ids, None, FixedDepth(0))
         drafted = trial.decode(prompt.ids, remote, ControlledDepth(longest_draft(remote)))
         print(Tokenizer(engine.folder).decode(drafted.tokens))
-        said = "the tokens of plain decoding" if drafted.tokens == plain.tokens else "OTHER TOKENS than plain decoding"
-        print(f"[{remote.info.name} at {address}: {said}; {_figures(drafted)}]", file=sys.stderr)
+        verdict = (
+            "the tokens of plain decoding" if drafted.tokens == plain.tokens else "OTHER TOKENS than plain decoding"
+        )
+        print(f"[{remote.info.name} at {address}: {verdict}; {_figures(drafted)}]", file=sys.stderr)
     return 0 if drafted.tokens == plain.tokens else 1
 
 
@@ -266,7 +268,7 @@ def _plan(options: argparse.Namespace) -> int:
         # The first prompt of each warms both ways up.
         plain = [trial.decode(prompt.ids, None, FixedDepth(0)) for prompt in (prompts[0], *prompts)][1:]
         there = [trial.decode(prompt.ids, remote, depth) for prompt in (prompts[0], *prompts)][1:]
-        plain_s = sum(one.decode_s for one in plain) / sum(len(one.drafts) for one in plain)
+        plain_s = sum(decode.decode_s for decode in plain) / sum(len(decode.drafts) for decode in plain)
         placement = plan(PlacementSnapshot(plain_s, (measured_terms(address, there, options.link_mib_s),)))
     print("\n".join(placement.reasons))
     print("no remote drafter" if placement.node is None else f"ask {placement.node}")
@@ -284,18 +286,18 @@ def _bench(options: argparse.Namespace) -> int:
             link = DelayedLink(address, trip)
             stack.callback(link.close)
             models[f"{trip:g} ms away"] = stack.enter_context(_remote(options, engine, link.address, PATIENT_S))
-        found: dict[str, list[RemoteDecode]] = {way: [] for way in models}
+        by_way: dict[str, list[RemoteDecode]] = {way: [] for way in models}
         chooser = random.Random(0)  # noqa: S311 - a reproducible order, not a secret
         # The first prompt of each warms every way up.
         for number, prompt in enumerate((prompts[0], *prompts)):
             for way, model in chooser.sample(sorted(models.items(), key=lambda pair: pair[0]), len(models)):
                 depth = FixedDepth(0) if model is None else ControlledDepth(longest_draft(model))
                 decode = trial.decode(prompt.ids, model, depth)
-                found[way] += [decode] if number else []
-    plain = found["plain"]
-    for way, decodes in found.items():
-        ratio = paired_ratio([one.decode_s for one in plain], [one.decode_s for one in decodes])
-        same = sum(one.tokens == other.tokens for one, other in zip(plain, decodes, strict=True))
+                by_way[way] += [decode] if number else []
+    plain = by_way["plain"]
+    for way, decodes in by_way.items():
+        ratio = paired_ratio([decode.decode_s for decode in plain], [decode.decode_s for decode in decodes])
+        same = sum(decode.tokens == other.tokens for decode, other in zip(plain, decodes, strict=True))
         print(
             f"{way:<12} {ratio.value:.2f}x plain [{ratio.low:.2f}, {ratio.high:.2f}], identical on {same} of "
             f"{len(decodes)} prompts; {_figures(decodes[-1])}"
@@ -306,11 +308,11 @@ def _bench(options: argparse.Namespace) -> int:
 def _figures(decode: RemoteDecode) -> str:
     """Return what one decode drafted and what crossed the link, as words."""
     row = decode.row()
-    said = f"{row['drafted_steps']} of {row['steps']} steps drafted, {row['accepted']} tokens accepted"
+    words = f"{row['drafted_steps']} of {row['steps']} steps drafted, {row['accepted']} tokens accepted"
     if row["answer_p50_s"] is not None:
-        said += f"; a draft took {1e3 * row['answer_p50_s']:.1f} ms p50, {1e3 * row['answer_p99_s']:.1f} ms p99"
+        words += f"; a draft took {1e3 * row['answer_p50_s']:.1f} ms p50, {1e3 * row['answer_p99_s']:.1f} ms p99"
         asks = max(len(decode.answers_s), 1)
         sent = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.sent.items()))
         got = ", ".join(f"{kind} {size / asks:.0f}" for kind, size in sorted(decode.received.items()))
-        said += f"; bytes a draft: sent {sent}; received {got}"
-    return said
+        words += f"; bytes a draft: sent {sent}; received {got}"
+    return words

@@ -152,16 +152,16 @@ def _listed(options: argparse.Namespace) -> tuple[list[Any], float]:
     """Return what a node tells, and the seconds that took; a card that nobody can read is said and left out."""
     from engine.distributed.gossip.membership import unreadable
 
-    told, took_s = _node().listed(_asked(options))
-    reasons = [reason for reason in (unreadable(one.card) for one in told) if reason]
+    entries, took_s = _node().listed(_asked(options))
+    reasons = [reason for reason in (unreadable(entry.card) for entry in entries) if reason]
     for reason, count in Counter(reasons).items():
         print(f"{count} left out: {reason}", file=sys.stderr)
-    return [one for one in told if not unreadable(one.card)], took_s
+    return [entry for entry in entries if not unreadable(entry.card)], took_s
 
 
 def _list(options: argparse.Namespace) -> int:
-    told, _ = _listed(options)
-    rows = [("node", "roles", "models", "memory", "heard", "endpoints"), *map(_row, told)]
+    entries, _ = _listed(options)
+    rows = [("node", "roles", "models", "memory", "heard", "endpoints"), *map(_row, entries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
@@ -169,24 +169,24 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    told, took_s = _listed(options)
-    print("\n".join("  ".join(part for part in _row(one) if part != "-") for one in told[:1]))
-    print(f"answered in {1e3 * took_s:.1f} ms, knows {len(told)} nodes")
+    entries, took_s = _listed(options)
+    print("\n".join("  ".join(part for part in _row(entry) if part != "-") for entry in entries[:1]))
+    print(f"answered in {1e3 * took_s:.1f} ms, knows {len(entries)} nodes")
     return 0
 
 
-def _row(told: Any) -> Sequence[str]:
+def _row(entry: Any) -> Sequence[str]:
     from engine.distributed.kakeya.v1 import capability_pb2 as pb
 
-    card = pb.Card.FromString(told.card)
+    card = pb.Card.FromString(entry.card)
     names = {value: name.removeprefix("NODE_ROLE_").lower() for name, value in pb.NodeRole.items()}
-    said = (
+    columns = (
         card.node,
         ",".join(names.get(role, f"role {role}") for role in card.roles) or "-",
         ",".join(model.name for model in card.models) or "-",
         f"{card.memory_free_bytes / 2**30:.1f} of {card.memory_total_bytes / 2**30:.1f} GiB",
-        "now" if not told.silent_ms else f"{told.silent_ms / 1e3:.1f} s ago",
+        "now" if not entry.silent_ms else f"{entry.silent_ms / 1e3:.1f} s ago",
         " ".join(f"{name}={address}" for name, address in sorted(card.endpoints.items())) or "-",
     )
     # Names and addresses are other nodes' words: no newline and no escape sequence of theirs reaches a terminal.
-    return tuple("".join(one if one.isprintable() else "?" for one in text) for text in said)
+    return tuple("".join(character if character.isprintable() else "?" for character in text) for text in columns)

@@ -68,25 +68,25 @@ class AppleMeter:
 
     def read(self, pids: Collection[int]) -> GpuReading:
         """Read the GPU once; time of clients that a process has closed still counts."""
-        found = registry(self._read())
-        if found is None:
+        accelerator = registry(self._read())
+        if accelerator is None:
             return GpuReading()
         # Every Mac's window server is a client; who works is whose time grows.
         grown = (
             {
                 pid
-                for number, (pid, spent) in found.clients.items()
+                for number, (pid, spent) in accelerator.clients.items()
                 if number in self._clients and spent - self._clients[number][1] > _STRANGER_S
             }
             if self._clients
             else None
         )
         # A client's time goes with it; the run's has to stay.
-        self._gone |= {number: one for number, one in self._clients.items() if number not in found.clients}
-        self._clients = dict(found.clients)
+        self._gone |= {number: client for number, client in self._clients.items() if number not in accelerator.clients}
+        self._clients = dict(accelerator.clients)
         return GpuReading(
-            share=found.share,
-            memory_bytes=found.memory_bytes,
+            share=accelerator.share,
+            memory_bytes=accelerator.memory_bytes,
             own_s=sum(spent for pid, spent in (self._gone | self._clients).values() if pid in pids),
             strangers=None if grown is None else len(grown - set(pids)),
         )
@@ -105,12 +105,13 @@ def registry(text: bytes) -> Registry | None:
     entries = [entry for entry in tree if isinstance(entry, dict)] if isinstance(tree, list) else []
     if not entries:
         return None
-    statistics = [one for one in (entry.get("PerformanceStatistics") for entry in entries) if isinstance(one, dict)]
-    shares = [_number(one.get("Device Utilization %")) for one in statistics]
-    used = [_number(one.get("In use system memory")) for one in statistics]
-    known, bytes_used = [one for one in shares if one is not None], [one for one in used if one is not None]
+    statistics = [row for row in (entry.get("PerformanceStatistics") for entry in entries) if isinstance(row, dict)]
+    shares = [_number(row.get("Device Utilization %")) for row in statistics]
+    used = [_number(row.get("In use system memory")) for row in statistics]
+    percentages = [share for share in shares if share is not None]
+    bytes_used = [size for size in used if size is not None]
     return Registry(
-        share=min(1.0, sum(known) / len(known) / 100) if known else None,
+        share=min(1.0, sum(percentages) / len(percentages) / 100) if percentages else None,
         memory_bytes=int(sum(bytes_used)) if bytes_used else None,
         clients=dict(_clients(entries, _DEPTH_MAX)),
     )
@@ -123,8 +124,8 @@ def _clients(entries: list[Any], depth: int) -> Iterator[tuple[int, tuple[int, f
         creator = _CREATOR.match(str(entry.get("IOUserClientCreator", "")))
         number, usage = entry.get("IORegistryEntryID"), entry.get("AppUsage")
         if creator and type(number) is int and isinstance(usage, list):
-            spent = [_number(one.get("accumulatedGPUTime")) for one in usage if isinstance(one, dict)]
-            yield number, (int(creator.group(1)), sum(one for one in spent if one is not None) / _NS_S)
+            spent = [_number(row.get("accumulatedGPUTime")) for row in usage if isinstance(row, dict)]
+            yield number, (int(creator.group(1)), sum(time_ns for time_ns in spent if time_ns is not None) / _NS_S)
         children = entry.get("IORegistryEntryChildren")
         yield from _clients(children if isinstance(children, list) else [], depth - 1)
 

@@ -43,16 +43,16 @@ def find_cards(among: Collection[str] | None = None, nodes: Path = _NODES) -> tu
         return unnamed
     try:
         pynvml.nvmlInit()
-        found: list[Card] = []
+        cards: list[Card] = []
         for index in range(pynvml.nvmlDeviceGetCount()):
             handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-            said = pynvml.nvmlDeviceGetUUID(handle)
-            uuid = said.decode("ascii", "replace") if isinstance(said, bytes) else str(said)
-            if among is None or str(index) in among or any(one and uuid.startswith(one) for one in among):
-                found.append(Card(uuid, _node(pynvml, handle)))
+            raw_uuid = pynvml.nvmlDeviceGetUUID(handle)
+            uuid = raw_uuid.decode("ascii", "replace") if isinstance(raw_uuid, bytes) else str(raw_uuid)
+            if among is None or str(index) in among or any(prefix and uuid.startswith(prefix) for prefix in among):
+                cards.append(Card(uuid, _node(pynvml, handle)))
     except pynvml.NVMLError:
         return unnamed
-    return tuple(found) or (unnamed if among else ())
+    return tuple(cards) or (unnamed if among else ())
 
 
 def _node(library: Any, handle: Any) -> str | None:

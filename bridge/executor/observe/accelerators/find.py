@@ -33,4 +33,4 @@ def given_devices(environment: Iterable[EnvironmentVariable]) -> tuple[str, ...]
 
 def visible(value: str) -> tuple[str, ...]:
     """Return the numbers and UUIDs that a value of CUDA_VISIBLE_DEVICES lists."""
-    return tuple(one.strip() for one in value.split(",") if one.strip())
+    return tuple(device.strip() for device in value.split(",") if device.strip())

@@ -50,7 +50,7 @@ class NvidiaMeter:
         chosen = [
             handle
             for index, (handle, uuid) in enumerate(zip(handles, names, strict=True))
-            if given is None or str(index) in given or any(one and uuid.startswith(one) for one in given)
+            if given is None or str(index) in given or any(prefix and uuid.startswith(prefix) for prefix in given)
         ]
         if not handles:
             return "unknown: NVML sees no device"
@@ -66,20 +66,20 @@ class NvidiaMeter:
         shares: list[float] = []
         used: list[int] = []
         clients: set[int] = set()
-        told = False
+        listed = False
         for handle in self._handles:
             with contextlib.suppress(self._library.NVMLError):
                 shares.append(float(self._library.nvmlDeviceGetUtilizationRates(handle).gpu) / 100)
             with contextlib.suppress(self._library.NVMLError):
                 used.append(int(self._library.nvmlDeviceGetMemoryInfo(handle).used))
             with contextlib.suppress(self._library.NVMLError):
-                clients |= {int(one.pid) for one in self._library.nvmlDeviceGetComputeRunningProcesses(handle)}
-                told = True
+                clients |= {int(process.pid) for process in self._library.nvmlDeviceGetComputeRunningProcesses(handle)}
+                listed = True
         return GpuReading(
             share=sum(shares) / len(shares) if shares else None,
             memory_bytes=sum(used) if used else None,
             own_s=self._own_s(pids),
-            strangers=len(clients - set(pids)) if told else None,
+            strangers=len(clients - set(pids)) if listed else None,
         )
 
     def conditions(self) -> Mapping[str, str]:
@@ -91,8 +91,8 @@ class NvidiaMeter:
         }
 
     def _own_s(self, pids: Collection[int]) -> float | None:
-        known = [self._add(place) for place in range(len(self._handles))]
-        if not any(known):
+        added = [self._add(place) for place in range(len(self._handles))]
+        if not any(added):
             return None
         return sum(spent for busy in self._busy_s for pid, spent in busy.items() if pid in pids)
 
@@ -123,11 +123,11 @@ def conditions(library: Any, handle: Any) -> dict[str, str]:
         "power_limit": lambda: f"{library.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000:.0f} W",
         "slowed_by": lambda: slowed_by(library.nvmlDeviceGetCurrentClocksThrottleReasons(handle)),
     }
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for name, reader in readers.items():
         with contextlib.suppress(library.NVMLError):
-            found[name] = reader()
-    return found
+            values[name] = reader()
+    return values
 
 
 # Bits of nvmlClocksThrottleReasons (nvml.h); those of an idle card and of clocks that an owner set slow nothing down.

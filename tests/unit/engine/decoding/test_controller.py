@@ -63,10 +63,10 @@ def test_of_plain_steps_that_are_queued_ahead_neither_the_first_nor_the_last_is_
     pause(1.0, 2.0, 1.0, 1.0, 1.0, 0.1)
     pause(2.0, 1.0, 1.0, 1.0, 0.1)
     (bucket,) = policy.buckets.values()
-    assert (bucket.plain_s, bucket.plain.seen[0]) == (1.0, 7)
+    assert (bucket.plain_s, bucket.plain.timed_steps[0]) == (1.0, 7)
     for _ in range(20):
         pause(2.0, 0.1)
-    assert (bucket.plain_s, bucket.plain.seen[0]) == (1.0, 7)
+    assert (bucket.plain_s, bucket.plain.timed_steps[0]) == (1.0, 7)
 
 
 @pytest.mark.parametrize("queued", [False, True])

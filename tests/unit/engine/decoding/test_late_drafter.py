@@ -289,7 +289,7 @@ def test_one_slow_draft_in_ten_does_not_end_drafting() -> None:
 def test_plain_steps_are_timed_again_where_nearly_all_are_beside_a_draft() -> None:
     policy = ControlledDepth(7)
     speed(4096, policy, wait_ms=25.0, answers=lambda _: True)
-    assert all(policy.buckets[number].plain.seen.get(0, 0) > 0 for number in (1, 2, 3))
+    assert all(policy.buckets[number].plain.timed_steps.get(0, 0) > 0 for number in (1, 2, 3))
 
 
 class Shadowing(VerifiedOnly):

@@ -33,9 +33,9 @@ def test_a_budget_may_fill_the_context_and_not_a_token_more(prompt_tokens: int) 
 
 
 def test_positions_already_held_count() -> None:
-    check_prompt((7,) * 10, INFO, held=12, new_tokens=10)
+    check_prompt((7,) * 10, INFO, cached=12, new_tokens=10)
     with pytest.raises(PromptError, match="leaves 10"):
-        check_prompt((7,) * 10, INFO, held=12, new_tokens=11)
+        check_prompt((7,) * 10, INFO, cached=12, new_tokens=11)
 
 
 def test_one_prompt_of_many_that_does_not_fit_refuses_them_all() -> None:
