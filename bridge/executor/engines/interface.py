@@ -79,7 +79,7 @@ class ClusterEngine(Protocol):
         Nothing is queued.
 
         Raises:
-            InfrastructureError: the engine does not answer, or two labels contradict each other.
+            InfrastructureError: the engine does not answer.
         """
         ...
 

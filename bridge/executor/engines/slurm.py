@@ -167,8 +167,13 @@ class SlurmEngine:
         ``sbatch --test-only`` looks at everything but the time, which waits as PartitionTimeLimit where the cluster
         does not enforce limits at submission.
         """
-        options = combine(self._options, self._by_label, needs.labels)
+        try:
+            options = combine(self._options, self._by_label, needs.labels)
+        except InfrastructureError as error:
+            return error.message
         tried = self._tried(["sbatch", "--test-only", "--chdir=/", *_asked(options, needs)], options.script(["true"]))
+        if tried.timed_out or b"Unable to contact" in tried.stderr:
+            raise _failed(tried)
         if not tried.ok:
             return _failed(tried).message
         partition = _PARTITION.search(tried.stderr.decode("utf-8", "replace"))

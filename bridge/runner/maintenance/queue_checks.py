@@ -23,10 +23,14 @@ def check_queue(engine: ClusterEngine, presets: Mapping[str, JobNeeds], labels: 
     answers: dict[JobNeeds, str | None] = {}
     for label in ("", *labels):
         for name, needs in presets.items():
-            asked = JobNeeds(tuple(dict.fromkeys((*needs.labels, *filter(None, (label,))))), needs.wall_s)
-            if asked not in answers:
-                answers[asked] = _answer(engine, asked)
-            reason = answers[asked]
+            asked_for = JobNeeds(tuple(dict.fromkeys((*needs.labels, *filter(None, (label,))))), needs.wall_s)
+            if asked_for not in answers:
+                try:
+                    answers[asked_for] = engine.never(asked_for)
+                except InfrastructureError as error:
+                    yield Check("queue", "warn", f"does not say what it would begin: {error.message}", error.remedy)
+                    return
+            reason = answers[asked_for]
             if reason is not None and name not in refused.get(("", reason), ()):  # a label changes nothing about that
                 refused.setdefault((label, reason), []).append(name)
     for (label, reason), names in refused.items():
@@ -38,10 +42,3 @@ def check_queue(engine: ClusterEngine, presets: Mapping[str, JobNeeds], labels: 
     if presets and not refused:
         count = f"{len(answers)} kind{'s' if len(answers) > 1 else ''} of job"
         yield Check("queue", "ok", f"would begin every allowed preset, under every label ({count} tried)")
-
-
-def _answer(engine: ClusterEngine, needs: JobNeeds) -> str | None:
-    try:
-        return engine.never(needs)
-    except InfrastructureError as error:
-        return error.message

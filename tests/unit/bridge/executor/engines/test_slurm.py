@@ -197,3 +197,18 @@ def test_presets_that_a_partition_never_begins_are_named_before_anybody_waits(
     ]  # fmt: skip
     (ok,) = check_queue(engine, {"quick": quick}, ("short", "free"))
     assert (ok.level, ok.text) == ("ok", "would begin every allowed preset, under every label (3 kinds of job tried)")
+
+
+def test_a_controller_that_is_away_refuses_no_preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = "#!/bin/sh\necho 'allocation failure: Unable to contact slurm controller (connect failure)' >&2\nexit 1\n"
+    (tmp_path / "sbatch").write_text(away)
+    (tmp_path / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    engine = SlurmEngine(SlurmOptions(), SystemClock(), {"cuda": GPU, "big": BIG})
+    (check,) = check_queue(engine, {"quick": JobNeeds((), 240.0)}, ("big",))
+    assert (check.level, "does not say what it would begin: sbatch: allocation failure: Unable" in check.text) == (
+        "warn", True,
+    )  # fmt: skip
+    assert engine.never(JobNeeds(("cuda", "big"), 240.0)) == (
+        "the labels cuda and big mean two values of partition: gpu and h100"
+    )
