@@ -176,7 +176,7 @@ Description=Runs of Kakeya, one at a time, under a user of their own (%i)
 CollectMode=inactive-or-failed
 
 [Service]
-ExecStart=${PREFIX#"$ROOT"}/bin/python -I -m bridge.executor.supervisor.run_unit
+ExecStart=${PREFIX#"$ROOT"}/bin/python -I -m bridge.executor.holder.run_unit
 StandardInput=socket
 StandardOutput=null
 StandardError=journal

@@ -11,16 +11,16 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
+from bridge.executor.holder.attached import FollowedRun, StartingRun, attach
+from bridge.executor.holder.folder import JobFile, RunFolder
+from bridge.executor.holder.own_users import OwnUserProcesses
+from bridge.executor.holder.run_service import RunService, connector
+from bridge.executor.holder.server import supervisor_server
 from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.observe import host as machine
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.held_folders import sweep_run_folders
 from bridge.executor.sandbox.private_paths import own_homes, refuse_exposed
-from bridge.executor.supervisor.attached import FollowedRun, StartingRun, attach
-from bridge.executor.supervisor.folder import JobFile, RunFolder
-from bridge.executor.supervisor.own_users import OwnUserProcesses
-from bridge.executor.supervisor.run_service import RunService, connector
-from bridge.executor.supervisor.server import supervisor_server
 from bridge.executor.trial import SandboxTrial, kind_of, try_sandbox
 from bridge.executor.trial_cache import TrialCache, trial_key
 from bridge.records.jobspec import JobSpec

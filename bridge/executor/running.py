@@ -11,22 +11,22 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
-from bridge.executor.capture.logs import LogKeeper, last_line
-from bridge.executor.capture.marks import MarkReader
-from bridge.executor.capture.outputs import Stamp, import_outputs, start_stamp
-from bridge.executor.capture.progress import ProgressMeter
+from bridge.executor.command.bounds import Bounds, Stop, rlimits
+from bridge.executor.command.hidden_reports import remove_undeclared, reports_hidden
+from bridge.executor.command.logs import LogKeeper, last_line
+from bridge.executor.command.marks import MarkReader
+from bridge.executor.command.outputs import Stamp, import_outputs, start_stamp
+from bridge.executor.command.peer_isolation import Beside, PeerProcess
+from bridge.executor.command.plan import CommandEnd, CommandPlan, command_environment, make_folder, open_pipe
+from bridge.executor.command.progress import ProgressMeter
+from bridge.executor.command.supervise import Supervisor
 from bridge.executor.interface import Ending, Execution, Hooks, RunDirectory
 from bridge.executor.observe.accelerators.find import find_meter, given_devices
 from bridge.executor.observe.telemetry import Sampler
-from bridge.executor.process.shared_memory import objects_of, sweep
-from bridge.executor.process.tree import Usage, processes_of
+from bridge.executor.processes.shared_memory import objects_of, sweep
+from bridge.executor.processes.tree import Usage, processes_of
 from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
-from bridge.executor.supervision.bounds import Bounds, Stop, rlimits
-from bridge.executor.supervision.hidden_reports import remove_undeclared, reports_hidden
-from bridge.executor.supervision.peer_isolation import Beside, PeerProcess
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, command_environment, make_folder, open_pipe
-from bridge.executor.supervision.supervise import Supervisor
 from bridge.executor.turns.launch import LaunchTurns
 from bridge.executor.turns.series import SeriesOfLaunches, joined
 from bridge.records.jobspec import Command, JobSpec

@@ -17,7 +17,7 @@ from contextlib import suppress
 
 import psutil
 
-from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, prctl
+from bridge.executor.processes.subreaper import PR_SET_CHILD_SUBREAPER, prctl
 
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 _KILLED_WITHIN_S = 20.0

@@ -15,7 +15,7 @@ import bridge.client.connection.embedded
 import bridge.executor.local
 import tests.support.crash
 from bridge.cli.table.commands import BY_NAME
-from bridge.executor.supervisor.program import preload
+from bridge.executor.holder.program import preload
 from bridge.gate.registry import rules
 from bridge.presets.installed import registry
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from bridge.executor.process.subreaper import stage
+from bridge.executor.processes.subreaper import stage
 from bridge.executor.sandbox.user import closed_to
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +26,7 @@ while True:
 """
 AS_UNIT = (
     *("setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--no-new-privs", "--bounding-set=-all"),
-    *("--inh-caps=-all", sys.executable, "-I", "-m", "bridge.executor.supervisor.run_unit"),
+    *("--inh-caps=-all", sys.executable, "-I", "-m", "bridge.executor.holder.run_unit"),
 )
 
 

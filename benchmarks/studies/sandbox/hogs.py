@@ -26,9 +26,9 @@ from benchmarks.studies.sandbox.escapes.situations import new_folder
 from benchmarks.studies.sandbox.jobs import carry_out, handle_of
 from benchmarks.studies.study import Entry, Row, Study
 from bridge import limits
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import Execution, Hooks
-from bridge.executor.process.subreaper import stage
-from bridge.executor.supervisor.folder import RunFolder
+from bridge.executor.processes.subreaper import stage
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import Command, JobSpec, Limits, SandboxSpec
 

@@ -26,8 +26,8 @@ from benchmarks.studies.sandbox.escapes.situations import new_folder
 from benchmarks.studies.sandbox.jobs import QUIET, handle_of
 from benchmarks.studies.study import Entry, Row, Study, rows_of
 from bridge.errors import InfrastructureError
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.local import LocalExecutor
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
 from bridge.ids import new_id
 from bridge.limits import MIB

@@ -12,7 +12,7 @@ from bridge.cli.host.places import state_of
 from bridge.cli.talk import CLOCK, say
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import InfrastructureError, RunNotFoundError
-from bridge.executor.supervisor.folder import RunFolder
+from bridge.executor.holder.folder import RunFolder
 from bridge.runner.state.folder import RUNS_TOO, StateFolder
 from bridge.system.durable import NameLock
 

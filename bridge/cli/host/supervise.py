@@ -26,9 +26,9 @@ def supervise(arguments: argparse.Namespace) -> int:
 
 def _supervise(arguments: argparse.Namespace, is_alone: Callable[[], bool] | None = None) -> int:
     from bridge.executor.engines.node import at_node
-    from bridge.executor.supervisor.folder import JobFile, RunFolder, make_durable, take_soon
-    from bridge.executor.supervisor.program import preload
-    from bridge.executor.supervisor.program import supervise as run
+    from bridge.executor.holder.folder import JobFile, RunFolder, make_durable, take_soon
+    from bridge.executor.holder.program import preload
+    from bridge.executor.holder.program import supervise as run
     from bridge.system.clock import SystemClock
 
     folder = RunFolder(Path(arguments.folder).absolute())

@@ -14,11 +14,11 @@ from bridge.errors import SandboxUnavailableError
 from bridge.executor.engines.interface import JobNeeds
 from bridge.executor.engines.placed import ClusterQueue, PlacedRun
 from bridge.executor.engines.placing import NodeJob, PlacedStart, find_again
+from bridge.executor.holder.folder import JobFile, RunFolder
 from bridge.executor.interface import HOST_KIND, Escape, Execution, Handle, Hooks, HostPaths, RunDirectory, RunKind
 from bridge.executor.observe import host as machine
 from bridge.executor.sandbox.confinement import nothing
 from bridge.executor.sandbox.private_paths import own_homes, refuse_exposed
-from bridge.executor.supervisor.folder import JobFile, RunFolder
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import HostRecord, SandboxApplied
 from bridge.system.clock import Clock

@@ -8,11 +8,11 @@ from typing import Final
 
 import pydantic
 
+from bridge.executor.holder.folder import JobFile
 from bridge.executor.interface import RunKind
 from bridge.executor.local import LocalExecutor
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.sandbox.confinement import nothing
-from bridge.executor.supervisor.folder import JobFile
 from bridge.executor.trial import kind_of
 from bridge.records.jobspec import EnvironmentVariable, JobSpec
 from bridge.records.run import HostRecord

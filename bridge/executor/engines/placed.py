@@ -21,10 +21,10 @@ from bridge.errors import InfrastructureError, LeftRunningError
 from bridge.executor.engines.interface import ClusterEngine, EngineJob
 from bridge.executor.engines.node import node_of
 from bridge.executor.engines.submitted import Submitted
+from bridge.executor.holder.attached import came_to
+from bridge.executor.holder.folder import RunFolder
+from bridge.executor.holder.regular_files import read_regular, reading
 from bridge.executor.interface import Execution, Hooks
-from bridge.executor.supervisor.attached import came_to
-from bridge.executor.supervisor.folder import RunFolder
-from bridge.executor.supervisor.regular_files import read_regular, reading
 from bridge.records.claim import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock, parse_rfc3339, rfc3339

@@ -12,8 +12,8 @@ from bridge.errors import InfrastructureError, LeftRunningError
 from bridge.executor.engines.interface import ClusterEngine, EngineJob, JobNeeds
 from bridge.executor.engines.placed import NOT_TAKEN, TICK_S, ClusterQueue, PlacedRun
 from bridge.executor.engines.submitted import Submitted, load_submitted, save_submitted
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import Execution, Hooks
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.system.clock import Clock, rfc3339
 from bridge.system.tasks import called
 

@@ -18,11 +18,11 @@ import pydantic
 
 from bridge.errors import InfrastructureError
 from bridge.executor.engines.interface import ClusterEngine, JobNeeds
+from bridge.executor.holder.folder import take
 from bridge.executor.interface import HostPaths
 from bridge.executor.local import LocalExecutor
 from bridge.executor.observe import host as machine
 from bridge.executor.removal import remove_tree
-from bridge.executor.supervisor.folder import take
 from bridge.records.base import Count, Moment, Record, Text
 from bridge.records.run import SandboxApplied
 from bridge.strictjson import StrictJsonError

@@ -15,7 +15,7 @@ from bridge.executor.observe import condition, machine_state
 from bridge.executor.observe.accelerators.find import find_meter
 from bridge.executor.observe.accelerators.interface import GpuMeter, GpuReading
 from bridge.executor.observe.machine_state import MachineState
-from bridge.executor.process.tree import Usage
+from bridge.executor.processes.tree import Usage
 from bridge.records.run import Telemetry, TelemetrySample
 
 INTERVAL_S: Final = 0.5

@@ -22,7 +22,7 @@ from bridge.executor.interface import RunDirectory
 from bridge.executor.network.ledger import Ledger
 from bridge.executor.network.namespace import proxy_variables, serve_inside
 from bridge.executor.network.proxy import NamesProxy
-from bridge.executor.process.tree import MARKER_NAME
+from bridge.executor.processes.tree import MARKER_NAME
 from bridge.executor.sandbox import bwrap_options as bwrap
 from bridge.executor.sandbox import seccomp
 from bridge.executor.sandbox.allowlist import AllowList, allow_list

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import Any, Final
 
+from bridge.executor.command.plan import open_pipe
 from bridge.executor.interface import Hooks
 from bridge.executor.observe.accelerators.interface import GpuMeter
 from bridge.executor.observe.machine_state import suspended_s
 from bridge.executor.sandbox.confinement import Wrapped
-from bridge.executor.supervision.plan import open_pipe
 from bridge.executor.turns import work
 from bridge.executor.turns.pipe import PROTOCOL, TurnPipe, TurnPipeError
 from bridge.limits import TEXT_MAX_CHARS

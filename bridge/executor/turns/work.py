@@ -13,7 +13,7 @@ from typing import Final
 
 import psutil
 
-from bridge.executor.process.subreaper import descendants
+from bridge.executor.processes.subreaper import descendants
 
 _TICKS_S: Final = os.sysconf("SC_CLK_TCK")
 PROC: Final = Path("/proc/self/task")

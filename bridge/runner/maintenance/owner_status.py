@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.observe.accelerators.find import given_devices
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.ids import short
 from bridge.records.run import HostRecord
 from bridge.request import UNSIGNED

@@ -13,11 +13,11 @@ from typing import Final
 
 from bridge.bus.sides.runner import RunnerBus
 from bridge.errors import InfrastructureError, UsageError
+from bridge.executor.holder.attached import attach
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import Execution, Hooks
 from bridge.executor.removal import remove_tree
 from bridge.executor.sandbox.held_folders import held_folder, sweep
-from bridge.executor.supervisor.attached import attach
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.limits import EPHEMERAL_DELIVERY_S
 from bridge.run.outcomes import OUTCOMES
 from bridge.runner.authorisation.ticket import Ticket

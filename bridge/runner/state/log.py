@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from bridge.executor.capture.redaction import Redactor
+from bridge.executor.command.redaction import Redactor
 from bridge.limits import RUNNER_LOG_FILES_COUNT, RUNNER_LOG_MAX_BYTES, RUNNER_LOG_TEXT_MAX_CHARS
 from bridge.system.clock import rfc3339
 

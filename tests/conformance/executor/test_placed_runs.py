@@ -18,8 +18,8 @@ from bridge.executor.engines.placed import settle_of
 from bridge.executor.engines.probe import ask_node
 from bridge.executor.engines.slurm import SlurmEngine, SlurmOptions
 from bridge.executor.engines.submitted import load_submitted, save_submitted
+from bridge.executor.holder.folder import RunFolder, take
 from bridge.executor.interface import Execution
-from bridge.executor.supervisor.folder import RunFolder, take
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import SandboxSpec
 from tests.fakes.local_engine import HOST, LocalEngine

@@ -20,8 +20,8 @@ from bridge.executor.engines.jobs_server import check_address
 from bridge.executor.engines.placed import ClusterQueue
 from bridge.executor.engines.ray import RayEngine, RayOptions
 from bridge.executor.engines.submitted import load_submitted, save_submitted
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import Execution, HostPaths
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
 from bridge.runner.maintenance.engine_checks import check_engine
 from tests.fakes.ray_jobs import HeldRay, RayJobs, ray_jobs

@@ -10,8 +10,8 @@ import pytest
 
 from bridge.errors import InfrastructureError, LeftRunningError
 from bridge.executor.engines.submitted import load_submitted, save_submitted
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import Execution
-from bridge.executor.supervisor.folder import RunFolder
 from tests.fakes.local_engine import LocalEngine
 from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
 from tests.support.waiting import until

@@ -21,5 +21,5 @@ def test_one_command_s_life_is_read_in_so_many_modules_and_lines(need_sandbox):
         Path(name).chmod(0o755)
         lines = followed(Path(name))
 
-    assert {"supervision/supervise.py", "process/tree.py", "capture/logs.py"} <= set(lines)
+    assert {"command/supervise.py", "processes/tree.py", "command/logs.py"} <= set(lines)
     assert (len(lines) <= MODULES, sum(lines.values()) <= LINES) == (True, True), lines

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from bridge.executor.local import LocalExecutor
-from bridge.executor.process.tree import alive
+from bridge.executor.processes.tree import alive
 from bridge.executor.sandbox.held_folders import sweep, sweep_run_folders
 from bridge.executor.trial import PREFIX
 from bridge.system.clock import SystemClock

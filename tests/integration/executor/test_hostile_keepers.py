@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor.process.tree import kill_leftovers
+from bridge.executor.processes.tree import kill_leftovers
 from tests.fakes.local_jobs import Jobs, living
 from tests.integration.executor.hostile import FORKS, no_survivors
 

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bridge.executor.endings import of_execution
-from bridge.executor.process.tree import alive
+from bridge.executor.processes.tree import alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these kill Linux processes")
 

@@ -15,7 +15,7 @@ import pytest
 
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import Hooks
-from bridge.executor.process.subreaper import stage
+from bridge.executor.processes.subreaper import stage
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox import bubblewrap, bwrap_options, landlock
 from bridge.executor.sandbox.allowlist import allow_list

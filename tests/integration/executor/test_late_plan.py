@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import bridge.executor.process.subreaper
+import bridge.executor.processes.subreaper
 
 
 @pytest.mark.parametrize("blocking", [True, False])
@@ -17,7 +17,7 @@ def test_a_keeper_waits_for_its_plan(blocking: bool) -> None:
     control, orders = os.pipe()
     answers, status = os.pipe()
     os.set_blocking(control, blocking)
-    script = str(Path(bridge.executor.process.subreaper.__file__))
+    script = str(Path(bridge.executor.processes.subreaper.__file__))
     keeper = subprocess.Popen(
         [sys.executable, "-I", "-S", script, str(control), str(status)], pass_fds=(control, status)
     )

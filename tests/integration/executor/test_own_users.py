@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from bridge.errors import SandboxUnavailableError
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
-from bridge.executor.process.own_user import MOST, UserRange, listed, take_number
-from bridge.executor.process.subreaper import stage
+from bridge.executor.processes.own_user import MOST, UserRange, listed, take_number
+from bridge.executor.processes.subreaper import stage
 from bridge.executor.sandbox.user import closed_to
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from bridge.errors import InfrastructureError
+from bridge.executor.holder.folder import RunFolder
 from bridge.executor.interface import HostPaths, RunKind
 from bridge.executor.local import LocalExecutor
-from bridge.executor.supervisor.folder import RunFolder
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor.process.shared_memory import objects_of
+from bridge.executor.processes.shared_memory import objects_of
 from bridge.executor.sandbox.user import job_uid
 from bridge.records.jobspec import SandboxSpec
 

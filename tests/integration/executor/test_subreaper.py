@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-import bridge.executor.process.subreaper
+import bridge.executor.processes.subreaper
 from tests.fakes.local_jobs import living
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no subreaper, and the scan does it")
 
-SCRIPT = str(Path(bridge.executor.process.subreaper.__file__))
+SCRIPT = str(Path(bridge.executor.processes.subreaper.__file__))
 DAEMON = """
 import os, sys, time
 if os.fork() == 0:

@@ -16,9 +16,9 @@ import pytest
 import bridge
 from bridge.cli.host.main import main
 from bridge.errors import SandboxUnavailableError
+from bridge.executor.holder.folder import RunFolder, packed, unpacked
 from bridge.executor.interface import Hooks
 from bridge.executor.local import LocalExecutor
-from bridge.executor.supervisor.folder import RunFolder, packed, unpacked
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import SandboxSpec
 from bridge.system.clock import SystemClock

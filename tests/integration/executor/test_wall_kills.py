@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from benchmarks.studies.sandbox import wall_kills
-from bridge.executor.supervisor.folder import RunFolder, take
+from bridge.executor.holder.folder import RunFolder, take
 from tests.support.waiting import until
 
 pytestmark = [

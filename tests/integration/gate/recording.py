@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bridge.bus.views import RequestRef
-from bridge.executor.capture.marks import MarkReader
-from bridge.executor.capture.outputs import import_outputs, start_stamp
+from bridge.executor.command.marks import MarkReader
+from bridge.executor.command.outputs import import_outputs, start_stamp
 from bridge.executor.endings import of_execution
 from bridge.executor.interface import Execution
 from bridge.pipeline import finish

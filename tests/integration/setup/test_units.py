@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor.process.subreaper import stage
+from bridge.executor.processes.subreaper import stage
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import closed_to
 from tests.integration.setup.machine import Host

@@ -19,7 +19,7 @@ from benchmarks.studies.sandbox.escapes.scene import Scene, host_scene
 from benchmarks.studies.sandbox.jobs import QUIET, carry_out
 from bridge.errors import SandboxUnavailableError
 from bridge.executor.interface import Execution, HostPaths, RunDirectory
-from bridge.executor.process.subreaper import stage
+from bridge.executor.processes.subreaper import stage
 from bridge.executor.running import RunExecution
 from bridge.executor.sandbox import landlock
 from bridge.executor.sandbox.allowlist import allow_list

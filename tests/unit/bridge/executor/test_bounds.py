@@ -5,10 +5,10 @@ import signal
 
 import pytest
 
-from bridge.executor.process.tree import Usage
+from bridge.executor.command.bounds import Bounds, rlimits
+from bridge.executor.command.disk_use import DiskUse, disk_use
+from bridge.executor.processes.tree import Usage
 from bridge.executor.removal import remove_tree
-from bridge.executor.supervision.bounds import Bounds, rlimits
-from bridge.executor.supervision.disk_use import DiskUse, disk_use
 from bridge.limits import MIB
 from bridge.records.jobspec import Limits
 from tests.support.deep_folder import make_deep

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from bridge.executor.process.coalition import coalition_of, is_sandboxed, strays
+from bridge.executor.processes.coalition import coalition_of, is_sandboxed, strays
 
 OURS = 7
 

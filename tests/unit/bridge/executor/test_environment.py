@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import json
 
-from bridge.executor.supervision.plan import command_environment
+from bridge.executor.command.plan import command_environment
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import EnvironmentVariable
 from tests.fakes.local_jobs import RUN_ID, Jobs

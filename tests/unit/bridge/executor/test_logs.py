@@ -6,7 +6,7 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.executor.capture.logs import LogKeeper
+from bridge.executor.command.logs import LogKeeper
 
 
 def keep(blocks: list[bytes], cap: int, secrets: tuple[str, ...] = ()) -> tuple[LogKeeper, bytes, bytes]:

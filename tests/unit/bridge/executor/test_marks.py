@@ -8,7 +8,7 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.executor.capture.marks import MarkListener, MarkReader
+from bridge.executor.command.marks import MarkListener, MarkReader
 
 
 def line(**fields) -> bytes:

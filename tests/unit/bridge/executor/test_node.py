@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bridge.executor.engines.node import at_node, node_of
+from bridge.executor.holder.folder import JobFile
 from bridge.executor.interface import HostPaths
 from bridge.executor.sandbox.confinement import nothing
-from bridge.executor.supervisor.folder import JobFile
 from bridge.records.jobspec import EnvironmentVariable, SandboxSpec
 from tests.fakes.local_jobs import Jobs
 

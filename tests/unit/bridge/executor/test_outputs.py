@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bridge.executor.capture.outputs import import_outputs, start_stamp
+from bridge.executor.command.outputs import import_outputs, start_stamp
 from bridge.limits import REPORT_MAX_BYTES, REPORTS_MAX_COUNT
 from bridge.system.clock import ClockReading
 

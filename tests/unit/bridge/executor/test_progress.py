@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.executor.capture.marks import MarkReader
-from bridge.executor.capture.progress import ProgressMeter
+from bridge.executor.command.marks import MarkReader
+from bridge.executor.command.progress import ProgressMeter
 from bridge.records.claim import RunProgress
 from bridge.records.jobspec import Command
 from bridge.records.run import SampleMark

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridge.executor.capture.redaction import MASK, Redactor, contains_secret, patterns
+from bridge.executor.command.redaction import MASK, Redactor, contains_secret, patterns
 
 SECRETS = st.text(min_size=4, max_size=24).filter(lambda text: len(text.encode()) >= 4)
 # Few letters make overlaps, prefixes and repetitions likely.

@@ -9,8 +9,8 @@ import tarfile
 
 import pytest
 
-from bridge.executor.supervisor.folder import KeptExecution, RunFolder, packed, unpacked
-from bridge.executor.supervisor.regular_files import reading
+from bridge.executor.holder.folder import KeptExecution, RunFolder, packed, unpacked
+from bridge.executor.holder.regular_files import reading
 
 REPORTS = {"a.json": b"{}", "deep/b.bin": bytes(range(256))}
 

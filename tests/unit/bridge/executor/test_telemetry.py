@@ -7,7 +7,7 @@ import pytest
 
 from bridge.executor.observe.accelerators.interface import GpuReading
 from bridge.executor.observe.telemetry import INTERVAL_S, MachineTimes, Sampler
-from bridge.executor.process.tree import Usage
+from bridge.executor.processes.tree import Usage
 
 
 def test_samples_keep_their_distance():

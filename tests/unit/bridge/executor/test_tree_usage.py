@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bridge.executor.process import tree
+from bridge.executor.processes import tree
 from bridge.limits import MIB
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="pages that processes share are told apart on Linux")

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.executor.observe.machine_state import MachineState
 from bridge.executor.observe.telemetry import MachineTimes, Sampler
-from bridge.executor.process.tree import Usage
+from bridge.executor.processes.tree import Usage
 from tests.steps.world import SteppedWorld
 
 ASLEEP_S = 3 * 3600.0

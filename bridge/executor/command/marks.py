@@ -16,7 +16,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from bridge.executor.capture.redaction import patterns
+from bridge.executor.command.redaction import patterns
 from bridge.limits import SAMPLE_MARK_MAX_BYTES, SAMPLE_MARKS_MAX_COUNT
 from bridge.records.run import SampleMark
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bridge import strictjson
+from bridge.executor.command.bounds import Stop
 from bridge.executor.interface import RunDirectory
-from bridge.executor.process.tree import MARKER_NAME
+from bridge.executor.processes.tree import MARKER_NAME
 from bridge.executor.sandbox.confinement import Wrapped
-from bridge.executor.supervision.bounds import Stop
 from bridge.records.jobspec import Command, JobSpec
 from bridge.records.run import CommandResult
 from bridge.records.workload import REPORT_FILE

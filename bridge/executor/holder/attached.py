@@ -14,12 +14,12 @@ from typing import BinaryIO, Final
 import pydantic
 
 from bridge.errors import InfrastructureError, LeftRunningError, SandboxUnavailableError
+from bridge.executor.holder.folder import KeptExecution, RunFolder, SupervisorFacts
+from bridge.executor.holder.killed import killed_run
+from bridge.executor.holder.program import GO
+from bridge.executor.holder.regular_files import read_regular, reading
+from bridge.executor.holder.server import ready
 from bridge.executor.interface import Execution, Hooks
-from bridge.executor.supervisor.folder import KeptExecution, RunFolder, SupervisorFacts
-from bridge.executor.supervisor.killed import killed_run
-from bridge.executor.supervisor.program import GO
-from bridge.executor.supervisor.regular_files import read_regular, reading
-from bridge.executor.supervisor.server import ready
 from bridge.records.claim import RunProgress
 from bridge.strictjson import StrictJsonError
 from bridge.system.clock import Clock

@@ -19,14 +19,14 @@ from typing import Any, Final
 
 import psutil
 
-from bridge.executor.capture.logs import LogKeeper
-from bridge.executor.capture.marks import MarkListener, MarkReader
+from bridge.executor.command.bounds import Bounds, Stop, tasks_in_kernel
+from bridge.executor.command.logs import LogKeeper
+from bridge.executor.command.marks import MarkListener, MarkReader
+from bridge.executor.command.plan import CommandEnd, CommandPlan, Phase, Pipe, Watched, open_pipe
 from bridge.executor.interface import Hooks
-from bridge.executor.process import subreaper
-from bridge.executor.process.cgroup import Cgroup, NoCgroup
-from bridge.executor.process.tree import MARKER_NAME, ProcessTree, Usage, adopted, kill_until_gone
-from bridge.executor.supervision.bounds import Bounds, Stop, tasks_in_kernel
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Phase, Pipe, Watched, open_pipe
+from bridge.executor.processes import subreaper
+from bridge.executor.processes.cgroup import Cgroup, NoCgroup
+from bridge.executor.processes.tree import MARKER_NAME, ProcessTree, Usage, adopted, kill_until_gone
 from bridge.records.run import CommandResult
 from bridge.system.process import Child
 

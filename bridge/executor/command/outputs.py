@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from bridge.executor.capture.redaction import contains_secret
+from bridge.executor.command.redaction import contains_secret
 from bridge.limits import LOG_MAX_BYTES, REPORT_MAX_BYTES, REPORTS_MAX_COUNT, RESULT_MAX_BYTES
 from bridge.records.run import LimitHit, OutputRecord
 

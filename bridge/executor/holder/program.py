@@ -21,15 +21,8 @@ from typing import Final, Literal
 import psutil
 
 from bridge.errors import KakeyaError
-from bridge.executor.interface import Execution, Hooks, RunDirectory
-from bridge.executor.observe import host as machine
-from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, prctl
-from bridge.executor.running import RunExecution
-from bridge.executor.sandbox.choice import confine
-from bridge.executor.sandbox.held_folders import within_reach
-from bridge.executor.sandbox.user import job_uid
-from bridge.executor.supervision.peer_isolation import set_apart
-from bridge.executor.supervisor.folder import (
+from bridge.executor.command.peer_isolation import set_apart
+from bridge.executor.holder.folder import (
     STOPS,
     FolderFiles,
     JobFile,
@@ -39,6 +32,13 @@ from bridge.executor.supervisor.folder import (
     take,
     write_kept,
 )
+from bridge.executor.interface import Execution, Hooks, RunDirectory
+from bridge.executor.observe import host as machine
+from bridge.executor.processes.subreaper import PR_SET_CHILD_SUBREAPER, prctl
+from bridge.executor.running import RunExecution
+from bridge.executor.sandbox.choice import confine
+from bridge.executor.sandbox.held_folders import within_reach
+from bridge.executor.sandbox.user import job_uid
 from bridge.records.base import Record
 from bridge.records.claim import RunProgress
 from bridge.records.run import SampleMark, SandboxApplied

@@ -19,10 +19,10 @@ from typing import Final, Literal
 import psutil
 
 from bridge.durations import duration_text, measured_text
+from bridge.executor.command.disk_use import DiskUse, disk_use, free_bytes
 from bridge.executor.interface import Ending
 from bridge.executor.observe.machine_state import suspended_s
-from bridge.executor.process.tree import Usage
-from bridge.executor.supervision.disk_use import DiskUse, disk_use, free_bytes
+from bridge.executor.processes.tree import Usage
 from bridge.limits import MIB, RUN_DISK_FLOOR_BYTES, TASKS_FLOOR_COUNT, TASKS_PER_CORE_COUNT, TREE_MAX_ENTRIES
 from bridge.records.jobspec import Limits
 from bridge.records.run import LimitHit

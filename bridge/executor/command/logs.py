@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from bridge.executor.capture.redaction import Redactor, contains_secret
+from bridge.executor.command.redaction import Redactor, contains_secret
 from bridge.limits import ANSWER_MAX_CHARS
 from bridge.records.places import PlaceNames
 

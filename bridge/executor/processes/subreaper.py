@@ -5,7 +5,7 @@ that it can be the subreaper of everything the command starts: a child that fork
 ends up here. Knows nothing about jobs, limits in time, logs or sandboxes. Standard library only: it starts without site
 packages.
 
-Control, read from a pipe: one JSON line (a `Plan` of `bridge.executor.supervision.supervise`), then `term` or `kill`
+Control, read from a pipe: one JSON line (a `Plan` of `bridge.executor.command.supervise`), then `term` or `kill`
 lines. The end of the pipe means that the runner has died, and everything is killed. Status, written to a pipe, JSON
 lines: `spawned` {pid}, `failed` {message}, `exited` {code, signal}, `clean` {killed, left, cpu_s, peak_rss_bytes}.
 """

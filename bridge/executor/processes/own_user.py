@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import SandboxUnavailableError
-from bridge.executor.process.subreaper import stage
-from bridge.executor.process.tree import processes_of
+from bridge.executor.processes.subreaper import stage
+from bridge.executor.processes.tree import processes_of
 from bridge.system.process import run
 
 CLONE_NEWUSER: Final = 0x10000000

@@ -6,7 +6,7 @@ has one thread, so a fork copies no lock that is held. It ends with its runner; 
 Where runs are users of the range in /etc/subuid, a fork becomes such a user and does what a service manager's unit does
 (`run_unit`), for a connection of its own.
 
-Run as `python -I -m bridge.executor.supervisor.server DESCRIPTOR VERSION [OWN_USERS]`.
+Run as `python -I -m bridge.executor.holder.server DESCRIPTOR VERSION [OWN_USERS]`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.errors import InfrastructureError, SandboxUnavailableError
+from bridge.executor.holder.folder import FolderFiles, make_durable
+from bridge.executor.holder.program import READY, hung_up, preload, supervise, told_to_go
+from bridge.executor.holder.run_unit import refuse, serve
 from bridge.executor.interface import RunDirectory
-from bridge.executor.process.own_user import OwnUsers, become
-from bridge.executor.supervisor.folder import FolderFiles, make_durable
-from bridge.executor.supervisor.program import READY, hung_up, preload, supervise, told_to_go
-from bridge.executor.supervisor.run_unit import refuse, serve
+from bridge.executor.processes.own_user import OwnUsers, become
 from bridge.system.process import Child
 
 SUPERVISE: Final = b"s"

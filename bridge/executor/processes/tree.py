@@ -17,9 +17,9 @@ from typing import Final
 
 import psutil
 
-from bridge.executor.process.cgroup import Cgroup
-from bridge.executor.process.coalition import strays
-from bridge.executor.process.subreaper import is_subreaper
+from bridge.executor.processes.cgroup import Cgroup
+from bridge.executor.processes.coalition import strays
+from bridge.executor.processes.subreaper import is_subreaper
 from bridge.system.clock import SystemClock
 
 MARKER_NAME: Final = "KAKEYA_MARKER"

@@ -17,15 +17,15 @@ from types import TracebackType
 from typing import Final, Literal
 
 from bridge.errors import InfrastructureError, SandboxUnavailableError
-from bridge.executor.capture.logs import LogKeeper
-from bridge.executor.capture.marks import MarkReader
+from bridge.executor.command.bounds import Bounds, rlimits
+from bridge.executor.command.logs import LogKeeper
+from bridge.executor.command.marks import MarkReader
+from bridge.executor.command.plan import CommandEnd, CommandPlan, Pipe, command_environment, open_pipe
+from bridge.executor.command.supervise import Supervisor
 from bridge.executor.interface import Hooks, RunDirectory
-from bridge.executor.process.suspend_server import Holder
+from bridge.executor.processes.suspend_server import Holder
 from bridge.executor.sandbox.choice import confine
 from bridge.executor.sandbox.confinement import Confinement, Wrapped
-from bridge.executor.supervision.bounds import Bounds, rlimits
-from bridge.executor.supervision.plan import CommandEnd, CommandPlan, Pipe, command_environment, open_pipe
-from bridge.executor.supervision.supervise import Supervisor
 from bridge.limits import KIB
 from bridge.records.jobspec import Command, JobSpec, SandboxSpec
 from bridge.records.run import CommandResult, PeerRecord, SandboxApplied

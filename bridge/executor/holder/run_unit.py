@@ -5,7 +5,7 @@ and its tree comes in an archive. The supervisor is a child of this process, whi
 A fresh interpreter takes half a second of processor time, a fork some milliseconds: so the process holds another run
 after one of the host's own code that was in a sandbox and of which nothing is left. It ends with the connection.
 
-Run as `python -I -m bridge.executor.supervisor.run_unit`, with the connection as standard input.
+Run as `python -I -m bridge.executor.holder.run_unit`, with the connection as standard input.
 """
 
 from __future__ import annotations
@@ -23,11 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.errors import KakeyaError
-from bridge.executor.interface import RunDirectory
-from bridge.executor.process.subreaper import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, descendants, prctl
-from bridge.executor.sandbox.confinement import nothing
-from bridge.executor.sandbox.held_folders import held_folder, sweep
-from bridge.executor.supervisor.folder import (
+from bridge.executor.holder.folder import (
     FolderFiles,
     JobFile,
     SupervisorFacts,
@@ -35,9 +31,13 @@ from bridge.executor.supervisor.folder import (
     read_all,
     write_kept,
 )
-from bridge.executor.supervisor.killed import killed_run
-from bridge.executor.supervisor.program import hung_up, preload, supervise, told_to_go
-from bridge.executor.supervisor.run_service import ANSWER, FREE, SUPERVISE, TRY, TrialQuestion
+from bridge.executor.holder.killed import killed_run
+from bridge.executor.holder.program import hung_up, preload, supervise, told_to_go
+from bridge.executor.holder.run_service import ANSWER, FREE, SUPERVISE, TRY, TrialQuestion
+from bridge.executor.interface import RunDirectory
+from bridge.executor.processes.subreaper import PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, descendants, prctl
+from bridge.executor.sandbox.confinement import nothing
+from bridge.executor.sandbox.held_folders import held_folder, sweep
 from bridge.executor.trial import SandboxTrial, make_directory, try_sandbox
 from bridge.system.clock import SystemClock
 from bridge.system.durable import write_all

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridge.executor.capture.outputs import import_outputs
+from bridge.executor.command.outputs import import_outputs
+from bridge.executor.holder.folder import JobFile, SupervisorFacts
 from bridge.executor.interface import Execution
 from bridge.executor.observe import host as machine
-from bridge.executor.process.tree import kill_leftovers
-from bridge.executor.supervisor.folder import JobFile, SupervisorFacts
+from bridge.executor.processes.tree import kill_leftovers
 from bridge.records.run import LimitHit, SampleMark
 from bridge.system.clock import Clock, rfc3339
 

@@ -10,11 +10,11 @@ from importlib import metadata
 from pathlib import Path
 
 import bridge
+from bridge.executor.holder.server import SupervisorServer, passed_on
 from bridge.executor.interface import HostPaths
-from bridge.executor.process.own_user import OwnUsers, own_range
+from bridge.executor.processes.own_user import OwnUsers, own_range
 from bridge.executor.sandbox.allowlist import allow_list
 from bridge.executor.sandbox.user import closed_to
-from bridge.executor.supervisor.server import SupervisorServer, passed_on
 
 
 class OwnUserProcesses:

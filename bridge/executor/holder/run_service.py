@@ -22,9 +22,9 @@ from typing import Final
 import pydantic
 
 from bridge.errors import InfrastructureError
+from bridge.executor.holder.folder import FolderFiles
 from bridge.executor.interface import HostPaths, RunDirectory, RunKind
 from bridge.executor.sandbox.confinement import nothing
-from bridge.executor.supervisor.folder import FolderFiles
 from bridge.executor.trial import SandboxTrial
 from bridge.records.base import Record
 

@@ -22,9 +22,9 @@ from typing import Any, Final, Literal
 import pydantic
 from pydantic import ConfigDict
 
-from bridge.executor.capture.outputs import Stamp
+from bridge.executor.command.outputs import Stamp
+from bridge.executor.holder.regular_files import open_regular, read_regular
 from bridge.executor.interface import Execution, HostPaths, RunDirectory
-from bridge.executor.supervisor.regular_files import open_regular, read_regular
 from bridge.records.base import Count, Moment, Record, Sha256, Text
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import HostRecord, SandboxApplied

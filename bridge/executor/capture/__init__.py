@@ -1,1 +1,0 @@
-"""What a run leaves: its log, its marks, its output files; redacted and bounded."""

@@ -1,0 +1,1 @@
+"""One command from start to end: environment, bounds and peer; its log, marks and output files; how it ended."""
