@@ -58,9 +58,10 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     for candidate in candidates:
         if (candidate / "config.json").is_file():
             return candidate
+    here = (folder / "config.json").is_file()
     raise ModelNotFoundError(
         f"no model {name_or_path!r}: looked for config.json in {', '.join(str(path) for path in candidates)}. "
-        "Put the folder there or set KAKEYA_MODEL_ROOTS."
+        + (f"The folder in here is ./{folder}." if here else "Put the folder there or set KAKEYA_MODEL_ROOTS.")
     )
 
 

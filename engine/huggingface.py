@@ -72,6 +72,8 @@ def check_opened(config: Mapping[str, Any], folder: Path) -> None:
 def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", attention: str = "sdpa") -> Any:
     """Load the model of a folder onto a device, frozen; nothing is fetched and nothing is written.
 
+    On the device ``meta`` its tensors have names and shapes and no values.
+
     Raises:
         ModelNotFoundError: If there is no such folder.
         ModelWeightsError: If it cannot be read, or a tensor is missing, not used, not finite or of another shape than
@@ -118,7 +120,8 @@ def open_causal(folder: Path, dtype: Any = "float32", device: Any = "cpu", atten
     if unused:
         raise unused_tensors_of(folder, unused)
     module = module.to(device).eval().requires_grad_(False)
-    check_finite(dict(module.named_parameters()), folder)
+    if str(device) != "meta":
+        check_finite(dict(module.named_parameters()), folder)
     return module
 
 

@@ -91,6 +91,25 @@ def load_backend(name: str, device: str | None = None, dtype: str | None = None,
         ) from error
 
 
+def check_tensors(folder: Path) -> None:
+    """Check a target's tensors, by name and shape, against the model that an installed library builds of its config.
+
+    MLX is asked first, as it starts faster, and torch where MLX is not there or does not know the model.
+
+    Raises:
+        BackendMissingError: If no library is installed.
+        ModelConfigError: If no library that is installed knows the model.
+        ModelWeightsError: If tensors are missing, misshapen or not used.
+    """
+    try:
+        load_backend("mlx").check_tensors(folder)
+    except (BackendMissingError, ModelConfigError) as error:
+        try:
+            load_backend("torch").check_tensors(folder)
+        except BackendMissingError:
+            raise error from None
+
+
 def open_engine(
     backend: Backend, target: str, drafter: str | None, roots: str | None = None, restoration: str | None = None
 ) -> Engine:

@@ -310,6 +310,9 @@ class Backend(Protocol):
     def clock(self) -> Clock:
         """The device clock."""
 
+    def check_tensors(self, folder: Path) -> None:
+        """Check names and shapes of a target's tensors against the library's own module; no weights are read."""
+
     def load_target(self, folder: Path) -> TargetModel:
         """Load a checkpoint folder."""
 

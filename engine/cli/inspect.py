@@ -10,6 +10,7 @@ from typing import Any
 from engine.checkpoint import read_config, read_object, resolve_model
 from engine.cli.boundary import guarded
 from engine.drafters import dflash
+from engine.loading import check_tensors
 from engine.options import from_here
 from engine.reader import model_name, read_checkpoint
 
@@ -43,6 +44,8 @@ def _run(options: argparse.Namespace) -> int:
     record = read.stated() | {"digest": read.digest()}
     _print(record, _lines(record), options)
     read.check_tensors()
+    if read.tensors.count:
+        check_tensors(folder)
     return 0
 
 

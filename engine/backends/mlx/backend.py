@@ -72,6 +72,15 @@ class MlxBackend:
             return "cpu"
         return "metal" if mx.metal.is_available() else "cuda"
 
+    def check_tensors(self, folder: Path) -> None:
+        """Check that a folder's tensors are those of mlx-lm's module, by name and shape; no weights are read.
+
+        Raises:
+            ModelConfigError: If the family or a config value cannot be honoured.
+            ModelWeightsError: If tensors are missing, misshapen or not used.
+        """
+        self._opened(folder)
+
     def load_target(self, folder: Path) -> MlxTarget:
         """Load a Hugging Face or mlx-lm folder, quantised or not.
 

@@ -63,6 +63,16 @@ class TorchBackend:
         """``cpu`` or ``cuda:<name of the card>``."""
         return "cpu" if self._device.type == "cpu" else f"cuda:{torch.cuda.get_device_name(self._device)}"
 
+    def check_tensors(self, folder: Path) -> None:
+        """Check that a folder's tensors are those of transformers' module, by name and shape; no weights are read.
+
+        Raises:
+            ModelConfigError: If the family or a config value cannot be honoured.
+            ModelWeightsError: If tensors are missing, misshapen or not used.
+        """
+        self._checked(folder)
+        open_causal(folder, self._dtype, "meta")
+
     def load_target(self, folder: Path) -> TorchTarget:
         """Load a Hugging Face folder onto the device.
 

@@ -13,28 +13,42 @@ from safetensors.numpy import save_file
 from engine.checkpoint import ASSETS, quantisation_of, resolve_model
 from engine.cli.inspect import main
 from engine.errors import ModelConfigError, ModelNotFoundError, ModelWeightsError
+from engine.loading import load_backend
 from engine.reader import PACKERS, read_checkpoint
 from tests.support.published_rows import answer, rows
 
-ROWS = 16
+ROWS, HIDDEN, INNER = 16, 8, 12
 SMALL = {
     "model_type": "llama",
     "architectures": ["LlamaForCausalLM"],
-    "hidden_size": 8,
+    "hidden_size": HIDDEN,
+    "intermediate_size": INNER,
     "num_hidden_layers": 2,
     "num_attention_heads": 2,
+    "rms_norm_eps": 1e-6,
     "vocab_size": ROWS,
     "eos_token_id": 1,
     "torch_dtype": "bfloat16",
 }
 NAMES = ("model.embed_tokens.weight", "lm_head.weight", "model.norm.weight", "model.layers.0.mlp.up_proj.weight")
 LAST = "model.layers.1.mlp.up_proj.weight"
+LAYER = {f"self_attn.{side}_proj.weight": (HIDDEN, HIDDEN) for side in "qkvo"} | {
+    "mlp.gate_proj.weight": (INNER, HIDDEN),
+    "mlp.up_proj.weight": (INNER, HIDDEN),
+    "mlp.down_proj.weight": (HIDDEN, INNER),
+    "input_layernorm.weight": (HIDDEN,),
+    "post_attention_layernorm.weight": (HIDDEN,),
+}
+WHOLE = {"model.norm.weight": (HIDDEN,), "lm_head.weight": (ROWS, HIDDEN), "model.embed_tokens.weight": (ROWS, HIDDEN)}
+WHOLE |= {f"model.layers.{index}.{name}": shape for index in (0, 1) for name, shape in LAYER.items()}
 
 
-def write(folder: Path, *more: str, names: tuple[str, ...] = (*NAMES, LAST), **changes: Any) -> Path:
+def write(folder: Path, *more: str, names: tuple[str, ...] = tuple(WHOLE), **changes: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(SMALL | changes))
-    save_file({name: np.ones((ROWS, 2), np.float32) for name in (*names, *more)}, folder / "model.safetensors")
+    shapes = {name: WHOLE.get(name, (ROWS, 2)) for name in (*names, *more)}
+    tensors = {name: np.ones(shape, np.float32) for name, shape in shapes.items()}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     return folder
 
 
@@ -54,7 +68,7 @@ def test_what_a_folder_says_stands_in_one_record(tmp_path: Path, capsys: pytest.
     assert record["stops"] == {"1": ["generation_config.json", "config.json"], "2": ["generation_config.json"]}
     rows = {"lm_head.weight": ROWS, "model.embed_tokens.weight": ROWS}
     assert record["tensors"] == {
-        "count": 7, "missing": [], "unused": [], "beside": 2, "kinds": {"F32": 7}, "rows": rows,
+        "count": 23, "missing": [], "unused": [], "beside": 2, "kinds": {"F32": 23}, "rows": rows,
     }  # fmt: skip
     assert (record["template"]["arguments"], record["template"]["reads_clock"]) == (["reasoning_effort"], True)
     assert (record["tokenizer_class"], record["legacy"], record["dtype"]) == ("LlamaTokenizer", False, "bfloat16")
@@ -80,6 +94,27 @@ def test_tensors_that_the_config_does_not_describe_are_named(
         read_checkpoint(folder).check_tensors()
     assert main([str(folder)]) == 3
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["model.layers.0.mlp.odd_proj.weight", "somewhere.else", "encoder.layers.0.weight"])
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_a_tensor_of_no_known_name_is_named_before_weights_are_read(tmp_path: Path, name: str, backend: str) -> None:
+    folder = write(tmp_path, name)
+    read_checkpoint(folder).check_tensors()
+    with pytest.raises(ModelWeightsError, match=f"{name}.*does not compute with"):
+        load_backend(backend).check_tensors(folder)
+
+
+def test_a_lost_norm_or_another_shape_is_named_by_inspect(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(write(tmp_path, names=tuple(name for name in WHOLE if "1.input_layernorm" not in name)))]) == 3
+    assert "model.layers.1.input_layernorm.weight" in capsys.readouterr().err
+    assert main([str(write(tmp_path, intermediate_size=INNER + 4))]) == 3
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize("backend", ["mlx", "torch"])
+def test_a_tower_beside_the_text_is_left_out_by_both_libraries(tmp_path: Path, backend: str) -> None:
+    load_backend(backend).check_tensors(write(tmp_path, "vision_tower.layers.0.weight", "mtp.fc.weight"))
 
 
 def test_an_embedding_of_another_vocabulary_is_named(tmp_path: Path) -> None:
@@ -151,6 +186,13 @@ def test_a_model_is_found_in_the_hugging_face_cache_and_called_by_its_name(
     assert read_checkpoint(newer).name == "Qwen3-4B"
     with pytest.raises(ModelNotFoundError, match="models--Qwen--Qwen3-8B"):
         resolve_model("Qwen/Qwen3-8B", roots="")
+
+
+def test_a_folder_in_here_is_named_as_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "models" / "small")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelNotFoundError, match=r"no model 'models/small'.* The folder in here is \./models/small\."):
+        resolve_model("models/small", roots="")
 
 
 def test_a_drafter_that_does_not_scale_its_input_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

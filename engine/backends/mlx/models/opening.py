@@ -6,6 +6,7 @@ has to compute the same function.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,12 +18,16 @@ from mlx_lm.utils import load_model
 
 from engine import checkpoint
 from engine.errors import ModelWeightsError
+from engine.structure.stored import beside_text
 
 LISTED = {
     re.compile(r"Received \d+ parameters not in model: \n(.+)\.$", re.DOTALL): checkpoint.unused_tensors_of,
     re.compile(r"Missing \d+ parameters: \n(.+)\.$", re.DOTALL): checkpoint.missing_tensors,
 }
 """What mlx says of tensors that a model has and files have not, or the other way round."""
+
+CLASSES: Any = inspect.signature(load_model).parameters["get_model_classes"].default
+"""How mlx-lm finds the classes of a model and of its arguments, by its config."""
 
 
 def open_module(folder: Path, dtype: mx.Dtype | None = None, added: Mapping[str, Any] | None = None) -> Any:
@@ -39,7 +44,7 @@ def open_module(folder: Path, dtype: mx.Dtype | None = None, added: Mapping[str,
     """
     config = checkpoint.read_config(folder)
     try:
-        module, _ = load_model(folder, lazy=True, model_config=dict(added or {}))
+        module, _ = load_model(folder, lazy=True, model_config=dict(added or {}), get_model_classes=_classes)
     except Exception as error:
         # mlx-lm reads configs and quantised formats unguarded: what it raises is what it tripped over.
         raise _failure(folder, error) from error
@@ -48,6 +53,25 @@ def open_module(folder: Path, dtype: mx.Dtype | None = None, added: Mapping[str,
     if dtype is not None:
         _cast(module, dtype)
     return module
+
+
+def _classes(config: dict[str, Any]) -> tuple[type[Any], type[Any]]:
+    """Return the classes of a model and of its arguments; the model leaves out what stands beside its text."""
+    library, arguments = CLASSES(config=config)
+
+    class Text(library):  # type: ignore[misc, valid-type]
+        def sanitize(self, weights: dict[str, mx.array]) -> dict[str, mx.array]:
+            """Return the tensors under mlx-lm's names; transformers leaves out heads and towers beside the text too."""
+            named = super().sanitize(weights) if hasattr(library, "sanitize") else weights
+            modules = {name.rpartition(".")[0] for name, _ in tree_flatten(self.parameters())}
+            return {
+                name: tensor
+                for name, tensor in named.items()
+                if not beside_text(name) or name.rpartition(".")[0] in modules
+            }
+
+    Text.__name__, Text.__qualname__, Text.__module__ = library.__name__, library.__qualname__, library.__module__
+    return Text, arguments
 
 
 def _failure(folder: Path, error: Exception) -> ModelWeightsError:
