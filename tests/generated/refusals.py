@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -25,19 +25,12 @@ code. `…` stands for what differs from run to run; behind → stands what to d
 
 ## Exit codes
 
-A command of one run ends in the code of the reason for which the run ended (`bridge/run/outcomes.py:OUTCOMES`); an
-error before or beside a run has its class's code (`bridge/errors.py:KakeyaError`).
+A run ends for one reason, `outcome.reason`, the strongest first where several are true. The command that waits for it
+ends in the reason's code (`bridge/run/outcomes.py:OUTCOMES`); an error before or beside a run ends in the code of its
+class (`bridge/errors.py:KakeyaError`). A ↻ marks what may end differently when the same request is sent again.
 
-| code | meaning |
-|---|---|
-"""
-REASONS: Final = """
-## Reasons
-
-What `outcome.reason` says, the strongest first where several are true of a run.
-
-| reason | code | meaning | may end differently | next |
-|---|---|---|---|---|
+| code | reason | meaning |
+|---|---|---|
 """
 GATE: Final = """
 ## By the gate
@@ -106,7 +99,7 @@ class Refusal:
 
 def generate() -> dict[str, str]:
     """Return the page by path."""
-    parts = [HEAD, *(f"| {code} | {text} |\n" for code, text in exit_meanings().items()), REASONS, *_reasons()]
+    parts = [HEAD, *_reasons(), "\nWhat is not about the end of one run:\n\n", *_further_codes()]
     parts += [text for kind in KINDS for text in _section(kind)]
     parts += [GATE, *_checks()]
     return {PAGE: "".join(parts)}
@@ -114,8 +107,23 @@ def generate() -> dict[str, str]:
 
 def _reasons() -> Iterator[str]:
     for reason, row in OUTCOMES.items():
-        following = "the message says it" if row.remedy is None else f"`{row.remedy}`"
-        yield f"| `{reason}` | {row.exit_code} | {row.meaning} | {'yes' if row.retryable else 'no'} | {following} |\n"
+        following = "" if row.remedy is None else f" → `{row.remedy}`"
+        yield f"| {row.exit_code} | `{reason}` | {row.meaning}{' ↻' if row.retryable else ''}{following} |\n"
+
+
+def _further_codes() -> Iterator[str]:
+    """Yield what codes mean beside the reasons for which runs end."""
+    of_runs = {row.meaning for row in OUTCOMES.values()}
+    for code, meanings in exit_meanings().items():
+        further = "; ".join(meaning for meaning in _apart(meanings, of_runs))
+        if further:
+            yield f"- {code}: {further}\n"
+
+
+def _apart(meanings: str, of_runs: Collection[str]) -> Iterator[str]:
+    for meaning in of_runs:
+        meanings = meanings.replace(meaning, "")
+    yield from (meaning for part in meanings.split("; ") if (meaning := part.strip("; ")))
 
 
 @cache
