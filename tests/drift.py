@@ -17,11 +17,14 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATORS = (
     "tests.generated.client_documents:generate",
     "tests.generated.forgeries:generate",
+    "tests.generated.front_page:generate",
     "tests.generated.gate_pages:generate",
     "tests.generated.protos:generate",
     "tests.generated.record_schemas:generate",
+    "tests.generated.refusals:generate",
     "tests.generated.report_views:generate",
     "tests.generated.security_tests:generate",
+    "tests.generated.status_page:generate",
     "tests.generated.study_pages:generate",
 )
 

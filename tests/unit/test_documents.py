@@ -48,6 +48,12 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert [link for link in links if not (page.parent / link).exists()] == []
 
 
+def test_the_page_of_all_guides_has_each_of_them() -> None:
+    guides = ROOT / "docs" / "guides"
+    listed = set(LINK.findall((guides / "README.md").read_text("utf-8")))
+    assert {path.name for path in guides.glob("*.md")} - listed == {"README.md"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_page_names_a_path_of_one_machine(page: Path) -> None:
     text = page.read_text(encoding="utf-8")

@@ -11,39 +11,46 @@ import yaml
 
 from bridge.version import VERSION
 from tests.drift import ROOT
-from tests.release_ready import missing, on_main, tags
+from tests.release_ready import Pages, missing, on_main, tags, unlicensed
 
 
 def project(version: str = "1.2.3", address: str = "https://example.org/report") -> dict[str, object]:
     return {"project": {"version": version}, "tool": {"kakeya": {"disclosure": address}}}
 
 
-def test_a_release_that_has_all_three_may_go():
-    assert missing("v1.2.3", project(), "# Changelog\n\n## 1.2.3\n") == []
-    assert missing("v1.2.3", project(address="mailto:a@example.org"), "## [1.2.3] - 2026-01-01\n") == []
+def pages(heading: str = "## 1.2.3", version: str = "1.2.3") -> Pages:
+    return Pages(f"# Changelog\n\n{heading}\n", f"{heading}\n", f'cff-version: 1.2.0\nversion: "{version}"\n')
+
+
+def test_a_release_that_has_all_of_it_may_go():
+    assert missing("v1.2.3", project(), pages()) == []
+    assert missing("v1.2.3", project(address="mailto:a@example.org"), pages("## [1.2.3] - 2026-01-01")) == []
 
 
 @pytest.mark.parametrize("address", ["", "somebody", "http://example.org", "mailto:nobody"])
 def test_without_an_address_for_reports_it_may_not(address):
-    (reason,) = missing("v1.2.3", project(address=address), "## 1.2.3\n")
+    (reason,) = missing("v1.2.3", project(address=address), pages())
     assert f"disclosure in pyproject.toml is '{address}'" in reason
 
 
 def test_each_thing_that_is_missing_is_named():
-    first, second = missing("v1.2.4", project(), "## 1.2.40\n")
+    first, second, third, fourth = missing("v1.2.4", project(), pages("## 1.2.40"))
     assert "has version 1.2.3, the tag is v1.2.4" in first
-    assert "no heading '## 1.2.4'" in second
+    assert "CHANGELOG.md has no heading '## 1.2.4'" in second
+    assert "docs/release-notes.md has no heading '## 1.2.4'" in third
+    assert fourth == "CITATION.cff has version 1.2.3, expected 1.2.4: write it there"
 
 
 @pytest.mark.parametrize("heading", ["## 1.2.3-rc1", "## 1.2.3.post1", "## [1.2.3-rc1]", "## 1.2.3rc1"])
 def test_the_heading_of_another_version_is_none_of_this_one(heading):
-    (reason,) = missing("v1.2.3", project(), f"{heading}\n")
-    assert "no heading '## 1.2.3'" in reason
+    reasons = missing("v1.2.3", project(), pages(heading))
+    assert len(reasons) == 2
+    assert all("no heading '## 1.2.3'" in reason for reason in reasons)
 
 
 @pytest.mark.parametrize("tag", ["v1.2", "v1", "v1.2.x"])
 def test_a_tag_that_was_meant_for_a_release_and_is_none_is_refused(tag):
-    (reason,) = missing(tag, project(version=tag[1:]), f"## {tag[1:]}\n")
+    (reason,) = missing(tag, project(version=tag[1:]), pages(f"## {tag[1:]}", tag[1:]))
     assert f"tag {tag} names no release" in reason
 
 
@@ -71,3 +78,19 @@ def test_only_release_tags_of_the_commit_that_is_checked_out_count(tmp_path):
 def test_the_program_says_the_version_that_is_released():
     written = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert written == VERSION
+
+
+def test_what_is_committed_lacks_nothing_of_a_release_but_the_owners_address():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    texts = [(ROOT / name).read_text("utf-8") for name in ("CHANGELOG.md", "docs/release-notes.md", "CITATION.cff")]
+    problems = missing(f"v{VERSION}", settings, Pages(*texts))
+    assert [line for line in problems if "disclosure" not in line] == []
+
+
+def test_every_model_that_is_shipped_has_a_licence_and_one_that_lacks_it_is_named(tmp_path):
+    assert unlicensed() == []
+    (tmp_path / "bare").mkdir()
+    (tmp_path / "bare" / "model.safetensors").write_bytes(b"")
+    assert unlicensed(tmp_path) == ["bare"]
+    (tmp_path / "bare" / "MODEL_CARD.md").write_text("Weights of somebody.")
+    assert unlicensed(tmp_path) == ["bare"]

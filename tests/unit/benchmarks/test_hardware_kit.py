@@ -116,10 +116,11 @@ def test_a_failed_test_is_its_first_line_and_no_traceback():
 
 
 @pytest.mark.parametrize(("row", "device"), [("macOS, Apple Silicon, Metal", "metal"), ("Linux, NVIDIA GPU", "cuda")])
-def test_readme_says_untested_until_a_committed_bundle_says_otherwise(row, device):
+def test_the_status_says_untested_until_a_committed_bundle_says_otherwise(row, device):
     bundles = [json.loads(path.read_text("utf-8")) for path in FOLDER.glob("*.json")]
     measured = [bundle for bundle in bundles if any(name.startswith(device) for name in bundle["machine"]["devices"])]
-    (line,) = [line for line in (ROOT / "README.md").read_text("utf-8").splitlines() if line.startswith(f"| {row}")]
+    page = (ROOT / "docs" / "status.md").read_text("utf-8")
+    (line,) = [line for line in page.splitlines() if line.startswith(f"| {row}")]
     assert ("untested" in line) == (not measured)
 
 
