@@ -188,9 +188,14 @@ class RemoteDrafter(LocalDrafter):
 
 
 def decoded_ms(
-    make: Callable[[VirtualClock], Drafter], depth: Depth, tokens: int, slows: float = 1.0, kind: Any = TableSequence
+    make: Callable[[VirtualClock], Drafter],
+    depth: Depth,
+    tokens: int,
+    slows: float = 1.0,
+    kind: Any = TableSequence,
+    target_ms: float = TARGET_MS,
 ) -> float:
-    clock = VirtualClock()
+    clock = VirtualClock(target_ms)
     parts = Parts(kind(clock, slows), make(clock), TableAccept(), depth, clock)  # type: ignore[arg-type]
     emitted = [token for step in speculative(parts, PROMPT, Stopping(tokens)) for token in step.tokens]
     assert emitted == [token_at(len(PROMPT) + index) for index in range(tokens)]
