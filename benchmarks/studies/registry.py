@@ -8,7 +8,7 @@ from benchmarks.studies.claims import forgeries
 from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
-from benchmarks.studies.drafters import remote_sweep
+from benchmarks.studies.drafters import link_worlds, remote_sweep
 from benchmarks.studies.models import check as models_check
 from benchmarks.studies.requester import command_costs, foreign_programs
 from benchmarks.studies.runner import disposable, kills
@@ -46,5 +46,6 @@ _ALL = (
     page_recall.STUDY,
     restored_recall.STUDY,
     remote_sweep.STUDY,
+    link_worlds.STUDY,
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

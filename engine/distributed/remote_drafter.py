@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from engine.distributed.compatibility import FORMATS, DrafterOffer
 from engine.distributed.history import Observed, ObservedRows, Pack
 from engine.distributed.kakeya.v1 import proposer_pb2 as pb
+from engine.distributed.patience import Patience
 from engine.distributed.replies import Draw, Proposed, printable, read_reply
 from engine.distributed.session import MOST_BLOCK_TOKENS, TokenHash
 from engine.distributed.stream import Connect, DraftStream, Listener, Message, Reply, Traffic
@@ -49,7 +50,8 @@ class RemoteModel:
         connect: Opens a stream to it.
         row_format: The dtype rows are sent in.
         pack: Makes bytes of rows of the target's features in that dtype, None where the drafter reads none.
-        patience_s: How long its server may be silent with an ask.
+        patience_s: How long its server may be silent with an ask: before any draft came, or where nothing else goes on
+            meanwhile. Beside plain decoding it is twice the slowest draft of late, where that is less.
         now_s: Monotonic seconds.
         draw: Draws from proposals, in the array library of the target.
         shaping: How the proposals are shaped that tokens are drawn from, None for the likeliest tokens.
@@ -138,6 +140,7 @@ class RemoteDrafter(LocalDrafter):
         self._uniforms = None if shaping is None else Uniforms(shaping.seed, "drafter")
         self._silent_since_s: float | None = None
         self._retry_s, self._retry_at_s = FIRST_RETRY_S, 0.0
+        self._patience = Patience(model.patience_s)
         self._why, self._lost = UNREACHED, False
         self._forwards = self._forwards_before = 0
         with self._changed:
@@ -176,7 +179,7 @@ class RemoteDrafter(LocalDrafter):
             # In this thread: an array belongs to the thread that made it.
             self._history.pack()
             now_s = self._model.now_s()
-            if self._silent_since_s is not None and now_s - self._silent_since_s > self._model.patience_s:
+            if self._silent_since_s is not None and now_s - self._silent_since_s > self._patience_s(wait_s):
                 self._drop(SILENT)
             session = self._session
             if session is not None and session.sent and not self._history.reaches(session.sent):
@@ -228,11 +231,13 @@ class RemoteDrafter(LocalDrafter):
 
     def _taken(self, wait_s: float | None) -> Draft:
         """Return the draft of the newest ask, waiting for it; called with the lock held."""
-        if self._answer is None and self._wanted is not None and wait_s != 0.0:
-            left_s = self._patience_left_s()
-            awaited_s = left_s if wait_s is None else min(wait_s, left_s)
-            self._changed.wait_for(lambda: self._answer is not None or self._wanted is None, awaited_s)
-            if wait_s is None and self._answer is None and self._wanted is not None:
+        if self._answer is None and self._wanted is not None:
+            left_s = self._patience_left_s(wait_s)
+            if wait_s != 0.0:
+                awaited_s = left_s if wait_s is None else min(wait_s, left_s)
+                self._changed.wait_for(lambda: self._answer is not None or self._wanted is None, awaited_s)
+            over = wait_s is None or self._patience_left_s(wait_s) <= 0.0
+            if over and self._answer is None and self._wanted is not None:
                 self._drop(SILENT)
         if self._answer is not None:
             self._answer = self._drawn(self._answer)
@@ -246,12 +251,16 @@ class RemoteDrafter(LocalDrafter):
             return answer if isinstance(answer, Draft) else Draft(skipped=self._why)
         return answer.drawn(self._model.draw, self._uniforms.take(len(answer.proposals)))
 
-    def _patience_left_s(self) -> float:
+    def _patience_s(self, wait_s: float | None) -> float:
+        """Return how long the server may be silent: a draft that is waited for without a bound slows nothing."""
+        return self._model.patience_s if wait_s is None else self._patience.seconds
+
+    def _patience_left_s(self, wait_s: float | None) -> float:
         """Return for how many seconds the server may still be silent."""
         since_s = self._silent_since_s
         if since_s is None:  # it said something since, but not what is awaited
             since_s = self._model.now_s() if self._wanted is None else self._wanted.asked_s
-        return max(0.0, self._model.patience_s - (self._model.now_s() - since_s))
+        return max(0.0, self._patience_s(wait_s) - (self._model.now_s() - since_s))
 
     def _connect(self) -> None:
         """Open a stream and say who is there; called with the lock held, like all below."""
@@ -294,6 +303,7 @@ class RemoteDrafter(LocalDrafter):
             self._retry_s, self._lost = FIRST_RETRY_S, False
             self._forwards = max(self._forwards, self._forwards_before + reply.forwards)
             came_s = self._model.now_s() - self._wanted.asked_s
+            self._patience.learn(came_s)
             self.traffic.seconds.append(came_s)
             self.traffic.drafting_s.append(reply.draft_us / 1e6)
             most = 0 if self._model.shaping is None else self._model.offer.most_proposed

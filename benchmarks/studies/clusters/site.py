@@ -78,7 +78,7 @@ name = "{name}"
 interpreter = "{interpreter}"
 rate_per_hour = 0
 slots = {slots}
-labels = ["odd", "even", "nowhere"]
+labels = ["odd", "even", "nowhere", "small", "large"]
 [presets]
 folder = "{folder}/presets"
 [sandbox]

@@ -40,6 +40,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
+GresTypes=gpu
 ReturnToService=2
 SlurmdTimeout=30
 KillWait=5
@@ -51,6 +52,9 @@ PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 PartitionName=kakeya Nodes={names} Default=YES MaxTime=1440 State=UP PriorityTier=1
 PartitionName=urgent Nodes={names} MaxTime=1440 State=UP PriorityTier=10 PreemptMode=OFF
+PartitionName=closed Nodes={names} MaxTime=1440 State=UP AllowAccounts=staff
+PartitionName=small Nodes=n1 MaxTime=1440 State=UP
+PartitionName=large Nodes=n2 MaxTime=1440 State=UP
 """
 # Not /proc/cpuinfo: under a /proc that is partly hidden no sandbox can mount its own.
 _UNLIKE = 'hostname "$1" && mount --bind "$2" /sys/devices/system/cpu/online && shift 2 && exec "$@"'
@@ -154,7 +158,7 @@ def cluster(folder: Path, nodes: int = 2, cpus: int = 2, *, unlike: bool = False
     host = socket.gethostname().partition(".")[0]
     rows = [
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={base + number} CPUs={cpus} RealMemory=2000 "
-        f"Features={'odd' if number % 2 else 'even'} State=UNKNOWN"
+        f"Features={'odd' if number % 2 else 'even'} Gres=gpu:{'small' if number % 2 else 'large'}:1 State=UNKNOWN"
         for number, name in enumerate(names, 1)
     ]
     made.conf.write_text(
@@ -167,6 +171,12 @@ def cluster(folder: Path, nodes: int = 2, cpus: int = 2, *, unlike: bool = False
             overrides="SlurmdParameters=config_overrides" if unlike else "",
         )
     )
+    # Any device stands for a card: what is asked of Slurm is which node has which.
+    gres = [
+        f"NodeName={name} Name=gpu Type={'small' if at % 2 else 'large'} File=/dev/{'null' if at % 2 else 'zero'}"
+        for at, name in enumerate(names, 1)
+    ]
+    (folder / "gres.conf").write_text("\n".join(gres) + "\n")
     munged = ["munged", f"--key-file={folder}/munge/key", f"--socket={folder}/munge/socket",
               f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
               f"--seed-file={folder}/munge/seed", "--force"]  # fmt: skip

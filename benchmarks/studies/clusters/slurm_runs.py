@@ -31,16 +31,43 @@ UNLIKE = ("sweep", "labelled slurm")  # cases whose nodes are told apart by name
 FAULTS = (
     "controller-restarted", "controller-away-at-submit", "node-killed", "supervisor-killed", "scancel-queued",
     "scancel-running", "requeued", "no-node-has-it", "longest-wait", "cancelled-while-queued",
-    "preempted", "disk-full", "partition-limit", "ten-minutes-queued",
+    "preempted", "disk-full", "ten-minutes-queued",
 )  # fmt: skip
+NEVER = {
+    "wall-time": "",
+    "dependency": 'sbatch = ["--dependency=afterok:1"]',
+    "features-gone": "",
+    "account": 'partition = "closed"',
+    "processors": "cpus = 64",
+    "cards": 'gres = "gpu:small:2"',
+}
+"""Reasons that no waiting changes, with what [executor] says to have Slurm give each."""
+TYPED = """[executor.jobs.small]
+partition = "small"
+gres = "gpu:small:1"
+[executor.jobs.large]
+partition = "large"
+gres = "gpu:large:1"
+"""
 
 
 @dataclass
 class SlurmSite(ClusterSite):
-    """One whose runs go to Slurm, or stay here."""
+    """One whose runs go to Slurm, or stay here.
+
+    Attributes:
+        jobs: tables of the policy that say what labels mean for a job.
+    """
 
     engine: str = "slurm"
     options: str = 'partition = "kakeya"'
+    jobs: str = ""
+
+    def policy(self, name: str = "mini") -> Path:
+        """Write the policy, the tables of labels behind it."""
+        path = super().policy(name)
+        path.write_text(path.read_text() + self.jobs)
+        return path
 
     def squeue(self) -> list[list[str]]:
         """Return number, state and reason of all jobs."""
@@ -59,6 +86,7 @@ def cases() -> Sequence[str]:
     return [
         "doctor", "whole local", "whole slurm",
         *(f"hostile {name}" for name in HOSTILE), *(f"fault {name}" for name in FAULTS),
+        *(f"never {name}" for name in NEVER), "typed", "doctor typed",
         *(f"kill {number}" for number in range(KILLS)), "spread", "sweep", "labelled local", "labelled slurm", "many",
     ]  # fmt: skip
 
@@ -105,8 +133,14 @@ def main(case: str, folder: Path) -> None:
     changes: dict[str, Any] = {"engine": "local"} if what == "local" else {}
     if what == "longest-wait":
         changes["longest_wait_s"] = 5.0
+    if case.startswith("never "):
+        common = "" if what == "account" else 'partition = "kakeya"\n'
+        changes["options"] = common + NEVER[what]
+    if "typed" in case:
+        changes["jobs"] = TYPED
     ways: dict[str, Callable[[Any, str], list[Row]]] = {
-        "hostile": _hostile, "fault": _fault, "kill": _killed, "spread": _spread, "many": _many, "sweep": sweep,
+        "hostile": _hostile, "fault": _fault, "kill": _killed, "never": _never, "typed": _typed, "spread": _spread,
+        "many": _many, "sweep": sweep,
         "labelled": labelled,
     }  # fmt: skip
     on_site(SlurmSite(folder, **changes), ways, case)
@@ -229,13 +263,45 @@ def _longest_wait(site: SlurmSite) -> Row:
     return site.row(site.send("plain"))
 
 
-def _partition_limit(site: SlurmSite) -> Row:
-    """Have the partition allow less than the preset asks for: Slurm queues such a job, and never begins it."""
-    as_root("call", "scontrol", "update", "PartitionName=kakeya", "MaxTime=1")
+def _never(site: SlurmSite, what: str) -> list[Row]:
+    """Send a request that Slurm never begins, and say how long it took to end with the reason."""
+    site.serve()
+    if what == "wall-time":
+        as_root("call", "scontrol", "update", "PartitionName=kakeya", "MaxTime=1")
+    if what == "features-gone":
+        as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=DOWN")
+    if what == "dependency":  # job 1, which the run's is to come after, fails
+        as_root("call", "sbatch", "--partition=kakeya", "--output=/dev/null", "--wrap=false")
+        site.until(lambda: site.state("1") == "FAILED", "the job to come after never failed", 60.0)
     sent_s = time.monotonic()
-    ref = site.send("plain")
-    site.end_of(ref)
-    return site.row(ref, ended_within_a_minute=time.monotonic() - sent_s < 60.0)
+    ref = site.send("plain", *(("odd",) if what == "features-gone" else ()))
+    if what == "features-gone":  # an admin takes the feature away while the job waits
+        site.job(ref)
+        for node in ("n1", "n2"):
+            as_root("call", "scontrol", "update", f"NodeName={node}", "AvailableFeatures=none", "ActiveFeatures=none")
+        as_root("call", "scontrol", "update", "PartitionName=kakeya", "State=UP")
+        sent_s = time.monotonic()
+    claim = site.end_of(ref)
+    took_s = time.monotonic() - sent_s
+    return [{
+        "case": what, "reason": claim.reason, "message": claim.message, "seconds": round(took_s, 1),
+        "starts": site.heard.count(ref.id), "survivors": as_root("left", ref.id),
+        "waits": [words for words in site.squeue() if words[1] == "PENDING"],
+    }]  # fmt: skip
+
+
+def _typed(site: SlurmSite, _what: str) -> list[Row]:
+    """Send requests for two kinds of card in two partitions to one runner."""
+    site.serve()
+    sent = []
+    for label in ("small", "large") * 3:
+        ref = site.send("plain", label)
+        sent.append((label, ref, site.job(ref)))  # its folder goes with its end
+    rows = [site.row(ref, wanted=label, job=job) for label, ref, job in sent]
+    given = ["squeue", "-h", "--states=all", "-o", "%i|%P|%N|%b"]
+    listed = subprocess.run(given, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()
+    places = {line.split("|")[0]: line.split("|")[1:] for line in listed}
+    return [{**row, "placed": places[str(row["job"])]} for row in rows]
 
 
 def _ten_minutes_queued(site: SlurmSite) -> Row:
@@ -317,7 +383,6 @@ _FAULTS: dict[str, Callable[[SlurmSite], Row]] = {
     "cancelled-while-queued": _cancelled_queued,
     "preempted": _preempted,
     "disk-full": _disk_full,
-    "partition-limit": _partition_limit,
     "ten-minutes-queued": _ten_minutes_queued,
 }
 

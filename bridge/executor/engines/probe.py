@@ -100,6 +100,7 @@ def ask_node(
     *,
     patience_s: float,
     question: NodeQuestion | None = None,
+    labels: tuple[str, ...] = (),
 ) -> FolderFinding:
     """Have a node answer through a new folder below `parent`, which goes afterwards.
 
@@ -110,6 +111,7 @@ def ask_node(
         clock: the machine's clocks.
         patience_s: how long to wait for the answer.
         question: what its sandbox would hide and show; None: nothing but itself.
+        labels: of the job that asks, so that a node answers which runs with them get.
 
     Raises:
         InfrastructureError: the engine does not answer, or no answer came; the text says how the job stood.
@@ -123,7 +125,7 @@ def ask_node(
         write_atomically(folder / TOKEN_FILE, token.encode())
         write_atomically(folder / QUESTION_FILE, (question or NodeQuestion(paths=HostPaths())).canonical())
         began_s = clock.steady_s()
-        job = engine.submit(f"kakeya-probe-{token}", argv(folder), folder / "engine.log", JobNeeds((), _WALL_S))
+        job = engine.submit(f"kakeya-probe-{token}", argv(folder), folder / "engine.log", JobNeeds(labels, _WALL_S))
         answer = _wait(engine, job, folder, clock, patience_s)
         now = clock.now()
         if answer.token != token:

@@ -94,6 +94,7 @@ def examine(context: DoctorContext) -> Iterator[Check]:
             networked=_networked(policy),
             question=NodeQuestion(paths=node_paths(paths)),
             required=policy.sandbox.mode == "required" or policy.trust_pushers,
+            labels=tuple(policy.executor.meanings()),
         )  # fmt: skip
         yield from check_queue(engine_of(policy, context.clock), _needs(policy), tuple(policy.executor.meanings()))
     yield from _presets(policy)

@@ -22,6 +22,7 @@ from bridge.executor.holder.folder import RunFolder, take
 from bridge.executor.interface import Execution
 from bridge.executor.trial import make_directory
 from bridge.records.jobspec import SandboxSpec
+from bridge.runner.maintenance.engine_checks import check_engine
 from tests.fakes.local_engine import HOST, LocalEngine
 from tests.support.placed_queue import CLOCK, FOREVER, PlacedQueue
 from tests.support.waiting import until
@@ -209,6 +210,19 @@ def test_a_node_answers_what_it_sees_of_the_shared_folder(queue: LocalQueue) -> 
     queue.engine.slots = 0
     with pytest.raises(InfrastructureError, match="no node answered in this folder; job 2 is PENDING Resources"):
         ask_node(queue.engine, queue.base, argv, CLOCK, patience_s=0.1)
+
+
+def test_a_node_of_each_label_is_asked_too(queue: LocalQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bridge.runner.maintenance.engine_checks.os.geteuid", lambda: 1000)  # root submits nothing
+    queue.engine.slots, queue.engine.features = 2, ("gpu",)
+    labels = ("gpu", "nowhere")
+    checks = list(check_engine(queue.engine, queue.base, sys.executable, CLOCK, patience_s=240.0, labels=labels))
+    folders = [check.text for check in checks if check.name == "shared folder"]
+    assert len(folders) == 3
+    assert [" under the label gpu" in text for text in folders] == [False, True, False]
+    assert folders[2].endswith("under the label nowhere: sbatch: error: Invalid feature specification: nowhere")
+    assert checks[-1].level == "warn"  # nodes of a label may be busy, which says nothing against them
+    assert sum(check.name == "sandbox" for check in checks) == 2
 
 
 def test_only_a_network_file_system_is_waited_for(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from engine.distributed.placement import MARGIN, DrafterTerms, PlacementSnapshot, plan
-from tests.unit.engine.decoding import test_late_drafter as virtual
+from tests.fakes import virtual_loop as virtual
 
 pytestmark = pytest.mark.ci
 

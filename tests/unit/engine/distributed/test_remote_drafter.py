@@ -246,3 +246,36 @@ def test_a_server_with_other_weights_is_asked_again_and_drafts_once_it_has_these
     drafter.ask(8, 3, 2)
     streams[-1].listener.heard(pb.BlockDraft(sequence=blocks(streams[-1])[-1].sequence, tokens=[9, 10]))
     assert drafter.ready(8).tokens == (9, 10)
+
+
+def test_a_draft_beside_plain_decoding_may_take_twice_the_slowest_of_late_and_one_that_is_waited_for_the_patience():
+    now_s, streams = [100.0], []
+
+    def connect(listener):
+        streams.append(Recorded(listener))
+        return streams[-1]
+
+    drafter = RemoteModel(OFFER, 1000, connect, "float32", packed, 5.0, lambda: now_s[0]).open()
+    streams[-1].listener.heard(pb.Opened(session="s", context_length=0))
+
+    def answer(after_s):
+        assert drafter.ask(8, 0, 2).under_way
+        now_s[0] += after_s
+        asked = next(each for each in reversed(streams[-1].sent) if isinstance(each, pb.Block))
+        streams[-1].listener.heard(pb.BlockDraft(sequence=asked.sequence, tokens=(1, 2)))
+        assert drafter.ready(8).came
+
+    answer(0.4)
+    assert drafter.ask(8, 0, 2).under_way
+    now_s[0] += 0.79
+    assert drafter.ready(8).under_way
+    now_s[0] += 0.02
+    assert drafter.ready(8).skipped == "the remote drafter was silent"
+    now_s[0] += 1.0
+    drafter.ask(8, 0, 2)
+    streams[-1].listener.heard(pb.Opened(session="t", context_length=0))
+    assert drafter.ask(8, 0, 2).under_way
+    waited = []
+    drafter._changed.wait_for = lambda _, timeout_s: waited.append(timeout_s)
+    assert drafter.ask(8, 0, 2, None).skipped == "the remote drafter was silent"
+    assert waited == [5.0]
