@@ -63,6 +63,13 @@ _LINES: Final = (
     "lives",
 )
 
+_NAMING: Final = ("kakeya-mac retry", "may have begun", "before this runner's state was lost")
+
+
+def names_what_to_do(line: str, run_id: str) -> bool:
+    """Return whether a line tells the requester of a run that it may be lost, and how to ask again."""
+    return run_id in line and any(word in line for word in _NAMING)
+
 
 class _ShiftedClock(SystemClock):
     """The machine's clocks, the wall clock wrong by a while."""
@@ -82,7 +89,8 @@ class Scene:
 
     Attributes:
         refs: the requests that were sent, oldest first.
-        lines: what was said that names a disturbance.
+        lines: what was said that names a disturbance, in this round.
+        named: the runs whose requester was told what to do, in any round.
         off: by how much a runner's clock is wrong, until the round ends.
     """
 
@@ -90,6 +98,7 @@ class Scene:
     drawn: random.Random
     refs: list[RequestRef] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
     off: dict[str, dt.timedelta] = field(default_factory=dict)
     rounds: int = 0
 
@@ -124,7 +133,9 @@ class Scene:
 
     def note(self, name: str, text: str) -> None:
         """Keep the lines of a text that say something of a disturbance."""
-        self.lines += [f"{name}: {line}" for line in text.splitlines() if any(word in line for word in _LINES)]
+        lines = [line for line in text.splitlines() if any(word in line for word in _LINES)]
+        self.lines += [f"{name}: {line}" for line in lines]
+        self.named |= {ref.id for ref in self.refs for line in lines if names_what_to_do(line, ref.id)}
 
     def run_once(self, name: str) -> None:
         """Let a runner start and take one request, by its own clock."""
@@ -347,7 +358,7 @@ def _row(scene: Scene) -> Row:
             claim = None
         if claim is None or claim.result_oid is None:
             if scene.git("rev-parse", "--verify", "--quiet", ref.ref) in {ref.oid, ""}:
-                (named if any(ref.id in line for line in scene.lines) else lost).append(ref.id)
+                (named if ref.id in scene.named else lost).append(ref.id)
             continue
         files = bus.read_result(claim.result_oid).files
         judged = judge_result(files, keys.authority())

@@ -16,7 +16,7 @@ from bridge.bus.store.gather import BATCH_MAX_COUNT, Tip
 from bridge.bus.store.interface import ObjectBoundError, RefStore, RefUpdate
 from bridge.bus.views import DamagedRef
 from bridge.errors import BusError, RemoteError
-from bridge.limits import TREE_MAX_BYTES
+from bridge.limits import CLAIM_CHAIN_MAX_COUNT, TREE_MAX_BYTES
 
 
 def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRef]:
@@ -27,21 +27,30 @@ def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRe
     """
     tips = [Tip(ref, oid) for ref, oid in sorted(refs.items())]
     damaged: list[DamagedRef] = []
-    for start in range(0, len(tips), BATCH_MAX_COUNT):
-        damaged += _of(store, tips[start : start + BATCH_MAX_COUNT])
+    for alike in ([tip for tip in tips if not _is_chain(tip.ref)], [tip for tip in tips if _is_chain(tip.ref)]):
+        for start in range(0, len(alike), BATCH_MAX_COUNT):
+            damaged += _of(store, alike[start : start + BATCH_MAX_COUNT])
     if damaged and len(damaged) == len(tips):
         raise RemoteError(f"{store.route} gives none of its {len(tips)} refs: {damaged[0].why}")
-    yield from damaged
+    yield from sorted(damaged, key=lambda each: each.ref)
 
 
-def mend(store: RefStore, damaged: DamagedRef, *, restore: bool) -> DamagedRef:
-    """Delete a damaged ref where it still points there and the remote can, and push again what is whole here."""
+def delete(store: RefStore, damaged: DamagedRef) -> DamagedRef:
+    """Delete a damaged ref where it still points there and the remote can; return the outcome."""
     try:
         gone = bool(store.push([RefUpdate(damaged.ref, None, damaged.oid)]).get(damaged.ref))
     except RemoteError:  # git deletes a ref whose object is lost, and none whose object it cannot read
         gone = False
-    if not (gone and restore and damaged.is_here):
-        return replace(damaged, gone=gone)
+    return replace(damaged, gone=gone)
+
+
+def restore(store: RefStore, damaged: DamagedRef) -> DamagedRef:
+    """Push a ref that was deleted again where it is whole here; return the outcome.
+
+    While another damaged ref is there, the remote takes no push.
+    """
+    if not (damaged.gone and damaged.is_here):
+        return damaged
     pushed = False
     with suppress(RemoteError):
         pushed = bool(store.push([RefUpdate(damaged.ref, damaged.oid, None)]).get(damaged.ref))
@@ -61,11 +70,18 @@ def _of(store: RefStore, tips: Sequence[Tip]) -> list[DamagedRef]:
     return [DamagedRef(tips[0].ref, tips[0].oid, why, is_here=_is_here(store, tips[0].oid))]
 
 
+def _is_chain(ref: str) -> bool:
+    """Return whether the readers of a ref walk its history: a claim is read from its first commit on."""
+    return ref.split("/")[-2:-1] in (["claim"], ["start"])
+
+
 def _problem(store: RefStore, tips: Sequence[Tip]) -> str | None:
-    """Return why the remote does not give some tips; what is here already is asked for all the same."""
+    """Return why the remote does not give some tips, all alike; what is here already is asked for all the same."""
+    commits = CLAIM_CHAIN_MAX_COUNT if _is_chain(tips[0].ref) else 1
     name = f"damage-{secrets.token_hex(4)}"
     try:
-        store.isolate(name, [tip.oid for tip in tips], max_bytes=TREE_MAX_BYTES, checked=False, borrows=False)
+        oids = [tip.oid for tip in tips]
+        store.isolate(name, oids, max_bytes=TREE_MAX_BYTES, commits=commits, checked=False, borrows=False)
     except ObjectBoundError:
         return None  # it gives more than anybody wants
     except (BusError, RemoteError) as error:

@@ -255,25 +255,31 @@ class Requests:
             if not isinstance(error.__cause__, MissingObjectError):
                 return "branch_moved"
             return self._delivery_elsewhere(ref)
-        with store.reader() as reader:
-            result = commits.read_commit(reader, result_oid)
-            try:
-                request = commits.read_commit(reader, ref.oid)
-                entries = commits.read_entries(reader, request.tree, TOP_TREE_MAX_BYTES)
-                folder = commits.read_folder(reader, request, TOP_TREE_MAX_BYTES)
-            except (ObjectError, MissingObjectError):  # no commit to append to, and none will become of it
-                return "branch_moved"
-        folder[commits.RESULT_FOLDER] = TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.tree)
-        inner = tree(folder.values())
-        entries[commits.FOLDER] = TreeEntry(DIRECTORY, commits.FOLDER, inner.oid)
-        top = tree(entries.values())
-        made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]", store.committer)
-        store.write([inner, top, made])
+        try:
+            made = _append_result(store, ref, result_oid)
+        except _CannotAppendError:  # no commit to append to, and none will become of it
+            return "branch_moved"
         # Expects the request commit: a push without a lease would bring a deleted branch back.
         outcome = swap(store, [RefUpdate(ref.ref, made.oid, ref.oid)], authority=ref.ref)[ref.ref]
         if outcome.landed:
             return "copied"
         return "branch_deleted" if outcome.tip is None else "branch_moved"
+
+    def restore_copy(self, ref: RequestRef, result_oid: str) -> bool:
+        """Create a request branch that is gone with a result on it; return whether it is there.
+
+        Raises:
+            BusError: the remote does not give the request, or it is no commit to append to.
+            RemoteError: the remote did not answer.
+        """
+        name = _copy_name(ref.id)
+        try:
+            # With its history: where no ref leads to the request any more, the remote takes it whole only.
+            store = self._store.isolate(name, [ref.oid], max_bytes=TREE_MAX_BYTES, commits=HISTORY_MAX_COMMITS)
+            made = _append_result(store, ref, result_oid)
+            return swap(store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref].landed
+        finally:
+            self._store.drop(name)
 
     def delivery(self, run_id: str, asked_oid: str, tip: str | None, result_oid: str) -> Delivery | None:
         """Return whether a published result was copied to its request branch, by the branch's tip; None: not yet."""
@@ -328,6 +334,34 @@ class Requests:
                 return pushed.oid in commits.read_commit(reader, tip).parents
         finally:
             self._store.drop(name)
+
+
+class _CannotAppendError(BusError):
+    """A request's commit is none that a result can be appended to."""
+
+
+def _append_result(store: RefStore, ref: RequestRef, result_oid: str) -> GitObject:
+    """Write the commit of a request with a result on it, a function of both; return it.
+
+    Raises:
+        BusError: the result is not here.
+        _CannotAppendError: the request is no commit to append to.
+    """
+    with store.reader() as reader:
+        result = commits.read_commit(reader, result_oid)
+        try:
+            request = commits.read_commit(reader, ref.oid)
+            entries = commits.read_entries(reader, request.tree, TOP_TREE_MAX_BYTES)
+            folder = commits.read_folder(reader, request, TOP_TREE_MAX_BYTES)
+        except (ObjectError, MissingObjectError) as error:
+            raise _CannotAppendError(f"nothing can be appended to {ref.ref}: {error.message}") from error
+    folder[commits.RESULT_FOLDER] = TreeEntry(DIRECTORY, commits.RESULT_FOLDER, result.tree)
+    inner = tree(folder.values())
+    entries[commits.FOLDER] = TreeEntry(DIRECTORY, commits.FOLDER, inner.oid)
+    top = tree(entries.values())
+    made = commit(top.oid, (ref.oid,), result.time_unix_s, f"result of {ref.id} [skip ci]", store.committer)
+    store.write([inner, top, made])
+    return made
 
 
 def _received(reader: Reader, ref: RequestRef) -> ReceivedRequest:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,9 @@ from bridge.bus.content import commits
 from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.refs import names
-from bridge.bus.refs.damage import damaged_refs, mend
+from bridge.bus.refs.damage import damaged_refs
+from bridge.bus.refs.damage import delete as delete_damaged
+from bridge.bus.refs.damage import restore as restore_damaged
 from bridge.bus.refs.history import History
 from bridge.bus.refs.repair import bad_refs, branches_in_the_way
 from bridge.bus.refs.repair import delete as delete_bad
@@ -36,7 +39,7 @@ from bridge.bus.views import (
     ReadRequests,
     RequestRef,
 )
-from bridge.errors import BegunError, BusError, FencedError
+from bridge.errors import BegunError, BusError, FencedError, IntegrityError, RemoteError, RequestRejectedError
 from bridge.limits import BEACON_DEAD_S
 from bridge.records.bus import Beacon, BusRecord
 from bridge.records.claim import Claim, Delivery
@@ -76,10 +79,11 @@ class RunnerBus(SharedBus):
         Raises:
             RemoteError: the remote did not answer.
         """
+        return tuple(request for request in self._branches() if request.id in run_ids and request.oid not in self._done)
+
+    def _branches(self) -> Sequence[RequestRef]:
         record = self.identity()
-        refs = self._store.list(names.listing_prefixes(record.request_branches)).refs
-        requests = requests_in(record, refs)
-        return tuple(request for request in requests if request.id in run_ids and request.oid not in self._done)
+        return requests_in(record, self._store.list(names.listing_prefixes(record.request_branches)).refs)
 
     def beside(self) -> RunnerBus:
         """Return the same bus for work that goes on beside: its calls wait for no others; `stop_when` is its own."""
@@ -443,15 +447,46 @@ class RunnerBus(SharedBus):
         prefixes = [record.prefix, *names.listing_prefixes(record.request_branches)]
         return damaged_refs(self._store, self._store.list(prefixes).refs)
 
-    def mend(self, damaged: DamagedRef, *, restore: bool = True) -> DamagedRef:
-        """Delete a damaged ref where it still points there, and push again what is whole here; return the outcome.
+    def delete_damaged(self, damaged: DamagedRef) -> DamagedRef:
+        """Delete a damaged ref where it still points there; return the outcome."""
+        self._pacer.pushed()
+        return delete_damaged(self._store, damaged)
+
+    def restore_damaged(self, damaged: DamagedRef) -> DamagedRef:
+        """Push a damaged ref that was deleted again where this machine has it whole; return the outcome."""
+        self._pacer.pushed()
+        return restore_damaged(self._store, damaged)
+
+    def restore_copy(self, ref: RequestRef, result_oid: str) -> bool:
+        """Create a request branch that was deleted as it was delivered: a published result on the claimed request.
 
         Args:
-            damaged: as it was found.
-            restore: whether to push it again.
+            ref: the branch, and the commit that was claimed.
+            result_oid: the result.
+
+        Returns:
+            Whether the branch is there; not where the remote has lost the request, or somebody made another meanwhile.
         """
         self._pacer.pushed()
-        return mend(self._store, damaged, restore=restore)
+        try:
+            self._results.read(result_oid)
+            return self._requests.restore_copy(ref, result_oid)
+        except (BusError, IntegrityError, RemoteError):
+            return False
+
+    def branch_with_result(self, run_id: str) -> str | None:
+        """Return the full name of a request branch of a run that carries a result, None where none does.
+
+        Raises:
+            RemoteError: the bus did not answer.
+        """
+        for ref in self._branches():
+            if ref.id == run_id:
+                with suppress(FencedError, RequestRejectedError):  # the first: it carries a result
+                    self.read_request(ref)
+                if ref.oid in self._done:
+                    return ref.ref
+        return None
 
     @cached_property
     def _folding(self) -> Folding:

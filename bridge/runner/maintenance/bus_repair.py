@@ -1,18 +1,20 @@
 """Mend the refs of a bus from what this runner has of them; without being told to act, only say what would be done.
 
-A ref that the remote does not give whole is deleted, as it keeps out every push, and pushed again where this runner has
-it. Another runner's claim is left to it while its beacon is fresh: it puts it back itself.
+A ref that the remote does not give whole is deleted, as it keeps out every push: all of them before any is pushed again
+from what is here. Another runner's claim is left to it while its beacon is fresh: it puts it back itself. Where nothing
+is here, the other refs of the run say whether anything is lost.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from bridge.bus.sides.runner import RunnerBus
-from bridge.bus.views import BadRef, DamagedRef
-from bridge.errors import REMEDY_MARK, BusError
+from bridge.bus.views import BadRef, DamagedRef, RequestRef
+from bridge.errors import REMEDY_MARK, BusError, RemoteError
 from bridge.ids import is_id
+from bridge.records.claim import Claim
 from bridge.request import run_id_of
 from bridge.run.lease import beacon_counts_s
 from bridge.system.clock import Clock, parse_rfc3339
@@ -38,35 +40,108 @@ def repair_bus(bus: RunnerBus, name: str, clock: Clock, *, act: bool) -> Iterato
     Raises:
         RemoteError: the bus did not answer.
     """
-    fresh = _fresh_runners(bus, name, clock)
-    for damaged in bus.damaged():
-        owner = _runner_of(bus, damaged)
-        theirs = owner != name and owner in fresh
-        if act:
-            yield _mended(bus.mend(damaged, restore=not theirs), owner if theirs else None)
-        else:
+    if act:
+        yield from _mend(bus, name, _fresh_runners(bus, name, clock))
+    else:
+        for damaged in bus.damaged():
             yield RefFinding(f"damaged {damaged.ref}: {damaged.why}", mended=False)
     for bad in bus.repair(dry_run=not act):
         yield _of_bad(bad, act=act)
 
 
-def _mended(damaged: DamagedRef, theirs: str | None) -> RefFinding:
-    """Say what became of a damaged ref."""
+def _mend(bus: RunnerBus, name: str, fresh: Collection[str]) -> Iterator[RefFinding]:
+    """Delete what is damaged, push again what is here, and say of each what became of it.
+
+    Args:
+        bus: the bus.
+        name: this runner.
+        fresh: the other runners that live.
+    """
+    is_blocked = False
+    deleted: list[tuple[DamagedRef, str | None]] = []
+    for damaged in sorted(bus.damaged(), key=lambda each: each.is_here):
+        if is_blocked and damaged.is_here:  # the remote would take no push of it
+            yield RefFinding(f"left {damaged.ref}: it can be pushed again once the files above are gone", mended=False)
+            continue
+        owner = _runner_of(bus, damaged)
+        outcome = bus.delete_damaged(damaged)
+        if outcome.gone:
+            deleted.append((outcome, owner if owner != name and owner in fresh else None))
+        else:
+            is_blocked = True
+            yield _left(outcome)
+    restored = [(damaged if owner else bus.restore_damaged(damaged), owner) for damaged, owner in deleted]
+    for damaged, owner in restored:
+        yield _of_mended(bus, damaged, owner)
+
+
+def _left(damaged: DamagedRef) -> RefFinding:
+    file = f"objects/{damaged.oid[:2]}/{damaged.oid[2:]}"
+    why = f"it moved meanwhile, or its object is damaged there: remove {file} in that repository"
+    return RefFinding(f"left {damaged.ref}: {why}{REMEDY_MARK}then: kakeya-runner bus repair --yes", mended=False)
+
+
+def _of_mended(bus: RunnerBus, damaged: DamagedRef, theirs: str | None) -> RefFinding:
+    """Say what became of a damaged ref that was deleted.
+
+    Args:
+        bus: the bus.
+        damaged: the ref.
+        theirs: the living runner whose claim it is, None for any other ref.
+    """
     ref, run_id = damaged.ref, _run_of(damaged.ref)
     if damaged.restored:
         return RefFinding(f"restored {ref}", mended=True)
-    if not damaged.gone:
-        file = f"objects/{damaged.oid[:2]}/{damaged.oid[2:]}"
-        why = f"it moved meanwhile, or its object is damaged there: remove {file} in that repository"
-        return RefFinding(f"left {ref}: {why}{REMEDY_MARK}then: kakeya-runner bus repair --yes", mended=False)
     if theirs is not None:
         return RefFinding(f"deleted {ref}: left to runner {theirs}, which puts it back", mended=True)
-    if "/log/" in ref:
-        return RefFinding(f"deleted {ref}: a result holds its run's whole log", mended=True)
     if run_id is None:
         return RefFinding(f"deleted {ref}: its runner writes it anew", mended=True)
-    again = f"{REMEDY_MARK}kakeya-mac retry {run_id}"
-    return RefFinding(f"deleted {ref}: nobody here has it{again}", mended=False)
+    try:
+        return _of_run(bus, ref, run_id)
+    except RemoteError as error:  # what was deleted is said all the same
+        return RefFinding(f"deleted {ref}: what is left of its run cannot be told, {error.line}", mended=False)
+
+
+def _of_run(bus: RunnerBus, ref: str, run_id: str) -> RefFinding:
+    """Say what the loss of one of a run's refs comes to, by its other refs; put a delivered branch back.
+
+    Raises:
+        RemoteError: the bus did not answer.
+    """
+    claim = _claim_of(bus, run_id)
+    if claim is None and (branch := bus.branch_with_result(run_id)) is not None:
+        return RefFinding(f"deleted {ref}: the run has ended, and its result is on {branch}", mended=True)
+    if claim is None and "/log/" in ref:
+        return RefFinding(f"deleted {ref}: a result holds its run's whole log", mended=True)
+    if claim is None:
+        again = f"{REMEDY_MARK}kakeya-mac retry {run_id}"
+        return RefFinding(f"deleted {ref}: nobody here has it{again}", mended=False)
+    return RefFinding(_of_claimed(bus, ref, claim), mended=True)
+
+
+def _of_claimed(bus: RunnerBus, ref: str, claim: Claim) -> str:
+    """Say why nothing is lost with one of the refs of a run whose claim is there; put a delivered branch back."""
+    if claim.result_oid is None:
+        return f"deleted {ref}: runner {claim.runner} has the run, and ends it"
+    if run_id_of(ref) != claim.id:
+        return f"deleted {ref}: the run has ended, and its result is there"
+    if bus.restore_copy(RequestRef(claim.id, ref, claim.request_oid), claim.result_oid):
+        return f"restored {ref} with the run's result"
+    remedy = f"{REMEDY_MARK}kakeya-mac fetch {claim.id}"
+    return f"deleted {ref}: the run has ended, and its result is there without it{remedy}"
+
+
+def _claim_of(bus: RunnerBus, run_id: str) -> Claim | None:
+    """Return a run's claim as the bus has it now, None where there is none that counts.
+
+    Raises:
+        RemoteError: the bus did not answer.
+    """
+    try:
+        view = bus.read_claim(run_id)
+    except BusError:
+        return None
+    return None if view is None or view.signature.refused else view.claim
 
 
 def _of_bad(bad: BadRef, *, act: bool) -> RefFinding:

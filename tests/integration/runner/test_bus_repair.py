@@ -52,6 +52,53 @@ def test_a_lost_object_of_this_runner_is_shown_first_and_pushed_again(served, ki
     assert s.claim(later).state == "terminal"
 
 
+def test_two_lost_objects_are_both_pushed_again_although_one_alone_keeps_out_every_push(served):
+    s, ref = served
+    names = [f"refs/kakeya/{kind}/{ref.id}" for kind in ("claim", "log")]
+    for name in names:
+        lose(s, git(s, "rev-parse", name))
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (mended.code, mended.stdout.split("\n")) == (0, [*(f"restored {name}" for name in names), ""])
+
+
+def test_a_request_branch_with_a_result_is_made_again_from_the_runs_end(served):
+    """The runner keeps nothing of a result once it is delivered; without this, losing the claim later loses the run."""
+    s, ref = served
+    lose(s, oid := git(s, "rev-parse", ref.ref))
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (mended.code, mended.stdout.strip()) == (0, f"restored {ref.ref} with the run's result")
+    assert git(s, "rev-parse", ref.ref) == oid  # the same bytes
+    assert git(s, "cat-file", "-t", f"{ref.ref}:.mac-bridge/result/run.json") == "blob"
+
+
+def test_a_request_branch_whose_request_is_lost_too_leaves_the_result_at_the_runs_claim(served):
+    s, ref = served
+    for oid in (git(s, "rev-parse", ref.ref), ref.oid):
+        lose(s, oid)
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    why = "the run has ended, and its result is there without it; next: kakeya-mac fetch"
+    assert (mended.code, mended.stdout.strip()) == (0, f"deleted {ref.ref}: {why} {ref.id}")
+
+
+@pytest.mark.parametrize("kind", ["claim", "start"])
+def test_what_an_ended_run_can_do_without_sends_nobody_to_run_it_again(served, kind):
+    s, ref = served
+    lose(s, git(s, "rev-parse", f"refs/kakeya/{kind}/{ref.id}"))
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route, name="other")  # a host that never had it
+    lost = ["claim"] if kind == "claim" else ["claim", "start"]  # a claim's history leads over its start
+    assert (mended.code, mended.stdout.splitlines()) == (
+        0, [f"deleted refs/kakeya/{each}/{ref.id}: the run has ended, and its result is on {ref.ref}" for each in lost]
+    )  # fmt: skip
+
+
+def test_a_claim_that_lost_only_a_commit_of_its_history_is_whole_again(served):
+    s, ref = served
+    lose(s, git(s, "rev-parse", f"refs/kakeya/start/{ref.id}"))
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert mended.stdout.splitlines() == [f"restored refs/kakeya/{kind}/{ref.id}" for kind in ("claim", "start")]
+    assert s.ended(ref).reason == "gate_rejected"
+
+
 def test_a_request_that_nobody_has_is_named_and_the_bus_goes_on(site):
     s = site()
     s.create_bus()
