@@ -47,7 +47,8 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "interval of the ratio itself, and of a machine as it was during these sittings.",
         "load": "What share of the machine others used. Programs are slowed unequally by it, so a ratio says at "
         "which load it was seen, and holds at no other. Where sittings saw loads more than 15 points apart the ratio "
-        "is given at the least and the greatest of them, and a word is said only where it holds at each.",
+        "is given at the least and the greatest of them, and a word is said only where it holds at each. With `--load "
+        "drawn` the runner itself holds half of its processors in every second launch, drawn: one run has both ends.",
         "best": "Best of N: the number is one of N that could have been chosen, the cells of one sweep or the "
         "parameters of one question, so its interval is as wide as that asks. Other questions widen "
         "nothing.",
@@ -60,6 +61,9 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "faster": "Its whole interval lies above 1.02. Slower: below 1 / 1.02. Equivalent: within 5 %. Not slower: "
         "above 0.95. No difference shown: none of these. Not measured well enough: none of these, and the "
         "interval spans more than a factor of 1.5, so that it says nothing.",
+        "answer": "What a run says that was asked `--fail-if WORD` and not for its number: yes or no, after one of "
+        "three looks (8, 13 and 20 launches; of pairs 8, 40 and 240), each at a third of the error. Such a run may "
+        "stop sooner, and no number of it is quoted; with `--require` it is measured as any other.",
         "recomputed": "A second command, which sees no report, computed the number again from what was kept.",
         "reported": "The number is its program's own word: nobody else looked.",
         "signature": "Verified: a key that may say this signed it. Key not pinned: it is signed, by a key that this "

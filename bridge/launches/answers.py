@@ -21,13 +21,14 @@ LOOKS: Final[Mapping[LaunchRule, tuple[int, int, int]]] = MappingProxyType(
 """After how many launches a rule's run is looked at, where it was asked a question and not for a number."""
 
 
-def answer(rule: LaunchRule, launches: Sequence[Launch], word: Word) -> bool | None:
+def answer(rule: LaunchRule, launches: Sequence[Launch], word: Word, margin: float = FASTER) -> bool | None:
     """Return whether a program is what the word says; None where that is open until the next look.
 
     Args:
         rule: one of `LOOKS`.
         launches: in the order they ran; only those up to the latest look are read.
         word: what is asked.
+        margin: how many times as fast, or as slow, it has to be at least.
 
     Raises:
         KeyError: a rule without looks.
@@ -38,8 +39,8 @@ def answer(rule: LaunchRule, launches: Sequence[Launch], word: Word) -> bool | N
         if ratio is None:
             continue
         bounds = ShownInterval.of(ratio, len(looks))
-        yes = bounds.low > FASTER if word == "faster" else bounds.high < 1.0 / FASTER
-        no = bounds.high <= FASTER if word == "faster" else bounds.low >= 1.0 / FASTER
+        yes = bounds.low > margin if word == "faster" else bounds.high < 1.0 / margin
+        no = bounds.high <= margin if word == "faster" else bounds.low >= 1.0 / margin
         if yes or no:
             return yes
     return None if len(launches) < looks[-1] else False

@@ -24,10 +24,12 @@ class Launch:
     Attributes:
         log_ratio: logarithm of the baseline's seconds over the candidate's; above 0 the candidate is faster.
         block: which block of prompts it ran, from 0.
+        loaded: whether the runner held processors meanwhile.
     """
 
     log_ratio: float
     block: int = 0
+    loaded: bool = False
 
 
 @dataclass(frozen=True)

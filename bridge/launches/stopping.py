@@ -7,7 +7,7 @@ machine whose launches scatter by 8 % cover in .82 only (simulated), so choosing
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from bridge.launches.estimate import Launch, LaunchRatio, over_launches, rotations
@@ -108,7 +108,7 @@ def decide(rule: LaunchRule, launches: Sequence[Launch], unseen: int = 0) -> Sto
 
 def in_groups(launches: Sequence[Launch], rule: LaunchRule) -> Sequence[Launch]:
     """Return launches with the block whose mean is removed from them: of a single rotation all have the same one."""
-    return launches if rule.groups == rule.blocks else [Launch(launch.log_ratio) for launch in launches]
+    return launches if rule.groups == rule.blocks else [replace(launch, block=0) for launch in launches]
 
 
 def stopping_point(rule: LaunchRule, launches: Sequence[Launch]) -> int | None:

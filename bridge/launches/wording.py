@@ -84,6 +84,7 @@ class RatioWords:
         units: whether the sittings, not their launches, are what the interval is over.
         looks: out of how many numbers it could have been chosen.
         least: how many launches a claim takes.
+        ends: the ratio at two loads, where the runner drew them; empty elsewhere.
     """
 
     bounds: ShownInterval
@@ -93,6 +94,7 @@ class RatioWords:
     units: bool = False
     looks: int = 1
     least: int = INTERVAL_LEAST
+    ends: str = ""
 
     @property
     def interval(self) -> tuple[float, float] | None:
@@ -111,7 +113,8 @@ class RatioWords:
             listed = ", ".join(f"{math.exp(value):.2f}x" for value in self.launches)
             return f"{self.bounds.value:.2f}x (launches {listed}; a claim takes {self.least})"
         scatter = f"{len(self.launches)} launches ({scatter_of(self.launches)})"
-        return f"{interval_text(self.bounds)}, {scatter}" + (f", best of {self.looks}" if self.looks > 1 else "")
+        chosen = f", best of {self.looks}" if self.looks > 1 else ""
+        return f"{self.ends or interval_text(self.bounds)}, {scatter}{chosen}"
 
     @property
     def said(self) -> str:
@@ -121,7 +124,8 @@ class RatioWords:
     @property
     def place(self) -> str:
         """In which sittings it was seen; what persists over a whole one no rule within it can see."""
-        return sittings(self.sittings, self.load, units=self.units)
+        own = ", the runner's own load among them" if self.ends else ""
+        return sittings(self.sittings, self.load, units=self.units) + own
 
     @property
     def stops(self) -> str | None:

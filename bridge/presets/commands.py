@@ -5,17 +5,21 @@ Pure. Knows nothing about whether any of it may run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from bridge.launches.answers import LOOKS
+from bridge.launches.loads import LOADED_MOST
 from bridge.launches.stopping import SITTING_LAUNCHES
+from bridge.launches.wording import FASTER
 from bridge.presets.facts import PolicyFacts
 from bridge.presets.model import HOST_TOKEN, PARAMETER_TOKEN, Preset, SeriesTemplate
 from bridge.presets.parameters import render
 from bridge.records.base import ParamValue
 from bridge.records.jobspec import Command, DeclaredOutput
-from bridge.records.request import Measuring, Profile, Request
-from bridge.records.turns import LaunchSeries, StopRule
+from bridge.records.request import EffectWord, Measuring, Profile, Request
+from bridge.records.turns import AskedWord, LaunchSeries, StopRule
 from bridge.records.workload import KIND, REPORT_FILE, seed_of
+from bridge.run.stop_rule import rule_of
 
 
 def commands_of(
@@ -31,7 +35,7 @@ def commands_of(
                 None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
                 for tokens in (template.argv, template.peer, template.reference)
             )
-            series = None if template.launches is None else series_of(template.launches, request.profile)
+            series = None if template.launches is None else series_of(template.launches, request, params)
             yield Command.model_validate(
                 {
                     "name": name,
@@ -51,10 +55,21 @@ def measured_as(profile: Profile) -> Measuring:
     return "smoke" if profile == "smoke" else "claim"
 
 
-def series_of(template: SeriesTemplate, profile: Profile) -> LaunchSeries:
-    """Return the launches of a profile; those of a sitting are one rotation of those of a claim."""
-    series = template.smoke if profile == "smoke" else template.claim
-    if profile != "standing":
+def series_of(template: SeriesTemplate, request: Request, params: Mapping[str, ParamValue]) -> LaunchSeries:
+    """Return the launches of a request; those of a sitting are one rotation of those of a claim.
+
+    What is asked a word is looked at three times instead, where its rule has looks; a run whose load is drawn has as
+    many launches as that takes.
+    """
+    series = template.smoke if request.profile == "smoke" else template.claim
+    if request.asks is not None and rule_of(series) in LOOKS:
+        return series.evolve(asks=AskedWord(word=request.asks, margin=_margin(request.asks, params)))
+    if request.load is not None:
+        drawn = StopRule(
+            least=series.rule.least, most=LOADED_MOST, blocks=series.rule.blocks, allowed_s=series.rule.allowed_s
+        )
+        return series.evolve(rule=drawn, load=request.load)
+    if request.profile != "standing":
         return series
     rule = StopRule(
         least=SITTING_LAUNCHES,
@@ -64,6 +79,12 @@ def series_of(template: SeriesTemplate, profile: Profile) -> LaunchSeries:
         allowed_s=series.rule.allowed_s,
     )
     return series.evolve(rule=rule)
+
+
+def _margin(word: EffectWord, params: Mapping[str, ParamValue]) -> float:
+    """Return by how much a ratio has to lie beyond 1: where a preset has a margin of its own, slower means by that."""
+    own = params.get("margin")
+    return 1.0 / (1.0 - own) if word == "slower" and isinstance(own, float) and 0.0 < own < 1.0 else FASTER
 
 
 def seed_basis(request: Request) -> str:

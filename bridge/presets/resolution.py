@@ -125,6 +125,11 @@ def _check_request(request: Request, preset: Preset) -> dict[str, ParamValue]:
             f"preset {preset.name!r} has no profile {request.profile!r}; expected "
             f"{' or '.join(preset.offered_profiles)}"
         )
+    if request.load is not None and all(command.launches is None for command in preset.commands):
+        raise RequestRejectedError(
+            f"preset {preset.name!r} has no launches, in half of which a load could be drawn",
+            remedy="send it without --load drawn, or use a preset that compares two programs",
+        )
     if request.limits.wall_s is not None and request.limits.wall_s <= 0:
         raise RequestRejectedError("limits.wall_s is 0; expected more, or nothing at all")
     if preset.code == "request" and request.workload is None:

@@ -8,7 +8,7 @@ from bridge.limits import OUTPUT_FILES_DEFAULT_COUNT
 from bridge.records.base import Count, Name, Oid, ParamValue, Record, RunId, Seconds, Sha256, Text
 from bridge.records.network import Network
 from bridge.records.request import Measuring, SweepPlace
-from bridge.records.turns import LaunchSeries
+from bridge.records.turns import AskedWord, LaunchSeries
 from bridge.records.workload import WorkloadDefinition, started_by
 
 CodeOrigin = Literal["host", "request"]
@@ -176,6 +176,12 @@ class JobSpec(Record):
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return _without(serialise(self), "workload", "seed_basis", "placement", "sitting")
+
+    @property
+    def asked_word(self) -> AskedWord | None:
+        """The word that its launches answer, None where they measure."""
+        series = (command.launches for command in self.commands)
+        return next((plan.asks for plan in series if plan is not None and plan.asks is not None), None)
 
     @property
     def programs(self) -> tuple[str, ...]:

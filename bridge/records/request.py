@@ -13,9 +13,12 @@ Measuring = Literal["smoke", "claim"]
 """How strictly a run is measured."""
 Profile = Literal["smoke", "claim", "standing"]
 """What is asked for: a run measured so, or ``standing``: one of several claims, sittings of one question apart."""
+EffectWord = Literal["faster", "slower"]
+"""What may be asked of a ratio, to be answered with yes or no."""
+DrawnLoad = Literal["drawn"]
 _Positive = Annotated[int, Field(gt=0)]
 _PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-_WRITTEN_WHERE_GIVEN = ("confirms", "unsandboxed", "sweep")
+_WRITTEN_WHERE_GIVEN = ("confirms", "unsandboxed", "sweep", "asks", "load")
 
 
 class Workload(Record):
@@ -95,13 +98,17 @@ class Request(Record):
         workload: the code brought along, or None for host code.
         expires: after this it is never started; the host caps the validity.
         idempotency_key: digest over bus, principal, preset, params, profile, workload tree, runner, limits, the run
-            that is confirmed and the place in a sweep.
+            that is confirmed, the place in a sweep, the word that is asked and the load.
         retry_of: the run this one repeats, or None.
         confirms: the run of the same question whose result this one is to confirm, said before it is measured; written
             only where it is given, so that other requests keep their bytes.
         unsandboxed: run without a sandbox on the requester's own machine; a host with a bus of its own refuses it.
             Written only where it is asked for, so that requests without it keep their bytes.
         sweep: its place in a sweep; written only where it is part of one.
+        asks: the word that its ratio is asked for, to be answered after three looks instead of measured; written only
+            where it is asked.
+        load: ``drawn``, for a run in whose every second launch the host holds half of its processors; written only
+            where it is asked for.
     """
 
     schema_version: Literal[2] = 2
@@ -123,6 +130,8 @@ class Request(Record):
     confirms: RunId | None = None
     unsandboxed: bool = False
     sweep: SweepPlace | None = None
+    asks: EffectWord | None = None
+    load: DrawnLoad | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -34,6 +34,17 @@ class StopRule(Record):
         return self
 
 
+class AskedWord(Record):
+    """A word that a ratio is asked for, so that three looks answer it and no number of it is quoted.
+
+    Attributes:
+        margin: how many times as fast, or as slow, it has to be at least.
+    """
+
+    word: Literal["faster", "slower"]
+    margin: Annotated[float, Field(gt=1, allow_inf_nan=False)]
+
+
 class LaunchSeries(Record):
     """A command that is launched again and again as a process each, and whose two arms get their turns handed out.
 
@@ -43,6 +54,8 @@ class LaunchSeries(Record):
         turn_least_s: how long the faster arm's turn has to last; launch 0 finds the tokens for it.
         solo_s: how long each arm runs alone, once in every launch; 0 for never.
         prefill: whether each sample's first turn ends with its first token, outside of the ratio that ends the series.
+        asks: what ends the series once it is answered, instead of a width; written only where it is asked.
+        load: ``drawn`` holds half of the processors in every second launch; written only where it is.
     """
 
     arms: tuple[Name, Name]
@@ -51,6 +64,13 @@ class LaunchSeries(Record):
     turn_least_s: Seconds = 0.05
     solo_s: Seconds = 3.0
     prefill: bool = False
+    asks: AskedWord | None = None
+    load: Literal["drawn"] | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        optional = ("asks", "load")
+        return {name: value for name, value in serialise(self).items() if value is not None or name not in optional}
 
 
 class Turn(Record):
@@ -118,6 +138,7 @@ class LaunchRecord(Record):
         reference: a stretch of the host's own loop over the same samples, in a process of its own right afterwards;
             None where the job spec names no such command, or it did not answer.
         cut: why it did not come to its end, or None.
+        loaded: how many processors the supervisor itself held meanwhile; written only where its load is drawn.
     """
 
     schema_version: Literal[1] = 1
@@ -134,3 +155,8 @@ class LaunchRecord(Record):
     solos: tuple[SoloStretch, ...] = ()
     reference: SoloStretch | None = None
     cut: Text | None = None
+    loaded: Count | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in serialise(self).items() if value is not None or name != "loaded"}

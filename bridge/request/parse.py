@@ -87,12 +87,14 @@ def idempotency_key(
     confirms: str | None = None,
     unsandboxed: bool = False,
     sweep: SweepPlace | None = None,
+    asks: str | None = None,
+    load: str | None = None,
 ) -> str:
     """Return the digest under which a repeated request is the same run (sha256, hex).
 
     The bus, the principal, the preset and its params, the profile, the runner selector and the limits enter it;
     `tree` is the workload's tree, or None for host code. The run that is to be confirmed, a wish to run without a
-    sandbox and the place in a sweep enter where there is one.
+    sandbox, the place in a sweep, the word that is asked and the load enter where there is one.
     """
     value: dict[str, object] = {
         "bus_id": bus_id,
@@ -108,6 +110,8 @@ def idempotency_key(
         value["confirms"] = confirms
     value |= {"unsandboxed": True} if unsandboxed else {}
     value |= {"sweep": sweep.model_dump(mode="json")} if sweep is not None else {}
+    value |= {"asks": asks} if asks is not None else {}
+    value |= {"load": load} if load is not None else {}
     return hashlib.sha256(strictjson.encode(value)).hexdigest()
 
 
@@ -125,6 +129,8 @@ def key_of(request: Request) -> str:
         confirms=request.confirms,
         unsandboxed=request.unsandboxed,
         sweep=request.sweep,
+        asks=request.asks,
+        load=request.load,
     )
 
 
@@ -157,6 +163,17 @@ def _check_binding(request: Request, ref: str, bus_id: str) -> None:
     if request.retry_of == request.id:
         raise RequestRejectedError("request repeats itself: retry_of is its own id")
     _check_sitting(request)
+    if request.asks is not None and (request.confirms is not None or request.profile == "standing"):
+        raise RequestRejectedError(
+            f"request asks whether it is {request.asks}, and is to be quoted: what is answered with yes or no has no "
+            "number that may be",
+            remedy="leave out one of --fail-if, --confirms and --profile standing",
+        )
+    if request.load is not None and (request.profile != "claim" or request.asks is not None):
+        raise RequestRejectedError(
+            f"request draws its load in profile {request.profile}; expected profile claim, and no word that is asked",
+            remedy="send it with --profile claim --load drawn, without --fail-if",
+        )
     if request.confirms is not None and (request.confirms == request.id or request.profile != "claim"):
         raise RequestRejectedError(
             f"request confirms {request.confirms} in profile {request.profile}; expected another run and profile claim",

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from bridge.launches.answers import LOOKS, answer
 from bridge.launches.estimate import Launch
 from bridge.launches.stopping import LaunchRule, StopDecision
 from bridge.launches.stopping import decide as stops
@@ -25,11 +26,13 @@ class SeriesDecision:
 
     Attributes:
         rule: what the rule over launches says; None where the series ends for another reason.
+        yes: what a word that was asked is answered with; None where none was, or it is open.
     """
 
     stop: bool
     why: str
     rule: StopDecision | None = None
+    yes: bool | None = None
 
 
 def decide(plan: LaunchSeries, launches: Sequence[LaunchRecord], elapsed_s: float = 0.0) -> SeriesDecision:
@@ -44,11 +47,14 @@ def decide(plan: LaunchSeries, launches: Sequence[LaunchRecord], elapsed_s: floa
         return SeriesDecision(stop=True, why=f"launch 0 was cut, and nothing is calibrated: {launches[0].cut}")
     rule = plan.rule
     measured = finished(plan, launches)
-    decision = stops(
-        LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width),
-        measured,
-        len(counting(launches)) - len(measured),
-    )
+    decision = stops(rule_of(plan), measured, len(counting(launches)) - len(measured))
+    if plan.asks is not None:
+        yes = answered(plan, measured)
+        if yes is not None:
+            why = f"{'' if yes else 'not '}{plan.asks.word}, as a look at {len(measured)} launches answers"
+            return SeriesDecision(stop=True, why=why, yes=yes)
+    if (plan.asks is not None or plan.load is not None) and decision.reason == "width reached":
+        decision = replace(decision, stop=False, reason="still too wide")  # a width answers nothing, and is of no load
     if not decision.stop and rule.allowed_s is not None:
         if elapsed_s >= rule.allowed_s:
             return SeriesDecision(stop=True, why="the time allowed is over", rule=decision)
@@ -71,6 +77,27 @@ def _last_launch_begins_s(plan: LaunchSeries, launches: Sequence[LaunchRecord], 
     return elapsed_s + lasted_s * (blocks - 1) / blocks
 
 
+def rule_of(plan: LaunchSeries) -> LaunchRule:
+    """Return the rule over launches that a plan names."""
+    return LaunchRule(plan.rule.least, plan.rule.most, plan.rule.blocks, plan.rule.half_width)
+
+
+def answered(plan: LaunchSeries, measured: Sequence[Launch]) -> bool | None:
+    """Return what these launches answer the word with that a plan asks; None where it is open, or none is asked.
+
+    Raises:
+        KeyError: it is asked under a rule without looks.
+    """
+    if plan.asks is None:
+        return None
+    return answer(rule_of(plan), measured, plan.asks.word, plan.asks.margin)
+
+
+def looks_of(plan: LaunchSeries) -> tuple[int, ...]:
+    """Return after how many launches a word is looked at."""
+    return LOOKS[rule_of(plan)]
+
+
 def counting(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
     """Return the launches that count: all but the first one, which calibrates."""
     return [launch for launch in launches if launch.number > 0]
@@ -78,8 +105,8 @@ def counting(launches: Sequence[LaunchRecord]) -> list[LaunchRecord]:
 
 def finished(plan: LaunchSeries, launches: Sequence[LaunchRecord], part: Part = "decode") -> list[Launch]:
     """Return the launches that count and finished a pair, in order; a cut one enters with the pairs it finished."""
-    ratios = [(log_ratio(plan, launch, part), launch.block) for launch in counting(launches)]
-    return [Launch(ratio, block) for ratio, block in ratios if ratio is not None]
+    ratios = [(log_ratio(plan, launch, part), launch) for launch in counting(launches)]
+    return [Launch(ratio, launch.block, bool(launch.loaded)) for ratio, launch in ratios if ratio is not None]
 
 
 def log_ratio(plan: LaunchSeries, launch: LaunchRecord, part: Part = "decode") -> float | None:

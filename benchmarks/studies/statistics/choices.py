@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,7 +19,8 @@ from bridge.launches.answers import LOOKS
 from bridge.launches.attempts import DOUBTFUL_MAX
 from bridge.launches.checks import BUDGET_MOST
 from bridge.launches.distributions import t_quantile
-from bridge.launches.estimate import TAIL
+from bridge.launches.estimate import TAIL, Launch
+from bridge.launches.loads import draw_loads, over_loads
 from bridge.launches.stopping import MODELS
 from bridge.launches.wording import FASTER
 
@@ -53,6 +55,42 @@ def loads(slope: float, rng: np.random.Generator, runs: int) -> Row:
         "half_width": _median(wide),
         "half_width_without_load": _median(plain),
         "covered_without_load": int((np.abs(plain_mean - slope * 0.25) <= plain).sum()),
+    }
+
+
+def drawn_load(slope: float, more: float, rng: np.random.Generator, runs: int) -> Row:
+    """Return coverage and width at both ends and of the slope, ten launches of five blocks with and without load.
+
+    Args:
+        slope: log of the ratio under load over that without.
+        more: how many times as much launches under load scatter.
+        rng: drawn from.
+        runs: how many.
+    """
+    covered, widths = {"free": 0, "loaded": 0, "slope": 0}, []
+    true = {"free": 0.0, "loaded": slope, "slope": slope}
+    for _ in range(runs):
+        launches: list[Launch] = []
+        under_load: frozenset[int] = frozenset()
+        for rotation in range(4):
+            every = frozenset(range(5))
+            draw = random.Random(int(rng.integers(1 << 30)))
+            under_load = every - under_load if rotation % 2 else draw_loads(5, draw)
+            for block in range(5):
+                loaded = block in under_load
+                noise = float(rng.normal(0.0, LAUNCH_SD * (more if loaded else 1.0)))
+                launches.append(Launch(slope * loaded + noise, block, loaded))
+        ratio = over_loads(launches, 5)
+        assert ratio is not None
+        for name, estimate in (("free", ratio.free), ("loaded", ratio.loaded), ("slope", ratio.slope)):
+            covered[name] += abs(estimate.log_ratio - true[name]) <= estimate.half_width()
+        widths.append((ratio.free.half_width(), ratio.slope.half_width()))
+    half = np.median(np.array(widths), axis=0)
+    return {
+        "runs": runs,
+        **{f"covered_{name}": int(count) for name, count in covered.items()},
+        "half_width_at_an_end": round(float(half[0]), 5),
+        "half_width_of_slope": round(float(half[1]), 5),
     }
 
 
@@ -168,6 +206,9 @@ def _cases() -> dict[str, _Measure]:
     for slope in (0.0, 0.2):
         label = f"loads of 0, 25 and 50 %, ratio moved by {slope * 50:.0f} % from end to end"
         measures[label] = partial(loads, slope)
+    for more in (1.0, 2.0):
+        label = f"a load drawn in every second of 20 launches, launches under it scatter {more:g} times as much"
+        measures[label] = partial(drawn_load, 0.1, more)
     measures["not taken: a look after each sitting, 6 to 20"] = partial(looking_on, 6, 20)
     for sd in (0.03, 0.05):
         measures[f"three looks for --fail-if slower, launch sd {sd * 100:.0f} %"] = partial(three_looks, sd)

@@ -29,6 +29,7 @@ from bridge.presets.model import Preset
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import RunOptions
+    from bridge.records.request import EffectWord
 
 
 SITTINGS_USUAL: Final = 8
@@ -65,8 +66,14 @@ def _drafts(call: Invocation[RunOptions], session: BusSession) -> list[RequestDr
     drafts = _offered(call, session, points) if preset is None else _installed(call, session, preset, points)
     if runner is not None:
         drafts = [replace(draft, runner=parse_selector(f"name:{runner}")) for draft in drafts]
-    drafts = [replace(draft, confirms=confirms) for draft in drafts]
+    drafts = [replace(draft, confirms=confirms, asks=_asks(call.options), load=call.options.load) for draft in drafts]
     return [without_sandbox(session, draft) for draft in drafts] if call.options.unsandboxed else drafts
+
+
+def _asks(options: RunOptions) -> EffectWord | None:
+    """Return the word that is to be answered after three looks; None where the number itself is wanted, too."""
+    wants_number = not (options.require is None and options.confirms is None and options.load is None)
+    return None if wants_number else options.fail_if
 
 
 def _installed(

@@ -33,6 +33,8 @@ def run(call: Invocation[RunOptions]) -> Answer:
             f"--fail-if {call.options.fail_if} is about how a run comes out, and this line does not wait for that",
             remedy="add --wait",
         )
+    if call.options.load is not None and call.options.profile != "claim":
+        raise UsageError("--load drawn is of a claim in one sitting", remedy="add --profile claim")
     _check_notify(call, waits=_waits(call))
     if call.options.profile == "standing" or call.options.sittings is not None:
         from bridge.cli.mac.tables.standing import check_standing

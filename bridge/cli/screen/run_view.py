@@ -6,10 +6,10 @@ Every text in it that came from elsewhere is cleaned here.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bridge.cli.screen.answer import Row
 from bridge.cli.screen.output import DATA_LABEL_CHARS
@@ -48,14 +48,27 @@ def status_rows(run: Run, status: RunStatus, directory: Path) -> list[Row]:
 def without_unwanted(status: RunStatus, word: str | None) -> tuple[RunStatus, list[Row]]:
     """Return the status of a run, which ends in 1 where its primary claim says a word, and the row that says so."""
     claims = () if status.verdict is None or word is None else status.verdict.claims
-    claim = next((one for one in claims if one.role == "primary" and one.detail.get("effect") == word), None)
-    if claim is None:
+    claim = next((one for one in claims if one.role == "primary"), None)
+    if claim is None or word is None:
         return status, []
-    said = clean_line(f"{claim.metric} is {word} (--fail-if {word})")
+    answer = claim.detail.get("answer")
+    says_yes = answer is not None and (answer["word"], answer["answer"]) == (word, "yes")
+    if not (claim.detail.get("effect") == word if answer is None else says_yes):
+        return status, [] if answer is None else [Row("answer", answer_text(claim.metric, answer))]
+    after = "" if answer is None else f", as a look at {answer['launches']} launches answers"
+    said = clean_line(f"{claim.metric} is {word} (--fail-if {word}){after}")
     rows = [Row("failed", said)]
     if status.exit_code != 0:
         return status, rows
     return replace(status, reason="unwanted", exit_code=OUTCOMES["unwanted"].exit_code, message=said), rows
+
+
+def answer_text(metric: str, answer: Mapping[str, Any]) -> str:
+    """Return what three looks said of a word, for people."""
+    if answer["answer"] == "open":
+        return clean_line(f"whether {metric} is {answer['word']} is open after {answer['launches']} launches")
+    negated = "" if answer["answer"] == "yes" else "not "
+    return clean_line(f"{metric} is {negated}{answer['word']}, as a look at {answer['launches']} launches answers")
 
 
 def headline(run: Run, status: RunStatus) -> str:

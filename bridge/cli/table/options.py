@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from bridge.cli.table.command import Options, flag, option, word
 
 if TYPE_CHECKING:
-    from bridge.records.request import Profile
+    from bridge.records.request import DrawnLoad, EffectWord, Profile
 
 _JSON: Final[Any] = flag("print one JSON document on stdout, also for errors and pending runs")
 _JSON_LINES: Final[Any] = flag("print events as JSON lines while waiting, the document of --json last")
@@ -78,6 +78,9 @@ class RunOptions(BusOptions):
     json_lines: bool = _JSON_LINES
     profile: Profile = _PROFILE
     sittings: int | None = option("of a standing claim, 6 to 64; 8 unless said", metavar="K", number="int")
+    load: DrawnLoad | None = option(
+        "hold half of the processors in every second launch: the ratio at both loads", choices=("drawn",)
+    )
     require: str | None = _REQUIRE
     dirty: bool = flag("send uncommitted changes of tracked files too (request code only)")
     ref: str | None = option(
@@ -86,7 +89,10 @@ class RunOptions(BusOptions):
     against: str | None = option(
         "commit to compare --ref with (presets that compare two)", metavar="REV", complete="ref"
     )
-    fail_if: str | None = option("end in 1 where the primary claim says so", choices=("slower", "faster"))
+    fail_if: EffectWord | None = option(
+        "end in 1 where the primary claim says so; without --require it is asked for that alone, in three looks",
+        choices=("slower", "faster"),
+    )
     runner: str | None = option("runner that may take it: a name, or labels: 'gpu', 'gpu,quiet'", metavar="SEL")
     expires: float | None = option("time after which it is never started, e.g. 1h30m", metavar="TIME", number="seconds")
     confirms: str | None = option(

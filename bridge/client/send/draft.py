@@ -24,7 +24,16 @@ from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 from bridge.presets.parameters import bind
 from bridge.records.base import ParamValue
-from bridge.records.request import LimitRequest, Profile, Request, RunnerSelector, SweepPlace, Workload
+from bridge.records.request import (
+    DrawnLoad,
+    EffectWord,
+    LimitRequest,
+    Profile,
+    Request,
+    RunnerSelector,
+    SweepPlace,
+    Workload,
+)
 from bridge.request import UNSIGNED, key_of, parse, request_branch
 from bridge.system.clock import rfc3339
 
@@ -44,6 +53,8 @@ class RequestDraft:
         confirms: the run whose result it is to confirm, or None.
         unsandboxed: run without a sandbox; on this machine only.
         sweep: its place in a sweep, or None.
+        asks: the word that its ratio is asked for, or None for its number.
+        load: whether its host holds processors in drawn launches, or None.
     """
 
     preset: str
@@ -57,6 +68,8 @@ class RequestDraft:
     confirms: str | None = None
     unsandboxed: bool = False
     sweep: SweepPlace | None = None
+    asks: EffectWord | None = None
+    load: DrawnLoad | None = None
 
 
 def draft_of_preset(
@@ -222,5 +235,7 @@ def request_of(
         confirms=draft.confirms,
         unsandboxed=draft.unsandboxed,
         sweep=draft.sweep,
+        asks=draft.asks,
+        load=draft.load,
     )
     return request.evolve(idempotency_key=key_of(request))

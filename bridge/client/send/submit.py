@@ -112,6 +112,8 @@ def submit_again(session: BusSession, old: Request, *, queue: bool, warn: Callab
         retry_of=old.id,
         confirms=old.confirms,
         sweep=old.sweep,
+        asks=old.asks,
+        load=old.load,
     )
     draft = without_sandbox(session, draft) if old.unsandboxed else draft
     return submit(session, draft, new=True, queue=queue, warn=warn)

@@ -39,7 +39,8 @@ _ASKING: Final = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 _AS_WELL_S: Final = 1.0
 _LOAD: Final = "import os,sys;f=os.fdopen(int(sys.argv.pop(1)),'rb');s=f.read();f.close();exec(s)"
 NICE: Final = 10  # of a run where the kernel weighs no groups
-_KEEPERS: Final[set[int]] = set()  # ids of the living subreapers of this process: a peer has one beside its command's
+KEEPERS: Final[set[int]] = set()
+"""Ids of the living children that are no orphans: subreapers, a peer's beside its command's, and the own load."""
 _DRAIN_MAX_BYTES: Final = 1 << 20  # what may still be in a pipe when everybody is dead
 
 
@@ -78,8 +79,8 @@ class Supervisor:
             stack.callback(group.remove)
             pipes = {name: open_pipe(stack) for name in ("log", "control", "status")}
             child = stack.enter_context(self._start_subreaper(plan, pipes))
-            _KEEPERS.add(child.pid)
-            stack.callback(_KEEPERS.discard, child.pid)
+            KEEPERS.add(child.pid)
+            stack.callback(KEEPERS.discard, child.pid)
             tree, started = ProcessTree(child.pid, self._marker), psutil.Process(child.pid).create_time()
             with MarkListener(self._marks, plan.marks.read, self._bounds.elapsed_s, self._bounds.active):
                 self._hooks.on_started(child.pid, started, self._marker)
@@ -227,7 +228,7 @@ class Supervisor:
             for pid in group.members():
                 with contextlib.suppress(psutil.Error):
                     processes.setdefault(pid, psutil.Process(pid))
-            for process in adopted(started, _KEEPERS):
+            for process in adopted(started, KEEPERS):
                 processes.setdefault(process.pid, process)
             return list(processes.values())
 

@@ -5,11 +5,14 @@ Knows how long it took and what the stamps say; how a process is run and confine
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bridge.executor.observe.accelerators.interface import GpuMeter
+from bridge.executor.turns.burner import Burner, half_the_processors
 from bridge.executor.turns.launch import Calibration, LaunchTurns
+from bridge.launches.loads import draw_loads
 from bridge.records.jobspec import Command
 from bridge.records.run import CommandResult
 from bridge.records.turns import LaunchRecord, LaunchSeries
@@ -27,6 +30,7 @@ class SeriesOfLaunches:
         gpu: reads the accelerator's load, or says why nothing does.
         launched: gets how many launches are over, and how many there are at most.
         records: the launches so far, each with its reference.
+        draw: draws which launches run under load; the system's own generator, unless a test knows better.
     """
 
     command: Command
@@ -38,6 +42,8 @@ class SeriesOfLaunches:
     launched: Callable[[int, int], None] = lambda _done, _most: None
     records: list[LaunchRecord] = field(default_factory=list)
     calibration: Calibration = field(default_factory=Calibration)
+    draw: random.Random = field(default_factory=random.SystemRandom)
+    _under_load: frozenset[int] = field(default=frozenset(), init=False)
 
     def until_decided(self) -> bool:
         """Launch until the rule ends it; return whether the next command may run."""
@@ -50,7 +56,28 @@ class SeriesOfLaunches:
         return went_on
 
     def _launch(self) -> bool:
+        """Launch once, under the runner's own load where that was drawn; return whether to go on."""
+        if self.plan.load is None:
+            return self._measure(None)
+        count = half_the_processors() if self._is_loaded(len(self.records)) else 0
+        with Burner(count):
+            return self._measure(count)
+
+    def _is_loaded(self, number: int) -> bool:
+        """Return whether a launch runs under load: half of a rotation does, drawn, and of the next one the others."""
+        if number == 0:
+            return False
+        blocks = self.plan.rule.blocks
+        rotation, block = divmod(number - 1, blocks)
+        if rotation % 2:
+            return not self.records[number - blocks].loaded
+        if block == 0:
+            self._under_load = draw_loads(blocks, self.draw)
+        return block in self._under_load
+
+    def _measure(self, loaded: int | None) -> bool:
         went_on, record = self._turns(self.command, None)
+        record = None if record is None else record.evolve(loaded=loaded)
         if record is not None and record.cut is not None:
             self.note(f"launch {record.number} of {self.command.name} was cut: {record.cut}")
         elif record is not None and record.number > 0 and went_on and self.command.reference and self.plan.solo_s > 0:

@@ -17,6 +17,7 @@ from bridge.gate.stats.ratio import Ratio, known_ratio
 from bridge.launches import figures, wording
 from bridge.launches.attempts import ShownInterval
 from bridge.launches.estimate import prompts_like_these
+from bridge.launches.loads import LoadedRatio
 from bridge.launches.stopping import BLOCKS, MODELS, decide
 from bridge.records.verdict import Premise
 from bridge.run.stop_rule import Part
@@ -91,7 +92,7 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
     bounds, pooled = found.shown, found.pooled
     decision = decide(own.rule, own.launches)
     words, baseline = found.words(evidence, least_of(own)), baseline_name(report)
-    sd = None if decision.ratio is None else decision.ratio.sd
+    sd = found.ends.sd if found.ends is not None else None if decision.ratio is None else decision.ratio.sd
     rest = found.spoilt + unseen(report, evidence, own)
     return ClaimDraft(
         id="decode_speedup",
@@ -115,11 +116,24 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "half_width": bounds.half_width,
             "width": wording.wide(bounds, own.rule.half_width) or "reached",
             "ended": decision.reason,
+            **own.answer,
+            **({} if found.ends is None else loads_of(found.ends, found.looks)),
             "cut_launches": sum(record.cut is not None for record in own.records),
             "prompts_like_these": _other_prompts(report, evidence),
             "summary": f"{words.number}, {words.place}{rest}, vs {baseline}",
         },
     )
+
+
+def loads_of(ends: LoadedRatio, looks: int) -> dict[str, Any]:
+    """Return a ratio at both loads as a claim's detail has it."""
+    estimates = {"free": ends.free, "loaded": ends.loaded, "slope": ends.slope}
+    return {
+        "loads": {
+            name: {"value": estimate.value, "interval": list(estimate.interval(looks))}
+            for name, estimate in estimates.items()
+        }
+    }
 
 
 def stops_of(words: wording.RatioWords) -> dict[Premise, str]:

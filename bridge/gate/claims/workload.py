@@ -12,17 +12,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
-from bridge.gate.claims.speed import stops_of
+from bridge.gate.claims.speed import loads_of, stops_of
 from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
-from bridge.gate.facts.launch_series import Series, load_of, split_attempts
+from bridge.gate.facts.launch_series import Series, pooled_ratio, split_attempts
 from bridge.gate.facts.pair_series import series_named
 from bridge.gate.interface import Evidence, Report
 from bridge.gate.reports.workload import NAME, found_at, number_at
 from bridge.gate.stats.binomial import rate_lower, rate_upper
-from bridge.launches import figures, wording
-from bridge.launches.attempts import ShownInterval, weaker
+from bridge.launches import figures
 from bridge.launches.distributions import t_quantile
-from bridge.launches.sittings import pool
 from bridge.launches.stopping import PROCESS_PAIRS, decide
 from bridge.records.workload import MetricDefinition, WorkloadDefinition
 
@@ -293,17 +291,13 @@ def _ratio(
         return None
     of_attempts = _earlier(metric, evidence, own)
     known, beyond_doubt = split_attempts(own, of_attempts, evidence, metric.name)
-    every = pool([one.launches for one in known])
-    if every is None:
-        return None
-    whole = pool([one.launches for one in beyond_doubt])
     looks = 1 if evidence.record is None or evidence.record.attempt is None else evidence.record.attempt.looks
-    bounds = weaker(ShownInterval.of(every, looks), None if whole is None else ShownInterval.of(whole, looks))
-    decision = decide(own.rule, own.launches)
+    ratio = pooled_ratio(known, beyond_doubt, lambda series: list(series.launches), looks=looks)
+    if ratio is None:
+        return None
+    decision, bounds = decide(own.rule, own.launches), ratio.shown
     sd = None if decision.ratio is None else decision.ratio.sd
-    logs = tuple(launch.log_ratio for sitting in known for launch in sitting.launches)
-    units = every.unit == "sitting"
-    words = wording.RatioWords(bounds, logs, every.sittings, load_of(evidence), units, looks, PROCESS_PAIRS.least)
+    words = ratio.words(evidence, PROCESS_PAIRS.least)
     rest = told(of_attempts, evidence, metric.name)
     return ClaimDraft(
         id=metric.name,
@@ -312,7 +306,7 @@ def _ratio(
         interval=words.interval,
         confidence=None if words.interval is None else CONFIDENCE,
         unit=metric.unit,
-        n=every.launches,
+        n=ratio.pooled.launches,
         wording=f"{words.place}: {metric.name} {words.said}, {definition.label}, both as identified{rest}",
         stops=stops_of(words),
         detail={
@@ -324,6 +318,8 @@ def _ratio(
             "launch_sd": sd,
             "half_width": bounds.half_width,
             "ended": decision.reason,
+            **own.answer,
+            **({} if ratio.ends is None else loads_of(ratio.ends, looks)),
         },
     )
 

@@ -8,20 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.samples import arms_of
 from bridge.gate.interface import Evidence, Report
 from bridge.launches.attempts import ShownInterval, weaker
 from bridge.launches.estimate import Launch, rotations
+from bridge.launches.loads import LoadedRatio, over_loads, whole_loads
 from bridge.launches.sittings import PooledRatio, pool
 from bridge.launches.stopping import LaunchRule, in_groups
 from bridge.launches.wording import RatioWords
 from bridge.records.jobspec import JobSpec
 from bridge.records.run import RunRecord
 from bridge.records.turns import LaunchRecord, LaunchSeries, SoloStretch, Turn
-from bridge.run.stop_rule import Part, counting, finished, turns_of
+from bridge.run.stop_rule import Part, answered, counting, finished, looks_of, rule_of, turns_of
 
 PARTS: Final[tuple[Part, Part]] = ("prefill", "decode")
 Stretch = TypeVar("Stretch", SoloStretch, Turn)
@@ -44,8 +45,7 @@ class Series:
     @property
     def rule(self) -> LaunchRule:
         """When it was to end."""
-        rule = self.plan.rule
-        return LaunchRule(rule.least, rule.most, rule.blocks, rule.half_width)
+        return rule_of(self.plan)
 
     def over(self, part: Part) -> list[Launch]:
         """Return the launches with the ratio of a part of their samples."""
@@ -60,13 +60,30 @@ class Series:
             spent = [(turn.done_s - turn.go_s, turn.tokens) for turn in turns if turn.sample in over]
             token_s = _rate(spent)
             if token_s is not None:
-                found.append(Launch(-math.log(token_s), record.block))
+                found.append(Launch(-math.log(token_s), record.block, bool(record.loaded)))
         return found
 
     @property
     def counted(self) -> list[LaunchRecord]:
         """All but the launch that calibrates."""
         return counting(self.records)
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """The word that it was asked and what three looks said; empty where it was to measure."""
+        if self.plan.asks is None:
+            return {}
+        yes = answered(self.plan, self.launches)
+        text = "open" if yes is None else "yes" if yes else "no"
+        return {"answer": {"word": self.plan.asks.word, "answer": text, "launches": len(self.launches)}}
+
+    @property
+    def looked_past(self) -> int | None:
+        """After how many launches the word was answered that it was asked, where further ones ran; None elsewhere."""
+        if self.plan.asks is None:
+            return None
+        looks = (look for look in looks_of(self.plan) if look < len(self.launches))
+        return next((look for look in looks if answered(self.plan, self.launches[:look]) is not None), None)
 
     @property
     def cut(self) -> bool:
@@ -92,6 +109,8 @@ class SeriesRatio:
         looks: how many ratios it was chosen from.
         values: what each pooled launch gave, as a logarithm.
         spoilt: which earlier attempts are left out, or in and out, in words.
+        ends: the ratio at both loads, where the runner drew them; None elsewhere.
+        ends_text: the same in words, corrected as `shown` is.
     """
 
     pooled: PooledRatio
@@ -99,6 +118,8 @@ class SeriesRatio:
     looks: int
     values: tuple[float, ...]
     spoilt: str = ""
+    ends: LoadedRatio | None = None
+    ends_text: str = ""
 
     def words(self, evidence: Evidence, least: int) -> RatioWords:
         """Return what may be said of it as a ratio.
@@ -108,7 +129,7 @@ class SeriesRatio:
             least: how many launches a claim takes.
         """
         units, load = self.pooled.unit == "sitting", load_of(evidence)
-        return RatioWords(self.shown, self.values, self.pooled.sittings, load, units, self.looks, least)
+        return RatioWords(self.shown, self.values, self.pooled.sittings, load, units, self.looks, least, self.ends_text)
 
 
 def series_of(report: Report, evidence: Evidence) -> Series | None:
@@ -175,16 +196,71 @@ def _over_attempts(
         if (series := _of_record(report, evidence, record)) is not None and series.plan == own.plan
     }
     every, whole = split_attempts(own, of_attempts, evidence, claim)
-    rule = own.rule
-    launches = [in_groups(values(series), rule) for series in every]
-    pooled = pool(launches, rule.groups)
+    spoilt = told(of_attempts, evidence, claim)
+    return pooled_ratio(every, whole, values, looks=looks, questions=questions, spoilt=spoilt)
+
+
+def pooled_ratio(
+    every: Sequence[Series],
+    whole: Sequence[Series],
+    values: Callable[[Series], list[Launch]],
+    *,
+    looks: int = 1,
+    questions: int = 1,
+    spoilt: str = "",
+) -> SeriesRatio | None:
+    """Return what series of one plan say together; None without enough launches.
+
+    Args:
+        every: this run's, then those of its earlier attempts that are pooled.
+        whole: those of them that are beyond doubt.
+        values: of the launches of a series.
+        looks: out of how many numbers it could have been chosen.
+        questions: among how many ratios of one report it is.
+        spoilt: which earlier attempts are left out, or in and out, in words.
+    """
+    rule = every[0].rule
+    sittings = [in_groups(values(series), rule) for series in every]
+    beyond_doubt = [in_groups(values(series), rule) for series in whole]
+    if every[0].plan.load is not None:
+        return _at_drawn_loads(sittings, beyond_doubt, rule.groups, (looks, looks * questions), spoilt)
+    pooled = pool(sittings, rule.groups)
     if pooled is None:
         return None
-    without = pool([in_groups(values(one), rule) for one in whole], rule.groups)
+    without = pool(beyond_doubt, rule.groups)
     bounds = ShownInterval.of(pooled, looks * questions)
     shown = weaker(bounds, None if without is None else ShownInterval.of(without, looks * questions))
-    logs = tuple(launch.log_ratio for sitting in launches for launch in rotations(sitting, rule.groups)[0])
-    return SeriesRatio(pooled, shown, looks, logs, told(of_attempts, evidence, claim))
+    logs = tuple(launch.log_ratio for sitting in sittings for launch in rotations(sitting, rule.groups)[0])
+    return SeriesRatio(pooled, shown, looks, logs, spoilt)
+
+
+def _at_drawn_loads(
+    sittings: Sequence[Sequence[Launch]],
+    beyond_doubt: Sequence[Sequence[Launch]],
+    blocks: int,
+    looks: tuple[int, int],
+    spoilt: str,
+) -> SeriesRatio | None:
+    """Return the ratio at both loads; None without enough launches.
+
+    Args:
+        sittings: launches of every run that is pooled.
+        beyond_doubt: those of the runs that nothing could have spoilt.
+        blocks: how many blocks of prompts there are.
+        looks: as they are named, and as the interval is corrected for.
+        spoilt: which earlier attempts are left out, or in and out, in words.
+    """
+    launches = [launch for sitting in sittings for launch in whole_loads(sitting, blocks)]
+    ends = over_loads(launches, blocks)
+    if ends is None:
+        return None
+    without = over_loads([launch for sitting in beyond_doubt for launch in whole_loads(sitting, blocks)], blocks)
+    shown = weaker(ends.bounds(looks[1]), None if without is None else without.bounds(looks[1]))
+    logs = tuple(launch.log_ratio for launch in launches)
+    error = ends.slope.error / 2.0  # of their mean, which nobody quotes by itself
+    middle = (ends.free.log_ratio + ends.loaded.log_ratio) / 2.0
+    pooled = PooledRatio(middle, error, ends.slope.df, "launch", len(sittings), ends.launches)
+    return SeriesRatio(pooled, shown, looks[0], logs, spoilt, ends, ends.words(looks[1]))
 
 
 def split_attempts(

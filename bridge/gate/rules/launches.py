@@ -25,6 +25,7 @@ from bridge.launches.checks import (
     solo_unknown,
 )
 from bridge.launches.estimate import rotations
+from bridge.launches.loads import whole_loads
 from bridge.launches.stopping import BLOCKS, MODELS, PROCESS_PAIRS, decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
 from bridge.records.request import SweepPlace
@@ -56,6 +57,12 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if evidence.spec is not None and evidence.spec.sitting is not None:
         yield Violation(one_of(evidence.spec.sitting), "launches")
         return
+    if series.plan.asks is not None:
+        yield from answered_only(series)
+        return
+    if series.plan.load is not None:
+        yield from unlike_drawn_loads(series)
+        return
     if series.rule not in STUDIED:
         yield Violation(f"the launches followed a rule whose error rates nobody simulated: {series.rule}", "launches")
     decision = decide(series.rule, series.launches)
@@ -72,6 +79,34 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
             "launches",
             severity="reject",
         )
+
+
+def answered_only(series: Series, claims: tuple[str, ...] = ()) -> Iterator[Violation]:
+    """Yield why the number of a run that was asked a word is no claim, and whether it went on after its answer."""
+    word = series.answer["answer"]["word"]
+    said = f"it was asked whether it is {word}, in three looks: that is answered, and no number of it is measured"
+    yield Violation(said, "launches", claims=claims)
+    if (end := series.looked_past) is not None:
+        said = f"{len(series.launches)} launches finished a pair, whether it is {word} was answered after {end}"
+        yield Violation(said, "launches", severity="reject", claims=claims)
+
+
+def unlike_drawn_loads(series: Series, claims: tuple[str, ...] = ()) -> Iterator[Violation]:
+    """Yield how launches are not those of a run whose load was drawn: as many at each load, ended by number or time."""
+    blocks = series.rule.blocks
+    whole = whole_loads(series.launches, blocks)
+    if len(whole) < series.rule.least:
+        spent = [record.ended_s - record.started_s for record in series.counted]
+        said = too_few(len(whole), series.rule.least, seconds_needed(series.rule, spent))
+        yield Violation(f"{said}, half of them at each load", "launches", claims=claims)
+    records = {record.number: record for record in series.counted}
+    for number, record in records.items():
+        again = records.get(number + blocks)
+        first_of_two = (number - 1) // blocks % 2 == 0
+        if record.loaded is None or (first_of_two and again is not None and bool(record.loaded) == bool(again.loaded)):
+            said = f"launch {number} and the one after its rotation do not share out the load that was drawn"
+            yield Violation(said, "launches", severity="reject", claims=claims)
+            return
 
 
 def one_of(sitting: SweepPlace) -> str:

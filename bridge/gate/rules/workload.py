@@ -15,7 +15,7 @@ from bridge.gate.facts.pair_series import processor_shares, series_named
 from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.reports.workload import found_at, number_at
 from bridge.gate.rule import report_rule
-from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST, one_of
+from bridge.gate.rules.launches import SLEPT_MOST_S, STUDIED, WORKED_LEAST, answered_only, one_of, unlike_drawn_loads
 from bridge.launches.checks import is_clock, solo_disagrees, solo_unknown
 from bridge.launches.stopping import decide, seconds_needed, stopping_point
 from bridge.launches.wording import too_few
@@ -233,6 +233,10 @@ def require_pairs(_report: Report, evidence: Evidence) -> Iterator[Violation]:
             continue
         if evidence.spec is not None and evidence.spec.sitting is not None:
             yield Violation(one_of(evidence.spec.sitting), "launches", claims=(name,))
+        elif series.plan.asks is not None:
+            yield from answered_only(series, (name,))
+        elif series.plan.load is not None:
+            yield from unlike_drawn_loads(series, (name,))
         else:
             yield from _unlike_the_rule(name, series)
         shortest = min((t.done_s - t.go_s for one in series.counted for t in one.turns), default=math.inf)

@@ -79,13 +79,16 @@ def attempt_key(spec: JobSpec, code_identity: str, host: str, models: Sequence[M
 
 
 def profile_of(spec: JobSpec) -> str:
-    """Return the profile that was asked for."""
-    return spec.profile if spec.sitting is None else "standing"
+    """Return what was asked for: a profile, a sitting, or a word, whose launches are in no pool with others."""
+    word = spec.asked_word
+    measured = spec.profile if spec.sitting is None else "standing"
+    return measured if word is None else f"{measured} {word.word} {word.margin:g}"
 
 
 def may_be_quoted(spec: JobSpec) -> bool:
     """Return whether a number of a run of this job might be quoted, so that it counts as one to choose from."""
-    return spec.primary_claim is not None and (spec.profile == "claim" or spec.workload is not None)
+    of_claim = spec.profile == "claim" or spec.workload is not None
+    return spec.primary_claim is not None and of_claim and spec.asked_word is None
 
 
 def look_of(spec: JobSpec, code_identity: str, host: str, models: Sequence[ModelDigest]) -> Look:

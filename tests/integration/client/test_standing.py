@@ -124,3 +124,13 @@ def test_a_sitting_that_is_left_out_is_named_and_takes_the_claim(clone, sent):
     (claim,) = clone.document("verify", *left)["data"]["standing"]
     assert "sitting 4 of 6 is missing" in claim["why"]
     assert "attempt 4 is missing between them" in claim["why"]
+
+
+def test_a_word_is_answered_at_the_first_look_and_its_number_is_not_quoted(clone, sent):
+    document = clone.document("run", "sums", "--profile", "claim", "--wait", "--fail-if", "slower")
+    (claim,) = document["claims"]
+    assert document["outcome"]["exit_code"] == 0, document["outcome"]
+    assert claim["detail"]["answer"] == {"word": "slower", "answer": "no", "launches": 8}
+    quoted = clone.mac("quote", document["id"])
+    assert quoted.returncode == 1
+    assert "asked whether it is slower, in three looks" in quoted.stderr

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 import engine.turns
 from bridge.executor.local import LocalExecutor
+from bridge.executor.turns.burner import Burner
 from bridge.records.jobspec import Command, SandboxSpec
 from bridge.records.turns import LaunchSeries, StopRule
 from bridge.run.stop_rule import decide, log_ratio
 from bridge.system.clock import SystemClock
 from tests.fakes.local_jobs import Jobs
+from tests.support.waiting import until
 
 # Arm "candidate" takes half the time a token; a sample has 160 tokens.
 PROGRAM = """
@@ -176,3 +182,40 @@ def test_the_first_turn_is_the_prefill_and_the_hosts_own_loop_follows_each_launc
         assert launch.reference.arm == "reference"
         assert launch.reference.done_s - launch.reference.go_s >= 0.05
         assert launch.reference.go_s > launch.turns[-1].done_s
+
+
+def test_the_supervisor_holds_processors_in_drawn_launches_and_in_the_others_it_does_not(tmp_path):
+    plan = LaunchSeries(arms=("baseline", "candidate"), rule=StopRule(least=2, most=4), solo_s=0.0, load="drawn")
+    execution = series(Jobs(LocalExecutor(SystemClock()), tmp_path), plan)
+
+    first, *counted = [launch.loaded for launch in execution.launches]
+    assert (execution.program_exit, execution.ok, first, len(counted)) == (0, True, 0, 4)
+    assert all(bool(earlier) != bool(later) for earlier, later in (counted[:2], counted[2:]))
+    assert max(counted) == max(1, len(os.sched_getaffinity(0)) // 2 if sys.platform == "linux" else os.cpu_count() // 2)
+    assert [launch.cut for launch in execution.launches] == [None] * 5
+    assert not spinning()
+
+
+def spinning() -> list[psutil.Process]:
+    """Return the children of this process that hold processors."""
+    return [child for child in psutil.Process().children() if "sum(range(100_000))" in " ".join(child.cmdline())]
+
+
+def test_what_holds_a_processor_works_and_is_gone_afterwards():
+    with Burner(2):
+        children = spinning()
+        assert len(children) == 2
+        until(lambda: all(child.cpu_times().user > 0.2 for child in children), why="nothing was held")
+    assert not any(child.is_running() for child in children)
+
+
+def test_what_holds_a_processor_ends_with_a_supervisor_that_is_killed():
+    program = (
+        "import time\nfrom bridge.executor.turns.burner import Burner\n"
+        "with Burner(1) as burner:\n    print(burner._children[0].pid, flush=True)\n    time.sleep(100)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as supervisor:
+        child = psutil.Process(int(supervisor.stdout.readline()))
+        supervisor.send_signal(signal.SIGKILL)
+        supervisor.wait()
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, why="it went on")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, generation
-from bridge.gate.claims.speed import least_of, noise_floor, stops_of, time_ratio, unseen
+from bridge.gate.claims.speed import least_of, loads_of, noise_floor, stops_of, time_ratio, unseen
 from bridge.gate.facts.launch_series import SeriesRatio, series_of, series_ratio
 from bridge.gate.facts.samples import Arms, arms_of, within
 from bridge.gate.interface import Evidence, Report, Violation
@@ -58,6 +58,8 @@ def _over_launches(report: Report, evidence: Evidence, found: SeriesRatio) -> Cl
             "looks": found.looks,
             "half_width": bounds.half_width,
             "same_code": _same_code(report),
+            **({} if own is None else own.answer),
+            **({} if found.ends is None else loads_of(found.ends, found.looks)),
             "summary": f"{said}, {words.place}{rest}",
         },
     )

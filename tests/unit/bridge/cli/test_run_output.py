@@ -222,6 +222,24 @@ def test_a_claim_that_is_not_wanted_is_a_reason_of_its_own(requester, host, effe
     assert outcome["message"] == ("decode_ratio is slower (--fail-if slower)" if code else None)
 
 
+ANSWERED = "decode_ratio is slower (--fail-if slower), as a look at 13 launches answers"
+
+
+@pytest.mark.parametrize(("answer", "code", "message"), [("yes", 1, ANSWERED), ("no", 0, None), ("open", 0, None)])
+def test_what_three_looks_answered_decides_whatever_the_interval_allows(requester, host, answer, code, message):
+    effect = "no difference shown" if answer == "yes" else "slower"
+    detail = {"effect": effect, "answer": {"word": "slower", "answer": answer, "launches": 13}}
+    plan(requester, host, ending={"claims": (claim(detail=detail),)})
+    ran = requester.run("run", "mlx-env-probe", "--wait", "--fail-if", "slower", "--json")
+    assert (ran.code, ran.document["outcome"]["message"]) == (code, message)
+
+
+@pytest.mark.parametrize(("words", "asks"), [([], "faster"), (["--require", "evidence"], None)])
+def test_a_word_is_asked_for_alone_unless_its_number_is_wanted_too(requester, words, asks):
+    line = ("run", "mlx-env-probe", "--wait", "--fail-if", "faster", "--dry-run", "--json", *words)
+    assert requester.run(*line).document["data"]["request"].get("asks") == asks
+
+
 def test_a_claim_that_is_not_wanted_takes_a_wait(requester, host):
     ran = requester.run("run", "mlx-env-probe", "--fail-if", "slower")
     assert (ran.code, requester.bus.snapshot().requests) == (2, ())

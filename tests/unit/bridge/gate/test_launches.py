@@ -219,3 +219,66 @@ def test_two_sittings_are_compared_by_their_launches():
     assert (differences["same"].detail["agree"], differences["other"].detail["agree"]) == (True, False)
     assert "differ by more than their launches say" in differences["other"].wording
     assert differences["other"].value == pytest.approx(math.exp(0.06), rel=0.02)
+
+
+def asked(logs, word="slower"):
+    case = launched(honest("claim"), logs)
+    case.spec["commands"][0]["launches"]["asks"] = {"word": word, "margin": 1.02}
+    return case
+
+
+def test_a_run_that_was_asked_a_word_answers_it_and_its_number_is_no_claim():
+    verdict = judged(asked(scattered(8)))
+    claim = speed(verdict)
+    assert claim.detail["answer"] == {"word": "slower", "answer": "no", "launches": 8}
+    assert "ratio" in claim.missing
+    assert said(verdict) == {
+        "G5-LAUNCHES": "it was asked whether it is slower, in three looks: that is answered, and no number of it is "
+        "measured"
+    }
+    assert "ratio" not in speed(judged(launched(honest("claim"), scattered(8)))).missing
+
+
+def test_a_run_that_goes_on_after_its_answer_is_rejected():
+    verdict = judged(asked(scattered(11)))
+    rejects = [finding.message for finding in verdict.findings if finding.severity == "reject"]
+    assert "11 launches finished a pair, whether it is slower was answered after 8" in rejects
+
+
+def loaded(logs, apart=0.2, pattern=(True, False, False, True)):
+    """Return a run in whose every second launch the runner held processors, which moves the ratio."""
+    at = [pattern[place % len(pattern)] for place in range(len(logs))]
+    case = launched(honest("claim"), [log + apart * under for log, under in zip(logs, at, strict=True)])
+    case.spec["commands"][0]["launches"] |= {"load": "drawn"}
+    for launch in case.record["launches"]:
+        launch["loaded"] = int(launch["number"] > 0 and at[launch["number"] - 1])
+    return case
+
+
+def test_a_load_that_was_drawn_gives_the_ratio_at_both_ends_and_the_slope():
+    claim = speed(judged(loaded(scattered(20))))
+    loads = claim.detail["loads"]
+    assert "ratio" not in claim.missing, claim.why
+    assert loads["free"]["value"] == pytest.approx(math.exp(0.3), rel=0.02)
+    assert loads["slope"]["value"] == pytest.approx(math.exp(0.2), rel=0.02)
+    assert claim.interval == pytest.approx((loads["free"]["interval"][0], loads["loaded"]["interval"][1]))
+    assert ", the runner's own load among them: decode faster: 1.3" in claim.wording
+    assert "with half of them held, 1.2" in claim.wording
+
+
+def test_a_word_that_holds_at_one_load_alone_is_not_said():
+    claim = speed(judged(loaded(scattered(20, middle=0.0))))
+    assert claim.detail["effect"] == "not slower (5 % margin)"
+
+
+@pytest.mark.parametrize(
+    ("case", "reason", "severity"),
+    [
+        (loaded(scattered(6)), "6 launches, a claim needs 8", "violation"),
+        (loaded(scattered(20), pattern=(True, True, False, False)), "do not share out the load", "reject"),
+    ],
+)
+def test_what_is_no_drawn_load_is_said(case, reason, severity):
+    verdict = judged(case)
+    assert any(reason in finding.message and finding.severity == severity for finding in verdict.findings)
+    assert "ratio" in speed(verdict).missing

@@ -42,6 +42,20 @@ def test_the_hosts_own_engine_measures_by_turns_before_the_launches_are_joined(p
     assert spec.commands[-1].confirms
 
 
+@pytest.mark.parametrize(("word", "margin"), [("slower", 1.0 / 0.9), ("faster", 1.02)])
+def test_a_word_is_asked_with_the_margin_of_the_comparison(word, margin):
+    question = {"base": BASE, "margin": 0.1}
+    for profile in ("claim", "smoke"):
+        request = make_request(
+            "bus", "commit-comparison", now=NOW, workload=CODE, params=question, profile=profile, asks=word
+        )
+        series = resolve(request, PRESET, FACTS, Trust()).commands[0].launches
+        if profile == "smoke":  # three launches are looked at once
+            assert series.asks is None
+        else:
+            assert (series.asks.word, series.asks.margin) == (word, pytest.approx(margin))
+
+
 def test_the_very_commit_that_is_sent_is_no_base():
     with pytest.raises(RequestRejectedError, match="the very commit that is sent"):
         resolve(ask(base=HEAD), PRESET, FACTS, Trust())

@@ -85,6 +85,21 @@ def test_a_request_is_read_and_written_back_byte_for_byte() -> None:
     assert key_of(request) == request.idempotency_key
 
 
+def test_a_word_is_asked_or_a_number_is_wanted_and_not_both() -> None:
+    request = read(encoded()).evolve(profile="claim", asks="slower")
+    request = request.evolve(idempotency_key=key_of(request))
+    assert read(request.canonical()).asks == "slower"
+    assert key_of(request) != key_of(request.evolve(asks=None))
+    both = request.evolve(confirms="0" * 26)
+    rejected(both.evolve(idempotency_key=key_of(both)).canonical(), "asks whether it is slower, and is to be quoted")
+
+
+@pytest.mark.parametrize("changes", [{"profile": "smoke"}, {"profile": "claim", "asks": "faster"}])
+def test_a_load_is_drawn_in_a_claim_that_answers_nothing(changes: dict[str, str]) -> None:
+    request = read(encoded()).evolve(load="drawn", **changes)
+    rejected(request.evolve(idempotency_key=key_of(request)).canonical(), "draws its load")
+
+
 def test_a_seed_manifest_says_how_to_send_the_new_schema() -> None:
     assert "kakeya-mac run" in rejected(strictjson.encode(SEED_MANIFEST), "schema_version 1")
 

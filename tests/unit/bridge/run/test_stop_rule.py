@@ -7,7 +7,7 @@ import math
 import pytest
 from pydantic import ValidationError
 
-from bridge.records.turns import LaunchRecord, LaunchSeries, StopRule, Turn
+from bridge.records.turns import AskedWord, LaunchRecord, LaunchSeries, StopRule, Turn
 from bridge.run.stop_rule import decide, log_ratio
 
 ARMS = ("baseline", "candidate")
@@ -96,3 +96,39 @@ def test_a_cut_calibration_ends_the_series():
 
     assert decide(plan(), [cut]).stop
     assert not decide(plan(), [launch(0, 2.0), launch(1, 2.0).evolve(cut="it was killed")]).stop
+
+
+def asking(word: str, margin: float = 1.02) -> LaunchSeries:
+    return plan(least=8, most=20).evolve(asks=AskedWord(word=word, margin=margin))
+
+
+def alternating(count: int, middle: float, apart: float):
+    return [launch(number, middle + (apart if number % 2 else -apart)) for number in range(count + 1)]
+
+
+def test_a_word_is_answered_at_a_look_and_never_by_a_width():
+    narrow = alternating(8, 1.02, 0.001)  # at the margin itself, and far narrower than three percent
+    assert decide(plan(least=8, most=20), narrow).why == "width reached"
+    assert (decide(asking("faster"), narrow).stop, decide(asking("faster"), narrow).yes) == (False, None)
+    ended = decide(asking("faster"), alternating(20, 1.02, 0.001))
+    assert (ended.stop, ended.yes) == (True, False)
+
+
+@pytest.mark.parametrize(("word", "yes"), [("faster", True), ("slower", False)])
+def test_what_is_plain_is_answered_at_the_first_look(word, yes):
+    assert not decide(asking(word), alternating(7, 1.5, 0.01)).stop
+    decision = decide(asking(word), alternating(8, 1.5, 0.01))
+    assert (decision.stop, decision.yes) == (True, yes)
+    assert decision.why == f"{'' if yes else 'not '}{word}, as a look at 8 launches answers"
+
+
+def test_slower_by_more_than_a_margin_is_asked_with_that_margin():
+    records = alternating(8, 0.97, 0.001)
+    assert decide(asking("slower"), records).yes
+    assert decide(asking("slower", 1.0 / 0.95), records).yes is False
+
+
+def test_a_run_whose_load_is_drawn_goes_on_to_its_number_of_launches_however_narrow():
+    loads = plan(least=8, most=20).evolve(load="drawn")
+    assert not decide(loads, alternating(10, 1.5, 0.001)).stop
+    assert decide(loads, alternating(20, 1.5, 0.001)).why == "most launches"

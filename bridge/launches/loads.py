@@ -1,0 +1,113 @@
+"""The ratio of two programs on a free machine and on a half-held one, from launches of a single run.
+
+Load slows programs unequally, so whoever starts one picks the ratio. In every second launch, drawn, the runner itself
+holds half of the processors: one run then has the ratio at both ends and what lies between them. The residuals are
+those beside block and load; an end whose own launches scatter more than both together has its own spread.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bridge.launches.attempts import ShownInterval
+from bridge.launches.estimate import Estimate, Launch
+from bridge.launches.wording import interval_text
+
+LOADED_MOST: Final = 20
+"""Launches of such a run: ten at each end, whatever the width."""
+
+
+@dataclass(frozen=True)
+class LoadedRatio:
+    """The ratio at both ends.
+
+    Attributes:
+        free, loaded: without and with the runner's own load.
+        slope: the second over the first.
+        launches: how many, half of them at each end.
+        sd: between launches of a block at one load, on the log scale.
+    """
+
+    free: Estimate
+    loaded: Estimate
+    slope: Estimate
+    launches: int
+    sd: float
+
+    def bounds(self, looks: int = 1) -> ShownInterval:
+        """Return the interval that covers both ends: a word that it allows is allowed at each."""
+        ends = [ShownInterval.of(end, looks) for end in (self.free, self.loaded)]
+        middle = (self.free.log_ratio + self.loaded.log_ratio) / 2.0
+        return ShownInterval(math.exp(middle), min(end.low for end in ends), max(end.high for end in ends))
+
+    def words(self, looks: int = 1) -> str:
+        """Return both ratios and the slope with their intervals."""
+        free, loaded, slope = (
+            interval_text(ShownInterval.of(estimate, looks)) for estimate in (self.free, self.loaded, self.slope)
+        )
+        return f"{free} with all processors free, {loaded} with half of them held, {slope} from one to the other"
+
+
+def whole_loads(launches: Sequence[Launch], blocks: int = 1) -> tuple[Launch, ...]:
+    """Return as many launches of each block at each load, the first ones of each.
+
+    Args:
+        launches: in the order they ran.
+        blocks: how many blocks of prompts there are.
+    """
+    cells: dict[tuple[int, bool], list[Launch]] = {
+        (block, loaded): [] for block in range(blocks) for loaded in (False, True)
+    }
+    for launch in launches:
+        cells[launch.block, launch.loaded].append(launch)
+    most = min(len(cell) for cell in cells.values())
+    return tuple(launch for cell in cells.values() for launch in cell[:most])
+
+
+def over_loads(launches: Sequence[Launch], blocks: int = 1) -> LoadedRatio | None:
+    """Return the ratio at both ends; None with fewer launches than the fit has numbers, one more not counted.
+
+    Args:
+        launches: in the order they ran; those of a block at one load alone are left out.
+        blocks: how many blocks of prompts there are.
+    """
+    whole = whole_loads(launches, blocks)
+    count = len(whole)
+    df = count - blocks - 1
+    if df < 1:
+        return None
+    grand = _mean(whole)
+    of_block = {block: _mean([launch for launch in whole if launch.block == block]) for block in range(blocks)}
+    ends = {loaded: _mean([launch for launch in whole if launch.loaded == loaded]) for loaded in (False, True)}
+    squares = {
+        loaded: math.fsum(
+            (launch.log_ratio - of_block[launch.block] - ends[loaded] + grand) ** 2
+            for launch in whole
+            if launch.loaded == loaded
+        )
+        for loaded in ends
+    }
+    sd = math.sqrt(math.fsum(squares.values()) / df)
+    own = {loaded: max(sd, math.sqrt(squares[loaded] / (df / 2.0))) for loaded in ends}
+    free, loaded = (Estimate(ends[end], own[end] / math.sqrt(count / 2.0), df) for end in (False, True))
+    slope = Estimate(ends[True] - ends[False], sd * math.sqrt(4.0 / count), df)
+    return LoadedRatio(free, loaded, slope, count, sd)
+
+
+def draw_loads(blocks: int, draw: random.Random) -> frozenset[int]:
+    """Return which blocks of a rotation run under load: half of them, the odd one by a coin; the next has the others.
+
+    Args:
+        blocks: how many blocks of prompts there are.
+        draw: draws them.
+    """
+    count = blocks // 2 + (draw.randrange(2) if blocks % 2 else 0)
+    return frozenset(draw.sample(range(blocks), count))
+
+
+def _mean(launches: Sequence[Launch]) -> float:
+    return math.fsum(launch.log_ratio for launch in launches) / len(launches)
