@@ -97,7 +97,12 @@ class Output:
             self.stdout.write(f"{line}\n")
             self.stdout.flush()
 
-    def document(self, value: Mapping[str, Any]) -> None:
+    def text(self, text: str) -> None:
+        """Write lines of data as they are, also under --json; a reader that has left shows here."""
+        self.stdout.write(f"{text}\n")
+        self.stdout.flush()
+
+    def document(self, value: Any) -> None:
         """Write the one JSON document; nothing without --json."""
         if self.lines:
             from bridge.client.document.event import result_line
