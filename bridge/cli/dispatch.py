@@ -87,8 +87,8 @@ def print_detached(detached: DetachedError, program: Program, words: list[str], 
 
 
 def _as_verb(program: Program, words: list[str]) -> list[str]:
-    asked = words and words[0] in {"-V", "--version"} and "version" in program.by_name
-    return ["version", *words[1:]] if asked else words
+    is_option = words and words[0] in {"-V", "--version"} and "version" in program.by_name
+    return ["version", *words[1:]] if is_option else words
 
 
 def _help_text(program: Program, words: list[str]) -> str | None:

@@ -144,13 +144,13 @@ def _refuse_taken(place: Place, name: str, key: str, fingerprint: str) -> None:
                 f"{name} or the key is revoked on this host",
                 remedy=f"kakeya-runner trust add '{key}' --principal {name} takes both off that list",
             )
-    for principals, known in _known(place):
-        if known != fingerprint and name in principals:
+    for principals, listed_key in _known(place):
+        if listed_key != fingerprint and name in principals:
             raise UsageError(
-                f"{name} is listed with another key, {known}",
+                f"{name} is listed with another key, {listed_key}",
                 remedy=f"if it is no longer used: kakeya-runner trust remove {name}, then welcome again",
             )
-        if known == fingerprint and principals != (name,):
+        if listed_key == fingerprint and principals != (name,):
             raise UsageError(
                 f"the key is {', '.join(principals)}'s already", remedy=f"kakeya-runner who {principals[0]}"
             )

@@ -34,9 +34,9 @@ def pin_line(route: str, state: StateFolder) -> str:
     folder, bus_id = owner_folder(os.environ), route.partition("#")[2]
     owns = any((folder / f"{bus_id}{end}").exists() for end in (".key", ".pub"))
     memory = RootMemory(folder if owns else state.identity / ROOTS_FOLDER)
-    known = memory.recall(bus_id) if bus_id else None
-    words = [] if known is None else ["--root-key", known.root.owner]
-    if known is None and keys.has_key(state.identity):
+    recalled = memory.recall(bus_id) if bus_id else None
+    words = [] if recalled is None else ["--root-key", recalled.root.owner]
+    if recalled is None and keys.has_key(state.identity):
         words = ["--runner-key", pin(newest(state.identity))]
     return shlex.join(["kakeya-mac", "init", "--bus", route, *words])
 

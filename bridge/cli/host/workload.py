@@ -177,8 +177,8 @@ def _python(rules: Policy, sources: Sequence[Path]) -> str:
               for name in (".venv", "venv")]  # fmt: skip
     places = [folder / "bin" for folder in ([Path(active)] if active else []) + beside]
     places += map(Path, os.environ.get("PATH", "").split(os.pathsep))
-    found = (place / name for place in places if place != own for name in ("python3", "python"))
-    return next((str(path) for path in found if _is_python(path)), rules.interpreter)
+    interpreters = (place / name for place in places if place != own for name in ("python3", "python"))
+    return next((str(path) for path in interpreters if _is_python(path)), rules.interpreter)
 
 
 def _is_python(path: Path) -> bool:

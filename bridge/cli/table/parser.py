@@ -31,8 +31,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(one) for one in action.choices]
-            raise argparse.ArgumentError(action, f"got {str(value)[:60]!r}; expected {' or '.join(known)}")
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, f"got {str(value)[:60]!r}; expected {' or '.join(choices)}")
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -56,15 +56,15 @@ def parse(command: Verb, words: list[str]) -> Options:
     parser = _Parser(prog=prog, add_help=False, allow_abbrev=False, formatter_class=_formatter)
     for argument in command.arguments:
         _add(parser, argument)
-    found, unexpected = parser.parse_known_args(words)
+    namespace, unexpected = parser.parse_known_args(words)
     if unexpected:
         raise _unexpected(command, unexpected)
     for argument in command.arguments:
-        given = getattr(found, argument.dest) if argument.positional else None
+        given = getattr(namespace, argument.dest) if argument.positional else None
         if given == "" or (isinstance(given, list) and "" in given):  # as a path it would be this folder
             text = f"{prog}: got '' for {argument.word}; expected a text that is not empty"
             raise UsageError(text, remedy=f"{prog} --help")
-    return command.options(vars(found))
+    return command.options(vars(namespace))
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
@@ -93,8 +93,8 @@ _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days":
 def unknown_command(program: Program, words: list[str]) -> UsageError:
     """Return the error for words that begin with no command, or with none that `help` knows, and the nearest ones."""
     helped = words[0] == "help"
-    asked = words[1:] if helped else words
-    word = " ".join(asked[:2]) if group_help(program, asked[0]) else asked[0]
+    named = words[1:] if helped else words
+    word = " ".join(named[:2]) if group_help(program, named[0]) else named[0]
     other = program.elsewhere.get(word.casefold())
     hint = f"did you mean {other}?" if other else meant(word, [*program.by_name, "all" if helped else "help"], most=2)
     return UsageError(f"unknown command {word[:60]!r}; {hint}", remedy=f"{program.name} --help")
@@ -106,8 +106,8 @@ def _unexpected(command: Verb, words: list[str]) -> UsageError:
     option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
     if option is None:
         return UsageError(f"{prog}: got {words[0][:60]!r} beside all that it takes", remedy=f"{prog} --help")
-    known = [name for one in command.arguments for name in one.names if name.startswith("--")]
-    return UsageError(f"{prog}: no option {option[:60]!r}; {meant(option, known)}", remedy=f"{prog} --help")
+    options = [name for argument in command.arguments for name in argument.names if name.startswith("--")]
+    return UsageError(f"{prog}: no option {option[:60]!r}; {meant(option, options)}", remedy=f"{prog} --help")
 
 
 def overview(program: Program) -> str:
