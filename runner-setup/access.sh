@@ -75,7 +75,7 @@ decide_text() {
 #!/bin/sh
 # Root's: the Actions user may start this through sudo, with a workflow reference and a commit; exit code 0 accepts.
 [ "\$#" -eq 2 ] || exit 2
-exec $(bare "$PREFIX")/bin/kakeya-runner job-hook --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE") decide -- "\$1" "\$2"
+exec $(bare "$PREFIX")/bin/kakeya-runner job-hook decide --policy $(bare "$CONFIG")/policy.toml --state $(bare "$STATE") -- "\$1" "\$2"
 TXT
 }
 
@@ -106,7 +106,7 @@ TXT
 
 hook_text() { # started|completed
   local words
-  words="job-hook --state $(bare "$ACTIONS_HOME")/hook $1"
+  words="job-hook $1 --state $(bare "$ACTIONS_HOME")/hook"
   [ "$1" = completed ] || words+=" --ask $(bare "$PREFIX")/libexec/ask --stop $(bare "$PREFIX")/libexec/stop"
   cat <<TXT
 #!/bin/sh

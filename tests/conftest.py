@@ -18,6 +18,7 @@ import pytest
 
 from tests.support import importing, order, tiers
 
+os.environ.pop("COLUMNS", None)  # a worker of xdist has it; a line is broken for a screen, and no test has one
 hypothesis.settings.register_profile("patient", deadline=None)  # an example's seconds are the machine's
 hypothesis.settings.load_profile("patient")
 FACILITIES = (

@@ -33,12 +33,12 @@ def guarded(
             import traceback
 
             talk(traceback.format_exc().rstrip())
-        known = as_known(error, f"{program} doctor")
+        as_ours = as_known(error, f"{program} doctor")
         try:
-            report(known)
+            report(as_ours)
         except OSError:  # what refused the answer refuses the error too
             discard_stdout()
-        return known.exit_code
+        return as_ours.exit_code
 
 
 def as_known(error: Exception, remedy: str) -> KakeyaError:

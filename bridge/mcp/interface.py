@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from bridge.mcp.tools import ToolSpec
+from bridge.presets.model import Preset
 from bridge.system.clock import Clock
 
 Document = dict[str, Any]
@@ -17,6 +19,20 @@ class Commands(Protocol):
     @property
     def clock(self) -> Clock:
         """The clock that waiting goes by."""
+        ...
+
+    @property
+    def tool_of(self) -> Mapping[str, str]:
+        """The tool that calls a command, by the command."""
+        ...
+
+    def tools(self, offered: Mapping[str, Preset | None], own: Collection[str]) -> tuple[ToolSpec, ...]:
+        """Return the tools of a bus.
+
+        Args:
+            offered: what it offers by name, None for what nobody here knows.
+            own: those names that its hosts have of their own.
+        """
         ...
 
     def answer(self, words: Sequence[str]) -> Document:

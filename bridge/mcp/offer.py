@@ -10,10 +10,11 @@ from typing import Any, Final
 import pydantic
 
 from bridge.mcp.interface import Commands
-from bridge.mcp.tools import AT, FIXED, ToolSpec, of_offer
+from bridge.mcp.tools import ToolSpec
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 
+AT: Final = "@"  # between a preset and the runner whose definition is meant
 FRESH_S: Final = 30.0
 MISS_S: Final = 5.0  # an unknown name asks the bus again, no more often than this
 
@@ -32,11 +33,11 @@ class Offer:
         self._own_names: tuple[str, ...] = ()
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return every tool, `run` first; it offers nothing where the bus does not answer."""
+        """Return every tool; `run` offers nothing where the bus does not answer."""
         now_s = self._commands.clock.steady_s()
         if now_s - self._asked_s > FRESH_S:
             self._presets, self._asked_s = self._ask(), now_s
-        return (of_offer(self._presets, self._own_names), *FIXED)
+        return self._commands.tools(self._presets, self._own_names)
 
     def find(self, name: str, preset: object = None) -> ToolSpec | None:
         """Return a tool by name.

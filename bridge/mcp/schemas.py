@@ -1,15 +1,18 @@
-"""A preset's declared parameters as JSON Schema (2020-12), and the values of a call as words of a command line."""
+"""A preset's parameters as JSON Schema (2020-12) and in an agent's words, and their values as words of a command.
+
+Knows neither tools nor commands.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 import jsonschema
 
+from bridge.durations import duration_text
 from bridge.errors import UsageError
-from bridge.limits import TEXT_MAX_CHARS
 from bridge.presets.model import Preset
 from bridge.presets.parameters import (
     ChoiceParameter,
@@ -20,28 +23,13 @@ from bridge.presets.parameters import (
     PathParameter,
     TextParameter,
 )
+from bridge.records.workload import MetricDefinition
 
 Schema = dict[str, Any]
-
-PROFILE: Final[Schema] = {
-    "type": "string",
-    "enum": ["smoke", "claim"],
-    "default": "smoke",
-    "description": "smoke: a quick look; claim: measured so that it may be quoted; `quote` has the last word on either",
-}
-RUNNER: Final[Schema] = {
-    "type": "string",
-    "pattern": "^[A-Za-z0-9][A-Za-z0-9._,-]{0,99}$",
-    "description": "name of the runner that may take it, or labels such as gpu,quiet",
-}
-REF: Final[Schema] = {
-    "type": "string",
-    "pattern": "^[A-Za-z0-9][A-Za-z0-9._/~^-]{0,199}$",
-    "description": "commit of this clone whose tree is sent; default HEAD",
-}
+_DESCRIBED_MAX_CHARS: Final = 3000  # of what `run` says of the presets of a bus's own
 
 
-def _scalar(**of_text: object) -> Schema:
+def of_value(**of_text: object) -> Schema:
     """Return the schema of a text, number or boolean, with these bounds on a text.
 
     Several clients read schemas with one type each and refuse or drop a list of types.
@@ -49,79 +37,31 @@ def _scalar(**of_text: object) -> Schema:
     return {"anyOf": [{"type": "string", **of_text}, {"type": "number"}, {"type": "boolean"}]}
 
 
-PRESET_PATTERN: Final = "^[a-z0-9][a-z0-9._@-]{0,120}$"
-SWEEP: Final[Schema] = {
-    "type": "object",
-    "properties": {
-        "preset": {
-            "type": "string", "pattern": PRESET_PATTERN, "description": "name of a preset of this bus",
-        },
-        "values": {
-            "type": "object",
-            "additionalProperties": {
-                "type": "array", "minItems": 1, "maxItems": 64,
-                "items": _scalar(pattern="^[^\u0000-\u001f]{1,200}$"),
-            },
-            "default": {},
-            "description": "the values of each parameter; one value for what stays as it is",
-        },
-        "repeat": {"type": "integer", "minimum": 1, "maximum": 64, "default": 1},
-        "profile": PROFILE,
-        "runner": RUNNER,
-    },
-    "required": ["preset"],
-    "additionalProperties": False,
-}  # fmt: skip
-"""The arguments of a sweep, which names its preset."""
-
-
-def sweep_words(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the command line of a sweep; its arguments fit the schema."""
-    argv = ["run", arguments["preset"], "--repeat", str(arguments["repeat"])]
-    for name, values in arguments["values"].items():
-        for value in values:
-            argv += ["-p", f"{name}={_text(value, quoted=False)}"]
-    for option in ("profile", "runner"):
-        argv += [f"--{option}", arguments[option]] if option in arguments else []
-    return argv
-
-
-def of_run(names: Sequence[str]) -> Schema:
-    """Return the input schema of `run` over presets of these names, in their order."""
-    params = {
-        "type": "object",
-        "additionalProperties": _scalar(maxLength=TEXT_MAX_CHARS),
-        "description": 'the parameters of the preset, e.g. {"lr": 0.1}',
-        "default": {},
-    }
-    preset = {"type": "string", "description": "what to run"} | ({"enum": list(names)} if names else {})
-    return _object({"preset": preset, "params": params, "profile": PROFILE, "runner": RUNNER, "ref": REF}, ["preset"])
-
-
-def run_words(arguments: Mapping[str, Any], offered: Mapping[str, Preset | None]) -> list[str]:
-    """Return the command line of a call of `run`; its arguments fit the schema.
+def check_params(arguments: Mapping[str, Any], preset: Preset | None) -> None:
+    """Refuse a call whose parameters or profile are not those of its preset; one that nobody here knows is let by.
 
     Raises:
-        UsageError: the parameters are not those of the preset.
+        UsageError: naming the parameter, and what the preset takes.
     """
-    preset = offered.get(arguments["preset"])
-    if preset is not None:
-        _check_params(arguments, preset)
-    return words(arguments["preset"], arguments, installed=preset is not None)
-
-
-def _check_params(arguments: Mapping[str, Any], preset: Preset) -> None:
+    if preset is None:
+        return
+    given = arguments.get("param", {})
+    swept = any(isinstance(value, list) for value in given.values())
     properties = {name: of_parameter(parameter) for name, parameter in preset.params.items()}
+    if swept:
+        properties = {
+            name: {"anyOf": [schema, {"type": "array", "items": schema}]} for name, schema in properties.items()
+        }
     required = [name for name, parameter in preset.params.items() if _required(parameter)]
-    given = dict(arguments.get("params", {}))
+    schema = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     try:
-        jsonschema.validate(given, _object(properties, required), cls=jsonschema.Draft202012Validator)
+        jsonschema.validate(dict(given), schema, cls=jsonschema.Draft202012Validator)
     except jsonschema.ValidationError as error:
-        where = ".".join(("params", *(str(part) for part in error.absolute_path)))
+        where = ".".join(("param", *(str(part) for part in error.absolute_path)))
         takes = ", ".join(properties) or "no parameters"
         raise UsageError(f"run: {where}: {error.message[:200]}; {preset.name} takes {takes}") from None
-    if arguments.get("profile", preset.profiles[0]) not in preset.profiles:
-        raise UsageError(f"run: profile: {preset.name} has {' and '.join(preset.profiles)}")
+    if arguments.get("profile", preset.profiles[0]) not in preset.offered_profiles:
+        raise UsageError(f"run: profile: {preset.name} has {' and '.join(preset.offered_profiles)}")
 
 
 def of_parameter(parameter: Parameter) -> Schema:
@@ -147,21 +87,20 @@ def of_parameter(parameter: Parameter) -> Schema:
     return schema if parameter.default is None else schema | {"default": parameter.default}
 
 
-def words(name: str, arguments: Mapping[str, Any], *, installed: bool) -> list[str]:
-    """Return the command line of a call; its arguments fit the schema.
+def param_words(option: str, values: Mapping[str, Any], *, installed: bool) -> list[str]:
+    """Return parameters as words of a command line.
 
     Args:
-        name: the preset.
-        arguments: of the call.
+        option: that takes one parameter.
+        values: by name, or lists of them.
         installed: whether the preset is: otherwise a text keeps quotes, so that the host gets a text.
     """
-    argv = ["run", name]
-    for key, value in arguments.get("params", {}).items():
-        argv += ["-p", f"{key}={_text(value, quoted=not installed)}"]
-    for option in ("profile", "runner", "ref"):
-        if option in arguments:
-            argv += [f"--{option}", str(arguments[option])]
-    return argv
+    words = []
+    for name, value in values.items():
+        swept = isinstance(value, list)
+        for item in value if swept else [value]:
+            words += [option, f"{name}={_text(item, quoted=not installed and not swept)}"]
+    return words
 
 
 def _text(value: str | float | bool, *, quoted: bool) -> str:
@@ -174,6 +113,44 @@ def _required(parameter: Parameter) -> bool:
     return parameter.default is None and not isinstance(parameter, FlagParameter)
 
 
-def _object(properties: Mapping[str, Schema], required: list[str]) -> Schema:
-    schema: Schema = {"type": "object", "properties": dict(properties), "additionalProperties": False}
-    return schema | ({"required": required} if required else {})
+def presets_described(offered: Mapping[str, Preset | None], own: Collection[str]) -> str:
+    """Return what a description of `run` says of the presets of a bus's own, a line each."""
+    lines, room = [], _DESCRIBED_MAX_CHARS
+    for name in own:
+        line = f"{name}: {_described(offered[name])}"
+        room -= len(line)
+        if room < 0:
+            lines.append("`presets` describes the others.")
+            break
+        lines.append(line)
+    return " This bus's own:\n" + "\n".join(lines) if lines else ""
+
+
+def _described(preset: Preset | None) -> str:
+    """Return a preset in one line: what it does, takes and measures."""
+    if preset is None:
+        return "known to its host alone"
+    limit_s = preset.limits.wall_s
+    bound = f" At most {duration_text(limit_s)}." if limit_s is not None else ""
+    takes = "; ".join(f"{name}: {short_parameter(parameter)}" for name, parameter in preset.params.items())
+    measured = () if preset.workload is None else tuple(described(metric) for metric in preset.workload.metrics)
+    gives = f" Measures {'; '.join(measured)}." if measured else ""
+    return f"{preset.description.rstrip('.')}.{bound}{f' Takes {takes}.' if takes else ''}{gives}"
+
+
+def short_parameter(parameter: Parameter) -> str:
+    """Return a parameter in a few words: its values and its default."""
+    facts = parameter.model_dump(mode="json", exclude_none=True)
+    if "choices" in facts:
+        values = " | ".join(facts["choices"])
+    elif "min" in facts:
+        values = f"{facts['min']} to {facts['max']}"
+    else:
+        values = str(facts["type"])
+    return f"{values}, default {facts['default']}" if "default" in facts else values
+
+
+def described(metric: MetricDefinition) -> str:
+    """Return a declared metric in a few words: its aggregate, unit and direction."""
+    facts = [metric.aggregate, metric.unit, *([f"{metric.better} is better"] if metric.better else [])]
+    return f"{metric.name} ({', '.join(facts)})"

@@ -72,7 +72,7 @@ class Handlers:
             document = await anyio.to_thread.run_sync(lambda: self._commands.answer(words), abandon_on_cancel=True)
         if spec.changes == "adds" and document["id"] is not None and _takes_tasks(context):
             return tasks.created(document, self._now())
-        return _result(document)
+        return _result(document, self._commands.tool_of)
 
     async def _watch(self, context: Context, words: list[str]) -> Document:
         """Run a command that waits, its events told as progress; ends when the client gives the call up."""
@@ -123,7 +123,7 @@ class Handlers:
     async def get_task(self, _context: Context, params: TaskParams) -> dict[str, Any]:
         """Return the task of a run, and the answer of its call when it has ended."""
         document = await self._about_task("status", params)
-        result = _result(document).model_dump(by_alias=True, mode="json", exclude_none=True)
+        result = _result(document, self._commands.tool_of).model_dump(by_alias=True, mode="json", exclude_none=True)
         return tasks.got(document, self._now(), result)
 
     async def cancel_task(self, _context: Context, params: TaskParams) -> dict[str, Any]:
@@ -226,7 +226,6 @@ def progress_text(event: Mapping[str, Any]) -> str:
 
 def _tool(spec: ToolSpec) -> types.Tool:
     hints = types.ToolAnnotations(
-        title=spec.title,
         read_only_hint=spec.changes == "nothing",
         destructive_hint=spec.changes == "ends",
         idempotent_hint=True,
@@ -234,15 +233,14 @@ def _tool(spec: ToolSpec) -> types.Tool:
     )
     return types.Tool(
         name=spec.name,
-        title=spec.title,
         description=spec.description,
         input_schema=spec.schema,
         annotations=hints,
     )
 
 
-def _result(document: Document) -> types.CallToolResult:
-    texts, links = answers.answer(document)
+def _result(document: Document, tool_of: Mapping[str, str]) -> types.CallToolResult:
+    texts, links = answers.answer(document, tool_of)
     content: list[Any] = [types.TextContent(text=text) for text in texts]
     content += [types.ResourceLink(uri=uri, name=name) for uri, name in links]
     return types.CallToolResult(content=content, is_error=answers.is_error(document))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from bridge.cli.table.commands import MAC
 from bridge.cli.table.documents import fill
 from bridge.cli.table.parser import overview
 from bridge.client.document.data import schemas
@@ -20,7 +21,7 @@ def generate() -> dict[str, str]:
         f"bridge/client/document/schemas/{name}": json.dumps(schema, indent=2, sort_keys=True) + "\n"
         for name, schema in schemas().items()
     }
-    files["bridge/cli/table/overview.txt"] = overview() + "\n"
+    files["bridge/cli/table/overview.txt"] = overview(MAC) + "\n"
     for name in DOCUMENTS:
         path = ROOT / name
         text = path.read_text(encoding="utf-8") if path.exists() else ""

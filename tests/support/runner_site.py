@@ -18,6 +18,8 @@ from bridge.bus.open.create import new_record
 from bridge.bus.refbus import RefBus
 from bridge.bus.views import RequestRef
 from bridge.cli.host.main import main
+from bridge.cli.table.runner_commands import RUNNER
+from bridge.cli.table.runner_options import PlaceOptions
 from bridge.records.claim import Claim
 from bridge.system.clock import SystemClock
 from bridge.trust.verifier import verify_tree
@@ -120,8 +122,11 @@ class Site:
         policy = self.folder / f"{name}.toml"
         if not policy.exists():
             self.policy(name)
-        verb, *rest = arguments
-        return [verb, "--policy", str(policy), "--state", str(self.folder / f"state-{name}"), *rest]
+        command, rest = RUNNER.find(list(arguments))
+        if command is None or not issubclass(command.options, PlaceOptions):
+            return list(arguments)
+        places = ("--policy", str(policy), "--state", str(self.folder / f"state-{name}"))
+        return [*command.name.split(), *places, *rest]
 
     def run(self, *arguments: str, name: str = "mini") -> Ran:
         """Run a command in this process."""

@@ -4,9 +4,6 @@ every command a guide shows.
 
 from __future__ import annotations
 
-import argparse
-import contextlib
-import io
 import re
 import shlex
 import tomllib
@@ -14,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from bridge.cli.host.main import build_parser as build_runner_parser
-from bridge.cli.table import commands as mac_commands
-from bridge.cli.table import parser as mac_parser
+from bridge.cli.table.commands import MAC
+from bridge.cli.table.parser import group_help, parse
+from bridge.cli.table.runner_commands import RUNNER
 from bridge.errors import UsageError, install_remedy
 from engine.cli.main import VERBS as ENGINE_VERBS
 from engine.errors import install_remedy as engine_install_remedy
@@ -107,41 +104,22 @@ def words_of(line: str) -> list[str]:
 
 def parses(words: list[str]) -> str | None:
     """Return why a command line is none, None when its own parser takes it."""
-    program, *rest = words
-    if program == "kakeya-mac":
-        if not rest or any(word.startswith("KAKEYA") for word in rest):
-            return None
-        command, left = mac_commands.find(rest)
-        if command is None:
-            return f"no command {rest[0]!r}"
-        if "--help" in left or not left:
-            return None
-        try:
-            mac_parser.parse(command, left)
-        except UsageError as error:
-            return error.message
-        return None
-    if program == "kakeya-engine":
+    name, *rest = words
+    if name == "kakeya-engine":
         return None if rest[0] in ENGINE_VERBS else f"no command {rest[0]!r}"
-    verbs = runner_verbs()
-    if rest[0] not in verbs:
-        return f"no command {rest[0]!r}"
-    if len(rest) == 1:
+    program = MAC if name == "kakeya-mac" else RUNNER
+    if not rest or any(word.startswith("KAKEYA") for word in rest):
         return None
-    output = io.StringIO()
-    with contextlib.redirect_stderr(output), contextlib.redirect_stdout(output):
-        try:
-            build_runner_parser().parse_args(rest)
-        except UsageError as error:
-            return error.message
-        except SystemExit as ended:
-            return output.getvalue().strip() if ended.code else None
+    command, left = program.find(rest)
+    if command is None:
+        return None if len(rest) == 1 and group_help(program, rest[0]) else f"no command {rest[0]!r}"
+    if "--help" in left or not left:
+        return None
+    try:
+        parse(command, left)
+    except UsageError as error:
+        return error.message
     return None
-
-
-def runner_verbs() -> set[str]:
-    action = next(a for a in build_runner_parser()._actions if isinstance(a, argparse._SubParsersAction))
-    return set(action.choices)
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.name)

@@ -2,38 +2,46 @@
 
 from __future__ import annotations
 
-import argparse
-import json
-from collections.abc import Callable
 from dataclasses import asdict
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.host.places import state_of
-from bridge.cli.talk import CLOCK, say
+from bridge.cli.screen.answer import Answer, Talk
+from bridge.cli.talk import CLOCK
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import InfrastructureError, RunNotFoundError
 from bridge.executor.holder.folder import RunFolder
 from bridge.runner.state.folder import RUNS_TOO, StateFolder
 from bridge.system.durable import NameLock
 
+if TYPE_CHECKING:
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.table.runner_options import DrainOptions, PlaceOptions, StatusOptions, StopOptions
+
 _STOP_S: Final = 60.0
 _LOOK_S: Final = 0.2
 
 
-def stop(arguments: argparse.Namespace) -> int:
+def stop(call: HostCall[StopOptions]) -> Answer:
     """End the runner and wait until it has gone; what runs goes on, unless it is to end as well."""
-    state = state_of(arguments)
-    if getattr(arguments, "run", None) is not None:
-        return _stop_run(state, arguments.run)
+    state = state_of(call.options)
+    if call.options.run is not None:
+        return _stop_run(state, call.options.run)
+    return _stop(state, runs_too=call.options.runs)
+
+
+def _stop(state: StateFolder, *, runs_too: bool) -> Answer:
     going = _going(state)
     if not _is_running(state):
-        if arguments.runs:
+        if runs_too:
             _end(state, going)
-        say(f"no runner is running here; {_said(going, ended=arguments.runs)}")
-        return 0
-    stop_runner(state, runs_too=arguments.runs)
-    say(f"the runner has ended; {_said(going, ended=arguments.runs)}")
-    return 0
+        return _note(f"no runner is running here; {_count(going, ended=runs_too)}")
+    stop_runner(state, runs_too=runs_too)
+    return _note(f"the runner has ended; {_count(going, ended=runs_too)}")
+
+
+def _note(text: str) -> Answer:
+    return Answer(lines=[Talk("note", text)])
 
 
 def stop_runner(state: StateFolder, *, runs_too: bool) -> None:
@@ -56,73 +64,62 @@ def stop_runner(state: StateFolder, *, runs_too: bool) -> None:
         CLOCK.sleep(_LOOK_S)
 
 
-def _stop_run(state: StateFolder, asked: str) -> int:
+def _stop_run(state: StateFolder, name: str) -> Answer:
     """End one run; its runner, or the next start of it, publishes what it came to.
 
     Raises:
         RunNotFoundError: no run of this id goes on here, or several do.
     """
-    found = [folder for folder in _going(state) if folder.root.name.endswith(asked.lower())]
-    if len(found) != 1:
-        names = ", ".join(folder.root.name for folder in found or _going(state)) or "nothing"
-        said = "no run of this host" if not found else "more than one run of this host"
-        raise RunNotFoundError(f"{said} goes by {asked!r}; what goes on: {names}", remedy="kakeya-runner status")
-    found[0].stop("interrupted")
+    folders = [folder for folder in _going(state) if folder.root.name.endswith(name.lower())]
+    if len(folders) != 1:
+        names = ", ".join(folder.root.name for folder in folders or _going(state)) or "nothing"
+        count = "more than one run of this host" if folders else "no run of this host"
+        raise RunNotFoundError(f"{count} goes by {name!r}; what goes on: {names}", remedy="kakeya-runner status")
+    [folder] = folders
+    folder.stop("interrupted")
     deadline_s = CLOCK.steady_s() + _STOP_S
-    while found[0].taken():
+    while folder.taken():
         if CLOCK.steady_s() >= deadline_s:
-            raise InfrastructureError(
-                f"{found[0].root.name} has not ended within {_STOP_S:.0f} s", remedy="kakeya-runner logs"
-            )
+            text = f"{folder.root.name} has not ended within {_STOP_S:.0f} s"
+            raise InfrastructureError(text, remedy="kakeya-runner logs")
         CLOCK.sleep(_LOOK_S)
-    say(f"{found[0].root.name} ended as interrupted")
-    return 0
+    return _note(f"{folder.root.name} ended as interrupted")
 
 
-def status(arguments: argparse.Namespace) -> int:
+def status(call: HostCall[StatusOptions]) -> Answer:
     """Say what runs, what waits and what ran last."""
     from bridge.executor.observe import host
     from bridge.runner.maintenance.owner_status import owner_status, status_lines
 
-    state = state_of(arguments)
-    seen = owner_status(state, host.describe(), CLOCK, alive=_is_running(state))
-    if arguments.json:
-        value = asdict(seen) | {"queue": None if seen.queue is None else seen.queue.model_dump(mode="json")}
-        print(json.dumps(value | {"schema_version": 1}, indent=1))
-        return 0
-    for line in status_lines(seen):
-        print(clean_line(line))
-    return 0
+    state = state_of(call.options)
+    report = owner_status(state, host.describe(), CLOCK, alive=_is_running(state))
+    data = asdict(report) | {"queue": None if report.queue is None else report.queue.model_dump(mode="json")}
+    return Answer(data | {"schema_version": 1}, [clean_line(line) for line in status_lines(report)])
 
 
-def drain(arguments: argparse.Namespace) -> int:
+def drain(call: HostCall[DrainOptions]) -> Answer:
     """End the runner after what it is running, or end that now and the runner after it."""
-    state = state_of(arguments)
-    if arguments.now:
-        arguments.runs = True
-        return stop(arguments)
+    state = state_of(call.options)
+    if call.options.now:
+        return _stop(state, runs_too=True)
     if not _is_running(state):
-        say(f"no runner is running here; {_said(_going(state), ended=False)}")
-        return 0
+        return _note(f"no runner is running here; {_count(_going(state), ended=False)}")
     state.drain.touch()
-    say("the runner ends after what it is running")
-    return 0
+    return _note("the runner ends after what it is running")
 
 
-def pause(arguments: argparse.Namespace) -> int:
+def pause(call: HostCall[PlaceOptions]) -> Answer:
     """Let the runner take nothing new."""
-    state_of(arguments).pause.touch()
-    say("paused; go on with: kakeya-runner resume")
-    return 0
+    state_of(call.options).pause.touch()
+    return _note("paused; go on with: kakeya-runner resume")
 
 
-def resume(arguments: argparse.Namespace) -> int:
+def resume(call: HostCall[PlaceOptions]) -> Answer:
     """Let the runner take requests again."""
-    state = state_of(arguments)
+    state = state_of(call.options)
     for order in (state.pause, state.drain, state.stop):
         order.unlink(missing_ok=True)
-    say("taking requests again")
-    return 0
+    return _note("taking requests again")
 
 
 def _is_running(state: StateFolder) -> bool:
@@ -148,17 +145,8 @@ def _end(state: StateFolder, going: tuple[RunFolder, ...]) -> None:
         CLOCK.sleep(_LOOK_S)
 
 
-def _said(going: tuple[RunFolder, ...], *, ended: bool) -> str:
+def _count(going: tuple[RunFolder, ...], *, ended: bool) -> str:
     if not going:
         return "nothing was running" if ended else "nothing is running"
     count = "1 run" if len(going) == 1 else f"{len(going)} runs"
     return f"{count} ended as interrupted" if ended else f"{count} left going, which the next start follows"
-
-
-HANDLERS: dict[str, Callable[[argparse.Namespace], int]] = {
-    "stop": stop,
-    "status": status,
-    "drain": drain,
-    "pause": pause,
-    "resume": resume,
-}

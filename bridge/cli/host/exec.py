@@ -6,7 +6,6 @@ Kept light: every look at the bus starts it anew.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shlex
 import sys
@@ -15,23 +14,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus.open.served import asked_for, ensure_served, serve_git
+from bridge.cli.screen.answer import Answer, Talk
 from bridge.errors import UsageError
 from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.table.runner_options import ExecOptions
     from bridge.runner.policy.model import Policy
 
 IDLE_S = 60.0
 
 
-def execute(arguments: argparse.Namespace) -> int:
+def execute(call: HostCall[ExecOptions]) -> Answer:
     """Serve one ssh connection, run the runner behind it (--serve), or print what the owner needs (--show)."""
-    state = _state(arguments)
-    if arguments.serve:
-        return _serve(arguments, state)
-    if arguments.show:
-        return _show(arguments, state)
+    options = call.options
+    state = _state(options)
+    if options.serve:
+        return _serve(options, state)
+    if options.show:
+        return _show(options, state)
     command = os.environ.get("SSH_ORIGINAL_COMMAND")
     if command is None:
         raise UsageError(
@@ -39,10 +42,10 @@ def execute(arguments: argparse.Namespace) -> int:
         )
     verb = asked_for(command)
     ensure_served(repository(state), SystemClock())
-    if not arguments.no_start:
-        _wake(arguments, state)
+    if not options.no_start:
+        _wake(options, state)
     serve_git(repository(state), verb, os.environ)
-    return 0
+    return Answer()
 
 
 def repository(state: Path) -> Path:
@@ -50,28 +53,28 @@ def repository(state: Path) -> Path:
     return state / "bus.git"
 
 
-def _state(arguments: argparse.Namespace) -> Path:
+def _state(options: ExecOptions) -> Path:
     """Return the folder of this transport's own runner, below the runner's state."""
-    if arguments.state is not None:
-        return Path(arguments.state).resolve() / "ssh"
+    if options.state is not None:
+        return Path(options.state).resolve() / "ssh"
     from bridge.runner.service.serve import runner_place
 
-    return runner_place(_policy(arguments).name, _policy_path(arguments)).root / "ssh"
+    return runner_place(_policy(options).name, _policy_path(options)).root / "ssh"
 
 
-def _policy(arguments: argparse.Namespace) -> Policy:
+def _policy(options: ExecOptions) -> Policy:
     from bridge.runner.policy.file import load_policy
 
-    return load_policy(_policy_path(arguments))
+    return load_policy(_policy_path(options))
 
 
-def _policy_path(arguments: argparse.Namespace) -> Path:
+def _policy_path(options: ExecOptions) -> Path:
     from bridge.runner.service.serve import default_policy_path
 
-    return default_policy_path() if arguments.policy is None else Path(arguments.policy)
+    return default_policy_path() if options.policy is None else Path(options.policy)
 
 
-def _wake(arguments: argparse.Namespace, state: Path) -> None:
+def _wake(options: ExecOptions, state: Path) -> None:
     """Start the runner unless one holds the lock; it ends by itself some time after nobody has asked for anything."""
     from bridge.system.process import spawn_detached
 
@@ -80,14 +83,14 @@ def _wake(arguments: argparse.Namespace, state: Path) -> None:
         return
     lock.release()
     argv = [sys.executable, "-P", "-m", "bridge.cli.host.main", "exec", "--serve", "--state", str(state.parent)]
-    if arguments.policy is not None:
-        argv += ["--policy", str(Path(arguments.policy).resolve())]
+    if options.policy is not None:
+        argv += ["--policy", str(Path(options.policy).resolve())]
     spawn_detached(argv, log=state / "runner.log")
 
 
-def _serve(arguments: argparse.Namespace, state: Path) -> int:
+def _serve(options: ExecOptions, state: Path) -> Answer:
     from bridge.bus import open_bus
-    from bridge.cli.host.keys import enrol_own
+    from bridge.cli.host.signing import enrol_own
     from bridge.cli.talk import say
     from bridge.runner.policy.policy_file import PolicyFile
     from bridge.runner.service.serve import serve_embedded, stopping_on_signals
@@ -95,7 +98,7 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
     from bridge.runner.state.log import new_log
 
     clock, folder = SystemClock(), StateFolder(state, owner=state.parent)
-    file = PolicyFile(_policy_path(arguments), clock)
+    file = PolicyFile(_policy_path(options), clock)
     policy = file.started
     ensure_served(repository(state), clock)
     folder.create()
@@ -106,27 +109,27 @@ def _serve(arguments: argparse.Namespace, state: Path) -> int:
             log=new_log(sys.stderr, policy.secrets.values()),
             enrol=lambda: enrol_own(bus, folder, policy.name, say), policy_file=file,
         )  # fmt: skip
-    return signals.exit_code(0)
+    return Answer(exit_code=signals.exit_code(0))
 
 
-def _show(arguments: argparse.Namespace, state: Path) -> int:
-    """Print the bus id, the public key and the authorized_keys line; a first call makes bus and key."""
+def _show(options: ExecOptions, state: Path) -> Answer:
+    """Return the bus id, the public key and the authorized_keys line; a first call makes bus and key."""
     from bridge.bus import open_bus
-    from bridge.cli.host.keys import enrol_own
+    from bridge.cli.host.signing import enrol_own
     from bridge.cli.talk import say
     from bridge.runner.state.folder import StateFolder
     from bridge.trust.keyring import pin
 
-    policy, clock, folder = _policy(arguments), SystemClock(), StateFolder(state, owner=state.parent)
+    policy, clock, folder = _policy(options), SystemClock(), StateFolder(state, owner=state.parent)
     ensure_served(repository(state), clock)
     folder.create()
     bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
     enrol_own(bus, folder, policy.name, say)
     record = bus.identity()
     words = [sys.executable, "-P", "-m", "bridge.cli.host.main", "exec", "--state", str(state.parent)]
-    if arguments.policy is not None:
-        words += ["--policy", str(Path(arguments.policy).resolve())]
+    if options.policy is not None:
+        words += ["--policy", str(Path(options.policy).resolve())]
     pins = "".join(f" --runner-key {pin(key)}" for key in record.keys[-1:])
-    print(f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER')
-    say(f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}")
-    return 0
+    line = f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER'
+    pinning = f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}"
+    return Answer(lines=[line, Talk("note", pinning)])

@@ -2,73 +2,67 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
+from bridge.cli.host.places import policy_of, state_of
+from bridge.cli.screen.answer import Answer, Talk
 from bridge.errors import KakeyaError, UsageError
 from bridge.hosting.token import read_token_file
 from bridge.runner.actions import job_hook
 from bridge.runner.actions.workflow_file import reader
 from bridge.runner.policy.hosting import ActionsPolicy
 
-REFUSED = 7
-SITE = "https://github.com"
-Say = Callable[[str], None]
+if TYPE_CHECKING:
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.table.runner_options import HookDecideOptions, HookDigestOptions, HookStartedOptions, PlaceOptions
+
+REFUSED: Final = 7
+SITE: Final = "https://github.com"
 
 
-def answer(arguments: argparse.Namespace, actions: Callable[[], ActionsPolicy], state: Path, say: Say) -> int:
-    """Answer one question of the Actions runner and return the exit code.
-
-    Raises:
-        UsageError: words are missing.
-    """
-    match arguments.action:
-        case "digest":
-            return _digest(arguments.words)
-        case "completed":
-            for folder in job_hook.completed(os.environ):
-                say(f"emptied {folder}")
-            return 0
-        case "decide":
-            environ = _facts(arguments.words)
-            decision = _decision(environ, _policy(actions, say), state)
-        case _:
-            policy = ActionsPolicy() if arguments.ask else _policy(actions, say)
-            stop = [arguments.stop] if arguments.stop else policy.stop
-            if arguments.ask:
-                decision = job_hook.asked(os.environ, arguments.ask)
-            else:
-                decision = _decision(os.environ, policy, state)
-            job_hook.started(decision, stop)
-    say(("accepted: " if decision.accepted else "refused: ") + decision.why)
-    return 0 if decision.accepted else REFUSED
-
-
-def _digest(words: list[str]) -> int:
-    if len(words) != 1:
-        raise UsageError("digest needs a file", remedy="kakeya-runner job-hook digest .github/workflows/NAME.yml")
+def digest(call: HostCall[HookDigestOptions]) -> Answer:
+    """Return what the policy lists of a workflow file."""
+    path = call.options.file
     try:
-        print(hashlib.sha256(Path(words[0]).read_bytes()).hexdigest())
+        return Answer(lines=[hashlib.sha256(Path(path).read_bytes()).hexdigest()])
     except OSError as error:
-        raise UsageError(f"cannot read {words[0]}: {error.strerror}") from error
-    return 0
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _facts(words: list[str]) -> Mapping[str, str]:
-    """Return the job's variables from the two words of `decide`, which runs as another user than the job."""
-    if len(words) != 2:
-        raise UsageError("decide needs a workflow reference and a commit, as GitHub gives them to the hook")
-    return {"GITHUB_WORKFLOW_REF": words[0], "GITHUB_WORKFLOW_SHA": words[1]}
+def completed(_call: HostCall[PlaceOptions]) -> Answer:
+    """Empty what a job left."""
+    return Answer(lines=[Talk("note", f"emptied {folder}") for folder in job_hook.completed(os.environ)])
 
 
-def _policy(actions: Callable[[], ActionsPolicy], say: Say) -> ActionsPolicy:
+def decide(call: HostCall[HookDecideOptions]) -> Answer:
+    """Say whether a job may run, of the two words that GitHub gives: it runs as another user than the job."""
+    environ = {"GITHUB_WORKFLOW_REF": call.options.workflow, "GITHUB_WORKFLOW_SHA": call.options.commit}
+    return _answer(_decision(environ, _policy(call), state_of(call.options).root))
+
+
+def started(call: HostCall[HookStartedOptions]) -> Answer:
+    """Decide about a job before it starts, and stop the Actions service where it is refused."""
+    ask, stop = call.options.ask, call.options.stop
+    policy = ActionsPolicy() if ask else _policy(call)
+    decision = job_hook.asked(os.environ, ask) if ask else _decision(os.environ, policy, state_of(call.options).root)
+    job_hook.started(decision, [stop] if stop else policy.stop)
+    return _answer(decision)
+
+
+def _answer(decision: job_hook.HookDecision) -> Answer:
+    word = "accepted" if decision.accepted else "refused"
+    return Answer(lines=[Talk("note", f"{word}: {decision.why}")], exit_code=0 if decision.accepted else REFUSED)
+
+
+def _policy(call: HostCall[PlaceOptions]) -> ActionsPolicy:
     try:
-        return actions()
+        return policy_of(call.options).actions
     except UsageError as error:  # without a policy nothing is allowed, and that must stop the worker too
-        say(error.message)
+        call.note(error.message)
         return ActionsPolicy()
 
 

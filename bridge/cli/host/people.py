@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import argparse
 import base64
 import binascii
 import fnmatch
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.talk import CLOCK, note
+from bridge.cli.host.places import open_route, policy_of, policy_path, route_of, state_for
+from bridge.cli.screen.answer import Answer, Talk
+from bridge.cli.talk import CLOCK
 from bridge.errors import UsageError
 from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
@@ -27,7 +28,8 @@ from bridge.runner.policy.trust import SignerEntry
 from bridge.trust.ssh_signatures import fingerprint_of
 
 if TYPE_CHECKING:
-    from bridge.bus.sides.runner import RunnerBus
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.table.runner_options import RunnerBusOptions, WelcomeOptions, WhoOptions
     from bridge.runner.maintenance.owner import BusOwner
 
 FORM = "kakeya-runner welcome 'NAME ssh-ed25519 KEY', as `kakeya-mac init --signing-key auto` prints it"
@@ -81,34 +83,32 @@ def parse_line(words: Sequence[str]) -> tuple[str, str]:
     return name, f"{_ED25519} {blob}"
 
 
-def welcome(arguments: argparse.Namespace, place: Place) -> int:
+def welcome(call: HostCall[WelcomeOptions]) -> Answer:
     """Give one person a name, a key and rights here, once somebody said yes to them.
 
     Raises:
         UsageError: the line is none, or the name or the key is somebody's already.
     """
-    name, key = parse_line(arguments.line)
-    fingerprint = fingerprint_of(key)
+    options = call.options
+    name, key = parse_line(options.line)
+    place, fingerprint, may = _place(options), fingerprint_of(key), options.may or []
     _refuse_taken(place, name, key, fingerprint)
     presets = own_presets(place.policy)
-    for pattern in arguments.may:
+    for pattern in may:
         if not any(fnmatch.fnmatchcase(preset, pattern) for preset in presets):
-            remedy = f"it has: {', '.join(sorted(one for one, preset in presets.items() if preset.workload))}"
-            raise UsageError(f"this host has no preset {pattern!r}", remedy=remedy)
-    rules = NameRules(presets=tuple(arguments.may)) if arguments.may else NameRules(own_code=False)
-    print(f"name   {name}")
-    print(f"key    {fingerprint}")
-    for line in _rights(place.policy, rules, code=arguments.code):
-        print(line)
-    if not arguments.yes and not _say_yes(name):
-        note("nothing was written")
-        return 1
-    uses: tuple[Use, ...] = ("request", "code") if arguments.code else ("request",)
+            own = ", ".join(sorted(preset for preset, definition in presets.items() if definition.workload))
+            raise UsageError(f"this host has no preset {pattern!r}", remedy=f"it has: {own}")
+    rules = NameRules(presets=tuple(may)) if may else NameRules(own_code=False)
+    for line in (f"name   {name}", f"key    {fingerprint}", *_rights(place.policy, rules, code=options.code)):
+        call.output.data(line)
+    if not options.yes and not _say_yes(name):
+        return Answer(lines=[Talk("note", "nothing was written")], exit_code=1)
+    uses: tuple[Use, ...] = ("request", "code") if options.code else ("request",)
     for use in uses:
         where = _list(place, use, SignerEntry(principals=(name,), key=key))
     path = write_name_file(place.path, name, rules)
-    note(f"welcome {name}: key in {where}, rights in {path}; a running runner sees both at once")
-    return 0
+    text = f"welcome {name}: key in {where}, rights in {path}; a running runner sees both at once"
+    return Answer(lines=[Talk("note", text)])
 
 
 def _say_yes(name: str) -> bool:
@@ -144,13 +144,13 @@ def _refuse_taken(place: Place, name: str, key: str, fingerprint: str) -> None:
                 f"{name} or the key is revoked on this host",
                 remedy=f"kakeya-runner trust add '{key}' --principal {name} takes both off that list",
             )
-    for principals, known in _known(place):
-        if known != fingerprint and name in principals:
+    for principals, listed_key in _known(place):
+        if listed_key != fingerprint and name in principals:
             raise UsageError(
-                f"{name} is listed with another key, {known}",
+                f"{name} is listed with another key, {listed_key}",
                 remedy=f"if it is no longer used: kakeya-runner trust remove {name}, then welcome again",
             )
-        if known == fingerprint and principals != (name,):
+        if listed_key == fingerprint and principals != (name,):
             raise UsageError(
                 f"the key is {', '.join(principals)}'s already", remedy=f"kakeya-runner who {principals[0]}"
             )
@@ -187,28 +187,26 @@ def _rights(policy: Policy, rules: NameRules, *, code: bool) -> Iterator[str]:
         yield "code   commits signed with the key are trusted code: the numbers of what runs in them may be quoted"
 
 
-def who(name: str, place: Place) -> int:
+def who(call: HostCall[WhoOptions]) -> Answer:
     """Show all rights of one name; 1 where nothing here knows it.
 
     Raises:
         UsageError: it is no name.
     """
+    name = call.options.name
     if re.fullmatch(PRINCIPAL_PATTERN, name) is None:
         raise UsageError(f"got {name[:80]!r}; expected a name such as ada@example.org")
-    lines = list(_about(name, place))
-    print(f"name   {name}")
-    for line in lines:
-        print(line)
-    if not lines:
-        note(f"no list and no rule of this host names {name}: its requests count as unsigned, where those are taken")
-        return 1
+    place = _place(call.options)
+    about = list(_about(name, place))
+    if not about:
+        text = f"no list and no rule of this host names {name}: its requests count as unsigned, where those are taken"
+        return Answer(lines=[f"name   {name}", Talk("note", text)], exit_code=1)
     on_host = any(line.use == "request" and line.lets(name) for line in place.files.listed())
     rules = place.policy.names.get(name) or NameRules(own_code=on_host)  # one that the root alone names counts as none
-    for line in _rights(place.policy, rules, code=any(line.startswith("code ") for line in lines)):
-        print(line)
+    rights = _rights(place.policy, rules, code=any(line.startswith("code ") for line in about))
     count = place.policy.quota(name)
-    print(f"       send {'as many requests as it likes' if count == 0 else f'{count} requests an hour'}")
-    return 0
+    most = f"       send {'as many requests as it likes' if count == 0 else f'{count} requests an hour'}"
+    return Answer(lines=[f"name   {name}", *about, *rights, most])
 
 
 def _about(name: str, place: Place) -> Iterator[str]:
@@ -231,18 +229,15 @@ def _about(name: str, place: Place) -> Iterator[str]:
         yield "owner  its signed cancels count for everybody's runs"
 
 
-def place_of(path: Path, policy: Policy, open_bus: Callable[[], RunnerBus] | None) -> Place:
-    """Return where this host says who is who.
-
-    Args:
-        path: the policy file.
-        policy: what it says.
-        open_bus: opens the bus that is named, called where this account owns one; None where none is.
-    """
-    owner, keys = None, owner_folder(os.environ)
-    if open_bus is not None and any(keys.glob("*")):
+def _place(options: RunnerBusOptions) -> Place:
+    """Return where this host says who is who; a bus is opened where one is named and this account owns any."""
+    path, policy = policy_path(options), policy_of(options)
+    owner, keys, route = None, owner_folder(os.environ), route_of(options, policy)
+    if route is not None and any(keys.glob("*")):
         from bridge.runner.maintenance.owner import BusOwner
 
-        candidate = BusOwner(open_bus(), keys, CLOCK)
+        state = state_for(options, policy.name)
+        state.create()
+        candidate = BusOwner(open_route(route, state, keys=False), keys, CLOCK)
         owner = candidate if candidate.owns else None
     return Place(path, policy, TrustFiles(policy, path.absolute().parent), owner)

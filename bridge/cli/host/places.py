@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bridge.bus import open_bus
-from bridge.cli.host.keys import own, own_name, pin_line, signed
+from bridge.cli.host.signing import own, own_name, pin_line, signed
+from bridge.cli.table.runner_options import CreatingOptions, PlaceOptions, RunnerBusOptions, SetupOptions
 from bridge.cli.talk import CLOCK, say
 from bridge.errors import BusMissingError, UsageError, of_system
-from bridge.runner.connection.known_keys import KnownKeys
+from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.connection.served import put_served_record_back
 from bridge.runner.maintenance.bus_checks import check_requests
 from bridge.runner.policy.file import load_policy
@@ -24,41 +24,50 @@ if TYPE_CHECKING:
     from bridge.bus.sides.runner import RunnerBus
 
 
-def policy_path(arguments: argparse.Namespace) -> Path:
+def policy_path(options: PlaceOptions) -> Path:
     """Return the policy file: the one an option names, else the user's."""
-    return default_policy_path() if arguments.policy is None else Path(arguments.policy)
+    return default_policy_path() if options.policy is None else Path(options.policy)
 
 
-def policy_of(arguments: argparse.Namespace) -> Policy:
+def policy_of(options: PlaceOptions) -> Policy:
     """Return the policy.
 
     Raises:
         UsageError: the file is none.
     """
-    return load_policy(policy_path(arguments))
+    return load_policy(policy_path(options))
 
 
-def state_named(arguments: argparse.Namespace) -> StateFolder:
+def policy_or_none(options: PlaceOptions) -> Policy | None:
+    """Return the policy, None where there is no such file.
+
+    Raises:
+        UsageError: the file is none.
+    """
+    return policy_of(options) if policy_path(options).exists() else None
+
+
+def state_named(options: PlaceOptions) -> StateFolder:
     """Return the state folder, whether or not it is there: the one an option names, else that of the runner's name."""
     try:
-        name = policy_of(arguments).name
+        name = policy_of(options).name
     except UsageError:
         name = own_name()
-    return state_for(arguments, name)
+    return state_for(options, name)
 
 
-def state_for(arguments: argparse.Namespace, name: str) -> StateFolder:
+def state_for(options: PlaceOptions, name: str) -> StateFolder:
     """Return the state folder of a runner of this name, whether or not it is there."""
-    return runner_place(name, policy_path(arguments), None if arguments.state is None else Path(arguments.state))
+    return runner_place(name, policy_path(options), None if options.state is None else Path(options.state))
 
 
-def state_of(arguments: argparse.Namespace) -> StateFolder:
+def state_of(options: PlaceOptions) -> StateFolder:
     """Return the state folder, made if it is not there.
 
     Raises:
         InfrastructureError: it cannot be made, or written.
     """
-    state = state_named(arguments)
+    state = state_named(options)
     try:
         state.create()
     except OSError as error:
@@ -66,18 +75,16 @@ def state_of(arguments: argparse.Namespace) -> StateFolder:
     return state
 
 
-def route_of(arguments: argparse.Namespace, policy: Policy | None) -> str | None:
+def route_of(options: RunnerBusOptions, policy: Policy | None) -> str | None:
     """Return the route of the bus that an option, the environment or the policy names; None where none does."""
-    return arguments.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
+    return options.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
 
 
-def bus_of(
-    arguments: argparse.Namespace, policy: Policy | None, state: StateFolder, only: str | None = None
-) -> RunnerBus:
+def bus_of(options: RunnerBusOptions, policy: Policy | None, state: StateFolder, only: str | None = None) -> RunnerBus:
     """Return the bus, made when the command says so; the record of one that this runner served is put back.
 
     Args:
-        arguments: of the command line.
+        options: of the command line.
         policy: the owner's, None where there is none yet.
         state: the runner's folder.
         only: the id that the bus must have, None for any.
@@ -86,28 +93,29 @@ def bus_of(
         UsageError: no bus is named, or another than `only`.
         BusMissingError: the remote carries none.
     """
-    route = route_of(arguments, policy)
+    route = route_of(options, policy)
     if route is None:
         raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
     place, _, named = route.partition("#")
     if only is not None and named not in {"", only}:
         raise UsageError(f"the ticket is for bus {only}, and --bus names {named}", remedy="use a ticket of that bus")
-    by = _committer(arguments, policy)
+    by = _committer(options, policy)
     bus = open_route(route if only is None else f"{place}#{only}", state, by=by)
-    name = arguments.name if getattr(arguments, "name", None) else own_name() if policy is None else policy.name
+    named_here = options.name if isinstance(options, SetupOptions) else None
+    name = named_here or (own_name() if policy is None else policy.name)
     try:
         bus.identity()
     except BusMissingError:
         if put_served_record_back(state.identity, bus):
             say(f"the record of bus {bus.identity().bus_id}, served here before, was deleted on {bus.route}: put back")
             return bus
-        if not getattr(arguments, "create_bus", False):
+        if not (isinstance(options, CreatingOptions) and options.create_bus):
             raise
         from bridge.bus.open.create import new_record
         from bridge.bus.store.route import resolve
 
         local = resolve(route.partition("#")[0], _repository(route), state.bus).is_local
-        record = signed(new_record(CLOCK, wake=arguments.wake, local=local), state, say)
+        record = signed(new_record(CLOCK, wake=options.wake, local=local), state, say)
         for line in bus.create(record).lines():
             say(line)
         requests = check_requests(bus)
@@ -123,18 +131,18 @@ def bus_of(
                 CLOCK,
             )
             bus = open_route(route, state, by=by)
-        if arguments.verb != "setup":  # which ends with this line
+        if not isinstance(options, SetupOptions):  # which ends with this line
             say(f"requesters pin it with: {pin_line(f'{bus.route}#{record.bus_id}', state)}")
     return bus
 
 
-def _committer(arguments: argparse.Namespace, policy: Policy | None) -> Committer | None:
+def _committer(options: RunnerBusOptions, policy: Policy | None) -> Committer | None:
     """Return who makes commits: whom an option names, else the policy.
 
     Raises:
         UsageError: the option names nobody.
     """
-    who = getattr(arguments, "commit_as", None)
+    who = options.commit_as if isinstance(options, SetupOptions) else None
     if who is None:
         return None if policy is None else policy.identity.value
     try:
@@ -159,6 +167,16 @@ def open_route(route: str, state: StateFolder, *, keys: bool = True, by: Committ
     )  # fmt: skip
     if keys:
         bus.use_root(KnownKeys(state.identity, "").remember_root)
+    return bus
+
+
+def signing_bus(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus:
+    """Return the bus as this runner uses it, with its keys."""
+    keys = known_keys(state.identity, policy)
+    bus.use_root(keys.judge_root)
+    seals = keys.seals()
+    if seals is not None:
+        bus.use_seals(seals)
     return bus
 
 

@@ -1,21 +1,27 @@
-"""`kakeya-runner setup`, and how findings of `doctor` and `policy check` are shown."""
+"""`kakeya-runner setup` and `doctor`: make this machine a runner, and try everything a run needs."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.host.keys import pin_line
-from bridge.diagnostics import Check, grouped, has_failed, lines
+from bridge.cli.host.places import bus_of, open_route, policy_path, route_of, state_for, state_named
+from bridge.cli.host.signing import own_name, pin_line
+from bridge.cli.screen.answer import Answer
+from bridge.cli.screen.findings import answer_checks, print_findings
+from bridge.cli.talk import CLOCK
+from bridge.diagnostics import has_failed
+from bridge.errors import KakeyaError, UsageError
+from bridge.records.base import NAME_PATTERN
 from bridge.runner.maintenance.setup import (
-    SetupOptions,
+    SetupOptions as SetupPlan,
+)
+from bridge.runner.maintenance.setup import (
     SetupStep,
     policy_steps,
     serve_argv,
@@ -23,64 +29,81 @@ from bridge.runner.maintenance.setup import (
     state_steps,
     unit,
 )
+from bridge.runner.policy.file import load_policy
+from bridge.runner.policy.rights import file_problems
 from bridge.runner.state.folder import StateFolder
 
 if TYPE_CHECKING:
     from bridge.bus.sides.runner import RunnerBus
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.screen.output import Output
+    from bridge.cli.table.runner_options import DoctorOptions, SetupOptions
     from bridge.executor.interface import Executor
-    from bridge.system.clock import Clock
+    from bridge.runner.policy.model import Policy
 
 Say = Callable[[str], None]
 
 
-def set_up(
-    arguments: argparse.Namespace,
-    place: tuple[Path, StateFolder],
-    name: str,
-    say: Say,
-    open_bus: Callable[[], RunnerBus],
-) -> int:
+def setup(call: HostCall[SetupOptions]) -> Answer:
     """Make this machine a runner, or say what would be done; 1 when something is left for a person to do.
 
-    Args:
-        arguments: of the command line.
-        place: the policy file and the state folder.
-        name: the runner's name.
-        say: takes lines for people.
-        open_bus: opens the bus of the command line, making it one when it says so.
+    Raises:
+        UsageError: a name or label is none.
     """
+    options, path = call.options, policy_path(call.options).absolute()
+    for option, word in (("--name", options.name), *(("--label", label) for label in options.label or ())):
+        if word is not None and re.fullmatch(NAME_PATTERN, word) is None:
+            text = f"{option}: got {word[:80]!r}; expected lower-case letters, digits, - . _, at most 63"
+            raise UsageError(text, remedy=f"kakeya-runner setup {option} mini")
+    is_there = path.exists() and not file_problems(path)
+    name = options.name or (load_policy(path).name if is_there else own_name())
+    state = state_for(options, name)
+    policy = _good_policy(path) if is_there else None
+    return _set_up(call, (path, state), name, lambda: bus_of(options, policy, state))
+
+
+def _good_policy(path: Path) -> Policy | None:
+    """Return the policy, None where it is none: set-up and examination say what is wrong with it."""
+    try:
+        return load_policy(path)
+    except KakeyaError:
+        return None
+
+
+def _set_up(
+    call: HostCall[SetupOptions], place: tuple[Path, StateFolder], name: str, open_bus: Callable[[], RunnerBus]
+) -> Answer:
+    """Take each step; `open_bus` opens the bus of the command line, making it one when that says so."""
     from bridge.trust import runner_key as keys
 
     policy, state = place
-    options = SetupOptions(
+    options = call.options
+    plan = SetupPlan(
         policy_path=policy,
         state=state,
         name=name,
-        bus=arguments.bus,
-        labels=tuple(arguments.label),
-        model_roots=tuple(str(Path(root).resolve()) for root in arguments.models),
-        interpreter=arguments.interpreter,
+        bus=options.bus,
+        labels=tuple(options.label or ()),
+        model_roots=tuple(str(Path(root).resolve()) for root in options.models or ()),
+        interpreter=options.interpreter,
         keygen=keys.generate,
-        engine=arguments.executor,
-        commit_as=arguments.commit_as,
+        engine=options.executor,
+        commit_as=options.commit_as,
     )
-    if arguments.unit:
-        options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
-        print(unit(serve_argv(options))[1], end="")
-        return 0
-    left = _take(state_steps(options), dry_run=arguments.dry_run)
-    options = replace(options, bus=_bus_to_serve(arguments, say, open_bus))
-    if options.bus is not None and not arguments.dry_run and not policy.exists():
-        options = replace(options, root_key=_owner_of_bus(open_bus, state, name, say))
-    left = _take(policy_steps(options), dry_run=arguments.dry_run) or left
-    now, service = service_commands(options)
+    if options.unit:
+        plan = replace(plan, bus=_bus_to_serve(options, call.note, open_bus))
+        return Answer(lines=[unit(serve_argv(plan))[1].removesuffix("\n")])
+    left = _take(call.output, state_steps(plan), dry_run=options.dry_run)
+    plan = replace(plan, bus=_bus_to_serve(options, call.note, open_bus))
+    if plan.bus is not None and not options.dry_run and not policy.exists():
+        plan = replace(plan, root_key=_owner_of_bus(open_bus, state, name, call.note))
+    left = _take(call.output, policy_steps(plan), dry_run=options.dry_run) or left
+    now, service = service_commands(plan)
     doctor = f"kakeya-runner doctor --policy {policy} --state {state.root}"
-    for what, command in (("try it", doctor), ("serve for good", service)):
-        print(f"{what}: {command}")
-    print(f"here:  {now}")
-    if options.bus is not None:
-        print(f"there: {pin_line(options.bus, state)}")
-    return 1 if left else 0
+    lines = [f"try it: {doctor}", f"serve for good: {service}", f"here:  {now}"]
+    if plan.bus is not None:
+        lines.append(f"there: {pin_line(plan.bus, state)}")
+    return Answer(lines=lines, exit_code=1 if left else 0)
 
 
 def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: str, say: Say) -> str | None:
@@ -100,73 +123,59 @@ def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: s
     return None if root is None else root.owner
 
 
-def _take(steps: Iterable[SetupStep], *, dry_run: bool) -> bool:
+def _take(output: Output, steps: Iterable[SetupStep], *, dry_run: bool) -> bool:
     """Take the steps and print each; return whether something grave is left for a person."""
     left = False
     for step in steps:
         if step.problem is not None:
-            left = print_checks([step.problem]) or left
+            left = has_failed(print_findings(output, [step.problem])) or left
             continue
         if step.act is not None and not dry_run:
             step.act()
-        print(f"{'ok' if step.act is None else 'would' if dry_run else 'done':<6} {step.what}", flush=True)
+        output.data(f"{'ok' if step.act is None else 'would' if dry_run else 'done':<6} {step.what}")
     return left
 
 
-def _bus_to_serve(arguments: argparse.Namespace, say: Say, open_bus: Callable[[], RunnerBus]) -> str | None:
+def _bus_to_serve(options: SetupOptions, say: Say, open_bus: Callable[[], RunnerBus]) -> str | None:
     """Return the route of the bus with its id; made or asked only when the command says so."""
-    route: str | None = arguments.bus
+    route = options.bus
     if route is None:
         return None
     place, mark, bus_id = route.partition("#")
     if "/" in place and Path(place).is_dir():
         route = f"{Path(place).resolve()}{mark}{bus_id}"  # a service is started somewhere else
-    if not arguments.create_bus or bus_id:
+    if not options.create_bus or bus_id:
         return route
-    if arguments.dry_run:
+    if options.dry_run:
         say(f"would make {place} a bus unless it is one")
         return route
     return f"{route}#{open_bus().identity().bus_id}"
 
 
-def examine_host(
-    path: Path, state: StateFolder, clock: Clock, open_bus: Callable[[], RunnerBus] | None, *, as_json: bool
-) -> int:
-    """Try everything a run needs, print what was found and what requesters type; 1 when something fails."""
-    from bridge.errors import KakeyaError
+def doctor(call: HostCall[DoctorOptions]) -> Answer:
+    """Try everything a run needs, say what requesters type; 1 when something fails."""
     from bridge.executor import local_executor
     from bridge.runner.machine.machine import policy_executor
     from bridge.runner.maintenance.doctor import DoctorContext, examine
-    from bridge.runner.policy.file import load_policy
 
+    # A state folder that cannot be made or written is a finding.
+    path, state = policy_path(call.options), state_named(call.options)
+    policy = _good_policy(path)
     executor: Executor
-    try:
-        policy = load_policy(path)
-    except KakeyaError:
-        executor = local_executor(clock)  # examine says what is wrong with the policy
+    if policy is None:
+        executor = local_executor(CLOCK)
     else:
-        executor = policy_executor(policy, state.root, clock, identity=state.identity)
+        executor = policy_executor(policy, state.root, CLOCK, identity=state.identity)
+    route, by = route_of(call.options, policy), None if policy is None else policy.identity.value
     opened: list[RunnerBus] = []
 
-    def open_and_remember(opening: Callable[[], RunnerBus]) -> RunnerBus:
-        opened.append(opening())
+    def open_bus(route: str) -> RunnerBus:
+        opened.append(open_route(route, state, by=by))
         return opened[-1]
 
-    opening = None if open_bus is None else partial(open_and_remember, open_bus)
-    checks = examine(DoctorContext(path, state, executor, clock, opening))
-    failed = print_checks(checks if as_json else grouped(checks), as_json=as_json)
-    if opened and not as_json:
+    opening = None if route is None else partial(open_bus, route)
+    answer = answer_checks(call.output, examine(DoctorContext(path, state, executor, CLOCK, opening)))
+    if opened:
         with contextlib.suppress(KakeyaError):  # examine says what is wrong with the bus
-            print(f"there: {pin_line(f'{opened[0].route}#{opened[0].identity().bus_id}', state)}")
-    return 1 if failed else 0
-
-
-def print_checks(checks: Iterable[Check], *, as_json: bool = False) -> bool:
-    """Print what was checked; return whether something stands in the way."""
-    found = list(checks)
-    if as_json:
-        print(json.dumps([vars(check) for check in found], indent=1))
-    else:
-        for line in chain.from_iterable(map(lines, found)):
-            print(line)
-    return has_failed(found)
+            call.output.data(f"there: {pin_line(f'{opened[0].route}#{opened[0].identity().bus_id}', state)}")
+    return answer

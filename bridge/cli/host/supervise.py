@@ -2,37 +2,44 @@
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from bridge.cli.screen.answer import Answer, Talk
 from bridge.errors import UsageError
 
+if TYPE_CHECKING:
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.table.runner_options import SuperviseOptions
 
-def supervise(arguments: argparse.Namespace) -> int:
+
+def supervise(call: HostCall[SuperviseOptions]) -> Answer:
     """Run the job of a folder to its end; 1 when it is another supervisor's, or was started before.
 
     Raises:
         UsageError: it is no run's folder.
     """
-    if arguments.apart:
+    options = call.options
+    if options.apart:
         from bridge.executor.engines.apart import apart
 
-        return apart(lambda is_alone: _supervise(arguments, is_alone))
-    return _supervise(arguments)
+        return Answer(exit_code=apart(lambda is_alone: _supervise(options, is_alone)))
+    code = _supervise(options)
+    folder = Path(options.folder).absolute()
+    return Answer(lines=[Talk("error", f" {folder} has a supervisor, or had one")] if code else (), exit_code=code)
 
 
-def _supervise(arguments: argparse.Namespace, is_alone: Callable[[], bool] | None = None) -> int:
+def _supervise(options: SuperviseOptions, is_alone: Callable[[], bool] | None = None) -> int:
     from bridge.executor.engines.node import at_node
     from bridge.executor.holder.folder import JobFile, RunFolder, make_durable, take_soon
     from bridge.executor.holder.program import preload
     from bridge.executor.holder.program import supervise as run
     from bridge.system.clock import SystemClock
 
-    folder = RunFolder(Path(arguments.folder).absolute())
-    if arguments.probe:
+    folder = RunFolder(Path(options.folder).absolute())
+    if options.probe:
         from bridge.executor.engines.probe import answer
 
         answer(folder.root)
@@ -50,5 +57,4 @@ def _supervise(arguments: argparse.Namespace, is_alone: Callable[[], bool] | Non
         if run(files, version, lambda: True, is_alone=is_alone or (lambda: False), complete=complete):
             make_durable(files)
             return 0
-    print(f"kakeya-runner: {folder.root} has a supervisor, or had one", file=sys.stderr)
     return 1

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.open.embedded import embedded_folder
 from bridge.cli.host.control import stop_runner
-from bridge.diagnostics import Check, lines
+from bridge.cli.host.places import policy_path
+from bridge.cli.screen.answer import Answer, Line, Talk
+from bridge.diagnostics import Check, has_failed
+from bridge.diagnostics import lines as lines_of
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
 from bridge.presets.workloads.template import remedy_for, write_folder
@@ -25,31 +28,66 @@ from bridge.runner.policy.workloads import allowed, checked, write_list
 from bridge.runner.state.folder import StateFolder
 from bridge.system.process import run
 
-PLACE = "workloads"
+if TYPE_CHECKING:
+    from bridge.cli.host.call import HostCall
+    from bridge.cli.table.runner_options import (
+        PlaceOptions,
+        StatusOptions,
+        WorkloadCheckOptions,
+        WorkloadNewOptions,
+        WorkloadOptions,
+        WorkloadTryOptions,
+    )
+    from bridge.presets.model import Preset
+
+PLACE: Final = "workloads"
 _TRY_S = 3600.0
 _CHECK_S = 1.0
 _MIDDLES = frozenset({"mean", "median"})
 _OF_THE_BUS = ("files ", "next ")  # lines of a run that name what is thrown away with its bus
-Say = Callable[[str], None]
 
 
-def workload(arguments: argparse.Namespace, policy: Path, say: Say) -> int:
-    """Do what the command line says; 1 when a folder has a mistake."""
-    rules = load_policy(policy) if policy.exists() else builtin_policy(os.environ)
-    listing = Path(str(rules.workloads)) if policy.exists() else policy.absolute().parent / WORKLOADS_FILE
-    if arguments.action == "list":
-        return _list(listing, rules, as_json=arguments.json)
-    if arguments.folder is None:
-        raise UsageError(f"workload {arguments.action} needs a name or a folder", remedy="kakeya-runner workload list")
-    if arguments.action == "new":
-        return _new(arguments, rules, say)
-    folder = find_folder(arguments.folder, listing)
-    if arguments.action == "check":
-        return _check(folder, listing, rules, as_json=arguments.json)
-    if arguments.action == "try":
-        return _try(folder, rules, arguments)
-    served = f"with the policy {policy.absolute()}" if policy.exists() else "this machine's own bus (--bus embedded)"
-    return _allow(folder, listing, rules, served, say) if arguments.action == "allow" else _remove(folder, listing, say)
+@dataclass(frozen=True)
+class Shelf:
+    """Which folders this host offers, and by what rules.
+
+    Attributes:
+        policy: the policy file, whether or not it is there.
+        rules: what it says, else what the embedded runner goes by.
+        listing: the file that names the folders.
+    """
+
+    policy: Path
+    rules: Policy
+    listing: Path
+
+    def other_presets(self, folder: Path) -> list[str]:
+        """Return the presets of the other allowed folders, broken ones left to their own check."""
+        names: list[str] = []
+        for other in allowed(self.listing):
+            if other != folder and not any(check.level == "fail" for check in problems(other, self.rules.interpreter)):
+                names += checked(other, self.rules.interpreter).presets
+        return names
+
+    def problems_of(self, folder: Path) -> list[Check]:
+        """Return the mistakes of a folder."""
+        return list(problems(folder, self.rules.interpreter, self.other_presets(folder)))
+
+    def presets_of(self, folder: Path) -> Mapping[str, Preset]:
+        """Return what a folder offers.
+
+        Raises:
+            UsageError: it has a mistake.
+        """
+        return checked(folder, self.rules.interpreter, self.other_presets(folder)).presets
+
+
+def _shelf(options: PlaceOptions) -> Shelf:
+    path = policy_path(options)
+    if not path.exists():
+        return Shelf(path, builtin_policy(os.environ), path.absolute().parent / WORKLOADS_FILE)
+    rules = load_policy(path)
+    return Shelf(path, rules, Path(str(rules.workloads)))
 
 
 def find_folder(words: str, listing: Path) -> Path:
@@ -61,25 +99,22 @@ def find_folder(words: str, listing: Path) -> Path:
     return next((folder for folder in allowed(listing) if folder.name == words), given.absolute())
 
 
-def _new(arguments: argparse.Namespace, rules: Policy, say: Say) -> int:
-    name = arguments.folder
-    folder = Path(name) if "/" in name else Path.cwd() / PLACE / name
-    sources = [Path(word) for word in arguments.program]
+def new(call: HostCall[WorkloadNewOptions]) -> Answer:
+    """Write a folder that offers a program as it is."""
+    options, rules = call.options, _shelf(call.options).rules
+    folder = Path(options.folder) if "/" in options.folder else Path.cwd() / PLACE / options.folder
+    sources = [Path(word) for word in options.from_ or ()]
     written = write_folder(
         folder.absolute(),
         sources,
         python=_python(rules, sources),
         host_python=rules.interpreter,
-        arguments=_words(arguments.arguments),
-        choose=lambda candidates: choose_number(candidates, arguments.number),
-        unit=arguments.unit,
+        arguments=_words(options.arguments),
+        choose=lambda candidates: choose_number(candidates, options.number),
+        unit=options.unit,
     )
-    for path in written.paths:
-        print(path)
-    for note in written.notes:
-        say(note)
-    say(f"next: kakeya-runner workload check {folder.name}")
-    return 0
+    lines: list[Line] = [*map(str, written.paths), *(Talk("note", note) for note in written.notes)]
+    return Answer(lines=[*lines, Talk("next", f"kakeya-runner workload check {folder.name}")])
 
 
 def _words(text: str | None) -> list[str]:
@@ -127,7 +162,7 @@ def choose_number(candidates: Sequence[Candidate], name: str | None) -> Candidat
 
 def _likeliest(candidates: Sequence[Candidate]) -> Candidate:
     """Return the middle of a JSON text's numbers where it names one, as benchmarks do, else the last number."""
-    middles = [one for one in candidates if "pointer" in one.source and one.name in _MIDDLES]
+    middles = [number for number in candidates if "pointer" in number.source and number.name in _MIDDLES]
     return middles[0] if middles and "pointer" in candidates[-1].source else candidates[-1]
 
 
@@ -142,8 +177,8 @@ def _python(rules: Policy, sources: Sequence[Path]) -> str:
               for name in (".venv", "venv")]  # fmt: skip
     places = [folder / "bin" for folder in ([Path(active)] if active else []) + beside]
     places += map(Path, os.environ.get("PATH", "").split(os.pathsep))
-    found = (place / name for place in places if place != own for name in ("python3", "python"))
-    return next((str(path) for path in found if _is_python(path)), rules.interpreter)
+    interpreters = (place / name for place in places if place != own for name in ("python3", "python"))
+    return next((str(path) for path in interpreters if _is_python(path)), rules.interpreter)
 
 
 def _is_python(path: Path) -> bool:
@@ -154,25 +189,24 @@ def _is_python(path: Path) -> bool:
         return stream.read(2) != b"#!"
 
 
-def _check(folder: Path, listing: Path, rules: Policy, *, as_json: bool) -> int:
-    found = list(_findings(folder, listing, rules))
-    if not any(check.level == "fail" for check in found):
-        found += _tries(folder, listing, rules)
-    failed = any(check.level == "fail" for check in found)
-    if as_json:
-        print(json.dumps({"folder": str(folder), "ok": not failed, "checks": [vars(check) for check in found]}))
-        return 1 if failed else 0
-    for check in found:
-        print(one_line(check))
+def check(call: HostCall[WorkloadCheckOptions]) -> Answer:
+    """Name every mistake of a folder; where it has none, run its programs for a second. 1 when something fails."""
+    shelf = _shelf(call.options)
+    folder = find_folder(call.options.folder, shelf.listing)
+    checks = shelf.problems_of(folder)
+    if not has_failed(checks):
+        checks += _trials(shelf.presets_of(folder), shelf.rules)
+    failed, lines = has_failed(checks), [one_line(finding) for finding in checks]
     if not failed:
-        names = ", ".join(checked(folder, rules.interpreter, _others(folder, listing, rules)).presets)
-        print(f"ok    {folder}: offers {names}; next: kakeya-runner workload allow {folder.name}")
-    return 1 if failed else 0
+        names = ", ".join(shelf.presets_of(folder))
+        lines.append(f"ok    {folder}: offers {names}; next: kakeya-runner workload allow {folder.name}")
+    data = {"folder": str(folder), "ok": not failed, "checks": [vars(finding) for finding in checks]}
+    return Answer(data, lines, exit_code=1 if failed else 0)
 
 
-def _tries(folder: Path, listing: Path, rules: Policy) -> Iterator[Check]:
+def _trials(presets: Mapping[str, Preset], rules: Policy) -> Iterator[Check]:
     """Run each preset's program for a second, and yield what that shows."""
-    for name, preset in checked(folder, rules.interpreter, _others(folder, listing, rules)).presets.items():
+    for name, preset in presets.items():
         try:
             trial = try_preset(preset, rules.interpreter, _CHECK_S)
         except NotTriedError as error:
@@ -191,81 +225,79 @@ def _tries(folder: Path, listing: Path, rules: Policy) -> Iterator[Check]:
 
 def one_line(check: Check) -> str:
     """Return a mistake in one line: where, what, and the remedy."""
-    return " ".join(part.strip() for part in lines(check))
+    return " ".join(part.strip() for part in lines_of(check))
 
 
-def _findings(folder: Path, listing: Path, rules: Policy) -> tuple[Check, ...]:
-    return tuple(problems(folder, rules.interpreter, _others(folder, listing, rules)))
+def allow(call: HostCall[WorkloadOptions]) -> Answer:
+    """Let this machine's runners offer a folder from now on.
+
+    Raises:
+        UsageError: the folder has a mistake.
+    """
+    shelf = _shelf(call.options)
+    folder = find_folder(call.options.folder, shelf.listing)
+    offers, before = shelf.presets_of(folder), allowed(shelf.listing)
+    write_list(shelf.listing, (*before, *(() if folder in before else (folder,))))
+    is_there = shelf.policy.exists()
+    served = f"with the policy {shelf.policy.absolute()}" if is_there else "this machine's own bus (--bus embedded)"
+    texts = [one_line(finding) for finding in networks(shelf.rules, offers.values())]
+    texts.append(f"allowed: {', '.join(offers)}; offered from now on by a runner that serves {served}, and by no other")
+    following = Talk("next", f"kakeya-mac run {next(iter(offers))} --wait")
+    return Answer(lines=[str(folder), *(Talk("note", text) for text in texts), following])
 
 
-def _others(folder: Path, listing: Path, rules: Policy) -> list[str]:
-    """Return the names of presets that other allowed workloads offer, broken ones left to their own check."""
-    names: list[str] = []
-    for other in allowed(listing):
-        if other != folder and not any(one.level == "fail" for one in problems(other, rules.interpreter)):
-            names += checked(other, rules.interpreter).presets
-    return names
+def remove(call: HostCall[WorkloadOptions]) -> Answer:
+    """Offer a folder no longer.
 
-
-def _allow(folder: Path, listing: Path, rules: Policy, served: str, say: Say) -> int:
-    offers = checked(folder, rules.interpreter, _others(folder, listing, rules)).presets
-    before = allowed(listing)
-    write_list(listing, (*before, *(() if folder in before else (folder,))))
-    print(folder)
-    for check in networks(rules, offers.values()):
-        say(one_line(check))
-    say(f"allowed: {', '.join(offers)}; offered from now on by a runner that serves {served}, and by no other")
-    say(f"next: kakeya-mac run {next(iter(offers))} --wait")
-    return 0
-
-
-def _remove(folder: Path, listing: Path, say: Say) -> int:
-    before = allowed(listing)
+    Raises:
+        UsageError: it is not offered.
+    """
+    listing = _shelf(call.options).listing
+    folder, before = find_folder(call.options.folder, listing), allowed(listing)
     if folder not in before:
-        known = ", ".join(one.name for one in before) or "none"
-        raise UsageError(f"{folder} is not allowed here; allowed: {known}", remedy="kakeya-runner workload list")
-    write_list(listing, (one for one in before if one != folder))
-    say(f"{folder} is no longer offered; its files stay as they are")
-    return 0
+        names = ", ".join(other.name for other in before) or "none"
+        raise UsageError(f"{folder} is not allowed here; allowed: {names}", remedy="kakeya-runner workload list")
+    write_list(listing, (other for other in before if other != folder))
+    return Answer(lines=[Talk("note", f"{folder} is no longer offered; its files stay as they are")])
 
 
-def _list(listing: Path, rules: Policy, *, as_json: bool) -> int:
-    found = []
-    for folder in allowed(listing):
-        wrong = next((one for one in problems(folder, rules.interpreter) if one.level == "fail"), None)
-        offers = [] if wrong else list(checked(folder, rules.interpreter).presets)
-        found.append({"folder": str(folder), "presets": offers, "problem": None if wrong is None else one_line(wrong)})
-    if as_json:
-        print(json.dumps(found))
-        return 0
-    for one in found:
-        print(f"{one['folder']}: {one['problem'] or ', '.join(one['presets'])}")  # type: ignore[arg-type]
-    return 0
+def show_list(call: HostCall[StatusOptions]) -> Answer:
+    """List the folders that are offered, each with its presets or its first mistake."""
+    shelf = _shelf(call.options)
+    rows, lines = [], []
+    for folder in allowed(shelf.listing):
+        checks = problems(folder, shelf.rules.interpreter)
+        mistake = next((one_line(finding) for finding in checks if finding.level == "fail"), None)
+        offers = [] if mistake else list(checked(folder, shelf.rules.interpreter).presets)
+        rows.append({"folder": str(folder), "presets": offers, "problem": mistake})
+        lines.append(f"{folder}: {mistake or ', '.join(offers)}")
+    return Answer(rows, lines)
 
 
-def _try(folder: Path, rules: Policy, arguments: argparse.Namespace) -> int:
+def try_workload(call: HostCall[WorkloadTryOptions]) -> Answer:
     """Run a workload once on a bus of its own that is thrown away, as the embedded runner would."""
-    made = checked(folder, rules.interpreter)
-    preset = arguments.preset or next(iter(made.presets))
-    if preset not in made.presets:
-        raise UsageError(f"{folder.name} has no preset {preset!r}; it has {', '.join(made.presets)}")
+    options, shelf = call.options, _shelf(call.options)
+    folder = find_folder(options.folder, shelf.listing)
+    presets = checked(folder, shelf.rules.interpreter).presets
+    preset = options.preset or next(iter(presets))
+    if preset not in presets:
+        raise UsageError(f"{folder.name} has no preset {preset!r}; it has {', '.join(presets)}")
     with tempfile.TemporaryDirectory(prefix="kakeya-try-", ignore_cleanup_errors=True) as top:
         config = Path(top) / "config" / "kakeya"
         config.mkdir(parents=True)
         write_list(config / WORKLOADS_FILE, [folder])
-        words = [word for one in arguments.param for word in ("-p", one)]
+        words = [word for value in options.param or () for word in ("-p", value)]
         argv = [sys.executable, "-P", "-m", "bridge.cli.mac.main", "run", preset, *words, "--bus", "embedded", "--wait"]
         places = {"XDG_CONFIG_HOME": f"{top}/config", "KAKEYA_DATA_DIR": f"{top}/data"}
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
         try:
-            done = run(argv, env=kept | places, cwd=top, timeout_s=_TRY_S)
+            done = run(argv, env=inherited | places, cwd=top, timeout_s=_TRY_S)
         finally:
             runner = StateFolder(embedded_folder(Path(top) / "data") / "runner")
             if runner.root.is_dir():  # it would serve for another minute, below a folder that goes
                 stop_runner(runner, runs_too=True)
-        sys.stderr.write(done.stderr.decode("utf-8", "replace"))
-        for line in done.stdout.decode("utf-8", "replace").splitlines():
-            if not line.startswith(_OF_THE_BUS):
-                print(line)
-        print(f"{'next':<12}kakeya-runner workload allow {folder.name}")
-        return done.exit_code if done.exit_code is not None else 3
+    call.output.note(done.stderr.decode("utf-8", "replace").removesuffix("\n"))
+    printed = done.stdout.decode("utf-8", "replace").splitlines()
+    lines = [line for line in printed if not line.startswith(_OF_THE_BUS)]
+    following = f"{'next':<12}kakeya-runner workload allow {folder.name}"
+    return Answer(lines=[*lines, following], exit_code=done.exit_code if done.exit_code is not None else 3)

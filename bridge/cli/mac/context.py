@@ -67,15 +67,17 @@ class Invocation(Generic[Options_co]):
         via: str | None = getattr(self.options, "via", None)
         if via is not None:
             option = ssh_route(via, option)
-        found = discover(self.directory, self.environment, option)
+        settings = discover(self.directory, self.environment, option)
         named = getattr(self.options, "root_key", None)
         if named is not None:
-            found = replace(found, named_root_key=named, new_owner=bool(getattr(self.options, "new_owner", False)))
+            settings = replace(
+                settings, named_root_key=named, new_owner=bool(getattr(self.options, "new_owner", False))
+            )
         if run is None:
-            return found
+            return settings
         from bridge.client.connection.run_bus import settings_of_run
 
-        return settings_of_run(found, run)
+        return settings_of_run(settings, run)
 
     def open(self, settings: ClientSettings, run: str | None = None) -> BusSession:
         """Open the bus of some settings, its identity checked.

@@ -97,10 +97,11 @@ def _installed(
 
 def _offered(call: Invocation[RunOptions], session: BusSession, points: list[dict[str, str]]) -> list[RequestDraft]:
     args = call.options
-    seen = offering(session, args.preset, queued=args.queue)
+    offered = offering(session, args.preset, queued=args.queue)
     call.output.say(
         "note",
-        f"{args.preset} is not installed here; runner {seen.beacon.runner} {seen.offers} and checks the parameters",
+        f"{args.preset} is not installed here; runner {offered.beacon.runner} {offered.offers} and checks the "
+        "parameters",
     )
     workload = None
     if args.ref is not None or args.dirty or session.record.request_form == "workload":

@@ -35,14 +35,16 @@ def check(call: Invocation[GateCheckOptions]) -> Answer:
     def trusted(folder: Path) -> Pins:
         return keys_for(call, id_in(folder), option)
 
-    found = list(judge_paths([Path(call.directory, path) for path in call.options.paths], trusted))
-    judged = [one for one in found if isinstance(one, Judged)]
-    others = [one for one in found if isinstance(one, NoReport)]
-    against = [_against(one, required) for one in judged]
-    failed = sum(bool(said) or one.verdict.decision == "rejected" for one, said in zip(judged, against, strict=True))
+    entries = list(judge_paths([Path(call.directory, path) for path in call.options.paths], trusted))
+    judged = [entry for entry in entries if isinstance(entry, Judged)]
+    others = [entry for entry in entries if isinstance(entry, NoReport)]
+    against = [_against(side, required) for side in judged]
+    failed = sum(
+        bool(reasons) or side.verdict.decision == "rejected" for side, reasons in zip(judged, against, strict=True)
+    )
     code = 1 if failed else 0
     lines = [
-        line for one, stands in zip(judged, against, strict=True) for line in _lines(call.options.format, one, stands)
+        line for side, stands in zip(judged, against, strict=True) for line in _lines(call.options.format, side, stands)
     ]
     lines += _suites(judged, against) if call.options.format == "junit" else ()
     lines += [Talk("skip", f" {other.path}: {other.reason}") for other in others]
@@ -50,16 +52,18 @@ def check(call: Invocation[GateCheckOptions]) -> Answer:
     below = f"below {required}" if required else "rejected"
     lines.append(Talk("gate", f"{len(judged)} judged, {failed} {below}{unjudged}"))
     data = [
-        {"path": str(one.path), "problems": list(one.problems), "verdict": one.verdict.model_dump(mode="json")}
-        for one in judged
+        {"path": str(side.path), "problems": list(side.problems), "verdict": side.verdict.model_dump(mode="json")}
+        for side in judged
     ]
     return Answer(data, lines, code, reason="gate_rejected" if code else "passed")
 
 
-def _against(one: Judged, required: Requirement | None) -> list[str]:
+def _against(side: Judged, required: Requirement | None) -> list[str]:
     """Return what stands against a result beside its verdict: its files, its signature, what was required of it."""
-    below = one.verdict.decision != "rejected" and not satisfied(one.verdict, required)
-    return [clean_line(f"{one.path}: {said}") for said in (*one.problems, *([f"below {required}"] if below else []))]
+    below = side.verdict.decision != "rejected" and not satisfied(side.verdict, required)
+    return [
+        clean_line(f"{side.path}: {problem}") for problem in (*side.problems, *([f"below {required}"] if below else []))
+    ]
 
 
 def _suites(judged: list[Judged], against: list[list[str]]) -> Iterator[str]:
@@ -70,11 +74,12 @@ def _suites(judged: list[Judged], against: list[list[str]]) -> Iterator[str]:
 
     yield '<?xml version="1.0" encoding="utf-8"?>'
     yield "<testsuites>"
-    for one, said in zip(judged, against, strict=True):
-        yield from render.junit(one.verdict).rstrip().split("\n")[1:]
-        if said:
-            yield f'<testsuite name="kakeya-result" tests="{len(said)}" failures="{len(said)}" errors="0" skipped="0">'
-            for text in map(escape, said):
+    for side, reasons in zip(judged, against, strict=True):
+        yield from render.junit(side.verdict).rstrip().split("\n")[1:]
+        if reasons:
+            count = len(reasons)
+            yield f'<testsuite name="kakeya-result" tests="{count}" failures="{count}" errors="0" skipped="0">'
+            for text in map(escape, reasons):
                 yield f'<testcase classname="result" name="{text}"><failure message="{text}"/></testcase>'
             yield "</testsuite>"
     yield "</testsuites>"
@@ -119,9 +124,9 @@ def explain(call: Invocation[GateExplainOptions]) -> Answer:
     def document(command: str) -> dict[str, Any]:
         from bridge.client.document.envelope import of_data
 
-        found = of_data(command, data)
-        found["data"]["text"] = clean_text(text)  # a page of lines, not one
-        return found
+        envelope = of_data(command, data)
+        envelope["data"]["text"] = clean_text(text)  # a page of lines, not one
+        return envelope
 
     return Answer(lines=lines, document=document)
 
@@ -144,10 +149,10 @@ def _fell(what: str, judged: Verdict) -> Iterator[str]:
 
 def _judged(call: Invocation[Options], where: str) -> tuple[Verdict, Row]:
     """Return what the gate here says of a run, or of a result in a folder, and the row of whose it is."""
-    _, found = find_result(call, where)
-    if found.verdict is None:
-        raise UsageError(f"run {found.result.id} was not judged", remedy=f"kakeya-mac status {found.result.id}")
-    return found.verdict, first_row(found.result.id, found.verdict, found.answer)
+    _, judged = find_result(call, where)
+    if judged.verdict is None:
+        raise UsageError(f"run {judged.result.id} was not judged", remedy=f"kakeya-mac status {judged.result.id}")
+    return judged.verdict, first_row(judged.result.id, judged.verdict, judged.answer)
 
 
 def _graph(claim: ClaimResult) -> Iterator[str]:
@@ -155,11 +160,16 @@ def _graph(claim: ClaimResult) -> Iterator[str]:
     from bridge.gate.declared.premises import PREMISES
 
     yield f"{claim.id} ({claim.kind})   {claim.wording}"
-    for one in claim.premises:
-        checks = f"{len(one.rules)} check{'' if len(one.rules) == 1 else 's'}" if one.rules else "no check looked"
-        means = PREMISES[one.premise].holds_when
-        yield f"{'held' if one.held else 'MISSING':<8}{one.premise:<9} {means}; seen by {one.seen_by} ({checks})"
-        yield from (f"{'':<8}{reason}" for reason in one.why)
+    for premise in claim.premises:
+        checks = (
+            f"{len(premise.rules)} check{'' if len(premise.rules) == 1 else 's'}"
+            if premise.rules
+            else "no check looked"
+        )
+        means = PREMISES[premise.premise].holds_when
+        word = "held" if premise.held else "MISSING"
+        yield f"{word:<8}{premise.premise:<9} {means}; seen by {premise.seen_by} ({checks})"
+        yield from (f"{'':<8}{reason}" for reason in premise.why)
 
 
 def _fitted(line: str) -> Fitted:
@@ -175,11 +185,11 @@ def _lines(form: str, judged: Judged, against: list[str]) -> Iterator[Line]:
     verdict = judged.verdict
     match form:
         case "markdown":
-            text = "".join(f"**{markdown_text(one)}**\n\n" for one in against) + render.markdown(verdict)
+            text = "".join(f"**{markdown_text(reason)}**\n\n" for reason in against) + render.markdown(verdict)
         case "junit":
             text = ""  # all verdicts are one document
         case "annotations":
-            errors = (f"::error title=evidence gate::{one.replace('%', '%25')}\n" for one in against)
+            errors = (f"::error title=evidence gate::{reason.replace('%', '%25')}\n" for reason in against)
             text = "".join(errors) + render.annotations(verdict)
         case _:
             text = render.table(verdict, judged.record)

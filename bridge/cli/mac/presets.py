@@ -44,13 +44,13 @@ def presets(call: Invocation[PresetsOptions]) -> Answer:
     data = [
         {
             "name": name,
-            "status": one.status,
-            "description": one.description,
-            "code": one.code,
+            "status": preset.status,
+            "description": preset.description,
+            "code": preset.code,
             "offered": name in able,
-            "definition": one.model_dump(mode="json", by_alias=True) if name in own else None,
+            "definition": preset.model_dump(mode="json", by_alias=True) if name in own else None,
         }
-        for name, one in shown.items()
+        for name, preset in shown.items()
     ]
     return Answer(data, lines)
 
@@ -87,7 +87,7 @@ def _offered(call: Invocation[Options], session: BusSession | None) -> frozenset
     """
     if session is None:
         return call.runnable_here() if call.settings().bus.embedded else None
-    live = [one.beacon for one in session.runners() if one.live]
+    live = [runner.beacon for runner in session.runners() if runner.live]
     return frozenset(name for beacon in live for name in beacon.presets) if live else None
 
 
@@ -116,10 +116,10 @@ def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
     yield "profiles", ", ".join(preset.offered_profiles)
     for name, parameter in preset.params.items():
         facts = parameter.model_dump(mode="json", exclude={"help", "type", "allow_dash"}, exclude_none=True)
-        said = ", ".join(
+        sources = ", ".join(
             f"{key} {' | '.join(map(str, value)) if isinstance(value, list) else value}" for key, value in facts.items()
         )
-        yield "param", f"{name}: {parameter.help} ({parameter.type}; {said or 'required'})"
+        yield "param", f"{name}: {parameter.help} ({parameter.type}; {sources or 'required'})"
     for metric in () if preset.workload is None else preset.workload.metrics:
         yield "metric", _metric(metric)
     for command in preset.commands:
@@ -148,8 +148,8 @@ def explain(call: Invocation[ExplainOptions]) -> Answer:
     """Show what a preset or a run resolves to, with every decision's reason."""
     what = call.options.what
     is_run = what.startswith("@") or is_id(what.lower())
-    known = what in registry() or (not is_run and what in own_here(call))
-    lines, data = _explain_preset(call) if known else _explain_run(call)
+    is_preset = what in registry() or (not is_run and what in own_here(call))
+    lines, data = _explain_preset(call) if is_preset else _explain_run(call)
     return Answer(data, [Fitted(clean_line(line), 4) for line in lines])
 
 

@@ -75,10 +75,10 @@ def attach(call: Invocation[AttachOptions]) -> Answer:
     """Wait for a run that was sent earlier."""
     call.required()
     _check_notify(call, waits=True)
-    found = call.find_on_bus(call.options.id)
-    found.reattached = True
-    with naming(found):
-        return _see_through(call, found)
+    run = call.find_on_bus(call.options.id)
+    run.reattached = True
+    with naming(run):
+        return _see_through(call, run)
 
 
 def wait(call: Invocation[WaitOptions]) -> Answer:
@@ -88,33 +88,33 @@ def wait(call: Invocation[WaitOptions]) -> Answer:
     runs = [first, *(call.find_beside(first.bus, text) for text in call.options.ids[1:])]
     timeout_s, clock = call.options.wait_timeout, first.bus.clock
     deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
-    for one in runs:
-        one.reattached = True
+    for run in runs:
+        run.reattached = True
         left_s = None if deadline_s is None else max(0.0, deadline_s - clock.steady_s())
-        for progress in one.follow(timeout_s=left_s):
+        for progress in run.follow(timeout_s=left_s):
             if progress.kind == "trouble":
                 call.output.note(progress.lines[0])
-    found = [one.status(require=call.required()) for one in runs]
-    lines = [Row(status.reason, status.id) for status in found]
-    code = strongest(status.exit_code for status in found)
-    if len(found) == 1:
-        status = first.with_actions(found[0]) if call.output.json else found[0]
+    statuses = [run.status(require=call.required()) for run in runs]
+    lines = [Row(status.reason, status.id) for status in statuses]
+    code = strongest(status.exit_code for status in statuses)
+    if len(statuses) == 1:
+        status = first.with_actions(statuses[0]) if call.output.json else statuses[0]
         return about_run(first, status, lines, exit_code=code)
-    data = [{"id": one.id, "reason": one.reason, "exit_code": one.exit_code} for one in found]
-    reason = next(status.reason for status in found if status.exit_code == code)
+    data = [{"id": run.id, "reason": run.reason, "exit_code": run.exit_code} for run in statuses]
+    reason = next(status.reason for status in statuses if status.exit_code == code)
     return Answer(data, lines, code, reason=reason, bus=first.bus_part)
 
 
 def cancel(call: Invocation[RunIdOptions]) -> Answer:
     """Ask the host to cancel a run."""
-    found = call.find_on_bus(call.options.id)
-    status = found.cancel()
+    run = call.find_on_bus(call.options.id)
+    status = run.cancel()
     if status.terminal:
-        said = Talk("run", f"{found.short} has already ended: {status.reason}")
+        talk = Talk("run", f"{run.short} has already ended: {status.reason}")
     else:
-        said = Talk("run", f"{found.short} asked to cancel; it was {status.state.word}")
-        status = found.cancel_job(status)
-    return about_run(found, status, [said, found.id])
+        talk = Talk("run", f"{run.short} asked to cancel; it was {status.state.word}")
+        status = run.cancel_job(status)
+    return about_run(run, status, [talk, run.id])
 
 
 def _warner(call: Invocation[Options]) -> Callable[[str], None]:
@@ -154,22 +154,22 @@ def _waited_or_named(call: Invocation[RunOptions | RetryOptions], sent: Run) -> 
     return Answer(lines=lines)
 
 
-def _see_through(call: Invocation[RunOptions | RetryOptions | AttachOptions], found: Run) -> Answer:
+def _see_through(call: Invocation[RunOptions | RetryOptions | AttachOptions], run: Run) -> Answer:
     from bridge.cli.screen.run_view import status_rows, without_unwanted
     from bridge.cli.screen.timeline import make_timeline, show_all
 
     try:
-        _name_run(call, found)
-        timeline = make_timeline(call.output, found.wall_limit_s, found.waiting_text, found.bus.clock.steady_s)
+        _name_run(call, run)
+        timeline = make_timeline(call.output, run.wall_limit_s, run.waiting_text, run.bus.clock.steady_s)
         show_all(
-            timeline, found.follow(timeout_s=call.options.wait_timeout, log="lines" if call.options.follow else "last")
+            timeline, run.follow(timeout_s=call.options.wait_timeout, log="lines" if call.options.follow else "last")
         )
-        status = found.with_actions(found.status(require=call.required()))
+        status = run.with_actions(run.status(require=call.required()))
     except DetachedError as detached:
-        return _detached(found, detached.exit_code)
-    rows = status_rows(found, status, call.directory)
+        return _detached(run, detached.exit_code)
+    rows = status_rows(run, status, call.directory)
     status, unwanted = without_unwanted(status, getattr(call.options, "fail_if", None))
-    answer = about_run(found, status, [*rows, *unwanted], exit_code=None)
+    answer = about_run(run, status, [*rows, *unwanted], exit_code=None)
     command = getattr(call.options, "notify", None)
     return answer if command is None else replace(answer, after=partial(_notify, call, command))
 
@@ -214,7 +214,7 @@ def _check_notify(call: Invocation[RunOptions | AttachOptions], *, waits: bool) 
         )
 
 
-def _name_run(call: Invocation[Options], found: Run) -> None:
-    asked = "" if found.request is None else clean_line(asked_text(found.request))
-    again = "   already live: attached" if found.reattached and call.command.name != "attach" else ""
-    call.output.say("run", f"{found.short} {asked}   resume: {found.resume}{again}")
+def _name_run(call: Invocation[Options], run: Run) -> None:
+    request_text = "" if run.request is None else clean_line(asked_text(run.request))
+    again = "   already live: attached" if run.reattached and call.command.name != "attach" else ""
+    call.output.say("run", f"{run.short} {request_text}   resume: {run.resume}{again}")

@@ -29,8 +29,8 @@ def doctor(call: Invocation[DoctorOptions]) -> Answer:
     from bridge.cli.screen.findings import print_findings
     from bridge.client.maintenance.doctor import diagnose, first_run
 
-    found = diagnose(call.settings(), call.open, call.environment, push=not call.options.no_push)
-    findings = print_findings(call.output, found)
+    checks = diagnose(call.settings(), call.open, call.environment, push=not call.options.no_push)
+    findings = print_findings(call.output, checks)
     failed = sum(finding.level == "fail" for finding in findings)
     code = 1 if failed else 0
     lines: list[Line] = [Talk("doctor", f" {len(findings)} checks, {failed} in the way")]
@@ -81,8 +81,8 @@ def init(call: Invocation[InitOptions]) -> Answer:
     path = write_clone_config(settings, choice, signing, identity)
     lines: list[Line] = [*requests, Row("bus", f"{choice.route} {session.record.bus_id}")]
     lines += [Row("results", line) for line in key_lines(session.record, trusted)]
-    known = None if session.roots is None else session.roots.accepted
-    compared = compared_with_bus(call.options.runner_key or (), session.record, known)
+    accepted = None if session.roots is None else session.roots.accepted
+    compared = compared_with_bus(call.options.runner_key or (), session.record, accepted)
     lines += [Row("key" if same else "warn", line) for same, line in compared]
     who = identity_of(replace(session, settings=replace(settings, signing=signing)))
     if who is None:

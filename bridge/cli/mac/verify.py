@@ -58,8 +58,8 @@ def verify(call: Invocation[VerifyOptions]) -> Answer:
         "answer": verification.answer.word,
         "quotation": None if verdict is None else quotation(verdict, verification.answer).word,
         "checks": [
-            {"name": one.name, "ok": one.level != "fail", "level": one.level, "text": one.text}
-            for one in verification.checks
+            {"name": check.name, "ok": check.level != "fail", "level": check.level, "text": check.text}
+            for check in verification.checks
         ],
         "standing": [] if standing is None else standing.data(),
     }

@@ -98,12 +98,15 @@ def about_run(
     return Answer(lines=lines, exit_code=status.exit_code if exit_code is None else exit_code, document=document)
 
 
-def print_answer(output: Output, command: str, answer: Answer) -> int:
+def print_answer(
+    output: Output, command: str, answer: Answer, document_of: Callable[[str, Answer], Any] | None = None
+) -> int:
     """Print an answer and return the exit code; the models of the document are loaded for a program only."""
     print_lines(output, answer.lines)
     if output.json or answer.after is not None:
-        document = document_of(command, answer)
-        output.document(document)
+        document = (document_of or envelope_of)(command, answer)
+        if document is not None:
+            output.document(document)
         if answer.after is not None:
             answer.after(document)
     return answer.exit_code
@@ -134,7 +137,7 @@ def print_lines(output: Output, lines: Iterable[Line]) -> None:
                 output.data(line)
 
 
-def document_of(command: str, answer: Answer) -> Mapping[str, Any]:
+def envelope_of(command: str, answer: Answer) -> Mapping[str, Any]:
     """Return the document of an answer."""
     if answer.document is not None:
         return answer.document(command)

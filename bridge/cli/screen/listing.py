@@ -60,8 +60,8 @@ def repaint(output: Output, find: Callable[[], Sequence[Row]], pause: Callable[[
             while True:
                 painter.show(find())
                 pause()
-        except DetachedError as asked:
-            return asked.exit_code
+        except DetachedError as detached:
+            return detached.exit_code
 
 
 class _Repainter:

@@ -50,7 +50,7 @@ class Output:
         indent, columns = max(LABEL_CHARS, len(label) + 1), self.columns
         lines = text.split("\n")
         first, *more = [
-            one for line in lines for one in ([line] if columns is None else wrapped_to(line, columns - indent))
+            part for line in lines for part in ([line] if columns is None else wrapped_to(line, columns - indent))
         ]
         self.end_line()
         self._talk(f"{self._painted(label, LABEL_CHARS)}{first}\n")
@@ -97,7 +97,12 @@ class Output:
             self.stdout.write(f"{line}\n")
             self.stdout.flush()
 
-    def document(self, value: Mapping[str, Any]) -> None:
+    def text(self, text: str) -> None:
+        """Write lines of data as they are, also under --json; a reader that has left shows here."""
+        self.stdout.write(f"{text}\n")
+        self.stdout.flush()
+
+    def document(self, value: Any) -> None:
         """Write the one JSON document; nothing without --json."""
         if self.lines:
             from bridge.client.document.event import result_line
@@ -151,16 +156,16 @@ def wrapped_to(text: str, width: int) -> list[str]:
     """
     if text.startswith(PREFIX):
         return [text if len(text) <= width else f"{text[: max(1, width - 1)]}…"]
-    whole = _COMMAND.sub(lambda found: found[0].replace(" ", _NO_BREAK), text)
+    whole = _COMMAND.sub(lambda command: command[0].replace(" ", _NO_BREAK), text)
     lines = textwrap.wrap(whole, max(20, width), break_long_words=False, break_on_hyphens=False)
     return [line.replace(_NO_BREAK, " ") for line in lines] or [text]
 
 
 def columns_of(stream: TextIO, environment: Mapping[str, str]) -> int | None:
     """Return how wide the screen is that a stream writes to: what COLUMNS says, else the terminal, else None."""
-    said = environment.get("COLUMNS", "")
-    if said.isascii() and said.isdigit() and int(said) > 0:
-        return max(MIN_COLUMNS, int(said))
+    columns = environment.get("COLUMNS", "")
+    if columns.isascii() and columns.isdigit() and int(columns) > 0:
+        return max(MIN_COLUMNS, int(columns))
     if not stream.isatty():
         return None
     try:

@@ -48,7 +48,7 @@ def status_rows(run: Run, status: RunStatus, directory: Path) -> list[Row]:
 def without_unwanted(status: RunStatus, word: str | None) -> tuple[RunStatus, list[Row]]:
     """Return the status of a run, which ends in 1 where its primary claim says a word, and the row that says so."""
     claims = () if status.verdict is None or word is None else status.verdict.claims
-    claim = next((one for one in claims if one.role == "primary"), None)
+    claim = next((claim for claim in claims if claim.role == "primary"), None)
     if claim is None or word is None:
         return status, []
     answer = claim.detail.get("answer")
@@ -56,11 +56,11 @@ def without_unwanted(status: RunStatus, word: str | None) -> tuple[RunStatus, li
     if not (claim.detail.get("effect") == word if answer is None else says_yes):
         return status, [] if answer is None else [Row("answer", answer_text(claim.metric, answer))]
     after = "" if answer is None else f", as a look at {answer['launches']} launches answers"
-    said = clean_line(f"{claim.metric} is {word} (--fail-if {word}){after}")
-    rows = [Row("failed", said)]
+    text = clean_line(f"{claim.metric} is {word} (--fail-if {word}){after}")
+    rows = [Row("failed", text)]
     if status.exit_code != 0:
         return status, rows
-    return replace(status, reason="unwanted", exit_code=OUTCOMES["unwanted"].exit_code, message=said), rows
+    return replace(status, reason="unwanted", exit_code=OUTCOMES["unwanted"].exit_code, message=text), rows
 
 
 def answer_text(metric: str, answer: Mapping[str, Any]) -> str:
@@ -131,10 +131,12 @@ def rows(run: Run, status: RunStatus, directory: Path) -> Iterator[tuple[str, st
 
 def _kept_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     """Yield the files that the program left beside its reports, each with its size."""
-    kept = {} if status.result is None else status.result.kept
-    if kept:
-        listed = ", ".join(f"reports/{name} ({size_text(len(data))})" for name, data in list(kept.items())[:_KEPT_MOST])
-        more = f", and {len(kept) - _KEPT_MOST} more" if len(kept) > _KEPT_MOST else ""
+    kept_files = {} if status.result is None else status.result.kept
+    if kept_files:
+        listed = ", ".join(
+            f"reports/{name} ({size_text(len(data))})" for name, data in list(kept_files.items())[:_KEPT_MOST]
+        )
+        more = f", and {len(kept_files) - _KEPT_MOST} more" if len(kept_files) > _KEPT_MOST else ""
         yield "kept", clean_line(listed + more)
 
 
@@ -165,16 +167,16 @@ def _trust_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     record = status.record
     if record is None:
         return
-    asked = []
+    facts = []
     if record.principal != UNSIGNED:
-        asked.append(f"{record.principal} (signed)" if record.signer is not None else record.principal)
+        facts.append(f"{record.principal} (signed)" if record.signer is not None else record.principal)
     code = record.code
     if code is not None and code.origin == "request":
-        asked.append(f"{code.trust_class} code")
+        facts.append(f"{code.trust_class} code")
     if "trust_pushers" in record.labels and "embedded" not in record.labels:
-        asked.append("unsigned, on a host that trusts whoever can push (trust_pushers)")
-    if asked:
-        yield "trust", clean_line("; ".join(asked))
+        facts.append("unsigned, on a host that trusts whoever can push (trust_pushers)")
+    if facts:
+        yield "trust", clean_line("; ".join(facts))
 
 
 def shown_path(path: Path, directory: Path) -> str:

@@ -133,8 +133,8 @@ class LiveTimeline(Timeline):
         if self._last is None or self._last.kind == "end":
             return self._text("")
         elapsed_s = self._last.elapsed_s + self._steady_s() - self._seen_s
-        said = f": {progress_text(self._last.run)}" if self._last.run is not None else self._why
-        lines = [f"{clock_face(elapsed_s)} {self._last.state.word}{said}"]
+        why = f": {progress_text(self._last.run)}" if self._last.run is not None else self._why
+        lines = [f"{clock_face(elapsed_s)} {self._last.state.word}{why}"]
         lines += [] if self._last.last_line is None else [f"{_OF_LOG}{PREFIX}{self._last.last_line}"]
         return self._text("\n".join(lines), style="dim", no_wrap=True, overflow="ellipsis")
 

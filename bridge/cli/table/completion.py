@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bridge.cli.table.command import Argument, Verb
-from bridge.cli.table.commands import COMMANDS, PROGRAM
+from bridge.cli.table.commands import MAC
 
 _MAC: Final = "Library/Application Support"
 _REFS: Final = "git for-each-ref --format='%(refname:short)' 2>/dev/null"
@@ -29,11 +29,11 @@ def script(shell: str) -> str:
 
 def _parser() -> argparse.ArgumentParser:
     """Return a parser that is completed and never parses anything: a command of two words is below its first."""
-    parser = argparse.ArgumentParser(prog=PROGRAM)
+    parser = argparse.ArgumentParser(prog=MAC.name)
     firsts = parser.add_subparsers(dest="command")
     below: dict[str, Any] = {}
     made: dict[str, argparse.ArgumentParser] = {}
-    for command in sorted(COMMANDS, key=lambda verb: " " in verb.name):
+    for command in sorted(MAC.verbs, key=lambda verb: " " in verb.name):
         first, _, second = command.name.partition(" ")
         if first not in made:
             made[first] = firsts.add_parser(first, help=_plain(command.summary))

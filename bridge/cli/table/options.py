@@ -17,7 +17,7 @@ _BUS: Final[Any] = option(
 )
 _ID: Final[Any] = word("run id, a unique prefix or suffix of one, or @last", metavar="ID", complete="run")
 _WAIT_TIMEOUT: Final[Any] = option(
-    "wait, but no longer than this, e.g. 90s or 1h30m (exit 8); the run goes on", metavar="TIME", number="seconds"
+    "wait, but no longer than so many seconds, or 1h30m (exit 8); the run goes on", metavar="TIME", number="seconds"
 )
 _FOLLOW: Final[Any] = flag("show the log on stderr while it grows (implies --wait)")
 _REQUIRE: Final[Any] = option(

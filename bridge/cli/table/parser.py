@@ -1,4 +1,4 @@
-"""Command line words → values, and the help texts; both from the table of commands.
+"""Command line words → values, and the help texts; both from a program's table of commands.
 
 Knows argparse and the table, nothing about what commands do.
 """
@@ -8,16 +8,17 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable, Collection
+from itertools import groupby
 from typing import Final, NoReturn
 
-from bridge.cli.table.command import Argument, Options, Verb
-from bridge.cli.table.commands import BY_NAME, COMMANDS, FRONT, GROUPS, PROGRAM, TAGLINE
+from bridge.cli.table.command import Argument, Options, Program, Verb
 from bridge.cli.table.values import age, duration, whole_number
 from bridge.errors import UsageError, meant
 from bridge.limits import REQUEST_MAX_BYTES
 from bridge.run.outcomes import exit_meanings
 
 _WIDTH = 100
+_NAME_CHARS = 20
 WORD_MAX_CHARS: Final = REQUEST_MAX_BYTES
 """A word that is longer fits no request, and is no name of anything."""
 
@@ -30,8 +31,8 @@ class _Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
-            known = [str(one) for one in action.choices]
-            raise argparse.ArgumentError(action, f"got {str(value)[:60]!r}; expected {' or '.join(known)}")
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(action, f"got {str(value)[:60]!r}; expected {' or '.join(choices)}")
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
@@ -45,27 +46,25 @@ def parse(command: Verb, words: list[str]) -> Options:
     Raises:
         UsageError: a word that does not fit.
     """
+    prog = f"{command.program} {command.name}"
     for longest in (len(word) for word in words):
         if longest > WORD_MAX_CHARS:
             raise UsageError(
-                f"{PROGRAM} {command.name}: got a word of {longest} characters; expected at most {WORD_MAX_CHARS}",
-                remedy=f"{PROGRAM} {command.name} --help",
+                f"{prog}: got a word of {longest} characters; expected at most {WORD_MAX_CHARS}",
+                remedy=f"{prog} --help",
             )
-    parser = _Parser(prog=f"{PROGRAM} {command.name}", add_help=False, allow_abbrev=False, formatter_class=_formatter)
+    parser = _Parser(prog=prog, add_help=False, allow_abbrev=False, formatter_class=_formatter)
     for argument in command.arguments:
         _add(parser, argument)
-    found, unexpected = parser.parse_known_args(words)
+    namespace, unexpected = parser.parse_known_args(words)
     if unexpected:
         raise _unexpected(command, unexpected)
     for argument in command.arguments:
-        given = getattr(found, argument.dest) if argument.positional else None
+        given = getattr(namespace, argument.dest) if argument.positional else None
         if given == "" or (isinstance(given, list) and "" in given):  # as a path it would be this folder
-            word = argument.metavar or argument.dest.upper()
-            raise UsageError(
-                f"{PROGRAM} {command.name}: got '' for {word}; expected a text that is not empty",
-                remedy=f"{PROGRAM} {command.name} --help",
-            )
-    return command.options(vars(found))
+            text = f"{prog}: got '' for {argument.word}; expected a text that is not empty"
+            raise UsageError(text, remedy=f"{prog} --help")
+    return command.options(vars(namespace))
 
 
 def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
@@ -81,6 +80,8 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
         extra["action"] = "append"
     elif argument.kind in {"optional", "many"}:
         extra["nargs"] = "?" if argument.kind == "optional" else "+"
+        if not argument.positional:
+            extra["action"] = "extend"
     if not argument.positional:
         extra["dest"] = argument.dest
     parser.add_argument(*argument.names, metavar=argument.metavar, **extra)  # type: ignore[arg-type]
@@ -89,79 +90,68 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
 _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days": age, "int": whole_number}
 
 
-# What other programs call it.
-_ELSEWHERE: Final = {
-    "ps": "ls", "queue": "ls", "jobs": "ls", "squeue": "ls", "list": "ls", "submit": "run", "sbatch": "run",
-    "exec": "run", "send": "run", "kill": "cancel", "stop": "cancel", "scancel": "cancel", "watch": "attach",
-    "follow": "attach", "show": "status", "info": "status", "download": "fetch", "get": "fetch", "result": "fetch",
-    "diff": "compare", "clean": "gc", "setup": "init", "connect": "init",
-}  # fmt: skip
-
-
-def unknown_command(word: str, *, helped: bool = False) -> UsageError:
-    """Return the error for a word that is no command, or none that `help` knows, with the nearest ones."""
-    other = _ELSEWHERE.get(word.casefold())
-    hint = f"did you mean {other}?" if other else meant(word, [*BY_NAME, "all" if helped else "help"], most=2)
-    return UsageError(f"unknown command {word[:60]!r}; {hint}", remedy=f"{PROGRAM} --help")
+def unknown_command(program: Program, words: list[str]) -> UsageError:
+    """Return the error for words that begin with no command, or with none that `help` knows, and the nearest ones."""
+    helped = words[0] == "help"
+    named = words[1:] if helped else words
+    word = " ".join(named[:2]) if group_help(program, named[0]) else named[0]
+    other = program.elsewhere.get(word.casefold())
+    hint = f"did you mean {other}?" if other else meant(word, [*program.by_name, "all" if helped else "help"], most=2)
+    return UsageError(f"unknown command {word[:60]!r}; {hint}", remedy=f"{program.name} --help")
 
 
 def _unexpected(command: Verb, words: list[str]) -> UsageError:
     """Return the error for words that a command does not take: the nearest option for one that looks like an option."""
-    prog = f"{PROGRAM} {command.name}"
+    prog = f"{command.program} {command.name}"
     option = next((word.partition("=")[0] for word in words if word.startswith("-")), None)
     if option is None:
         return UsageError(f"{prog}: got {words[0][:60]!r} beside all that it takes", remedy=f"{prog} --help")
-    known = [name for one in command.arguments for name in one.names if name.startswith("--")]
-    return UsageError(f"{prog}: no option {option[:60]!r}; {meant(option, known)}", remedy=f"{prog} --help")
+    options = [name for argument in command.arguments for name in argument.names if name.startswith("--")]
+    return UsageError(f"{prog}: no option {option[:60]!r}; {meant(option, options)}", remedy=f"{prog} --help")
 
 
-def overview() -> str:
+def overview(program: Program) -> str:
     """Return the first page of the help: what most people need, and where the rest is."""
-    rest = len(COMMANDS) - len(FRONT)
-    return "\n".join(
-        [
-            f"usage: {PROGRAM} COMMAND …", "", *textwrap.wrap(TAGLINE, _WIDTH), *_listed(FRONT), "",
-            f"{rest} more commands and the exit codes: `{PROGRAM} help all`. `{PROGRAM} COMMAND --help` says more.",
-            "An ID is a unique prefix or suffix of a run id, or @last. stdout is data, stderr is talk; --json.",
-        ]
-    )  # fmt: skip
+    rest = len(program.verbs) - len(program.front)
+    name = program.name
+    more = f"{rest} more commands and the exit codes: `{name} help all`. `{name} COMMAND --help` says more."
+    return "\n".join([*_head(program), *_listed(program, program.front), "", more, *program.notes])
 
 
-def everything() -> str:
+def everything(program: Program) -> str:
     """Return the help of the program: every command and exit code."""
-    lines = [f"usage: {PROGRAM} COMMAND …", "", *textwrap.wrap(TAGLINE, _WIDTH), *_listed(BY_NAME)]
-    lines += ["", "Exit codes:"]
+    lines = [*_head(program), *_listed(program, program.by_name), "", "Exit codes:"]
     for code, meaning in exit_meanings().items():
         wrapped = textwrap.wrap(meaning, _WIDTH - 6)
         lines += [f"  {code:<4}{wrapped[0]}", *(f"      {more}" for more in wrapped[1:])]
-    lines += [
-        "",
-        "stdout is data, stderr is talk; every command that answers takes --json. An ID is a unique prefix or",
-        f"suffix of a run id, or @last. `{PROGRAM} COMMAND --help` says more.",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *program.notes, f"`{program.name} COMMAND --help` says more."])
 
 
-def _listed(names: Collection[str]) -> list[str]:
+def _head(program: Program) -> list[str]:
+    return [f"usage: {program.name} COMMAND …", "", *textwrap.wrap(program.tagline, _WIDTH)]
+
+
+def _listed(program: Program, names: Collection[str]) -> list[str]:
     lines: list[str] = []
-    for group in GROUPS:
-        shown = [command for command in COMMANDS if command.group == group and command.name in names]
-        lines += ["", f"{group}:", *(f"  {command.name:<15} {command.summary}" for command in shown)]
+    shown = [command for command in program.verbs if command.name in names]
+    for group, commands in groupby(shown, key=lambda command: command.group):
+        lines += ["", f"{group}:", *(f"  {command.name:<{_NAME_CHARS}} {command.summary}" for command in commands)]
     return lines
 
 
-def group_help(prefix: str) -> str | None:
+def group_help(program: Program, prefix: str) -> str | None:
     """Return the help of commands that share a first word, or None when there are none."""
-    members = [command for command in COMMANDS if command.name.startswith(f"{prefix} ")]
+    members = [command for command in program.verbs if command.name.startswith(f"{prefix} ")]
     if not members:
         return None
-    return "\n".join([f"usage: {PROGRAM} {prefix} …", "", *(f"  {one.name:<13} {one.summary}" for one in members)])
+    rows = (f"  {member.name:<{_NAME_CHARS}} {member.summary}" for member in members)
+    return "\n".join([f"usage: {program.name} {prefix} …", "", *rows])
 
 
 def command_help(command: Verb) -> str:
     """Return the help of one command."""
     usage = textwrap.wrap(
-        f"usage: {command.usage(PROGRAM)}", _WIDTH, subsequent_indent="       ", break_long_words=False,
+        f"usage: {command.usage()}", _WIDTH, subsequent_indent="       ", break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip
     lines = [*usage, "", f"{command.summary[0].upper()}{command.summary[1:]}."]
@@ -173,8 +163,8 @@ def command_help(command: Verb) -> str:
             lines += _argument_help(argument)
     if command.examples:
         lines += ["", "examples:", *(f"  {example}" for example in command.examples)]
-    lines += ["", "exit codes: " + ", ".join(str(code) for code in exit_codes(command)) + f"; see `{PROGRAM} --help`"]
-    return "\n".join(lines)
+    codes = ", ".join(str(code) for code in exit_codes(command))
+    return "\n".join([*lines, "", f"exit codes: {codes}; see `{command.program} help all`"])
 
 
 def exit_codes(command: Verb) -> tuple[int, ...]:

@@ -245,8 +245,8 @@ def _embedded(settings: ClientSettings) -> tuple[KeyRecord, ...]:
     """Return the keys of this user's own runners here: this environment's first, then those of the user's others."""
     own = embedded_folder(settings.data_dir)
     others = (path for path in sorted(own.parent.glob("*")) if path != own)
-    found: list[KeyRecord] = []
+    records: list[KeyRecord] = []
     for folder in (own, *others):
         with contextlib.suppress(OSError, ValueError):
-            found += keyring.decode((folder / "runner" / keyring.PUBLIC_FILE).read_bytes())
-    return tuple(found)
+            records += keyring.decode((folder / "runner" / keyring.PUBLIC_FILE).read_bytes())
+    return tuple(records)

@@ -328,9 +328,9 @@ def schemas() -> dict[str, dict[str, Any]]:
     from bridge.client.document.event import RunEvent
 
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    found = {"envelope.schema.json": {**dialect, **Envelope.model_json_schema(mode="serialization")}}
-    found["event.schema.json"] = {**dialect, **RunEvent.model_json_schema(mode="serialization")}
+    files = {"envelope.schema.json": {**dialect, **Envelope.model_json_schema(mode="serialization")}}
+    files["event.schema.json"] = {**dialect, **RunEvent.model_json_schema(mode="serialization")}
     for command, model in DATA.items():
         name = f"data-{command.replace(' ', '-')}.schema.json"
-        found[name] = {**dialect, **model.model_json_schema(mode="serialization")}
-    return found
+        files[name] = {**dialect, **model.model_json_schema(mode="serialization")}
+    return files

@@ -319,8 +319,8 @@ def of_data(command: str, data: Any, *, exit_code: int = 0, reason: str = "ok", 
             quotas: list[QuotaPart] | None = None) -> dict[str, Any]:  # fmt: skip
     """Return the document of a command that is not about one run."""
     outcome = Outcome(exit_code=exit_code, reason=reason, message=message)
-    found = Envelope(command=command, outcome=outcome, bus=bus, data=data, next=next_argv or [], quotas=quotas or [])
-    return found.document()
+    envelope = Envelope(command=command, outcome=outcome, bus=bus, data=data, next=next_argv or [], quotas=quotas or [])
+    return envelope.document()
 
 
 def _clean(value: Any) -> Any:

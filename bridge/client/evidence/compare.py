@@ -90,25 +90,25 @@ def data(comparison: Comparison) -> dict[str, Any]:
     return {
         "differences": [
             {
-                **{name: getattr(one, name) for name in _SHOWN},
-                "detail": dict(one.detail),
+                **{name: getattr(difference, name) for name in _SHOWN},
+                "detail": dict(difference.detail),
                 "citable": False,
                 "why": why,
             }
-            for one in comparison.differences
+            for difference in comparison.differences
         ],
-        "noise": [asdict(one) for one in comparison.noise],
-        "reasons": [asdict(one) for one in comparison.reasons],
+        "noise": [asdict(floor) for floor in comparison.noise],
+        "reasons": [asdict(reason) for reason in comparison.reasons],
     }
 
 
 def noise_text(a: float | None, b: float | None, confidence: float) -> str:
     """Return the noise floors of two runs: what neither could have seen by itself."""
-    said = [
-        f"{name} {'not measured (no control)' if one is None else f'{one * 100:.1f} %'}"
-        for name, one in (("A", a), ("B", b))
+    floors = [
+        f"{name} {'not measured (no control)' if share is None else f'{share * 100:.1f} %'}"
+        for name, share in (("A", a), ("B", b))
     ]
-    return f"{', '.join(said)} (half-width of A/A', {confidence * 100:.0f} %)"
+    return f"{', '.join(floors)} (half-width of A/A', {confidence * 100:.0f} %)"
 
 
 def _run(side: JudgedResult) -> MeasuredRun:

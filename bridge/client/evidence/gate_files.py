@@ -71,11 +71,11 @@ def judge_paths(paths: list[Path], trusted: Callable[[Path], Pins]) -> Iterator[
 
 def _inside(folder: Path, trusted: Callable[[Path], Pins]) -> Iterator[Judged | NoReport]:
     results = sorted([manifest.parent for manifest in folder.glob("*/manifest.json")] + list(folder.glob(f"*{SUFFIX}")))
-    files = {one: _is_report(one) for one in sorted(folder.glob("*.json")) if one.is_file()}
+    files = {path: _is_report(path) for path in sorted(folder.glob("*.json")) if path.is_file()}
     if not results and not any(files.values()):
         raise UsageError(f"{folder} holds no report and no result")
     yield from (_folder(result, trusted(result)) for result in results)
-    yield from (_bare(one) if is_report else _other(one) for one, is_report in files.items())
+    yield from (_bare(path) if is_report else _other(path) for path, is_report in files.items())
 
 
 def _is_report(path: Path) -> bool:

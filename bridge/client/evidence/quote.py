@@ -78,8 +78,8 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
             f"run {result.id} claims nothing, so there is nothing to quote", remedy=f"kakeya-mac report {result.id}"
         )
     answers = [(claim, quotation(verdict, answer, claim)) for claim in verdict.claims]
-    refused = tuple((claim.id, clean_line(text_of(one))) for claim, one in answers if one.word != "quotable")
-    quotable = [claim for claim, one in answers if one.word == "quotable"]
+    refused = tuple((claim.id, clean_line(text_of(answer))) for claim, answer in answers if answer.word != "quotable")
+    quotable = [claim for claim, answer in answers if answer.word == "quotable"]
     if not quotable:
         return Quote(quotation(verdict, answer).word, (), refused)
     lines = [sentence(claim, result, record, answer) for claim in quotable]
@@ -94,17 +94,17 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
 
 def sentence(claim: ClaimResult, result: Result, record: RunRecord, answer: TrustAnswer) -> str:
     """Return a claim with all that a reader needs to look it up: what was asked, on what, and whose word it is."""
-    asked, where = asked_and_where(result, record)
-    return clean_line("; ".join([f"{asked}: {claim.wording}", *where, answer.text, f"run {result.id}"]))
+    question, where = asked_and_where(result, record)
+    return clean_line("; ".join([f"{question}: {claim.wording}", *where, answer.text, f"run {result.id}"]))
 
 
 def asked_and_where(result: Result, record: RunRecord) -> tuple[str, list[str]]:
     """Return what was asked, and on what and for whom it was measured, in words."""
-    asked = record.preset if result.request is None else asked_text(result.request)
+    question = record.preset if result.request is None else asked_text(result.request)
     backend = backend_of(result)
     library = "" if backend is None or backend[0] == "none" else device_words(*backend, record.host.devices)
     device = " ".join(part for part in (library, record.host.cpu, record.host.os) if part)
-    return asked, [f"on {device}", *_whose(record)]
+    return question, [f"on {device}", *_whose(record)]
 
 
 def _whose(record: RunRecord) -> list[str]:

@@ -113,13 +113,15 @@ def _arm(arm: DerivedArm) -> Rows:
 
 def decode_rates(report: Mapping[str, Any]) -> dict[str, list[tuple[str, float]]]:
     """Return prompt and decode tokens per second of each measured sample, by arm."""
-    found: dict[str, list[tuple[str, float]]] = {}
+    rates_of_arms: dict[str, list[tuple[str, float]]] = {}
     for arm in map(_table, _list(report.get("arms"))):
-        samples = [one for one in map(_table, _list(arm.get("samples"))) if one.get("is_warmup") is not True]
-        rates = [(_text(one.get("prompt_id")), rate) for one in samples if (rate := _decode_rate(one)) is not None]
+        samples = [sample for sample in map(_table, _list(arm.get("samples"))) if sample.get("is_warmup") is not True]
+        rates = [
+            (_text(sample.get("prompt_id")), rate) for sample in samples if (rate := _decode_rate(sample)) is not None
+        ]
         if rates:
-            found[_text(arm.get("name"))] = rates
-    return found
+            rates_of_arms[_text(arm.get("name"))] = rates
+    return rates_of_arms
 
 
 def _special(table: Mapping[str, Any]) -> Rows:
@@ -133,11 +135,9 @@ def _special(table: Mapping[str, Any]) -> Rows:
     tests = [_table(test) for test in _list(table.get("tests"))]
     if tests or "collected" in table:
         counts = Counter(_text(test.get("outcome")) for test in tests)
-        said = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        yield (
-            "tests",
-            f"{said or 'none'}; {_text(table.get('collected'))} collected, exit code {_text(table.get('exit_code'))}",
-        )
+        counted = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
+        collected, code = _text(table.get("collected")), _text(table.get("exit_code"))
+        yield "tests", f"{counted or 'none'}; {collected} collected, exit code {code}"
         for test in tests:
             if test.get("outcome") in {"failed", "error"}:
                 yield "", f"{_text(test.get('id'))}: {_text(test.get('reason'))}"

@@ -44,8 +44,8 @@ class StandingSet:
     def primary(self) -> StandingClaim | None:
         """The claim that its preset fixed beforehand; None where the sittings have no ratio of it."""
         spec = self.sittings[-1].result.spec
-        wanted = None if spec is None else spec.primary_claim
-        return next((claim for claim in self.claims if claim.id == wanted), None)
+        primary_id = None if spec is None else spec.primary_claim
+        return next((claim for claim in self.claims if claim.id == primary_id), None)
 
     @property
     def run_ids(self) -> list[str]:
@@ -67,37 +67,37 @@ def quotation_of(claim: StandingClaim) -> Quotation:
     return Quotation("measured" if claim.why else "quotable", claim.why)
 
 
-def quote_set(found: StandingSet, *, markdown: bool = False) -> Quote:
+def quote_set(standing: StandingSet, *, markdown: bool = False) -> Quote:
     """Return the quote of a standing claim: a sentence each, and the command that checks all of its sittings.
 
     Raises:
         UsageError: the sittings have no ratio at all.
     """
-    if not found.claims:
+    if not standing.claims:
         raise UsageError(
             "the sittings claim no ratio, so there is nothing to quote",
-            remedy=f"kakeya-mac report {found.run_ids[-1]}",
+            remedy=f"kakeya-mac report {standing.run_ids[-1]}",
         )
-    answers = [(claim, quotation_of(claim)) for claim in found.claims]
+    answers = [(claim, quotation_of(claim)) for claim in standing.claims]
     refused = tuple((claim.id, clean_line(text_of(answer))) for claim, answer in answers if claim.why)
     quotable = [claim for claim, answer in answers if answer.word == "quotable"]
     if not quotable:
         return Quote("measured", (), refused)
-    command = shlex.join(["kakeya-mac", "verify", *found.run_ids])
-    lines = [_sentence(claim, found) for claim in quotable]
+    command = shlex.join(["kakeya-mac", "verify", *standing.run_ids])
+    lines = [_sentence(claim, standing) for claim in quotable]
     if markdown:
         return Quote("quotable", (*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"), refused)
     return Quote("quotable", (*lines, f"check: {command}"), refused)
 
 
-def _sentence(claim: StandingClaim, found: StandingSet) -> str:
-    last = found.sittings[-1]
+def _sentence(claim: StandingClaim, standing: StandingSet) -> str:
+    last = standing.sittings[-1]
     if last.result.record is None:
         raise ValueError("a judged sitting has a record")
     answer = last.answer or UNCHECKED
-    asked, where = asked_and_where(last.result, last.result.record)
-    runs = f"runs {', '.join(found.run_ids)}"
-    return clean_line("; ".join([f"{asked}: {claim.wording}", *where, answer.text, runs]))
+    question, where = asked_and_where(last.result, last.result.record)
+    runs = f"runs {', '.join(standing.run_ids)}"
+    return clean_line("; ".join([f"{question}: {claim.wording}", *where, answer.text, runs]))
 
 
 def _as_sitting(judged: JudgedResult) -> JudgedSitting:

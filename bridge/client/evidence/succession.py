@@ -29,7 +29,7 @@ def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: P
         InfrastructureError: the bus does not answer.
     """
     pending: set[str] = set()
-    found = [attested]
+    results = [attested]
     near = bus.neighbours(run_id, attested.runner, RESULTS_MAX_COUNT)
     for other_id, oid in sorted(near.claims.items(), reverse=True):
         try:
@@ -41,25 +41,25 @@ def compare_with_bus(bus: SharedBus, run_id: str, attested: Attested, trusted: P
         if view.claim.result_oid is None:
             pending.add(other_id)
         elif (other := _attested(bus, view.claim.result_oid, trusted)) is not None and _same_chain(other, attested):
-            found.append(other)
-    whole, said = compare_results(found, pending)
+            results.append(other)
+    whole, text = compare_results(results, pending)
     if near.left:
-        said += f"; looked at the {near.looked} claims nearest in time, {near.left} more were left"
-    return whole, said
+        text += f"; looked at the {near.looked} claims nearest in time, {near.left} more were left"
+    return whole, text
 
 
-def compare_results(found: Sequence[Attested], pending: set[str] | None = None) -> tuple[bool, str]:
+def compare_results(results: Sequence[Attested], pending: set[str] | None = None) -> tuple[bool, str]:
     """Return whether these results leave out none of their runners', and what was seen."""
-    if notes := chain_notes(found, pending=pending or ()):
+    if notes := chain_notes(results, pending=pending or ()):
         return False, "; ".join(notes)
-    numbers = sorted({one.link.sequence for one in found})
+    numbers = sorted({result.link.sequence for result in results})
     if len(numbers) == 1:
         return True, f"number {numbers[0]} alone; nothing to compare it with"
     return True, f"numbers {numbers[0]} to {numbers[-1]} follow each other"
 
 
-def _same_chain(one: Attested, other: Attested) -> bool:
-    return (one.predicate["runner"], one.link.chain) == (other.predicate["runner"], other.link.chain)
+def _same_chain(first: Attested, other: Attested) -> bool:
+    return (first.predicate["runner"], first.link.chain) == (other.predicate["runner"], other.link.chain)
 
 
 def _attested(bus: SharedBus, result_oid: str, trusted: Pins) -> Attested | None:
@@ -90,12 +90,12 @@ def chain_notes(attested: Sequence[Attested], *, pending: Collection[str] = ()) 
         attested: in any order; the same one twice is one.
         pending: runs that are known to be unfinished: each has a number that is given out, its result has yet to come.
     """
-    found = {one.digest: one for one in attested}.values()
+    results = {result.digest: result for result in attested}.values()
     notes: list[str] = []
-    for chain in sorted({(one.predicate["runner"], one.link.chain) for one in found}):
-        members = [one for one in found if (one.predicate["runner"], one.link.chain) == chain]
-        ordered = sorted(members, key=lambda one: (one.link.sequence, one.digest))
-        void = frozenset(number for one in members for number in one.link.void)
+    for chain in sorted({(result.predicate["runner"], result.link.chain) for result in results}):
+        members = [result for result in results if (result.predicate["runner"], result.link.chain) == chain]
+        ordered = sorted(members, key=lambda result: (result.link.sequence, result.digest))
+        void = frozenset(number for result in members for number in result.link.void)
         for before, after in pairwise(ordered):
             notes += _between(before, after, void, pending)
     return notes

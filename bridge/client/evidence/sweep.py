@@ -48,7 +48,7 @@ class SweepRow:
     def claims(self) -> tuple[ClaimResult, ...]:
         """What its verdict says, the primary claim first."""
         verdict = None if self.judged is None else self.judged.verdict
-        return () if verdict is None else tuple(sorted(verdict.claims, key=lambda one: one.role != "primary"))
+        return () if verdict is None else tuple(sorted(verdict.claims, key=lambda claim: claim.role != "primary"))
 
     @property
     def host(self) -> HostRecord | None:
@@ -62,39 +62,39 @@ class SweptRuns:
     """The runs of a sweep, and what is known of those that were asked; of the others, what was sent.
 
     Attributes:
-        found: the status of each run in turn, as far as they were waited for.
+        statuses: the status of each run in turn, as far as they were waited for.
     """
 
     id: str
     runs: Sequence[Run]
-    found: list[RunStatus] = field(default_factory=list)
+    statuses: list[RunStatus] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
         """The strongest code of the runs."""
-        return strongest(status.exit_code for status in self.found)
+        return strongest(status.exit_code for status in self.statuses)
 
     @property
     def reason(self) -> str:
         """Why the strongest of them ended."""
-        return next(status.reason for status in self.found if status.exit_code == self.exit_code)
+        return next(status.reason for status in self.statuses if status.exit_code == self.exit_code)
 
     @property
     def rows(self) -> list[SweepRow]:
         """What each run was, and what it gave."""
         requests = self._requests()
-        names = _swept([one for one in requests if one is not None])
-        known = itertools.zip_longest(self.runs, requests, self.found)
-        return [_row(run, request, status, names) for run, request, status in known]
+        names = _swept([request for request in requests if request is not None])
+        triples = itertools.zip_longest(self.runs, requests, self.statuses)
+        return [_row(run, request, status, names) for run, request, status in triples]
 
     def _requests(self) -> list[Request | None]:
-        asked: list[Request | None] = [status.request for status in self.found]
-        return asked + [run.known_request for run in self.runs[len(asked) :]]
+        requests: list[Request | None] = [status.request for status in self.statuses]
+        return requests + [run.known_request for run in self.runs[len(requests) :]]
 
     @property
     def preset(self) -> str:
         """The preset of its runs, as they were sent; empty where that cannot be read."""
-        return next((one.preset for one in self._requests() if one is not None), "")
+        return next((request.preset for request in self._requests() if request is not None), "")
 
     def data(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
@@ -188,10 +188,16 @@ def differences(rows: Sequence[SweepRow]) -> Iterator[tuple[SweepRow, SweepRow, 
         against = first.setdefault((row.repeat, "" if row.host is None else host_class(row.host)), row)
         if against is row or against.judged is None:
             continue
-        for one in measured(against.judged, row.judged).differences:
-            interval = None if one.interval is None else list(one.interval)
-            value = {"metric": one.metric, "value": one.value, "interval": interval, "unit": one.unit, "n": one.n}
-            yield against, row, value | {"wording": one.wording}
+        for difference in measured(against.judged, row.judged).differences:
+            interval = None if difference.interval is None else list(difference.interval)
+            value = {
+                "metric": difference.metric,
+                "value": difference.value,
+                "interval": interval,
+                "unit": difference.unit,
+                "n": difference.n,
+            }
+            yield against, row, value | {"wording": difference.wording}
 
 
 def _shown(row: SweepRow) -> dict[str, Any]:

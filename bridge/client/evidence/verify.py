@@ -122,16 +122,20 @@ def verify_id(session: BusSession, run_id: str, trusted: Pins) -> Verification:
 def together(verifications: Sequence[Verification]) -> Verification:
     """Return several verifications as one, with a note where the runners' numbers leave something out between them."""
     checks = [
-        replace(check, name=f"{one.run_id or one.source}: {check.name}")
-        for one in verifications
-        for check in one.checks
+        replace(check, name=f"{verification.run_id or verification.source}: {check.name}")
+        for verification in verifications
+        for check in verification.checks
     ]
-    attested = [one.attested for one in verifications if one.attested is not None and one.answer.signed]
+    attested = [
+        verification.attested
+        for verification in verifications
+        if verification.attested is not None and verification.answer.signed
+    ]
     if attested:
         checks.append(_succession(*compare_results(attested)))
     order = ("altered", "untrusted", "unsigned", "first use", "verified")
-    weakest = min((one.answer for one in verifications), key=lambda answer: order.index(answer.word))
-    differs = any(one.differs for one in verifications)
+    weakest = min((verification.answer for verification in verifications), key=lambda answer: order.index(answer.word))
+    differs = any(verification.differs for verification in verifications)
     return Verification(f"{len(verifications)} results", None, tuple(checks), weakest, differs=differs)
 
 

@@ -49,12 +49,12 @@ def merge_json(key: str) -> Merge:
         listed = _object(text).get(key, {})
         if not isinstance(listed, dict):
             raise UsageError(f"its {key!r} is a {type(listed).__name__}, expected an object")
-        known = listed.get(SERVER)
-        if known is not None and not _is_ours(known):
-            raise UsageError(f"its {key}.{SERVER} is another program's: {json.dumps(known)[:200]}")
-        if known == (json.loads(server) if server else None):
+        entry = listed.get(SERVER)
+        if entry is not None and not _is_ours(entry):
+            raise UsageError(f"its {key}.{SERVER} is another program's: {json.dumps(entry)[:200]}")
+        if entry == (json.loads(server) if server else None):
             return text
-        return _with_server(text, key, server) if server else _without_server(text, key, _new_file(key, _line(known)))
+        return _with_server(text, key, server) if server else _without_server(text, key, _new_file(key, _line(entry)))
 
     return merge
 
@@ -71,10 +71,10 @@ def _with_server(text: str, key: str, server: str) -> str:
         lead = json_text.space(text, top + 1) if json_text.members(text, top) else ""
         inner = f"{lead}{lead.rpartition(_BREAK)[2]}" if _BREAK in lead else " "
         return json_text.with_first(text, top, f"{_line(key)}: {{{inner}{entry}{lead if _BREAK in lead else ' '}}}")
-    known = _member(text, listed.value, SERVER)
-    if known is None:
+    member = _member(text, listed.value, SERVER)
+    if member is None:
         return json_text.with_first(text, listed.value, entry)
-    return f"{text[: known.value]}{server}{text[known.end :]}"
+    return f"{text[: member.value]}{server}{text[member.end :]}"
 
 
 def _without_server(text: str, key: str, new_file: str) -> str | None:
@@ -85,12 +85,12 @@ def _without_server(text: str, key: str, new_file: str) -> str | None:
         return ""
     top = json_text.top(text)
     listed = _member(text, top, key)
-    known = None if listed is None else _member(text, listed.value, SERVER)
-    if listed is None or known is None:
+    member = None if listed is None else _member(text, listed.value, SERVER)
+    if listed is None or member is None:
         return text
     if text[listed.value + 1].isspace() and len(json_text.members(text, listed.value)) == 1:
         return json_text.without(text, top, listed)
-    return json_text.without(text, listed.value, known)
+    return json_text.without(text, listed.value, member)
 
 
 def _new_file(key: str, server: str) -> str:
@@ -99,7 +99,7 @@ def _new_file(key: str, server: str) -> str:
 
 def _member(text: str, begin: int, key: str) -> json_text.Member | None:
     """Return the member that counts: the last one of its key."""
-    return next((one for one in reversed(json_text.members(text, begin)) if one.key == key), None)
+    return next((member for member in reversed(json_text.members(text, begin)) if member.key == key), None)
 
 
 def _line(value: object) -> str:
@@ -168,13 +168,13 @@ def server_entry(command: str) -> str:
     return json.dumps({"command": command, "args": ["mcp"]})
 
 
-def merged(one: AgentFile, text: str | None, content: str) -> str | None:
+def merged(file: AgentFile, text: str | None, content: str) -> str | None:
     """Return the text of a file with ours put in or, without content, taken out; None for no file.
 
     Its byte order mark and its line ends stay.
 
     Args:
-        one: which file it is.
+        file: which one it is.
         text: as it is, None where there is none.
         content: ours.
 
@@ -182,11 +182,11 @@ def merged(one: AgentFile, text: str | None, content: str) -> str | None:
         UsageError: it cannot be merged.
     """
     if text is None:
-        return one.merge(None, content) if content else None
+        return file.merge(None, content) if content else None
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     ends = "\r\n" if 0 < text.count("\n") == text.count("\r\n") else "\n"
     plain = text.removeprefix(mark).replace(ends, "\n")
-    new = one.merge(plain, content)
+    new = file.merge(plain, content)
     if new == plain:
         return text
     return None if new is None else mark + new.replace("\n", ends)

@@ -63,7 +63,7 @@ def first_run(session: BusSession) -> list[str] | None:
 
     A host with both is asked about MLX: importing torch takes many times as long.
     """
-    live = (one.beacon for one in look(session.bus, session.record, session.clock.now()) if one.live)
+    live = (runner.beacon for runner in look(session.bus, session.record, session.clock.now()) if runner.live)
     probes = (name for beacon in live for name in beacon.presets if name.endswith(_PROBE) and name in registry())
     name = max(probes, default=None)
     return None if name is None else ["kakeya-mac", "run", name, "--wait", *session.settings.bus.words]
@@ -78,12 +78,12 @@ def _machine() -> Iterator[Check]:
     from bridge.client.clone.configuration import git_version
 
     try:
-        found = git_version()
-        numbers = tuple(int(part) for part in re.findall(r"\d+", found)[:2])
+        installed_version = git_version()
+        numbers = tuple(int(part) for part in re.findall(r"\d+", installed_version)[:2])
         if numbers < GIT_LEAST:
-            yield Check("git", "fail", f"{found}; expected {GIT_NEEDED}", f"install {GIT_NEEDED}")
+            yield Check("git", "fail", f"{installed_version}; expected {GIT_NEEDED}", f"install {GIT_NEEDED}")
         else:
-            yield Check("git", "ok", found)
+            yield Check("git", "ok", installed_version)
     except KakeyaError as error:
         yield Check("git", "fail", error.message, error.remedy or "install git")
 
@@ -117,10 +117,10 @@ def _readable(top: Path) -> Check:
 def _bus(session: BusSession) -> Iterator[Check]:
     record = session.record
     began_s = session.clock.steady_s()
-    seen = session.bus.snapshot()
+    snapshot = session.bus.snapshot()
     took_ms = (session.clock.steady_s() - began_s) * 1000
     yield Check("bus", "ok", f"{record.bus_id}, wake {record.wake}, a listing takes {took_ms:.0f} ms")
-    yield Check("requests", "ok", f"{len(seen.requests)} waiting or running, {len(seen.claims)} claims")
+    yield Check("requests", "ok", f"{len(snapshot.requests)} waiting or running, {len(snapshot.claims)} claims")
     root = session.pins().root
     if root is not None:
         how = "pinned" if root.vouched else "first use"
@@ -139,15 +139,15 @@ def _signing(session: BusSession) -> Iterator[Check]:
     who, checking = identity_of(session), checked_by(session)
     if who is not None:
         who.sign(b"a trial")
-        told = f"checked by {', '.join(checking)}" if checking else "no runner here lists signers yet"
-        text = f"requests are signed as {who.principal} with {who.fingerprint}; {told}"
+        checkers = f"checked by {', '.join(checking)}" if checking else "no runner here lists signers yet"
+        text = f"requests are signed as {who.principal} with {who.fingerprint}; {checkers}"
         owner = None if checking else f"on the host: {who.trust_command}"
         yield Check("signing", "ok" if checking else "warn", text, owner)
     elif session.embedded:
         yield Check("signing", "ok", "requests are not signed: they stay on this machine")
     else:
-        wanted = f", though {', '.join(checking)} would check a signature" if checking else ""
-        text = f"requests are unsigned: they run the host's code only{wanted}"
+        checkers = f", though {', '.join(checking)} would check a signature" if checking else ""
+        text = f"requests are unsigned: they run the host's code only{checkers}"
         yield Check("signing", "warn" if checking else "ok", text, "kakeya-mac init --signing-key auto")
 
 
@@ -169,14 +169,18 @@ def _probe_push(session: BusSession) -> Iterator[Check]:
 
 def _runners(session: BusSession) -> Iterator[Check]:
     runners = look(session.bus, session.record, session.clock.now())
-    live = [one for one in runners if one.live]
+    live = [runner for runner in runners if runner.live]
     if session.embedded:
         yield Check("runners", "ok", "the embedded runner starts with the first request")
     elif session.record.wake == "actions":
         yield Check("runners", "ok", "woken by pushed requests: none has to be awake")
     elif not live:
-        last = f"last seen {age_text(min(one.age_s for one in runners))} ago" if runners else "none has ever been seen"
-        doubted = len({one.runner for one in session.bus.refused if one.kind == "beacon"})
+        last = (
+            f"last seen {age_text(min(runner.age_s for runner in runners))} ago"
+            if runners
+            else "none has ever been seen"
+        )
+        doubted = len({refusal.runner for refusal in session.bus.refused if refusal.kind == "beacon"})
         if doubted and not runners:
             yield Check(
                 "runners", "fail", f"no runner counts: {doubted} not signed by a key that counts here", DISTRUSTED
@@ -184,8 +188,8 @@ def _runners(session: BusSession) -> Iterator[Check]:
         else:
             remedy = "on the host: kakeya-runner serve, kakeya-runner doctor"
             yield Check("runners", "fail", f"no live runner: {last}", remedy)
-    for one in live:
-        beacon = one.beacon
+    for runner in live:
+        beacon = runner.beacon
         unwell = beacon.disk_free_bytes < DISK_FLOOR_BYTES or beacon.state in {"paused", "draining"} or beacon.spooled
         level: Level = "warn" if unwell else "ok"
         free = f"{beacon.disk_free_bytes // 10**9} GB free"
@@ -197,13 +201,13 @@ def _runners(session: BusSession) -> Iterator[Check]:
 
 def _claims(session: BusSession) -> Iterator[Check]:
     """Say what on the bus does not count because of its signature: claims of waiting requests, and beacons."""
-    seen = session.bus.snapshot()
-    waiting = {ref.id for ref in seen.requests}
-    tips = {run_id: oid for run_id, oid in seen.claims.items() if run_id in waiting}
+    snapshot = session.bus.snapshot()
+    waiting = {ref.id for ref in snapshot.requests}
+    tips = {run_id: oid for run_id, oid in snapshot.claims.items() if run_id in waiting}
     session.bus.newest_claims(tips, WorkBudget(CLAIM_FETCHES))
-    for one in session.bus.refused:
-        text = f"a {one.kind} in the name of {one.runner} at {one.ref} does not count: {one.why}"
-        if one.revoked:
+    for refusal in session.bus.refused:
+        text = f"a {refusal.kind} in the name of {refusal.runner} at {refusal.ref} does not count: {refusal.why}"
+        if refusal.revoked:
             yield Check("revoked", "warn", text, REVOKED_REMEDY)
             continue
         yield Check("forged", "warn", text, f"keep strangers from pushing there; {DISTRUSTED}")

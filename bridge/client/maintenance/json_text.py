@@ -35,14 +35,14 @@ def parsed(text: str) -> Any:
     Raises:
         ValueError: it is no JSON, or is nested too deep.
     """
-    kept: list[str] = []
+    parts: list[str] = []
     for kind, word, _ in _tokens(text):
-        if word in "}]" and kept and kept[-1] == ",":
-            kept.pop()
+        if word in "}]" and parts and parts[-1] == ",":
+            parts.pop()
         if kind not in {"space", "comment"}:
-            kept.append(word)
+            parts.append(word)
     try:
-        return json.loads(" ".join(kept))
+        return json.loads(" ".join(parts))
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -54,13 +54,13 @@ def top(text: str) -> int:
 
 def members(text: str, begin: int) -> list[Member]:
     """Return the members of the object whose brace is at a place of a text that parses."""
-    found: list[Member] = []
+    members_here: list[Member] = []
     depth, key, value, last = 0, None, -1, begin
     for kind, word, at in _tokens(text, begin):
         if kind in {"space", "comment"}:
             continue
         if depth == 1 and word in ",}" and key is not None:
-            found.append(Member(json.loads(key[0]), key[1], value, last))
+            members_here.append(Member(json.loads(key[0]), key[1], value, last))
             key, value = None, -1
         elif depth == 1 and kind == "text" and key is None:
             key = (word, at)
@@ -70,7 +70,7 @@ def members(text: str, begin: int) -> list[Member]:
         last = at + len(word)
         if depth == 0:
             break
-    return found
+    return members_here
 
 
 def with_first(text: str, begin: int, member: str) -> str:
@@ -107,8 +107,8 @@ def _words(text: str, begin: int, end: int | None = None) -> Iterator[tuple[str,
 def _tokens(text: str, begin: int = 0) -> Iterator[tuple[str, str, int]]:
     at = begin
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             raise ValueError(f"character {at} begins nothing")
-        yield str(found.lastgroup), found[0], at
-        at = found.end()
+        yield str(token.lastgroup), token[0], at
+        at = token.end()

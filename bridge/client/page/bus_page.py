@@ -66,16 +66,16 @@ def _runners(runners: Sequence[SeenRunner]) -> str:
         ("runner", "state", "seen", "queue", "labels"),
         (
             (
-                text(seen.beacon.runner), marked("held" if seen.live else "missing", _state(seen)),
-                text(f"{age_text(seen.age_s)} ago"), text(seen.beacon.queue), text(", ".join(seen.beacon.labels)),
+                text(runner.beacon.runner), marked("held" if runner.live else "missing", _state(runner)),
+                text(f"{age_text(runner.age_s)} ago"), text(runner.beacon.queue), text(", ".join(runner.beacon.labels)),
             )
-            for seen in runners
+            for runner in runners
         ),
     )  # fmt: skip
 
 
-def _state(seen: SeenRunner) -> str:
-    return seen.beacon.state if seen.live or seen.beacon.state == "stopped" else "gone"
+def _state(runner: SeenRunner) -> str:
+    return runner.beacon.state if runner.live or runner.beacon.state == "stopped" else "gone"
 
 
 def _queue(rows: Sequence[Row]) -> str:

@@ -24,19 +24,19 @@ def page_of_history(preset: str, rows: Sequence[HistoryRow]) -> str:
 
 
 def _metric(name: str, rows: Sequence[HistoryRow]) -> str:
-    found = [row for row in rows if row.metric == name]
+    rows_of_metric = [row for row in rows if row.metric == name]
     series: dict[str, list[tuple[float, float]]] = {}
-    for at, row in enumerate(found):
+    for at, row in enumerate(rows_of_metric):
         if row.value is not None:
             series.setdefault(row.params or name, []).append((float(at), row.value))
     cells = (
         (text(row.ended), text(short(row.id)), text(row.params), text(row.code), text(row.host), text(row.text),
          marked(row.decision, row.quotation))
-        for row in found[-LISTED:]
+        for row in rows_of_metric[-LISTED:]
     )  # fmt: skip
     return section(
-        f"{name} ({found[0].unit})",
-        plots.dots(series, "run, oldest first", found[0].unit),
+        f"{name} ({rows_of_metric[0].unit})",
+        plots.dots(series, "run, oldest first", rows_of_metric[0].unit),
         table(("ended", "run", "parameters", "code", "host", "value", "quote"), cells),
-        left_out(found, "earlier runs are not listed"),
+        left_out(rows_of_metric, "earlier runs are not listed"),
     )

@@ -59,9 +59,9 @@ def _fitting(parts: Iterable[str], room: int) -> Iterator[str]:
     for part in parts:
         size = len(part.encode())
         fits = size <= room - _NOTICES_BYTES
-        said = f"<p>A part of {size / 1e6:.1f} MB, too large for a page, is left out here. The files have it.</p>"
-        room -= size if fits else len(said)
-        yield part if fits else said
+        paragraph = f"<p>A part of {size / 1e6:.1f} MB, too large for a page, is left out here. The files have it.</p>"
+        room -= size if fits else len(paragraph)
+        yield part if fits else paragraph
 
 
 def section(title: str, *parts: str) -> str:
@@ -72,11 +72,11 @@ def section(title: str, *parts: str) -> str:
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of cells that are markup already; nothing without rows."""
-    named = [f' data-of="{text(one)}"' for one in head]
+    named = [f' data-of="{text(name)}"' for name in head]
     lines = ["".join(f"<td{of}>{cell}</td>" for of, cell in zip_longest(named, row, fillvalue="")) for row in rows]
     if not lines:
         return ""
-    top = f"<thead><tr>{''.join(f'<th>{text(one)}</th>' for one in head)}</tr></thead>" if head else ""
+    top = f"<thead><tr>{''.join(f'<th>{text(name)}</th>' for name in head)}</tr></thead>" if head else ""
     return f'<div class="wide"><table>{top}<tbody>{"".join(f"<tr>{line}</tr>" for line in lines)}</tbody></table></div>'
 
 
@@ -92,14 +92,14 @@ def marked(kind: str, value: object) -> str:
 
 def lines(values: Iterable[str]) -> str:
     """Return lines as they are, their breaks kept."""
-    return f"<pre>{chr(10).join(text(one) for one in values)}</pre>"
+    return f"<pre>{chr(10).join(text(value) for value in values)}</pre>"
 
 
 def last_fitting(values: Sequence[str], most_bytes: int) -> Sequence[str]:
     """Return the last lines of those that take at most so many bytes of a page."""
     count = 0
-    for one in reversed(values):
-        most_bytes -= len(text(one).encode()) + 1
+    for value in reversed(values):
+        most_bytes -= len(text(value).encode()) + 1
         if most_bytes < 0:
             break
         count += 1

@@ -22,12 +22,12 @@ _KINDS: Final = {
 
 def kind_of(data: bytes) -> str | None:
     """Return the media type of a picture that browsers show, by its first bytes; None for anything else."""
-    known = next((kind for first, kind in _KINDS.items() if data.startswith(first)), None)
-    if known is None and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+    media_type = next((kind for first, kind in _KINDS.items() if data.startswith(first)), None)
+    if media_type is None and data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
-    if known is None and data.lstrip()[:5] in {b"<?xml", b"<svg ", b"<svg>"} and b"<svg" in data[:2000]:
+    if media_type is None and data.lstrip()[:5] in {b"<?xml", b"<svg ", b"<svg>"} and b"<svg" in data[:2000]:
         return "image/svg+xml"
-    return known
+    return media_type
 
 
 def kept_files(files: Mapping[str, bytes]) -> Iterator[str]:

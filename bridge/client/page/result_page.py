@@ -85,12 +85,12 @@ def _head(result: Result, verdict: Verdict | None) -> str:
     kind = "recorded" if verdict is None else verdict.decision
     ended = decision if reason in _ENDED_BY_ITSELF else f"{reason}, {decision}"
     cause = telling_line(reason, result.log)
-    said = [None if cause is None else f"In its log: {cause}"]
-    said += [None if record is None else record.message, None if verdict is None else verdict.headline]
-    asked = "" if record is None else record.preset if result.request is None else asked_text(result.request)
-    preset = f" {text(asked)}" if asked else ""
+    sentences = [None if cause is None else f"In its log: {cause}"]
+    sentences += [None if record is None else record.message, None if verdict is None else verdict.headline]
+    question = "" if record is None else record.preset if result.request is None else asked_text(result.request)
+    preset = f" {text(question)}" if question else ""
     title = f'<h1>Run {text(short(result.id))}{preset}</h1><p class="verdict {kind}">{text(ended)}</p>'
-    return title + "".join(f"<p>{text(one)}</p>" for one in said if one)
+    return title + "".join(f"<p>{text(sentence)}</p>" for sentence in sentences if sentence)
 
 
 def _claims(verdict: Verdict) -> Iterator[str]:
@@ -99,51 +99,61 @@ def _claims(verdict: Verdict) -> Iterator[str]:
     yield table(
         ("claim", "wording", "quote", "premises"),
         (
-            (text(one.id), text(one.wording), marked(one.decision, str(of_claim(one, verdict))), _premises(one))
-            for one in verdict.claims
+            (
+                text(claim.id),
+                text(claim.wording),
+                marked(claim.decision, str(of_claim(claim, verdict))),
+                _premises(claim),
+            )
+            for claim in verdict.claims
         ),
     )
 
 
 def _by_unit(claims: Iterable[ClaimResult]) -> dict[str, list[tuple[str, float, tuple[float, float]]]]:
-    found: dict[str, list[tuple[str, float, tuple[float, float]]]] = {}
-    for one in claims:
-        if one.value is not None and one.interval is not None:
-            found.setdefault(one.unit, []).append((one.id, one.value, one.interval))
-    return found
+    intervals: dict[str, list[tuple[str, float, tuple[float, float]]]] = {}
+    for claim in claims:
+        if claim.value is not None and claim.interval is not None:
+            intervals.setdefault(claim.unit, []).append((claim.id, claim.value, claim.interval))
+    return intervals
 
 
 def _premises(claim: ClaimResult) -> str:
-    return " · ".join(marked("held" if one.held else "missing", f"{one.premise}{'' if one.held else ' missing'}")
-                    for one in claim.premises)  # fmt: skip
+    words = ((premise.premise, "held" if premise.held else "missing") for premise in claim.premises)
+    return " · ".join(marked(word, f"{name}{'' if word == 'held' else ' missing'}") for name, word in words)
 
 
 def _findings(verdict: Verdict) -> str:
     return table(
         ("rule", "severity", "what", "what to do"),
-        ((text(one.code), text(one.severity), text(one.message), text(one.remedy)) for one in verdict.findings),
+        (
+            (text(finding.code), text(finding.severity), text(finding.message), text(finding.remedy))
+            for finding in verdict.findings
+        ),
     )
 
 
 def _checks(checks: Sequence[Check]) -> str:
     words = {"ok": "held", "warn": "recorded", "fail": "missing"}
-    return table((), ((marked(words[one.level], one.level), text(one.name), text(one.text)) for one in checks))
+    return table(
+        (), ((marked(words[check.level], check.level), text(check.name), text(check.text)) for check in checks)
+    )
 
 
 def _report(report: Mapping[str, Any], derived: DerivedReport | None) -> Iterator[str]:
     rates = decode_rates(report)
     yield plots.dots(
-        {name: [(float(at), rate) for at, (_, rate) in enumerate(found)] for name, found in rates.items()},
+        {name: [(float(at), rate) for at, (_, rate) in enumerate(points)] for name, points in rates.items()},
         "sample, in order of measurement", "decode tokens/s",
     )  # fmt: skip
-    shown = [(text(label), text(said)) for label, said in rows(report, derived)]
+    shown = [(text(label), text(value)) for label, value in rows(report, derived)]
     yield table((), shown[:LISTED])
     yield left_out(shown, "more lines in the report")
 
 
 def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
     if len(earlier) > 1:
-        yield plots.dots({"value": [(float(at), one.value) for at, one in enumerate(earlier)]}, "run", "value")
+        yield plots.dots({"value": [(float(at), row.value) for at, row in enumerate(earlier)]}, "run", "value")
     shown = earlier[-LISTED:]
     yield table(("ended", "run", "value"), ((text(e.ended), text(e.run), text(f"{e.value:.6g}")) for e in shown))
     yield left_out(earlier, "earlier runs are not listed")
@@ -159,16 +169,18 @@ def _times(record: RunRecord) -> Iterator[str]:
     if record.telemetry is not None:
         samples = record.telemetry.samples
         shares = {
-            "this run": [(one.t_s, one.cpu_share) for one in samples if one.cpu_share is not None],
-            "others": [(one.t_s, one.other_cpu_share) for one in samples if one.other_cpu_share is not None],
+            "this run": [(sample.t_s, sample.cpu_share) for sample in samples if sample.cpu_share is not None],
+            "others": [
+                (sample.t_s, sample.other_cpu_share) for sample in samples if sample.other_cpu_share is not None
+            ],
         }
         yield plots.over_time(shares, "share of the processors")
     yield table(
         ("command", "from s", "to s", "exit", "CPU s", "peak memory"),
         (
-            (text(one.name), f"{one.started_s:.1f}", f"{one.ended_s:.1f}", text(one.exit_code), f"{one.cpu_s:.1f}",
-             f"{one.peak_rss_bytes / 1e6:.0f} MB")
-            for one in record.commands
+            (text(command.name), f"{command.started_s:.1f}", f"{command.ended_s:.1f}", text(command.exit_code),
+             f"{command.cpu_s:.1f}", f"{command.peak_rss_bytes / 1e6:.0f} MB")
+            for command in record.commands
         ),
     )  # fmt: skip
 
@@ -191,8 +203,8 @@ def _provenance(record: RunRecord) -> str:
     ]  # fmt: skip
     if code is not None:
         facts += [("code", f"{code.origin}, {code.trust_class}, {code.identity}"), ("packages", code.lock_digest)]
-    facts += [("model", f"{one.name}, {one.bytes} bytes") for one in record.models]
-    facts += [("output", f"{one.path}, {one.bytes} bytes, {one.sha256}") for one in record.outputs]
+    facts += [("model", f"{model.name}, {model.bytes} bytes") for model in record.models]
+    facts += [("output", f"{output.path}, {output.bytes} bytes, {output.sha256}") for output in record.outputs]
     return table((), ((text(name), text(value)) for name, value in facts))
 
 

@@ -40,10 +40,10 @@ def _order(row: SweepRow) -> tuple[list[tuple[bool, ParamValue]], int]:
 
 def _plots(rows: Sequence[SweepRow]) -> Iterator[str]:
     for metric in _metrics(rows)[:_PLOTTED]:
-        found = [(row, claim) for row in rows if (claim := _claim(row, metric)) is not None]
-        drawn = [(_name(row), one.value, one.interval or (one.value, one.value)) for row, one in found
-                 if one.value is not None]  # fmt: skip
-        unit = found[0][1].unit
+        pairs = [(row, claim) for row in rows if (claim := _claim(row, metric)) is not None]
+        drawn = [(_name(row), claim.value, claim.interval or (claim.value, claim.value)) for row, claim in pairs
+                 if claim.value is not None]  # fmt: skip
+        unit = pairs[0][1].unit
         yield plots.intervals(drawn, f"{metric} ({unit})", 1.0 if unit in {"x", "ratio"} else None)
 
 
@@ -60,7 +60,7 @@ def _cells(
     verdict, answer = (None, None) if row.judged is None else (row.judged.verdict, row.judged.quotation)
     decision = "" if verdict is None or answer is None else f" {marked(verdict.decision, answer.word)}"
     cells = [text(row.params[name]) for name in names]
-    cells += [text(row.repeat + 1), text(short(row.id)), *(text(one(row)) for one in places)]
+    cells += [text(row.repeat + 1), text(short(row.id)), *(text(place_of(row)) for place_of in places)]
     cells.append(f"{text(row.reason)}{decision}")
     claims = (_claim(row, metric) for metric in metrics)
     return cells + ["-" if claim is None else text(claim_text(claim, row.judged)) for claim in claims]
@@ -73,7 +73,7 @@ def _differing(rows: Sequence[SweepRow]) -> str:
 
 def _metrics(rows: Sequence[SweepRow]) -> list[str]:
     """Return the ids of what the runs claim, primary ones first."""
-    claims = sorted((claim for row in rows for claim in row.claims), key=lambda one: one.role != "primary")
+    claims = sorted((claim for row in rows for claim in row.claims), key=lambda claim: claim.role != "primary")
     return list(dict.fromkeys(claim.id for claim in claims))
 
 
@@ -82,5 +82,5 @@ def _claim(row: SweepRow, name: str) -> ClaimResult | None:
 
 
 def _name(row: SweepRow) -> str:
-    said = " ".join(f"{name}={value}" for name, value in row.params.items())
-    return f"{said} #{row.repeat + 1}".strip()[:60]
+    params = " ".join(f"{name}={value}" for name, value in row.params.items())
+    return f"{params} #{row.repeat + 1}".strip()[:60]

@@ -77,7 +77,7 @@ def write_bus_page(session: BusSession) -> Path:
         at=rfc3339(session.clock.now()),
         runners=session.runners(),
         runs=runs,
-        histories={name: found for name, found in histories.items() if found},
+        histories={name: points for name, points in histories.items() if points},
         pictures=_pictures(session.store, [row.id for row in runs if row.fetched]),
     )
     return _put(session.settings, f"bus-{session.record.bus_id[:8]}", page_of_bus(view))
@@ -85,19 +85,19 @@ def write_bus_page(session: BusSession) -> Path:
 
 def _pictures(store: Store, ids: list[str]) -> dict[str, bytes]:
     """Return small pictures of the newest stored results that have some, by run and path."""
-    found: dict[str, bytes] = {}
+    pictures: dict[str, bytes] = {}
     room = _PICTURES_BYTES
     for run_id in ids[:_LOOKED_AT]:
         try:
             tree = store.read_result(run_id)
-            kept = {} if verify_tree(tree.files, run_id=run_id) else read_result(tree, run_id).kept
+            attachments = {} if verify_tree(tree.files, run_id=run_id) else read_result(tree, run_id).kept
         except IntegrityError:
             continue
-        for name, data in kept.items():
+        for name, data in attachments.items():
             if kind_of(data) is not None and len(data) <= room:
                 room -= len(data)
-                found[f"{short(run_id)} {name}"] = data
-    return found
+                pictures[f"{short(run_id)} {name}"] = data
+    return pictures
 
 
 def write_sweep_page(settings: ClientSettings, sweep: SweptRuns) -> Path:
@@ -138,14 +138,16 @@ def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]
             continue
         if params_of(other) != params_of(judged.result):
             continue
-        found = _primary(other.verdict)
-        if other.verdict.profile == verdict.profile and found is not None and found[0] == primary[0]:
-            yield Earlier(other.record.ended, short(run_id), found[1])
+        other_primary = _primary(other.verdict)
+        if other.verdict.profile == verdict.profile and other_primary is not None and other_primary[0] == primary[0]:
+            yield Earlier(other.record.ended, short(run_id), other_primary[1])
 
 
 def _primary(verdict: Verdict) -> tuple[str, float] | None:
-    found = ((one.id, one.value) for one in verdict.claims if one.role == "primary" and one.value is not None)
-    return next(found, None)
+    primaries = (
+        (claim.id, claim.value) for claim in verdict.claims if claim.role == "primary" and claim.value is not None
+    )
+    return next(primaries, None)
 
 
 def _put(settings: ClientSettings, name: str, text: str) -> Path:

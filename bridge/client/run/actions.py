@@ -82,8 +82,8 @@ class Actions:
         return self._door.ask(cancel) is True
 
     def _newest(self) -> WorkflowRun | None:
-        if (known := self._run) is not None:
-            return self._door.ask(lambda site: site.refresh(known)) or known
+        if (newest := self._run) is not None:
+            return self._door.ask(lambda site: site.refresh(newest)) or newest
         return next(iter(self._door.ask(lambda site: site.runs(self._branch)) or ()), None)
 
 

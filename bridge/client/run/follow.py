@@ -275,7 +275,7 @@ class Follower:
         if self._lost_since_s is None:
             self._lost_since_s = clock.steady_s()
         someone = self.session.wake_runner is not None or any(
-            one.live for one in look(self.session.bus, self.session.record, clock.now())
+            runner.live for runner in look(self.session.bus, self.session.record, clock.now())
         )
         # Whoever is left gets one more lease to take over or to finalise.
         grace_s = lease_s if someone else 0.0

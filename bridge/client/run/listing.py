@@ -65,39 +65,45 @@ def rows(
         limit: how many at most.
         archived: also runs that only the archives of the bus still hold.
     """
-    seen = session.bus.snapshot() if archived else _listing(session, limit)
-    found = _listed(session, seen, state=state, preset=preset, limit=limit)
+    snapshot = session.bus.snapshot() if archived else _listing(session, limit)
+    listed = _listed(session, snapshot, state=state, preset=preset, limit=limit)
     if archived:
-        found += _archived(session, seen, state=state, preset=preset, limit=limit)
-    return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
+        listed += _archived(session, snapshot, state=state, preset=preset, limit=limit)
+    return sorted(listed, key=lambda row: row.id, reverse=True)[:limit]
 
 
-def _archived(session: BusSession, seen: Snapshot, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
+def _archived(
+    session: BusSession, snapshot: Snapshot, *, state: str | None, preset: str | None, limit: int
+) -> list[Row]:
     """Return the newest archived runs that match and are listed nowhere else."""
     if state not in {None, RunState.DONE.value}:
         return []
-    known = {*seen.claims, *(ref.id for ref in seen.requests), *session.store.ids()}
-    found: list[Row] = []
-    for one in session.bus.archived():
-        if len(found) >= limit:
+    listed_ids = {*snapshot.claims, *(ref.id for ref in snapshot.requests), *session.store.ids()}
+    archived: list[Row] = []
+    for run in session.bus.archived():
+        if len(archived) >= limit:
             break
-        run_id = one.tip.claim.id
-        if run_id not in known and preset in {None, name := _preset_of(one.ref, run_id)}:
-            found.append(_row(session, run_id, None, name, requested=False, claim=one.tip))
-    return found
+        run_id = run.tip.claim.id
+        if run_id not in listed_ids and preset in {None, name := _preset_of(run.ref, run_id)}:
+            archived.append(_row(session, run_id, None, name, requested=False, claim=run.tip))
+    return archived
 
 
-def _listed(session: BusSession, seen: Snapshot, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
+def _listed(session: BusSession, snapshot: Snapshot, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
     """Return the newest matching runs that the bus lists or this clone knows."""
-    branches = {ref.id: ref.ref for ref in seen.requests}
-    ids = sorted({*branches, *seen.claims, *session.store.ids()}, reverse=True)
-    found: list[Row] = []
+    branches = {ref.id: ref.ref for ref in snapshot.requests}
+    ids = sorted({*branches, *snapshot.claims, *session.store.ids()}, reverse=True)
+    listed: list[Row] = []
     claims: dict[str, ClaimTip] = {}
     for number, run_id in enumerate(ids):
-        if len(found) >= limit:
+        if len(listed) >= limit:
             break
         if number % limit == 0:  # as many at a time as are shown: what is left out by a filter makes room for more
-            part = {one: seen.claims[one] for one in ids[number : number + limit] if one in seen.claims}
+            part = {
+                claimed_id: snapshot.claims[claimed_id]
+                for claimed_id in ids[number : number + limit]
+                if claimed_id in snapshot.claims
+            }
             claims |= session.bus.newest_claims(part, WorkBudget(CLAIM_FETCHES))
         request = _request(session, run_id)
         name = request.preset if request is not None else _preset_of(branches.get(run_id), run_id)
@@ -105,8 +111,8 @@ def _listed(session: BusSession, seen: Snapshot, *, state: str | None, preset: s
             continue
         row = _row(session, run_id, request, name, requested=run_id in branches, claim=claims.get(run_id))
         if (state is None or row.state == state) and (preset is None or row.preset == preset):
-            found.append(row)
-    return found
+            listed.append(row)
+    return listed
 
 
 def _listing(session: BusSession, limit: int) -> Snapshot:

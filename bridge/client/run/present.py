@@ -155,8 +155,8 @@ def claim_parts(verdict: Verdict, answer: TrustAnswer | None) -> list[dict[str, 
 def _files(status: RunStatus) -> FilesPart | None:
     if status.folder is None or status.result is None:
         return None
-    kept = [f"reports/{name}" for name in status.result.kept]
-    return FilesPart(folder=str(status.folder), paths=sorted(status.result.tree.files), kept=kept)
+    kept_files = [f"reports/{name}" for name in status.result.kept]
+    return FilesPart(folder=str(status.folder), paths=sorted(status.result.tree.files), kept=kept_files)
 
 
 def _log_tail(status: RunStatus) -> LogTail | None:

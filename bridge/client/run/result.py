@@ -153,21 +153,23 @@ def read_result(tree: Tree, run_id: str | None = None) -> Result:
     manifest = _read(tree, "manifest.json", Manifest)
     if manifest is None:
         raise IntegrityError("there is no manifest.json; expected a result tree")
-    wanted = run_id or manifest.id
+    expected_id = run_id or manifest.id
     record, stored, spec = (
         _read(tree, "run.json", RunRecord),
         _read(tree, "verdict.json", StoredVerdict),
         _read(tree, "spec.json", JobSpec),
     )
-    for name, found in (
+    for name, named_id in (
         ("manifest.json", manifest),
         ("run.json", record),
         ("verdict.json", stored),
         ("spec.json", spec),
     ):
-        if found is not None and found.id != wanted:
-            raise IntegrityError(f"{name} is about run {found.id}, not about {wanted}: it is not this run's result")
-    return Result(wanted, tree, manifest, _request(tree, wanted), record, stored, spec, _reports(tree, spec))
+        if named_id is not None and named_id.id != expected_id:
+            raise IntegrityError(
+                f"{name} is about run {named_id.id}, not about {expected_id}: it is not this run's result"
+            )
+    return Result(expected_id, tree, manifest, _request(tree, expected_id), record, stored, spec, _reports(tree, spec))
 
 
 def read_folder_result(folder: Path) -> Result:
@@ -192,10 +194,10 @@ def ending(
     """
     if result is None:
         return "infrastructure" if claim is None or claim.reason is None else claim.reason
-    said = result.record.reason if result.record is not None else "passed"
+    reason = result.record.reason if result.record is not None else "passed"
     if claim is not None and claim.reason is not None:
-        said = claim.reason
-    return ended_as(said, verdict, required)
+        reason = claim.reason
+    return ended_as(reason, verdict, required)
 
 
 def backend_of(result: Result) -> tuple[str, str] | None:
@@ -226,7 +228,7 @@ def _read(tree: Tree, name: str, kind: type[_R]) -> _R | None:
         raise IntegrityError(f"{name}: {where}: {first['msg']}", remedy="a newer kakeya may read it") from error
 
 
-def _request(tree: Tree, wanted: str) -> Request | None:
+def _request(tree: Tree, expected_id: str) -> Request | None:
     """Return the request in the tree; a malformed one was rejected by the host, so it is None and no error."""
     from bridge.records.request import Request
 
@@ -235,8 +237,10 @@ def _request(tree: Tree, wanted: str) -> Request | None:
         request = None if data is None else Request.parse(data)
     except (strictjson.StrictJsonError, pydantic.ValidationError):
         return None
-    if request is not None and request.id != wanted:
-        raise IntegrityError(f"request.json is about run {request.id}, not about {wanted}: it is not this run's result")
+    if request is not None and request.id != expected_id:
+        raise IntegrityError(
+            f"request.json is about run {request.id}, not about {expected_id}: it is not this run's result"
+        )
     return request
 
 

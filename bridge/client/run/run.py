@@ -120,9 +120,9 @@ class Run:
     @property
     def request(self) -> Request | None:
         """The request, from this clone's memory, else from the bus; None where it cannot be read."""
-        if (known := self.known_request) is None:
-            known = self._request = self.status(fetch=False).request
-        return known
+        if (request := self.known_request) is None:
+            request = self._request = self.status(fetch=False).request
+        return request
 
     def status(self, *, require: Requirement | None = None, fetch: bool = True) -> RunStatus:
         """Return the state of the run and, where it ended, its verified result; after `follow`, how the wait ended.
@@ -322,7 +322,10 @@ class Run:
         if (spent := used_up(session, request.preset, request.runner)) is not None:
             why = f"{why}; {spent}"
         others = () if view is None else view.namesakes
-        ignored = [f"{one} has this run id too, and a runner may take it instead" for one in others[:_NAMESAKES_SHOWN]]
+        ignored = [
+            f"{namesake} has this run id too, and a runner may take it instead"
+            for namesake in others[:_NAMESAKES_SHOWN]
+        ]
         ignored += ignored_claims(session.bus, self.id)
         return clean_line(why), [clean_line(line) for line in ignored]
 
@@ -335,10 +338,11 @@ class Run:
 
     def _waiting_before(self) -> int:
         """Return how many requests that were sent before this one still wait on the bus."""
-        seen = self.bus.bus.snapshot()
+        snapshot = self.bus.bus.snapshot()
         oldest_ms = self.bus.clock.now().timestamp() * 1000 - EXPIRY_MAX_S * 1000  # none older is started any more
         return sum(
-            ref.id < self.id and ref.id not in seen.claims and unix_ms(ref.id) > oldest_ms for ref in seen.requests
+            ref.id < self.id and ref.id not in snapshot.claims and unix_ms(ref.id) > oldest_ms
+            for ref in snapshot.requests
         )
 
     def waiting_text(self) -> str:
@@ -348,8 +352,8 @@ class Run:
         if self.actions is not None and (view := self.actions.view()) is not None:
             return view.text()
         words = "" if self.bus.runner_words is None else self.bus.runner_words()
-        if (said := words.partition(f"{self.short} waits: ")[2]) != "":
-            return f"the runner on this machine waits: {clean_line(said)}"
+        if (reason := words.partition(f"{self.short} waits: ")[2]) != "":
+            return f"the runner on this machine waits: {clean_line(reason)}"
         try:
             why, ignored = self.why_queued(None if self._last is None else self._last.view)
         except InfrastructureError as error:  # a heartbeat never ends a wait

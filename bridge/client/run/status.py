@@ -91,8 +91,8 @@ class RunStatus:
     @property
     def state_text(self) -> str:
         """The state as people read it."""
-        asked = self.view is not None and self.view.cancel_asked and not self.terminal
-        return f"{self.state.word} (cancel asked)" if asked else self.state.word
+        is_cancelling = self.view is not None and self.view.cancel_asked and not self.terminal
+        return f"{self.state.word} (cancel asked)" if is_cancelling else self.state.word
 
     @property
     def profile(self) -> str:
@@ -166,10 +166,10 @@ def stored_status(store: Store, run_id: str, trusted: Pins) -> RunStatus | None:
     Raises:
         IntegrityError: what is stored is another run's.
     """
-    found = _stored(store, run_id)
-    if found is None:
+    stored = _stored(store, run_id)
+    if stored is None:
         return None
-    result, folder = found
+    result, folder = stored
     sent = store.sent(run_id)
     request = sent.request() if sent is not None else result.request
     base = RunStatus(
@@ -192,7 +192,7 @@ def _ended(
     message = base.claim.message if base.claim is not None else None
     if message is None and result is not None and result.record is not None:
         message = result.record.message
-    said, _, remedy = (message or "").partition(REMEDY_MARK)
+    text, _, remedy = (message or "").partition(REMEDY_MARK)
     return replace(
         base,
         state=RunState.DONE,
@@ -202,7 +202,7 @@ def _ended(
         request=base.request if base.request is not None or result is None else result.request,
         result=result,
         folder=folder,
-        message=said or None,
+        message=text or None,
         remedy=remedy or _remedy(base.id, reason, base.required, result, verdict),
         answer=answer,
     )
@@ -217,9 +217,9 @@ def _result(session: BusSession, run_id: str, claim: Claim | None, *, fetch: boo
         IntegrityError: it was changed, and the bus has no original.
     """
     if changed := session.store.has_result(run_id):  # what comes later was stored by a command beside this one
-        found = _stored(session.store, run_id)
-        if found is not None:
-            return found
+        stored = _stored(session.store, run_id)
+        if stored is not None:
+            return stored
     if claim is None or claim.result_oid is None:
         if changed:
             folder = session.store.folder(run_id)
@@ -333,8 +333,8 @@ def _spooled(session: BusSession, run_id: str, view: RunView, state: RunState, e
 
     # A look goes by the listing that opened the bus, what follows a wait by one of its own.
     runners = session.runners() if end is None else look(session.bus, session.record, session.clock.now())
-    seen = spooled_at(runners, run_id)
-    return None if seen is None else seen.beacon.runner
+    runner = spooled_at(runners, run_id)
+    return None if runner is None else runner.beacon.runner
 
 
 def _unfinished(
@@ -342,8 +342,10 @@ def _unfinished(
 ) -> tuple[str, str | None, str | None]:
     attach = f"kakeya-mac attach {run_id}"
     if spooled is not None or end == "publish_failed":
-        held = f"the run is over, but {spooled or 'its runner'} could not deliver the result; it keeps it and tries on"
-        return "publish_failed", held, attach
+        undelivered = (
+            f"the run is over, but {spooled or 'its runner'} could not deliver the result; it keeps it and tries on"
+        )
+        return "publish_failed", undelivered, attach
     if end == "runner_lost":
         claim = view.claim.claim if view.claim is not None else None
         runner = claim.runner if claim is not None else "its runner"
@@ -359,13 +361,13 @@ def _remedy(
     run_id: str, reason: str, required: Requirement | None, result: Result | None, verdict: Verdict | None
 ) -> str | None:  # fmt: skip
     row = OUTCOMES.get(reason)
-    if reason in {"program_failed", "timed_out"} and (said := raise_limit(result)) is not None:
-        return said
+    if reason in {"program_failed", "timed_out"} and (advice := raise_limit(result)) is not None:
+        return advice
     if row is not None and row.remedy is not None:
         return row.remedy.replace("ID", run_id)
     if reason != "below_required" or required is None or verdict is None:
         return None
-    asked = required.claim or next((claim.id for claim in verdict.claims if claim.role == "primary"), None)
-    if asked is None:
+    claim_id = required.claim or next((claim.id for claim in verdict.claims if claim.role == "primary"), None)
+    if claim_id is None:
         return f"it claims nothing: kakeya-mac report {run_id}"
-    return f"kakeya-mac gate explain {asked} {run_id} says what it rests on, and what is missing"
+    return f"kakeya-mac gate explain {claim_id} {run_id} says what it rests on, and what is missing"

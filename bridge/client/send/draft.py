@@ -138,11 +138,11 @@ def offering(session: BusSession, name: str, *, queued: bool = False) -> SeenRun
         PresetNotFoundError: none does; the message names what is installed and what runners offer beside it, and
             says where no runner has shown itself.
     """
-    runners = [one for one in session.runners() if one.live or queued]
-    found = next((one for one in runners if name in one.beacon.presets), None)
-    if found is not None:
-        return found
-    elsewhere = {preset for one in runners for preset in one.beacon.presets}
+    runners = [runner for runner in session.runners() if runner.live or queued]
+    offering_runner = next((runner for runner in runners if name in runner.beacon.presets), None)
+    if offering_runner is not None:
+        return offering_runner
+    elsewhere = {preset for runner in runners for preset in runner.beacon.presets}
     error = PresetNotFoundError(name, (*sorted(elsewhere - {*registry()}), *registry()))
     if not runners:
         error.remedy = f"{error.remedy}; no runner has shown itself yet, and one that was just started soon does"

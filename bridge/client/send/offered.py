@@ -97,12 +97,12 @@ def own_presets(session: BusSession | None, local: Local, state_dir: Path) -> di
         state_dir: where the names are written down for completion.
     """
     if session is None:
-        return remember_names(state_dir, {name: one for name, one in local().items() if name not in registry()})
-    found: dict[str, Preset] = {}
+        return remember_names(state_dir, {name: preset for name, preset in local().items() if name not in registry()})
+    presets: dict[str, Preset] = {}
     for name, hosts in offers_on(session).items():
-        alike = len({one.digest for one in hosts}) == 1
-        found |= {name if alike else f"{name}{AT}{one.runner}": one.preset for one in hosts}
-    return remember_names(state_dir, found)
+        alike = len({host.digest for host in hosts}) == 1
+        presets |= {name if alike else f"{name}{AT}{host.runner}": host.preset for host in hosts}
+    return remember_names(state_dir, presets)
 
 
 def find_own(words: str, own: Mapping[str, Preset]) -> Preset:

@@ -146,7 +146,7 @@ def written_down(session: BusSession, draft: RequestDraft) -> Sending:
     return Sending(sent, request, reattached=False)
 
 
-def pushed(session: BusSession, one: Sending, *, first: bool, warn: Callable[[str], None]) -> Sending:
+def pushed(session: BusSession, sending: Sending, *, first: bool, warn: Callable[[str], None]) -> Sending:
     """Put a request on the bus unless it is there; `first` says that nobody can have sent it before.
 
     Where the remote refuses its branch, the space of the agent's own branch is tried.
@@ -154,27 +154,31 @@ def pushed(session: BusSession, one: Sending, *, first: bool, warn: Callable[[st
     Raises:
         RemoteError: the push failed.
     """
-    if one.reattached:
-        session.store.remember(one.sent)
-        return one
+    if sending.reattached:
+        session.store.remember(sending.sent)
+        return sending
     try:
-        session.bus.submit(one.sent.data, one.sent.ref, one.request.workload, one.sent.signature, first=first)
+        session.bus.submit(
+            sending.sent.data, sending.sent.ref, sending.request.workload, sending.sent.signature, first=first
+        )
     except RemoteError as error:
-        template = other_template(session, one.sent.ref, error)
+        template = other_template(session, sending.sent.ref, error)
         if template is None:
             raise with_setting(session, error) from error
-        moved = _moved(session, one, template)
+        moved = _moved(session, sending, template)
         session.bus.submit(moved.sent.data, moved.sent.ref, moved.request.workload, moved.sent.signature, first=True)
         remember_template(session, template)
-        warn(f"the remote refuses {one.sent.ref}; requests of this clone go to {template} from now on")
+        warn(f"the remote refuses {sending.sent.ref}; requests of this clone go to {template} from now on")
         return moved
-    return one
+    return sending
 
 
 def _moved(session: BusSession, sending: Sending, template: str) -> Sending:
     """Return the same request under the same id for another branch, written down in place of the one before."""
-    who, asked = identity_of(session), sending.request
-    request = asked.evolve(ref=request_branch(template, asked.preset, asked.id, asked.idempotency_key))
+    who, unsigned_request = identity_of(session), sending.request
+    request = unsigned_request.evolve(
+        ref=request_branch(template, unsigned_request.preset, unsigned_request.id, unsigned_request.idempotency_key)
+    )
     data = request.canonical()
     signature = None if who is None else who.sign(data)
     sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
@@ -189,9 +193,9 @@ def _same_key(
 
     Nothing of any other request is fetched, and of these no more than the request itself.
     """
-    known: set[str] = set()
+    read_ids: set[str] = set()
     for sent in session.store.all_sent():
-        known.add(sent.id)
+        read_ids.add(sent.id)
         if sent.bus_id == session.record.bus_id and (request := sent.request()).idempotency_key == key:
             yield sent, request
     now = session.clock.now()
@@ -199,7 +203,7 @@ def _same_key(
     refs = [
         ref
         for ref in session.bus.snapshot(window).requests
-        if ref.id not in known and is_id(ref.id) and may_have_key(ref.ref, preset, key)
+        if ref.id not in read_ids and is_id(ref.id) and may_have_key(ref.ref, preset, key)
     ]
     for ref in sorted(refs, key=lambda ref: ref.id, reverse=True)[:_CANDIDATES_COUNT]:
         try:
@@ -211,8 +215,10 @@ def _same_key(
         signed_by = None if received.signature is None else made_with(received.data, received.signature)
         # Nor can a stranger lend us a request in our name: it must be signed with our own key.
         if request.idempotency_key == key and signed_by == (None if who is None else who.fingerprint):
-            found = Sent(ref.id, ref.ref, session.bus.route, session.record.bus_id, received.data, received.signature)
-            yield found, request
+            received_run = Sent(
+                ref.id, ref.ref, session.bus.route, session.record.bus_id, received.data, received.signature
+            )
+            yield received_run, request
 
 
 def _live(session: BusSession, view: RunView, request: Request) -> bool:

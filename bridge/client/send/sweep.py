@@ -167,12 +167,12 @@ def decide(
     """
     with session.store.deciding(session.clock):
         slots = _slots_of(session, place_drafts(session, drafts, repeats, new=new))
-        lacking = next((one.draft for one in slots if one.standing is None or not one.standing.reattached), None)
+        lacking = next((slot.draft for slot in slots if slot.standing is None or not slot.standing.reattached), None)
         if lacking is not None:  # what is on the bus needs no runner that is awake
             check_takers(session, lacking, queue=queue, warn=warn)
         return [
-            SweepSlot(one.draft, written_down(session, one.draft), first=True) if one.standing is None else one
-            for one in slots
+            SweepSlot(slot.draft, written_down(session, slot.draft), first=True) if slot.standing is None else slot
+            for slot in slots
         ]
 
 
@@ -192,14 +192,14 @@ def _placed(drafts: Sequence[RequestDraft], repeats: int, sweep_id: str) -> list
 
 def _unfinished(session: BusSession, drafts: Sequence[RequestDraft], repeats: int) -> str | None:
     """Return the newest sweep of these very drafts that has a run to send or a result to fetch."""
-    found: dict[str, dict[str, str]] = {}
+    sweeps: dict[str, dict[str, str]] = {}
     for sent, request in sent_in_sweeps(session):
         if request.preset == drafts[0].preset and request.sweep is not None:
-            found.setdefault(request.sweep.id, {}).setdefault(request.idempotency_key, sent.id)
-    for sweep_id in sorted(found, reverse=True):
-        keys, known = {_key(session, draft) for draft in _placed(drafts, repeats, sweep_id)}, found[sweep_id]
-        through = keys == known.keys() and all(session.store.has_result(run_id) for run_id in known.values())
-        if known.keys() <= keys and not through:
+            sweeps.setdefault(request.sweep.id, {}).setdefault(request.idempotency_key, sent.id)
+    for sweep_id in sorted(sweeps, reverse=True):
+        keys, sent_keys = {_key(session, draft) for draft in _placed(drafts, repeats, sweep_id)}, sweeps[sweep_id]
+        through = keys == sent_keys.keys() and all(session.store.has_result(run_id) for run_id in sent_keys.values())
+        if sent_keys.keys() <= keys and not through:
             return sweep_id
     return None
 
@@ -212,11 +212,11 @@ def sent_in_sweeps(session: BusSession) -> list[tuple[Sent, Request]]:
 
 def _slots_of(session: BusSession, drafts: Sequence[RequestDraft]) -> list[SweepSlot]:
     """Return the places of a sweep, each with the request that this clone sent for it before."""
-    known: dict[str, tuple[Sent, Request]] = {}
+    sent_before: dict[str, tuple[Sent, Request]] = {}
     for sent, request in sent_in_sweeps(session):
-        known.setdefault(request.idempotency_key, (sent, request))
-    found = ((draft, known.get(_key(session, draft))) for draft in drafts)
-    return [SweepSlot(draft, None if before is None else _standing(session, *before)) for draft, before in found]
+        sent_before.setdefault(request.idempotency_key, (sent, request))
+    matches = ((draft, sent_before.get(_key(session, draft))) for draft in drafts)
+    return [SweepSlot(draft, None if before is None else _standing(session, *before)) for draft, before in matches]
 
 
 def send_all(session: BusSession, slots: Sequence[SweepSlot], warn: Callable[[str], None]) -> Iterator[Sending]:
@@ -290,7 +290,7 @@ def find_sweep(session: BusSession, text: str) -> str:
         RunNotFoundError: this clone sent no such sweep.
     """
     sent = sent_in_sweeps(session)
-    by_run = {one.id: request.sweep.id for one, request in sent if request.sweep is not None}
+    by_run = {sent_run.id: request.sweep.id for sent_run, request in sent if request.sweep is not None}
     if (sweep_id := _called(text, by_run.values())) is not None:
         return sweep_id
     try:

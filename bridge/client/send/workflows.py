@@ -29,30 +29,32 @@ def warnings(session: BusSession, workload: Workload | None, preset: str) -> Ite
     repository = session.settings.repository
     if session.record.wake != "actions" or workload is None or repository is None:
         return
-    accepted = [one for _, beacon in session.bus.read_beacons() for one in beacon.workflows]
+    accepted = [workflow for _, beacon in session.bus.read_beacons() for workflow in beacon.workflows]
     if not accepted:
         yield "no host of this bus has said which workflow files it accepts (kakeya-runner once, on the host, says it)"
         return
     ref = request_branch(template_for(session), preset, "0" * 26)
-    found = False
-    for path in sorted({one.path for one in accepted}):
+    any_file = False
+    for path in sorted({workflow.path for workflow in accepted}):
         data = _file(session, workload, path)
         if data is None:
             continue
-        found = True
+        any_file = True
         digest = hashlib.sha256(data).hexdigest()
-        if not any(_fits(one, path, digest, ref) for one in accepted):
+        if not any(_fits(workflow, path, digest, ref) for workflow in accepted):
             yield (
                 f"{path} (sha256 {digest[:12]}) is no version that a host accepts on this branch: it will refuse the "
                 "job and stop its Actions service; send a commit with the accepted file (--ref)"
             )
-    if not found:
-        paths = ", ".join(sorted({one.path for one in accepted}))
+    if not any_file:
+        paths = ", ".join(sorted({workflow.path for workflow in accepted}))
         yield f"the code that is sent has none of {paths}: no workflow of it will wake the host"
 
 
-def _fits(one: AcceptedWorkflow, path: str, digest: str, ref: str) -> bool:
-    return (one.path, one.sha256) == (path, digest) and any(fnmatch.fnmatchcase(ref, p) for p in one.refs)
+def _fits(workflow: AcceptedWorkflow, path: str, digest: str, ref: str) -> bool:
+    return (workflow.path, workflow.sha256) == (path, digest) and any(
+        fnmatch.fnmatchcase(ref, p) for p in workflow.refs
+    )
 
 
 def _file(session: BusSession, workload: Workload, path: str) -> bytes | None:

@@ -102,14 +102,14 @@ def resolve_names(top: Path | None, preset: Preset, values: Mapping[str, ParamVa
     Raises:
         UsageError: there is no such revision.
     """
-    found = dict(values)
+    resolved = dict(values)
     for name in preset.commits:
-        given = found.get(name)
+        given = resolved.get(name)
         if isinstance(given, str) and top is not None:
             from bridge.bus.content.workload import resolve_commit
 
-            found[name] = resolve_commit(top, given)
-    return found
+            resolved[name] = resolve_commit(top, given)
+    return resolved
 
 
 def name_commits(
@@ -123,9 +123,9 @@ def name_commits(
         UsageError: no such revision, the very commit that is sent, or one that is not in its history.
     """
     repository = session.settings.repository
-    found = resolve_names(None if repository is None else repository.top, preset, values)
+    resolved = resolve_names(None if repository is None else repository.top, preset, values)
     for name in preset.commits:
-        given, commit = values.get(name), found.get(name)
+        given, commit = values.get(name), resolved.get(name)
         if not isinstance(commit, str) or repository is None or workload is None:
             continue  # binding says that it is missing
         from bridge.bus.content.workload import is_ancestor
@@ -141,7 +141,7 @@ def name_commits(
                 f"{name} {given!r} ({commit[:12]}) is not in the history of {workload.commit[:12]}: it is not pushed",
                 remedy=f"name what both come from: -p {name}=$(git merge-base {commit[:12]} {workload.commit[:12]})",
             )
-    return found
+    return resolved
 
 
 def _uses_lfs(top: Path) -> bool:

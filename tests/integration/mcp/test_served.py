@@ -53,7 +53,7 @@ def test_a_client_that_reads_descriptions_runs_is_cut_off_resumes_and_reads_the_
             (s.folder / "counted" / "go-on").touch()
             ended = await client.seen_through(again["id"])
             listed = await client.call("runs")
-            quoted = await client.raw("quote", id=again["id"])
+            quoted = await client.raw("quote", ids=[again["id"]])
             log = await client.raw("logs", id=again["id"])
             return again["id"], ended, listed, quoted, log.content[1].text
 

@@ -87,7 +87,7 @@ class TestAnotherUserDecides:
         make(WORKFLOW)
         policy, state = s.folder / "mini.toml", s.folder / "state-mini"
         policy.write_text(f'{policy.read_text()}[actions]\nserver = "file://{s.folder}/server"\n')
-        words = f"-m bridge.cli.host.main job-hook --policy {policy} --state {state} decide"
+        words = f"-m bridge.cli.host.main job-hook decide --policy {policy} --state {state}"
         program = self.ask(s, f'cd {ROOT} && exec {sys.executable} {words} -- "$1" "$2"')
         # The policy the hook itself is given does not matter: it is not read.
         accepted = s.run("job-hook", "started", "--ask", program, name="nobody")

@@ -90,8 +90,8 @@ def _program(environment: Mapping[str, str]) -> str:
     A virtual environment that is active here, or that `uvx` made, is not on the PATH of a program started elsewhere.
     """
     here = Path(sys.executable).parent / "kakeya-mac"
-    found = shutil.which("kakeya-mac", path=environment.get("PATH"))
-    return str(here) if found is None or Path(found) == here else "kakeya-mac"
+    on_path = shutil.which("kakeya-mac", path=environment.get("PATH"))
+    return str(here) if on_path is None or Path(on_path) == here else "kakeya-mac"
 
 
 def uninstall(call: Invocation[ProgramsOptions]) -> Answer:
@@ -129,22 +129,22 @@ class _Change:
 
 def _merge(call: Invocation[ProgramsOptions], contents: Mapping[str, str], notes: Sequence[Line] = ()) -> Answer:
     """Work out every file first, then write: one that cannot be merged leaves all as they were."""
-    files = [one for name, of in AGENTS.items() if getattr(call.options, name) for one in of]
+    files = [file for name, of in AGENTS.items() if getattr(call.options, name) for file in of]
     if not files:
         raise UsageError(
             "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
         )
-    plan = dict(_planned(call, one, contents[one.content]) for one in files)
+    plan = dict(_planned(call, file, contents[file.content]) for file in files)
     for path, change in plan.items():
         change.make(path)
     rows = [{"path": str(path), "change": change.word} for path, change in plan.items()]
     return Answer(rows, [*(Row(change.word, str(path)) for path, change in plan.items()), *notes])
 
 
-def _planned(call: Invocation[ProgramsOptions], one: AgentFile, content: str) -> tuple[Path, _Change]:
+def _planned(call: Invocation[ProgramsOptions], file: AgentFile, content: str) -> tuple[Path, _Change]:
     """Return a file and what becomes of it; two names of one file, as a link gives them, are one."""
-    base = _base(call, one)
-    named = base / one.path.removeprefix("~/")
+    base = _base(call, file)
+    named = base / file.path.removeprefix("~/")
     try:
         path = named.resolve()
     except RuntimeError as error:  # links in a circle, before Python 3.13
@@ -153,7 +153,7 @@ def _planned(call: Invocation[ProgramsOptions], one: AgentFile, content: str) ->
         raise UsageError(f"{path}: it is no plain file", remedy=_BY_HAND)
     try:
         old = path.read_bytes().decode() if path.exists() else None
-        new = merged(one, old, content)
+        new = merged(file, old, content)
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: it is no UTF-8 text: {error}", remedy=_BY_HAND) from None
     except UsageError as error:
@@ -161,8 +161,8 @@ def _planned(call: Invocation[ProgramsOptions], one: AgentFile, content: str) ->
     return path, _Change(old, new, base.resolve())
 
 
-def _base(call: Invocation[ProgramsOptions], one: AgentFile) -> Path:
-    if one.path.startswith("~/"):
+def _base(call: Invocation[ProgramsOptions], file: AgentFile) -> Path:
+    if file.path.startswith("~/"):
         return Path(call.environment.get("HOME", str(Path.home())))
     repository = call.settings().repository
     return call.directory if repository is None else repository.top

@@ -6,16 +6,19 @@ import datetime as dt
 import io
 import json
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bridge.cli.mac.agents.tools import TOOL_OF, tools_of
 from bridge.cli.mac.context import Invocation
 from bridge.cli.signals import DetachedError
 from bridge.system.clock import Clock
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import McpOptions
+    from bridge.mcp.tools import ToolSpec
+    from bridge.presets.model import Preset
 
 
 _SLICE_S = 0.5
@@ -31,6 +34,15 @@ class InProcess:
     def clock(self) -> Clock:
         """The clock that waiting goes by."""
         return self.call.clock
+
+    @property
+    def tool_of(self) -> Mapping[str, str]:
+        """The tool that calls a command, by the command."""
+        return TOOL_OF
+
+    def tools(self, offered: Mapping[str, Preset | None], own: Collection[str]) -> tuple[ToolSpec, ...]:
+        """Return the tools of a bus, made from the table of commands."""
+        return tools_of(offered, own)
 
     def answer(self, words: Sequence[str]) -> dict[str, Any]:
         """Return the document that a command prints with ``--json``."""

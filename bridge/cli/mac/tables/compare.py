@@ -32,7 +32,7 @@ def compare(call: Invocation[CompareOptions]) -> Answer:
         facts, measured = comparing.compare(a, b), comparing.measured(a, b)
     table = _side_by_side((short(first.id), short(second.id)), facts)
     lines += [Fitted(text, text.find("  ", 2) + 2) for text in table]
-    lines += [Row("B vs A", f"{clean_line(one.wording)}   NOT CITABLE") for one in measured.differences]
+    lines += [Row("B vs A", f"{clean_line(difference.wording)}   NOT CITABLE") for difference in measured.differences]
     for floor in measured.noise:
         lines.append(Row("noise", f"{floor.stage}: {comparing.noise_text(floor.a, floor.b, floor.confidence)}"))
     for reason in measured.reasons:
@@ -48,12 +48,12 @@ def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
     session, folder = call.connect(quiet=True), Path(call.directory, call.options.a)
     sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.options.a)
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
-    found = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
-    lines: list[Line] = [*sweeping.table(found.rows)]
-    for a, b, value in sweeping.differences(found.rows):
+    sweep = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
+    lines: list[Line] = [*sweeping.table(sweep.rows)]
+    for a, b, value in sweeping.differences(sweep.rows):
         lines.append(Row(f"{short(b.id)} vs {short(a.id)}", f"{clean_line(value['wording'])}   NOT CITABLE"))
     lines.append(Talk("note", sweeping.EXPLORATORY))
-    return Answer(found.data(), lines, bus=session.bus_part)
+    return Answer(sweep.data(), lines, bus=session.bus_part)
 
 
 def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator[str]:

@@ -54,7 +54,7 @@ def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
     lines: list[Line] = []
     claims: list[dict[str, Any]] = []
     if path.is_file() and not is_packed(path):
-        found = {path.name: read_report(path)}
+        reports = {path.name: read_report(path)}
         derived = {path.name: derived_of_file(path)}
     else:
         _, judged = find_result(call, what)
@@ -62,37 +62,37 @@ def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
         lines.append(first_row(result.id, judged.verdict, judged.answer))
         if result.request is not None:
             lines.append(Row("asked", clean_line(asked_text(result.request))))
-        found = {name: dict(value) for name, value in result.reports.items()}
-        derived = {name: result.derived.report(name) for name in found}
-        if not found:
+        reports = {name: dict(value) for name, value in result.reports.items()}
+        derived = {name: result.derived.report(name) for name in reports}
+        if not reports:
             with also_with_error(call.output, lines):
                 raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
         lines += _verdict_rows(judged)
         claims = [] if judged.verdict is None else claim_parts(judged.verdict, judged.answer)
-    for name, value in found.items():
+    for name, value in reports.items():
         lines.append(Row("report", clean_line(name)))
         lines += [Row(label, clean_line(text)) for label, text in rows(value, derived[name])]
 
     def document(command: str) -> dict[str, Any]:
         from bridge.client.document.envelope import of_data
 
-        shown = {name: one.model_dump(mode="json") for name, one in derived.items() if one is not None}
-        return {**of_data(command, found), "claims": claims, "derived": shown}
+        shown = {name: report.model_dump(mode="json") for name, report in derived.items() if report is not None}
+        return {**of_data(command, reports), "claims": claims, "derived": shown}
 
     return Answer(lines=lines, document=document)
 
 
 def _history(call: Invocation[ReportOptions], preset: str) -> Answer:
     """Return every claim of the results of a preset that are stored here, oldest first."""
-    found = list(rows_of_preset(call.settings(), preset))
-    if not found:
+    rows = list(rows_of_preset(call.settings(), preset))
+    if not rows:
         raise UsageError(
             f"no result of {preset!r} is stored here",
             remedy=f"kakeya-mac ls --preset {preset}, then kakeya-mac fetch ID",
         )
-    cells = [(one.ended, short(one.id), one.params, one.code, one.host, one.metric, one.text) for one in found]
+    cells = [(row.ended, short(row.id), row.params, row.code, row.host, row.metric, row.text) for row in rows]
     lines = table_lines(_HISTORY, [tuple(map(clean_line, row)) for row in cells], call.output.columns)
-    return Answer([asdict(one) for one in found], [Fitted(line, lines[0].index("value")) for line in lines])
+    return Answer([asdict(row) for row in rows], [Fitted(line, lines[0].index("value")) for line in lines])
 
 
 def _verdict_rows(side: JudgedResult) -> Iterator[Row]:

@@ -46,16 +46,16 @@ def run_sweep(call: Invocation[RunOptions], session: BusSession, drafts: Sequenc
     except DetachedError as detached:
         runs = [call.run_on(session, run_id) for run_id in sending.runs_of(session, sweep_id)]
         return _detach(evidence.SweptRuns(sweep_id, runs), session.bus_part, detached)
-    runs = [call.run_on(session, one.sent.id) for one in sent]
-    again = sum(one.reattached for one in sent)
-    known = f", {again} of them sent before" if again else ""
-    said = f" {short(sweep_id)} {drafts[0].preset}: {len(runs)} runs{known}; the same line goes on with it"
-    call.output.say("sweep", said)
+    runs = [call.run_on(session, cell.sent.id) for cell in sent]
+    again = sum(cell.reattached for cell in sent)
+    repeated = f", {again} of them sent before" if again else ""
+    line = f" {short(sweep_id)} {drafts[0].preset}: {len(runs)} runs{repeated}; the same line goes on with it"
+    call.output.say("sweep", line)
     if args.wait or args.wait_timeout is not None:
         return _see_through(call, evidence.SweptRuns(sweep_id, runs))
     runs[0].wake()
-    found = evidence.SweptRuns(sweep_id, runs, [run.status(fetch=False) for run in runs])
-    return Answer(found.data(), [run.id for run in runs], bus=session.bus_part)
+    swept = evidence.SweptRuns(sweep_id, runs, [run.status(fetch=False) for run in runs])
+    return Answer(swept.data(), [run.id for run in runs], bus=session.bus_part)
 
 
 def _see_through(call: Invocation[RunOptions], sweep: evidence.SweptRuns) -> Answer:
@@ -65,9 +65,9 @@ def _see_through(call: Invocation[RunOptions], sweep: evidence.SweptRuns) -> Ans
     try:
         for run in sweep.runs:
             _follow(call, run, None if deadline_s is None else max(0.0, deadline_s - clock.steady_s()))
-            sweep.found.append(run.status(require=call.required()))
-            number = f"{len(sweep.found)}/{len(sweep.runs)}"
-            call.output.say(number, f" {run.short} {sweep.found[-1].reason}")
+            sweep.statuses.append(run.status(require=call.required()))
+            number = f"{len(sweep.statuses)}/{len(sweep.runs)}"
+            call.output.say(number, f" {run.short} {sweep.statuses[-1].reason}")
     except DetachedError as detached:
         return _detach(sweep, sweep.runs[0].bus_part, detached)
     return _answer(sweep, call.options.fail_if)
@@ -90,10 +90,10 @@ def _answer(sweep: evidence.SweptRuns, fail_if: str | None) -> Answer:
     lines: list[Line] = [*evidence.table(sweep.rows), Talk("note", evidence.EXPLORATORY)]
     compare = ["kakeya-mac", "compare", short(sweep.id), *sweep.runs[0].settings.bus.words]
     lines.append(Talk("next", f"  {shlex.join(compare)}"))
-    judged = [without_unwanted(status, fail_if) for status in sweep.found]
-    sweep.found = [status for status, _ in judged]
+    judged = [without_unwanted(status, fail_if) for status in sweep.statuses]
+    sweep.statuses = [status for status, _ in judged]
     lines += [row for _, rows in judged for row in rows]
-    message = next((one.message for one in sweep.found if one.reason == sweep.reason == "unwanted"), None)
+    message = next((status.message for status in sweep.statuses if status.reason == sweep.reason == "unwanted"), None)
     return Answer(
         sweep.data(), lines, sweep.exit_code, reason=sweep.reason, message=message, following=[compare],
         bus=sweep.runs[0].bus_part,
@@ -104,9 +104,9 @@ def _show(session: BusSession, placed: Sequence[RequestDraft]) -> Answer:
     """Return what would be sent, and send nothing."""
     lines = []
     for draft in placed:
-        said = ", ".join(f"{name} = {value}" for name, value in sorted(draft.params.items()))
+        params = ", ".join(f"{name} = {value}" for name, value in sorted(draft.params.items()))
         repeat = 0 if draft.sweep is None else draft.sweep.repeat
-        lines.append(Row("request", f"{draft.preset} ({draft.profile}), repeat {repeat + 1}: {clean_line(said)}"))
+        lines.append(Row("request", f"{draft.preset} ({draft.profile}), repeat {repeat + 1}: {clean_line(params)}"))
     lines.append(Row("sent", "nothing (--dry-run)"))
-    data = evidence.data_of_drafts([(one.preset, dict(one.params)) for one in placed])
+    data = evidence.data_of_drafts([(draft.preset, dict(draft.params)) for draft in placed])
     return Answer(data, lines, reason="dry_run", bus=session.bus_part)

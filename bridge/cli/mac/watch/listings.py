@@ -41,9 +41,9 @@ def ls(call: Invocation[LsOptions]) -> Answer:
 
         pause_s = max(WATCH_S, poll_bounds(session)[1])
         return Answer(exit_code=repaint(call.output, find, lambda: session.clock.sleep(pause_s)))
-    found = find()
-    lines: list[Line] = [*([row.id for row in found] if args.ids else run_lines(found, call.output.columns))]
-    if not found:
+    listed = find()
+    lines: list[Line] = [*([row.id for row in listed] if args.ids else run_lines(listed, call.output.columns))]
+    if not listed:
         lines.append(Talk("note", NO_RUNS[bool(args.state or args.preset or args.limit == 0)]))
 
     def quotas() -> list[QuotaPart]:
@@ -51,7 +51,7 @@ def ls(call: Invocation[LsOptions]) -> Answer:
 
         return quotas_of(session)
 
-    return Answer([row.data() for row in found], lines, bus=session.bus_part, quotas=quotas)
+    return Answer([row.data() for row in listed], lines, bus=session.bus_part, quotas=quotas)
 
 
 def runners(call: Invocation[BusOptions]) -> Answer:
@@ -59,28 +59,31 @@ def runners(call: Invocation[BusOptions]) -> Answer:
     from bridge.client.connection.liveness import doubts, look
 
     session = call.connect()
-    seen = look(session.bus, session.record, session.clock.now())
+    runners = look(session.bus, session.record, session.clock.now())
     lines: list[Line] = []
-    for one in seen:
-        beacon = one.beacon
-        alive = beacon.state if one.live or beacon.state == "stopped" else "gone"
-        seen_text = f"seen {age_text(one.age_s)} ago, queue {beacon.queue}"
+    for runner in runners:
+        beacon = runner.beacon
+        alive = beacon.state if runner.live or beacon.state == "stopped" else "gone"
+        seen_text = f"seen {age_text(runner.age_s)} ago, queue {beacon.queue}"
         cells: list[tuple[str, str, str]] = [(beacon.runner, alive, seen_text)]
-        cells += [("", label, clean_line(", ".join(words))) for label, words in _offers(one)]
+        cells += [("", label, clean_line(", ".join(words))) for label, words in _offers(runner)]
         lines += [Fitted(f"{name:<18} {label:<9} {text}", _TEXT_COLUMN) for name, label, text in cells]
     lines += [Talk("warning", clean_line(line)) for line in doubts(session.bus)]
-    if not seen:
+    if not runners:
         awake = "it starts with the first request" if session.embedded else "no beacon on this bus"
         lines.append(Talk("note", f"no runner is awake: {awake}"))
-    data = [{**one.beacon.model_dump(mode="json"), "age_s": round(one.age_s, 3), "live": one.live} for one in seen]
+    data = [
+        {**runner.beacon.model_dump(mode="json"), "age_s": round(runner.age_s, 3), "live": runner.live}
+        for runner in runners
+    ]
     return Answer(data, lines, bus=session.bus_part)
 
 
-def _offers(seen: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _offers(runner: SeenRunner) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Yield label and words of each further line about a runner."""
     from bridge.presets.installed import registry
 
-    beacon = seen.beacon
+    beacon = runner.beacon
     installed = registry()
     if beacon.capabilities:
         yield "can", beacon.capabilities

@@ -26,14 +26,14 @@ _OPEN: Final = "kakeya-mac open @last; the page of the bus: kakeya-mac open --ht
 def status(call: Invocation[RunIdOptions]) -> Answer:
     """Say where a run is and how it ended; answering is success, whatever the answer."""
     run = call.find_run(call.options.id)
-    found = run.with_actions(run.status())
-    lines: list[Line] = [*status_rows(run, found, call.directory)]
-    if not found.terminal and run.elapsed_s is not None:
+    status = run.with_actions(run.status())
+    lines: list[Line] = [*status_rows(run, status, call.directory)]
+    if not status.terminal and run.elapsed_s is not None:
         lines.append(Row("asked", f"{duration_text(run.elapsed_s)} ago"))
-        if found.state == "queued" and found.reason == "pending":
-            why, ignored = run.why_queued(found.view)
+        if status.state == "queued" and status.reason == "pending":
+            why, ignored = run.why_queued(status.view)
             lines += [Row("waiting", why), *(Row("ignored", line) for line in ignored)]
-    return about_run(run, found, lines)
+    return about_run(run, status, lines)
 
 
 def logs(call: Invocation[LogsOptions]) -> Answer:
@@ -94,14 +94,16 @@ def _copy_file(call: Invocation[FetchOptions], run: Run) -> Path:
     """
     if call.options.pack is not None:
         raise UsageError("--pack writes the whole result; name a PATH or --pack, not both")
-    files, wanted = run.result().tree.files, str(call.options.path).strip("/")
-    names = [name for name in files if name == wanted] or [name for name in files if f"/{name}".endswith(f"/{wanted}")]
+    files, path_text = run.result().tree.files, str(call.options.path).strip("/")
+    names = [name for name in files if name == path_text] or [
+        name for name in files if f"/{name}".endswith(f"/{path_text}")
+    ]
     if len(names) != 1:
-        kept = [f"reports/{name}" for name in run.result().kept]
-        shown = ", ".join((names or kept or sorted(files))[:8])
+        kept_files = [f"reports/{name}" for name in run.result().kept]
+        shown = ", ".join((names or kept_files or sorted(files))[:8])
         what = f"{len(names)} files are called" if names else "no file is called"
         raise UsageError(
-            clean_line(f"{what} {wanted[:120]!r} in {run.short}: {shown}"), remedy="name one of them in full"
+            clean_line(f"{what} {path_text[:120]!r} in {run.short}: {shown}"), remedy="name one of them in full"
         )
     path = call.directory / PurePosixPath(names[0]).name
     if path.exists():

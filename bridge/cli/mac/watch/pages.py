@@ -68,5 +68,5 @@ def _is_known(call: Invocation[OpenOptions], name: str) -> bool:
 def _sweep_page(call: Invocation[OpenOptions], sweep_id: str, run_id: str) -> Path:
     """Ask about every run of a sweep on the bus that it was sent to, and write its page."""
     session = call.open(call.settings(run_id))
-    runs = [call.run_on(session, one) for one in runs_of(session, sweep_id)]
+    runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     return write_sweep_page(session.settings, SweptRuns(sweep_id, runs, [run.status() for run in runs]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.cli.boundary import guarded
-from bridge.cli.host import commands
+from bridge.cli.host import control
 from bridge.cli.host import main as runner
 from bridge.errors import InfrastructureError, UsageError
 
@@ -40,9 +40,9 @@ def test_what_the_machine_refuses_names_the_doctor_of_the_program():
 
 
 def test_a_bug_of_the_runner_ends_in_70_with_its_traceback(tmp_path, capsys, monkeypatch):
-    monkeypatch.setitem(commands.HANDLERS, "pause", raising(KeyError("limits")))
+    monkeypatch.setattr(control, "pause", raising(KeyError("limits")))
     assert runner.main(["pause", "--state", str(tmp_path)]) == 70
     stderr = capsys.readouterr().err
     assert "Traceback" in stderr
-    assert "kakeya-runner: a bug: KeyError: 'limits'" in stderr
+    assert "error  a bug: KeyError: 'limits'" in stderr
     assert "please report it" in stderr

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from bridge.cli.table.commands import COMMANDS
+from bridge.cli.table.commands import MAC
 from bridge.cli.table.completion import script
 
 ASK = """
@@ -59,7 +59,7 @@ def test_presets_and_run_ids_come_from_files_without_starting_python(complete, t
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_command_and_option_is_in_every_script(shell):
     text = script(shell)
-    for command in COMMANDS:
+    for command in MAC.verbs:
         assert command.name.split()[0] in text
         for argument in command.arguments:
             for name in argument.names:

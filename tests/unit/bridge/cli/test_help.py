@@ -10,7 +10,8 @@ import sys
 import pytest
 
 from bridge.cli.table import documents, parser
-from bridge.cli.table.commands import COMMANDS, PROGRAM, find
+from bridge.cli.table.commands import MAC
+from bridge.cli.table.runner_commands import RUNNER
 from bridge.gate.catalogue import rules_catalogue
 from bridge.run.outcomes import exit_meanings
 from tests.drift import ROOT
@@ -45,24 +46,27 @@ def test_a_run_opens_no_table_of_several_runs():
 
 
 def test_the_first_page_shows_a_dozen_commands_in_four_groups():
-    page = parser.overview()
+    page = parser.overview(MAC)
     shown = re.findall(r"^  ([a-z]+) +\S", page, re.MULTILINE)
     assert re.findall(r"^(\w[\w ]*):$", page, re.MULTILINE) == ["Send", "Watch", "Judge", "Set up"]
     assert len(shown) <= 12
-    assert set(shown) <= {command.name for command in COMMANDS}
+    assert set(shown) <= {command.name for command in MAC.verbs}
 
 
-def test_every_command_is_on_the_page_of_all_and_has_help():
-    overview = parser.everything()
-    for command in COMMANDS:
+@pytest.mark.parametrize("program", [MAC, RUNNER], ids=lambda program: program.name)
+def test_every_command_is_on_the_page_of_all_and_has_help(program):
+    overview = parser.everything(program)
+    for command in program.verbs:
         assert f"  {command.name} " in overview
         text = parser.command_help(command)
-        assert text.startswith(f"usage: {PROGRAM} {command.name}")
+        assert text.startswith(f"usage: {program.name} {command.name}")
         for argument in command.arguments:
             assert all(name in text for name in argument.names if name.startswith("-"))
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+@pytest.mark.parametrize(
+    "command", [*MAC.verbs, *RUNNER.verbs], ids=lambda command: f"{command.program} {command.name}"
+)
 def test_every_handler_exists_and_every_example_parses(command):
     module, _, function = command.handler.partition(":")
     assert callable(getattr(importlib.import_module(module), function))
@@ -70,21 +74,21 @@ def test_every_handler_exists_and_every_example_parses(command):
 
     for example in command.examples:
         words = shlex.split(example.replace('"$(', "").replace(')"', "").removeprefix("eval ").removeprefix("cd "))
-        assert words[0] == PROGRAM
-        matched, rest = find(words[1:])
+        program = {MAC.name: MAC, RUNNER.name: RUNNER}[words[0]]
+        matched, rest = program.find(words[1:])
         assert matched is command
         parser.parse(command, rest)
 
 
 def test_every_exit_code_a_command_names_has_a_meaning():
-    for command in COMMANDS:
+    for command in MAC.verbs:
         assert set(parser.exit_codes(command)) <= set(exit_meanings())
 
 
 def test_two_word_commands_win_over_their_first_word():
-    assert find(["presets", "show", "x"])[0].name == "presets show"
-    assert find(["presets", "--json"])[0].name == "presets"
-    assert find(["gate"]) == (None, ["gate"])
+    assert MAC.find(["presets", "show", "x"])[0].name == "presets show"
+    assert MAC.find(["presets", "--json"])[0].name == "presets"
+    assert MAC.find(["gate"]) == (None, ["gate"])
 
 
 def test_generated_parts_of_the_guides_and_schemas_have_not_drifted():
@@ -118,11 +122,11 @@ def test_the_agents_section_is_replaced_not_repeated(tmp_path):
 def test_the_skill_names_every_command_and_has_front_matter():
     skill = documents.skill()
     assert skill.startswith("---\nname: kakeya\n")
-    assert all(f"`{command.usage(PROGRAM)}`" in skill for command in COMMANDS)
+    assert all(f"`{command.usage()}`" in skill for command in MAC.verbs)
 
 
 def test_the_rules_and_folders_that_examples_name_are_there():
-    words = [word for command in COMMANDS for example in command.examples for word in example.split()]
+    words = [word for command in MAC.verbs for example in command.examples for word in example.split()]
     codes = [word for word in words if re.fullmatch(r"G\d-[A-Z-]+", word)]
     folders = [word for word in words if re.fullmatch(r"docs/[a-z/]+", word)]
     assert codes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bridge.cli.signals import DetachedError
-from bridge.cli.table.commands import BY_NAME
+from bridge.cli.table.commands import MAC
 from bridge.client.document.data import DATA
 from bridge.records.verdict import Finding
 from bridge.run.outcomes import JUDGED_DIFFERENTLY
@@ -272,7 +272,7 @@ def test_every_document_fits_its_published_schema(requester, host, sent, words):
     command = document["command"]
     if document["data"] is not None and command in DATA and ran.code in {0, 1}:
         published(f"data-{command.replace(' ', '-')}").validate(document["data"])
-    assert command in BY_NAME
+    assert command in MAC.by_name
 
 
 def test_status_of_a_queued_run_says_why_it_waits(requester, host, sent):

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bridge.cli.table.command import Argument, Options, Verb
-from bridge.cli.table.commands import COMMANDS
+from bridge.cli.table.commands import MAC
 from bridge.cli.table.parser import parse
+from bridge.cli.table.runner_commands import RUNNER
 
 SCALARS = {"": "str", "seconds": "float", "days": "float", "int": "int"}
 
@@ -16,14 +17,15 @@ def annotation(options: type[Options], name: str) -> str:
 
 
 def expected(argument: Argument) -> str:
-    scalar = "Profile" if argument.dest == "profile" else SCALARS[argument.number]
+    scalar = {"profile": "Profile", "wake": "Wake"}.get(argument.dest, SCALARS[argument.number])
     if argument.kind in {"value", "optional"}:
         certain = argument.default is not None or (argument.positional and argument.kind == "value")
         return scalar if certain else f"{scalar} | None"
-    return {"flag": "bool", "many": "list[str]", "repeat": "list[str] | None"}[argument.kind]
+    every = "list[str]" if argument.positional else "list[str] | None"
+    return {"flag": "bool", "many": every, "repeat": every}[argument.kind]
 
 
-@pytest.mark.parametrize("verb", COMMANDS, ids=[verb.name for verb in COMMANDS])
+@pytest.mark.parametrize("verb", [*MAC.verbs, *RUNNER.verbs], ids=lambda verb: f"{verb.program} {verb.name}")
 def test_the_type_of_an_option_is_what_its_command_line_gives(verb: Verb) -> None:
     declared = {argument.dest: annotation(verb.options, argument.dest) for argument in verb.arguments}
     assert declared == {argument.dest: expected(argument) for argument in verb.arguments}

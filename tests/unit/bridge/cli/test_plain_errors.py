@@ -39,7 +39,7 @@ def test_the_runner_ends_without_a_traceback_where_its_state_cannot_lie(tmp_path
     stderr = capsys.readouterr().err
     assert code == 3
     assert "Not a directory" in stderr
-    assert "next: choose another folder with --state" in stderr
+    assert "next    choose another folder with --state" in stderr
     assert "Traceback" not in stderr
 
 
@@ -47,7 +47,7 @@ def test_a_runner_without_a_policy_is_told_to_set_one_up(tmp_path, capsys) -> No
     assert runner.main(["serve", "--bus", "x", "--policy", str(tmp_path / "policy.toml")]) == 2
     stderr = capsys.readouterr().err
     assert "there is no such file" in stderr
-    assert "next: kakeya-runner setup --bus ROUTE" in stderr
+    assert "next    kakeya-runner setup --bus ROUTE" in stderr
 
 
 class OnThisMachine(Requester):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.cli.table import parser
-from bridge.cli.table.commands import find
+from bridge.cli.table.commands import MAC
 from bridge.run.outcomes import ANSWER_CODES
 from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
@@ -31,4 +31,4 @@ def test_the_codes_of_a_refused_result_are_among_those_that_a_command_says_it_en
     requester.pin(host.sign())  # after it, what is not signed is nobody's
     ran = requester.run(*(run_id if word == "ID" else word for word in words), "--json")
     assert (ran.code, ran.document["outcome"]["reason"]) == (ANSWER_CODES["untrusted"], "untrusted")
-    assert ran.code in parser.exit_codes(find(list(words))[0])
+    assert ran.code in parser.exit_codes(MAC.find(list(words))[0])

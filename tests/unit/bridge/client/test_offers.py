@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from bridge.cli.mac.agents.tools import tools_of
 from bridge.cli.table.completion import script
 from bridge.errors import UsageError
 from bridge.mcp.offer import Offer
@@ -110,6 +111,7 @@ def test_a_changed_definition_is_said_once_at_run(requester, host, other):
 def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, host, other):
     class Commands:
         clock = requester.clock
+        tools = staticmethod(tools_of)
 
         def answer(self, words):
             return requester.run(*words, "--json").document
@@ -117,14 +119,14 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
     tool = Offer(Commands()).find("run")
     assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
     assert "final_loss (median, nats, lower is better)" in tool.description
-    assert tool.words({"preset": "my-train", "params": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
+    assert tool.words({"preset": "my-train", "param": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
     second = ScriptedHost(requester.bus, requester.clock, name="big")
     second.offer(other)
     tool = Offer(Commands()).find("run")
     assert tool.schema["properties"]["preset"]["enum"][:2] == ["my-train@big", "my-train@mini"]
     assert tool.words({"preset": "my-train@big"})[:2] == ["run", "my-train@big"]
     with pytest.raises(UsageError, match="takes lr"):
-        tool.words({"preset": "my-train@big", "params": {"steps": 3}})
+        tool.words({"preset": "my-train@big", "param": {"steps": 3}})
 
 
 def test_completion_reads_the_names_that_were_offered_last(requester, host):

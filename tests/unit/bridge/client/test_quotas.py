@@ -46,16 +46,16 @@ def test_what_is_left_is_in_the_documents_of_run_status_and_ls(requester, host):
     assert sent["quotas"] == quotas
     assert requester.run("status", sent["id"], "--json").document["quotas"] == quotas
     assert requester.run("ls", "--json").document["quotas"] == quotas
-    assert "quotas" not in summary(sent)
+    assert "quotas" not in summary(sent, {})
     few = {**sent, "quotas": [{**quotas[0], "left": 3}]}
-    assert summary(few)["quotas"] == few["quotas"]
+    assert summary(few, {})["quotas"] == few["quotas"]
 
 
 def test_where_no_runner_bounds_a_name_nothing_is_said(requester, host):
     host.beat()
     sent = requester.run("run", "mlx-env-probe", "--json").document
     assert sent["quotas"] == []
-    assert "quotas" not in summary(sent)
+    assert "quotas" not in summary(sent, {})
 
 
 def test_a_name_is_told_its_own_share_and_one_that_asked_nothing_that_of_anybody(requester, host):

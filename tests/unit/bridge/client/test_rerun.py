@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from bridge.cli.table import parser
-from bridge.cli.table.commands import BY_NAME
+from bridge.cli.table.commands import MAC
 from bridge.client.run.rerun import words_again
 from bridge.client.send.draft import parse_selector
 from bridge.client.send.parameters import listed, typed, untyped
@@ -31,7 +31,7 @@ def request(preset, **changes):
 def read(words):
     """Return what `run` makes of a command line."""
     assert words[0] == "run"
-    return parser.parse(BY_NAME["run"], words[1:])
+    return parser.parse(MAC.by_name["run"], words[1:])
 
 
 @pytest.mark.parametrize(

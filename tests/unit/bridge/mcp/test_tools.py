@@ -14,10 +14,11 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
 from bridge.cli.mac.agents.in_process import InProcess
+from bridge.cli.mac.agents.tools import TOOL_OF, tools_of
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.output import Output
 from bridge.cli.table import parser
-from bridge.cli.table.commands import BY_NAME
+from bridge.cli.table.commands import AGENT_WAIT_MAX_S, MAC
 from bridge.client.document.envelope import of_data
 from bridge.client.send.parameters import listed
 from bridge.client.send.sweep import combinations
@@ -25,7 +26,6 @@ from bridge.errors import UsageError
 from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted, remedy_with_tools
 from bridge.mcp.server import make_server
 from bridge.mcp.tasks import EXTENSION
-from bridge.mcp.tools import FIXED, WAIT_MAX_S, of_offer
 from bridge.presets.installed import registry
 from bridge.presets.workloads.folder import read_folder
 from tests.fakes.memory_bus import MemoryBus, bus_record
@@ -67,12 +67,18 @@ def server(requester, host):
 def served(requester, *words):
     """Return what `kakeya-mac mcp WORDS` serves."""
     around = requester.surroundings(io.StringIO(), io.StringIO())
-    command = BY_NAME["mcp"]
+    command = MAC.by_name["mcp"]
     call = Invocation(
         command, parser.parse(command, list(words)), Output(around.stdout, around.stderr), around.clock,
         around.environment, around.directory, around.opener,
     )  # fmt: skip
     return make_server(InProcess(call), "test")
+
+
+def tool_named(name, offered=None, own=()):
+    """Return one tool of a bus that offers what is installed, or this."""
+    tools = tools_of(registry() if offered is None else offered, own)
+    return next(tool for tool in tools if tool.name == name)
 
 
 def presets_of(tools):
@@ -101,7 +107,7 @@ def test_a_run_is_started_waited_for_and_read_with_tools_alone(server, requester
         requester.clock.plan(1, lambda: take(host, sent["id"]))
         ended = await client.seen_through(sent["id"])
         assert (ended["terminal"], ended["outcome"]["verdict"]) == (True, "valid")
-        quoted = await client.raw("quote", id=sent["id"])
+        quoted = await client.raw("quote", ids=[sent["id"]])
         assert "claims nothing, so there is nothing to quote" in quoted.content[0].text
         return await client.raw("logs", id=sent["id"])
 
@@ -134,7 +140,7 @@ def test_a_run_of_two_hours_never_makes_a_client_wait_for_a_minute(server, reque
     document, longest_s, waits, progress = with_client(server, act)
     assert document["outcome"]["reason"] == "passed"
     assert longest_s < CLIENT_TIMEOUT_S
-    assert waits > 7200 / WAIT_MAX_S
+    assert waits > 7200 / AGENT_WAIT_MAX_S
     assert any(text.startswith("started after") for text in progress)
 
 
@@ -154,19 +160,15 @@ def test_this_machines_own_bus_offers_installed_presets_before_its_runner_was_st
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
-        ("run", {"preset": "mlx-env-probe", "params": {"nonsense": 1}}, "mlx-env-probe takes no parameters"),
-        ("run", {"preset": "mlx-env-probe", "lr": 0.2}, 'go below params: {"params": {"lr": 0.2}}'),
+        ("run", {"preset": "mlx-env-probe", "param": {"nonsense": 1}}, "mlx-env-probe takes no parameters"),
+        ("run", {"preset": "mlx-env-probe", "lr": 0.2}, 'go below param: {"param": {"lr": 0.2}}'),
         ("run", {"preset": "mlx-env-probe", "profile": "--queue"}, "--queue"),
         ("run", {"preset": "mlx-env-probe", "runner": "--new"}, "--new"),
         ("run", {}, "'preset' is a required property"),
         ("status", {"id": "--help"}, "--help"),
-        ("wait", {"id": "@last", "seconds": 3600}, "3600"),
-        (
-            "sweep",
-            {"preset": "mlx-env-probe", "values": {"lr": [{}]}},
-            "lr.0: '{}' is none of boolean, number, string",
-        ),
-        ("sweep", {"preset": "mlx-env-probe", "values": {"lr": ["a\nb"]}}, "does not match"),
+        ("wait", {"id": "@last", "wait_timeout": 3600}, "3600"),
+        ("run", {"preset": "mlx-env-probe", "param": {"lr": {}}}, "lr: '{}' is none of array, boolean, number, string"),
+        ("run", {"preset": "mlx-env-probe", "param": {"lr": [1]}}, "mlx-env-probe takes no parameters"),
         ("no-such-tool", {}, "no-such-tool"),
         ("run", {"preset": "no-such-preset"}, "'no-such-preset' is not one of"),
     ],
@@ -196,7 +198,7 @@ def test_a_command_that_cannot_answer_is_an_error_with_its_remedy(server):
     ],
 )
 def test_a_remedy_names_a_tool_or_says_that_it_is_for_a_shell(remedy, expected):
-    assert remedy_with_tools(remedy) == expected
+    assert remedy_with_tools(remedy, TOOL_OF) == expected
 
 
 def test_an_error_sends_a_client_to_a_tool(server):
@@ -208,8 +210,8 @@ def test_a_whole_number_may_come_with_a_point(server):
     """As JSON of several languages writes it."""
     listed = with_client(server, lambda client: client.call("runs", limit=2.0))
     assert listed["outcome"]["exit_code"] == 0
-    tool = of_offer(registry(), ())
-    assert "depth=3" in tool.words(tool.checked({"preset": "k3-fused-allmlx-code", "params": {"depth": 3.0}}))
+    tool = tool_named("run")
+    assert "depth=3" in tool.words(tool.checked({"preset": "k3-fused-allmlx-code", "param": {"depth": 3.0}}))
 
 
 def test_a_resource_holds_what_an_answer_leaves_out(server, requester, host):
@@ -240,14 +242,14 @@ def test_tools_say_what_they_change(server):
     reads = {name for name, tool in tools.items() if tool.annotations.read_only_hint}
     ends = {name for name, tool in tools.items() if tool.annotations.destructive_hint}
     assert ends == {"cancel"}
-    assert tools.keys() - {"cancel", "sweep", "run"} == reads
+    assert tools.keys() - {"cancel", "run"} == reads
 
 
 def test_there_are_a_dozen_tools_whatever_is_offered(server):
     tools = with_client(server, lambda client: client.tools())
-    assert len(tools) == len(FIXED) + 1 <= 12
-    every = [of_offer(registry(), ()), *FIXED]
-    assert sum(len(json.dumps([tool.name, tool.description, tool.schema])) for tool in every) < 12_000
+    assert len(tools) == len(TOOL_OF) <= 12
+    every = tools_of(registry(), ())
+    assert sum(len(json.dumps([tool.name, tool.description, tool.schema])) for tool in every) < 9_000
 
 
 def test_an_answer_repeats_nothing_that_the_agent_said_itself(server, requester, host):
@@ -296,26 +298,24 @@ def test_two_clients_share_a_run_and_one_ends_it_in_answers_of_half_a_kilobyte(s
                 assert (await ask(client, "wait", id=sent["id"]))["outcome"]["reason"] == "cancelled"
 
     anyio.run(main)
-    assert sizes.pop("tools/list") < 10_000
+    assert sizes.pop("tools/list") < 7_000
     assert max(sizes.values()) < 500, sizes
 
 
 def test_the_presets_of_the_bus_come_first_and_are_described(tmp_path):
     own = read_folder(write_workload(tmp_path), INTERPRETER).presets["my-train"]
-    tool = of_offer({**registry(), "my-train": own}, ("my-train",))
+    tool = tool_named("run", {**registry(), "my-train": own}, ("my-train",))
     assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
     assert "my-train: Fit a line. At most 2m. Takes lr: 0.01 to 1.0, default 0.1; steps: 1 to 100" in tool.description
     assert "Measures final_loss (median, nats, lower is better)." in tool.description
-    with pytest.raises(
-        UsageError, match=r"params\.lr: 7 is greater than the maximum of 1\.0; my-train takes lr, steps"
-    ):
-        tool.words(tool.checked({"preset": "my-train", "params": {"lr": 7}}))
+    with pytest.raises(UsageError, match=r"param\.lr: 7 is greater than the maximum of 1\.0; my-train takes lr, steps"):
+        tool.words(tool.checked({"preset": "my-train", "param": {"lr": 7}}))
 
 
 def test_a_sweep_is_sent_at_once_and_found_again(server, requester):
     async def act(client):
-        sent = await client.call("sweep", preset="mlx-env-probe", repeat=2)
-        again = await client.call("sweep", preset="mlx-env-probe", repeat=2)
+        sent = await client.call("run", preset="mlx-env-probe", repeat=2)
+        again = await client.call("run", preset="mlx-env-probe", repeat=2)
         return sent["data"], again["data"]
 
     sent, again = with_client(server, act)
@@ -324,16 +324,16 @@ def test_a_sweep_is_sent_at_once_and_found_again(server, requester):
 
 
 def test_a_sweep_over_texts_is_a_run_a_text_whatever_is_in_them():
-    given = {"preset": "my-train", "values": {"note": ["a,b", "c"], "lr": [0.1], "quick": [True, False]}, "repeat": 1}
-    tool = next(tool for tool in FIXED if tool.name == "sweep")
-    args = parser.parse(BY_NAME["run"], tool.words(tool.checked(given))[1:])
+    given = {"preset": "my-train", "param": {"note": ["a,b", "c"], "lr": [0.1], "quick": [True, False]}, "repeat": 1}
+    tool = tool_named("run", {"my-train": None})
+    args = parser.parse(MAC.by_name["run"], tool.words(tool.checked(given))[1:])
     assert len(combinations(None, listed(args.param), args.repeat)) == 4
     assert args.param == ["note=a,b", "note=c", "lr=0.1", "quick=true", "quick=false"]
 
 
 def test_of_the_longest_sweep_every_run_is_named_and_all_is_linked(server, requester):
     async def act(client):
-        sent = await client.call("sweep", preset="mlx-env-probe", repeat=64)
+        sent = await client.call("run", preset="mlx-env-probe", repeat=64)
         compared = await client.raw("compare", a=sent["data"]["sweep"])
         (link,) = [str(part.uri) for part in compared.content if part.type == "resource_link"]
         pages, uri = [], link
@@ -352,7 +352,7 @@ def test_of_the_longest_sweep_every_run_is_named_and_all_is_linked(server, reque
 def test_runs_of_a_sweep_are_named_whatever_their_parameters_take():
     runs = [{"id": f"{at:026}", "params": {"note": "x" * 200}, "repeat": 0, "claims": []} for at in range(64)]
     data = {"sweep": "0" * 26, "preset": "my-notes", "caution": "a first look", "runs": runs, "differences": []}
-    (text,), _ = answer(of_data("run", data))
+    (text,), _ = answer(of_data("run", data), TOOL_OF)
     assert [row["id"] for row in json.loads(text)["data"]["runs"]] == [row["id"] for row in runs]
 
 
@@ -449,12 +449,12 @@ def test_a_task_that_is_cancelled_asks_the_host_to_end_the_run(server, requester
 
 @pytest.mark.parametrize("name", sorted(name for name, preset in registry().items() if preset.status == "ready"))
 def test_the_defaults_of_every_preset_fit_and_become_a_command_line(name):
-    tool = of_offer(registry(), ())
+    tool = tool_named("run")
     preset = registry()[name]
     defaults = {key: param.default for key, param in preset.params.items() if param.default is not None}
     needed = {key: "0" * 40 for key, param in preset.params.items() if param.default is None and param.type == "commit"}
-    words = tool.words(tool.checked({"preset": name, "params": defaults | needed}))
-    assert parser.parse(BY_NAME["run"], words[1:]).preset == name
+    words = tool.words(tool.checked({"preset": name, "param": defaults | needed}))
+    assert parser.parse(MAC.by_name["run"], words[1:]).preset == name
 
 
 def types_of(schema):
@@ -466,17 +466,16 @@ def types_of(schema):
 
 
 def test_no_schema_names_several_types_at_once_which_some_clients_refuse():
-    every_schema = [tool.schema for tool in (*FIXED, of_offer(registry(), ()))]
+    every_schema = [tool.schema for tool in tools_of(registry(), ())]
     assert {type(json_type) for schema in every_schema for json_type in types_of(schema)} == {str}
 
 
-def test_every_fixed_tool_is_a_command_line_that_parses():
-    samples = {"id": "@last", "a": "@last", "b": "@last", "preset": "my-train", "values": {"lr": [0.1, 0.01]}}
-    for tool in (*FIXED, of_offer(registry(), ())):
-        samples["preset"] = "mlx-env-probe" if tool.name == "run" else "my-train"
+def test_every_tool_is_a_command_line_that_parses():
+    samples = {"id": "@last", "ids": ["@last"], "a": "@last", "b": "@last", "what": "@last", "preset": "mlx-env-probe"}
+    for tool in tools_of(registry(), ()):
         given = tool.checked({key: samples[key] for key in tool.schema["required"]})
         command, *rest = tool.words(given)
-        parser.parse(BY_NAME[command], rest)
+        parser.parse(MAC.by_name[command], rest)
 
 
 def test_whatever_is_answered_fits():

@@ -127,13 +127,13 @@ def test_an_exception_on_the_host_becomes_an_ending(error, reason):
 
 
 def test_the_remedies_name_commands_that_exist():
-    from bridge.cli.table.commands import find
+    from bridge.cli.table.commands import MAC
 
     for row in OUTCOMES.values():
         if row.remedy is not None:
             program, *words = row.remedy.split()
             assert program == "kakeya-mac"
-            assert find(words)[0] is not None
+            assert MAC.find(words)[0] is not None
 
 
 def test_every_generated_table_stands_in_a_guide():

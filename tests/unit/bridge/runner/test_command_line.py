@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 
 import pytest
 
-from bridge.cli.host.commands import HANDLERS
-from bridge.cli.host.main import build_parser, main
+from bridge.cli.host.main import main
 from bridge.runner.state.folder import NO_STATE_REMEDY
 
 
-def test_help_imports_nothing_heavy():
+@pytest.mark.parametrize("words", [["--help"], ["help", "all"], ["serve", "--help"], ["trust"]])
+def test_help_imports_nothing_heavy(words):
     code = (
-        "import sys, contextlib, io\n"
-        "from bridge.cli.host.main import build_parser\n"
-        "build_parser().format_help()\n"
+        "import sys\n"
+        "from bridge.cli.host.main import main\n"
+        f"code = main({words!r})\n"
         "heavy = {'pydantic', 'git', 'numpy', 'psutil', 'torch', 'mlx', 'jsonschema', 'platformdirs'}\n"
-        "print(sorted(heavy & set(sys.modules)))\n"
+        "print(sorted(heavy & set(sys.modules)), code, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240)
-    assert done.stdout.strip() == "[]"
-
-
-def test_every_command_of_the_help_has_a_handler():
-    shown = re.findall(r"^    ([a-z-]+) +[a-z]", build_parser().format_help(), re.MULTILINE)
-    assert sorted(shown) == sorted({*HANDLERS, "exec"})
-
-
-@pytest.mark.parametrize(
-    "verb",
-    [
-        "serve",
-        "once",
-        "doctor",
-        "drain",
-        "pause",
-        "resume",
-        "gc",
-        "policy",
-        "state",
-        "bus",
-        "logs",
-        "job-hook",
-        "keygen",
-        "trust",
-        "revoke",
-    ],
-)
-def test_every_command_explains_itself(verb, capsys):
-    with pytest.raises(SystemExit) as ended:
-        build_parser().parse_args([verb, "--help"])
-    assert ended.value.code == 0
-    assert "--policy" in capsys.readouterr().out
+    assert done.stderr.strip() == "[] 0"
+    assert done.stdout
 
 
 @pytest.mark.enable_socket  # the trial of a sandbox listens on loopback

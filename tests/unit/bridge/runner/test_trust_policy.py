@@ -37,7 +37,7 @@ def policy(tmp_path):
 @pytest.fixture
 def trust(policy, capsys):
     def call(*words: str) -> tuple[int, str]:
-        code = main([words[0], "--policy", str(policy), *words[1:]])
+        code = main([*words, "--policy", str(policy)])
         out = capsys.readouterr()
         return code, out.out + out.err
 
@@ -95,7 +95,7 @@ def test_a_principal_is_revoked_together_with_its_key_under_every_name(trust, po
 
 def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     key, other = public(1), public(2)
-    assert trust("trust", "list")[1].startswith("nobody is trusted")
+    assert trust("trust", "list")[1].startswith("note  nobody is trusted")
     code, output = trust("trust", "add", key, "--principal", "agent@example.org", "--valid-before", "20300101")
     assert code == 0
     assert output.startswith(fingerprint_of(key))
@@ -119,13 +119,13 @@ def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
     assert trust("trust", "list")[1].count(fingerprint_of(key)) == 1
     assert trust("trust", "remove", "agent@example.org")[0] == 0
     assert trust("trust", "remove", fingerprint_of(other), "--code")[0] == 0
-    assert trust("trust", "list")[1].startswith("nobody")
+    assert trust("trust", "list")[1].startswith("note  nobody")
 
 
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("trust", "add"), "needs a key"),
+        (("trust", "add"), "the following arguments are required: KEY"),
         (("trust", "add", "nonsense", "--principal", "a"), "no public key"),
         (("trust", "add", "ssh-ed25519", "AAAA", "--principal", "a"), "no public key"),
         (("trust", "add", public(1)), "give --principal NAME"),
@@ -139,7 +139,7 @@ def test_a_key_is_trusted_listed_revoked_and_trusted_again(trust, policy):
 def test_a_mistake_is_one_clear_message_and_changes_nothing(trust, policy, words, says):
     code, output = trust(*words)
     assert (code, says in output) == (2, True), output
-    assert "next: " in output
+    assert "\nnext " in output
     assert not (policy.parent / "allowed_signers").exists()
 
 
