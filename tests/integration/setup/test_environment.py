@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "runner-setup" / "environment.sh"
+MLX_RUNS = "runner-setup/mlx_runs_here.sh"
 # Answers as an interpreter of a version: `-c` for version and modules, `-m venv` makes an environment of itself.
 FAKE = """#!/bin/sh
 case "$1 $2" in
@@ -51,7 +52,7 @@ class Machine:
     def make(self, goal: str) -> subprocess.CompletedProcess[str]:
         """Run make in a folder that holds what it needs of a clone."""
         (self.venv.parent / "runner-setup").mkdir(exist_ok=True)
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "runner-setup/environment.sh"):
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "runner-setup/environment.sh", MLX_RUNS):
             shutil.copy2(ROOT / name, self.venv.parent / name)
         for tool in ("make", "touch"):
             if not (self.bin / tool).exists():
@@ -211,6 +212,28 @@ def test_make_says_it_once_and_a_second_try_with_a_newer_python_works(machine: M
     again = machine.make("requester")
 
     assert (again.returncode, "made anew with python3.13" in again.stdout) == (0, True), again.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "glibc", "found"),
+    [("Linux", "echo glibc 2.31", "2.31"), ("Linux", "exit 1", "none"), ("Linux", "echo glibc 2.35", None),
+     ("Linux", "echo glibc 3.0", None), ("Darwin", "exit 1", None)],
+)  # fmt: skip
+def test_where_mlx_has_no_wheels_it_is_said_before_anything_is_installed(
+    machine: Machine, system: str, glibc: str, found: str | None
+) -> None:
+    machine.python("python3", "3.12")
+    for name, does in (("uname", f"echo {system}"), ("getconf", glibc)):
+        (machine.bin / name).write_text(f"#!/bin/sh\n{does}\n")
+        (machine.bin / name).chmod(0o755)
+    (machine.bin / "kakeya-mac").symlink_to(str(shutil.which("true")))
+
+    done = machine.make("demo")
+
+    said = f"make demo: MLX needs glibc 2.35 or newer on Linux (Debian 12, Ubuntu 22.04), found {found}; "
+    assert (said in done.stderr, machine.venv.exists()) == (found is not None, found is None), done.stderr
+    assert found is None or "make requester\n" in done.stderr
+    assert machine.make("requester").returncode == 0
 
 
 @pytest.mark.slow
