@@ -86,6 +86,20 @@ def test_without_any_python_it_says_so(machine: Machine) -> None:
     assert (done.returncode, "found none" in done.stderr) == (1, True)
 
 
+@pytest.mark.parametrize(("candidate", "remedy"), [
+    ("3.11.2-1+b1", "found none: sudo apt-get install python3-venv, then make demo again\n"),
+    ("3.9.2-3", "then make demo PYTHON=python3.13\n"), ("3.10.6-1", "then make demo PYTHON=python3.13\n"),
+    ("(none)", "then make demo PYTHON=python3.13\n"),
+])  # fmt: skip
+def test_the_package_is_named_where_the_system_has_one_that_is_new_enough(
+    machine: Machine, candidate: str, remedy: str
+) -> None:
+    (machine.bin / "apt-cache").write_text(f"#!/bin/sh\nprintf 'python3:\\n  Candidate: {candidate}\\n'\n")
+    (machine.bin / "apt-cache").chmod(0o755)
+
+    assert machine.install().stderr.endswith(remedy)
+
+
 @pytest.mark.parametrize("name", ["python3.11", "python3.12", "python3.13", "python3.14"])
 def test_a_newer_one_beside_an_old_python3_is_taken(machine: Machine, name: str) -> None:
     machine.python("python3", "3.9")
