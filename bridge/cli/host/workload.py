@@ -17,7 +17,7 @@ from bridge.diagnostics import Check, lines
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
 from bridge.presets.workloads.template import remedy_for, write_folder
-from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset
+from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset, unlike_declared
 from bridge.runner.policy.check import networks
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
@@ -184,6 +184,7 @@ def _tries(folder: Path, listing: Path, rules: Policy) -> Iterator[Check]:
         elif trial.exit_code == 0:
             remedy = None if trial.reported else "write it there, or say where the number is: number = { stdout = ... }"
             yield Check(name, "ok" if trial.reported else "fail", f"ran, without a sandbox, and {wrote}", remedy)
+            yield from unlike_declared(trial, folder)
         else:
             text = f"ended with {trial.exit_code} within {_CHECK_S:.0f}s, without a sandbox: {trial.last_line}"
             yield Check(name, "fail", text, remedy_for(trial).removeprefix("; ") or "correct the program")
