@@ -101,7 +101,9 @@ class BareRoot:
         return root
 
     def prepare(self) -> None:
-        """Write the settings of pip, and the user."""
+        """Write the settings of pip, make the folders that they name, and the users."""
+        for path in self.pip.paths:
+            (self.folder / path.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / "etc" / "pip.conf").write_text(self.pip.file, encoding="utf-8")
         for name in (USER, "ben"):
             uid = UID if name == USER else UID + 1
