@@ -37,6 +37,11 @@ def command_blocks(text: str) -> list[list[str]]:
     return [lines for lines in blocks if lines and all(_COMMANDS.match(line) for line in lines)]
 
 
+def ends_well(line: str, code: int) -> bool:
+    """Return whether a line ended as its page says: nothing of a first run may be quoted, and `quote` ends in 1."""
+    return code == 0 or (code == 1 and "kakeya-mac quote @last" in line)
+
+
 def remedy_in(said: Sequence[str]) -> str | None:
     """Return what the lines of a failure name as the next thing to type; None where they name nothing."""
     for line in reversed(said):
@@ -77,12 +82,12 @@ class Typist:
             said = [text for text in said if not re.match(r"make: \*\*\* ", text)]
             tries.append({"after": did, "code": ran.returncode, "seconds": round(time.monotonic() - began_s, 1),
                           "said": said[-3:] if ran.returncode == 0 else said[-8:]})  # fmt: skip
-            did = None if ran.returncode == 0 else remedy_in(said[-8:])
+            did = None if ends_well(line, ran.returncode) else remedy_in(said[-8:])
             if did is None or did in [earlier["after"] for earlier in tries]:
                 break
             line = self._apply(did, line)
         self.rows.append({"step": step, "user": self.user, "typed": line, "tries": tries})
-        well = tries[-1]["code"] == 0
+        well = ends_well(line, tries[-1]["code"])
         if well:
             self.state += ["cd kakeya"] if "cd kakeya" in line else [line] if line.startswith(". ") else []
         return well
@@ -248,14 +253,14 @@ def summary(entries: Sequence[Entry]) -> list[str]:
     for entry in entries:
         rows = entry["rows"]
         typed = [row for row in rows if row["step"] != "remedy"]
-        well = sum(row["tries"][-1]["code"] == 0 for row in typed)
+        well = sum(ends_well(row["typed"], row["tries"][-1]["code"]) for row in typed)
         named = [each["after"] for row in rows for each in row["tries"] if each["after"]]
         minutes = sum(each["seconds"] for row in rows for each in row["tries"]) / 60
         lines.append(f"{entry['case']}: {well} of {len(typed)} lines ended well, in {len(rows)} commands and "
                      f"{minutes:.0f} minutes; named and done: {'; '.join(named) or 'nothing'}")  # fmt: skip
-    tries = [each for row in rows_of(entries) for each in row["tries"]]
-    silent = [each for each in tries if each["code"] != 0 and remedy_in(each["said"]) is None]
-    return [*lines, f"{len(silent)} failures named no remedy"]
+    failed = [each for row in rows_of(entries) for each in row["tries"] if not ends_well(row["typed"], each["code"])]
+    silent = [each for each in failed if remedy_in(each["said"]) is None]
+    return [*lines, f"{len(failed)} tries failed, {len(silent)} of them named no remedy"]
 
 
 STUDY = Study("bare-roots", "What do a stranger's first lines say on a machine with nothing?", cases, run, "40 min",
