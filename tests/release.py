@@ -32,7 +32,7 @@ def build_wheel(commit: str, out: Path, circumstances: dict[str, str]) -> Path:
         archive = subprocess.run(["git", "archive", commit], cwd=ROOT, capture_output=True, check=True).stdout
         subprocess.run(["tar", "-x", "-C", name], input=archive, check=True, umask=UMASK)
         subprocess.run(
-            [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), name],
+            [sys.executable, "-P", "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), name],
             env={**os.environ, "SOURCE_DATE_EPOCH": epoch, **circumstances},
             stdout=subprocess.DEVNULL,
             umask=UMASK,

@@ -9,6 +9,7 @@ from benchmarks.studies.claims.claim_runs import campaign as claim_runs
 from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import link_worlds, remote_sweep
+from benchmarks.studies.host import bare_roots
 from benchmarks.studies.models import check as models_check
 from benchmarks.studies.requester import command_costs, foreign_programs
 from benchmarks.studies.runner import disposable, kills
@@ -18,6 +19,7 @@ from benchmarks.studies.statistics import campaign, choices, failures, standing
 from benchmarks.studies.study import Study
 
 _ALL = (
+    bare_roots.STUDY,
     command_costs.STUDY,
     foreign_programs.STUDY,
     calls.STUDY,

@@ -28,6 +28,7 @@ class Cause(StrEnum):
     OWN_CLONE = "this clone lacks objects"
     RULE = "a rule of the remote"
     RIGHTS = "missing rights"
+    NO_REPOSITORY = "no repository there"
     FULL = "no space there"
     UNKNOWN = "not told"
 
@@ -98,10 +99,10 @@ _WORDS: Final[dict[Cause, tuple[str, ...]]] = {
         "could not read (username|password)",
         "repository not found",
         "not authorized",
-        "does not appear to be a git repository",
         "host key verification failed",
         "insufficient permission",
     ),
+    Cause.NO_REPOSITORY: ("does not appear to be a git repository",),
     Cause.OUTAGE: (
         r"(error:|HTTP) 5\d\d",
         "curl (18|52|55|56|92) ",
@@ -148,6 +149,7 @@ _REMEDIES: Final = {
     Cause.RULE: "ask who keeps the remote to lift what refuses it (a hook, a rule), then repeat",
     Cause.RIGHTS: "whoever keeps the remote must give this account the right to; how git gets in there: "
     "git ls-remote {}",
+    Cause.NO_REPOSITORY: "correct the route, or make an empty repository there: git init --bare FOLDER",
     Cause.OUTAGE: "repeat it a little later: the same command goes on with what it began; is it up? git ls-remote {}",
     Cause.UNREACHABLE: "check the network and the route: git ls-remote {}",
     Cause.UNKNOWN: "check the network, the route and the credentials: git ls-remote {}",
@@ -196,6 +198,6 @@ def explain(finished: Finished, what: str, route: str = "ROUTE", *, is_push: boo
             remedy="use one that was made without --object-format=sha256",
         )
     cause = cause_of(finished.stderr)
-    kind = RemoteRefusedError if cause in {Cause.RIGHTS, Cause.LOGIN_PAGE} else RemoteError
+    kind = RemoteRefusedError if cause in {Cause.RIGHTS, Cause.NO_REPOSITORY, Cause.LOGIN_PAGE} else RemoteError
     words = f"{what}: git ended with {finished.exit_code}: {last_words(finished.stderr)}"
     return kind(words, remedy=remedy_of(cause, route, is_push=is_push), cause=cause, is_passing=cause.is_passing)

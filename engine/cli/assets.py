@@ -7,12 +7,13 @@ import importlib.metadata
 from pathlib import Path
 
 from engine.cards.archive import add, pack, shipped
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of this verb."""
-    built = argparse.ArgumentParser(prog="kakeya-engine assets", description=__doc__)
+    built = VerbParser(prog="kakeya-engine assets", description=__doc__)
     verbs = built.add_subparsers(dest="verb", required=True)
     verbs.add_parser("list", help="say which models have their weights here")
     adding = verbs.add_parser("add", help="check the digests of a clone's or archive's weights and put them in place")

@@ -15,6 +15,7 @@ from engine.bench.controller import ControllerTrial, DrafterWorld, Pair, curve
 from engine.bench.overhead import Overhead, loop_overhead
 from engine.bench.peer import Contestant, engine_peers, oracle
 from engine.bench.turns import SLICE_TOKENS
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import check_prompts
 from engine.drafters.draft_model import DraftModel
@@ -44,7 +45,7 @@ BUDGETS = (64, 128, 256)
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of every verb."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine bench",
         description="compare: decode the same prompts with the engine and with the library's own ways, in turns of a "
         "few tokens (on CUDA prompt by prompt), check every token, and print decode-time ratios by prompt with their "

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import PromptError, UsageError
@@ -35,7 +36,7 @@ DEFAULT_BUDGET = 512
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``kakeya-engine chat``."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine chat",
         description="Talk to a model. Every line of stdin is a turn; answers go to stdout as they come, their numbers "
         "to stderr, and so do thoughts that a model keeps apart from its answer. What a turn shares with the one "

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from engine.checkpoint import resolve_model
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.conversion.drafter_file import read_drafter
 from engine.conversion.gguf_file import ARCHITECTURE, STORED, TYPES, write_gguf
@@ -16,7 +17,7 @@ from engine.options import from_here
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of this verb."""
-    built = argparse.ArgumentParser(prog="kakeya-engine convert", description=__doc__)
+    built = VerbParser(prog="kakeya-engine convert", description=__doc__)
     built.add_argument("format", choices=("gguf", "mlx"), help="gguf: one file; mlx: a folder of quantised weights")
     built.add_argument("drafter", help="folder or name of a DFlash drafter")
     built.add_argument("out", type=Path, help="file or folder to write; none may be there")

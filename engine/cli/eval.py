@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.studies.registry import STUDIES, command
 
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
         print(f"unknown workload {name!r}; known: {', '.join(STUDIES)}", file=sys.stderr)
         return 2
     chosen = command(name)
-    parser = argparse.ArgumentParser(prog=f"kakeya-engine eval {name}", description=chosen.description)
+    parser = VerbParser(prog=f"kakeya-engine eval {name}", description=chosen.description)
     chosen.options(parser)
     options = parser.parse_args(rest)
     return guarded(lambda: chosen.run(options))

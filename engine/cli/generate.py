@@ -9,6 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.decoding.prompt import room_tokens
 from engine.errors import UsageError
@@ -40,7 +41,7 @@ DEFAULT_BUDGET = 128
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``kakeya-engine generate``."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine generate",
         description="Complete a prompt. The answer goes to stdout as it comes, its numbers to stderr.",
         epilog="example: kakeya-engine generate 'class Point:' --max-new 64; exit codes: 2 a wrong option, 3 a model, "

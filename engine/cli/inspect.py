@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.checkpoint import read_config, read_object, resolve_model
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.drafters import dflash
 from engine.loading import check_tensors
@@ -17,7 +18,7 @@ from engine.reader import model_name, read_checkpoint
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``kakeya-engine inspect``."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine inspect",
         description="Say what a model folder holds and how it is read: layers, what ends an answer and which file says "
         "so, tensors, chat template, and what a library would compute otherwise.",

@@ -5,6 +5,7 @@ Knows the verbs and nothing about what they do: a verb's module is imported when
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.metadata
 import io
@@ -59,7 +60,9 @@ def main(argv: list[str] | None = None) -> int:
         print(f"kakeya-engine {importlib.metadata.version('kakeya')}")
         return 0
     if verb not in VERBS:
-        print(f"unknown verb {verb!r}; known: {', '.join(VERBS)}. See `kakeya-engine --help`.", file=sys.stderr)
+        near = difflib.get_close_matches(verb, VERBS, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"known: {', '.join(VERBS)}."
+        print(f"unknown verb {verb!r}; {meant} See `kakeya-engine --help`.", file=sys.stderr)
         return 2
     if argv is None and verb in WITHOUT_TORCH:  # a process of its own: called with arguments, it is somebody else's
         importlib.import_module("engine.huggingface").leave_torch_out()

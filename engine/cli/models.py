@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.conversion.added_models import DTYPES, add, added, remove, usual_root
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of this verb."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine models",
         description="Add models of other people, list and remove them. Nothing is downloaded, and no code of a package "
         "that carries a model runs.",

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from engine.backends.probing import BACKENDS, ProbeCheck, attempt, probe
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.errors import UsageError
 from engine.huggingface import take_torch_in
@@ -30,7 +31,7 @@ RING = "ring"
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of this verb."""
-    built = argparse.ArgumentParser(prog="kakeya-engine probe", description=__doc__)
+    built = VerbParser(prog="kakeya-engine probe", description=__doc__)
     built.add_argument("backend", choices=(*BACKENDS, RING), help="which array library to ask; ring: two processes")
     built.add_argument("--accelerator", action="store_true", help="a machine without a GPU fails the probe")
     built.add_argument("--report", metavar="FILE", help="also write a schema 3 report, below KAKEYA_OUT under a runner")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.cli.generate import prompt_text
 from engine.generation.score import score
@@ -14,7 +15,7 @@ from engine.tokenizer import Tokenizer
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``kakeya-engine score``."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine score",
         description="Say how probable a model holds a text: nats a token, perplexity, and with --json the logarithm of "
         "every token's probability. What a cache layout, a dtype or a quantisation costs is the difference of two.",

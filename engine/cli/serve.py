@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.errors import needs_extra
 from engine.options import (
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of ``kakeya-engine serve``."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine serve",
         description="Answer OpenAI's /v1/completions and /v1/chat/completions on this machine, speculatively.",
         epilog="example: kakeya-engine serve --openai 127.0.0.1:8080; SIGTERM finishes what has begun",

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.options import add_out_option
 from engine.reports import Report, RunContext, write_report
@@ -65,7 +66,7 @@ class OutcomeCollector:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of this verb."""
-    built = argparse.ArgumentParser(prog="kakeya-engine tests", description=__doc__)
+    built = VerbParser(prog="kakeya-engine tests", description=__doc__)
     built.add_argument("paths", nargs="+", help="files, folders or node ids below the current directory")
     built.add_argument("--marker", default="", help="pytest marker expression")
     built.add_argument(

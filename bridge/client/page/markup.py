@@ -30,9 +30,10 @@ path.s5{stroke:var(--s5)}svg text.s0{fill:var(--s0)}svg text.s1{fill:var(--s1)}s
 svg text.s3{fill:var(--s3)}svg text.s4{fill:var(--s4)}svg text.s5{fill:var(--s5)}
 svg,img{max-width:100%;height:auto;display:block}
 @media(max-width:40rem){thead{display:none}tr,td{display:block;border:0;max-width:none}
-tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}}
+tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}
+figure{overflow-x:auto}figure svg{max-width:none;width:36rem}}
 """
-# On a phone a row of a table becomes a block of lines, each with the name of its column; a plot is shown whole.
+# On a phone a row of a table becomes a block of lines, each with its column's name; a plot keeps its size and is moved.
 LISTED: Final = 400  # rows of a table that grows
 PAGE_MAX_BYTES: Final = 1_000_000
 _NOTICES_BYTES: Final = 20_000  # kept for what is said in the place of parts, and for the end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 
 BUS_RUNS: Final = 500  # the newest, on the page of a bus
 _HISTORIES: Final = 3  # presets whose history it shows
+_HISTORY_ROWS: Final = 120  # the newest of each
+BUS_PAGE_BYTES: Final = 300_000
+_MARKUP_BYTES: Final = 2_000  # around the pictures
 _LOOKED_AT: Final = 20  # newest results that are read for their pictures
 _PICTURES_BYTES: Final = 60_000
 
@@ -77,16 +81,23 @@ def write_bus_page(session: BusSession) -> Path:
         at=rfc3339(session.clock.now()),
         runners=session.runners(),
         runs=runs,
-        histories={name: points for name, points in histories.items() if points},
-        pictures=_pictures(session.store, [row.id for row in runs if row.fetched]),
+        histories={name: points[-_HISTORY_ROWS:] for name, points in histories.items() if points},
+        pictures={},
     )
+    fetched = [row.id for row in runs if row.fetched]
+    view = replace(view, pictures=_pictures(session.store, fetched, room_for_pictures(view)))
     return _put(session.settings, f"bus-{session.record.bus_id[:8]}", page_of_bus(view))
 
 
-def _pictures(store: Store, ids: list[str]) -> dict[str, bytes]:
+def room_for_pictures(view: BusView) -> int:
+    """Return how many bytes of pictures a page takes that has none so far: four of text hold three of a picture."""
+    left = BUS_PAGE_BYTES - _MARKUP_BYTES - len(page_of_bus(view).encode())
+    return min(_PICTURES_BYTES, max(0, left * 3 // 4))
+
+
+def _pictures(store: Store, ids: list[str], room: int) -> dict[str, bytes]:
     """Return small pictures of the newest stored results that have some, by run and path."""
     pictures: dict[str, bytes] = {}
-    room = _PICTURES_BYTES
     for run_id in ids[:_LOOKED_AT]:
         try:
             tree = store.read_result(run_id)

@@ -178,6 +178,10 @@ def read_folder_result(folder: Path) -> Result:
     Raises:
         IntegrityError: it holds no result tree.
     """
+    if folder.is_dir() and not (folder / "manifest.json").exists():
+        raise IntegrityError(
+            f"{folder} holds no manifest.json; expected the folder of a result", remedy="kakeya-mac ls"
+        )
     return read_result(read_tree(folder))
 
 

@@ -37,7 +37,7 @@ def parsed(text: str) -> tuple[WorkloadFile | None, list[Mistake]]:
     try:
         return WorkloadFile.model_validate_json(json.dumps(value)), []
     except pydantic.ValidationError as error:
-        return None, [_mistake(details) for details in error.errors()]
+        return None, _mistakes(error)
     except TypeError as error:
         return None, [((), f"holds a value no workload has: {error}", _EXAMPLE)]
 
@@ -52,18 +52,33 @@ def _numbers(value: Any, where: tuple[str, ...] = ()) -> Iterator[tuple[tuple[st
 _WORDS: Final = frozenset({"int", "float", "choice", "path", "text", "commit", "flag", "Times", "Numeric"})
 
 
+def _mistakes(error: pydantic.ValidationError) -> list[Mistake]:
+    """Return one mistake for each place: of a value that may be a table or a number, the word about the number."""
+    by_place: dict[tuple[str, ...], Mistake] = {}
+    for details in error.errors():
+        mistake = _mistake(details)
+        by_place[mistake[0]] = mistake
+    return list(by_place.values())
+
+
 def _mistake(details: Any) -> Mistake:
     """Return one mistake of the file in words."""
     where = tuple(str(part) for part in details["loc"] if part not in _WORDS and not _INTERNAL.match(str(part)))
     name = ".".join(where) or "the file"
     if details["type"] == "extra_forbidden":
         near = difflib.get_close_matches(where[-1], _keys(where[:-1]), n=1)
-        return where, f"{name}: unknown key", f"did you mean {near[0]}?" if near else "remove it"
+        within = ".".join(("presets", "NAME", where[-1]))
+        other = f"write {within}: it is of a preset" if where[-1] in _keys(("presets", "NAME")) else "remove it"
+        return where, f"{name}: unknown key", f"did you mean {near[0]}?" if near else other
     if details["type"] == "missing":
         return where[:-1], f"{name} is missing", f"add {where[-1]} = ..."
     if details["type"] == "union_tag_invalid":
         return where, f"{name}: no type of parameter is called that", "use int, float, choice, text or flag"
     text = str(details["msg"]).removeprefix("Value error, ")
+    if details["type"] == "string_pattern_mismatch" and {"file", "keep"} & {*where}:
+        text = "expected a file below the folder that the program runs in"
+    elif details["type"] == "too_short":
+        text = "holds nothing"
     if details["type"] == "value_error":
         return where, f"{name}: {text}", _remedy(where, text)
     return where, f"{name}: {text}; got {json.dumps(details['input'], default=str)[:60]}", _remedy(where, text)
@@ -78,7 +93,18 @@ def _remedy(where: tuple[str, ...], text: str) -> str:
         "premises": "see kakeya-mac gate explain bound for the names",
         "better": 'write better = "higher" or "lower"',
         "sha256": "write what sha256sum prints of the file",
+        "argv": 'write the program first, as in: argv = ["train.py"]',
+        "bounds": "write the smallest and the largest, as in: bounds = [0, 100]",
+        "file": "write its name, as in: metrics.json",
+        "keep": "write its name, as in: plot.png",
+        "number": 'write e.g. number = { stdout = "loss: ([0-9.]+)" }',
+        "repeats": "write e.g. repeats = 6, or repeats = { smoke = 1, claim = 6 }",
+        "wall_s": "write seconds, as in: limits.wall_s = 600.0",
     }
+    if "bounds are" in text:
+        return remedies["bounds"]
+    if len(where) > 1 and where[-2] == "params":
+        return "write min, max, and a default between them"
     if last.isdigit() and len(where) > 1:
         return _remedy(where[:-1], text)
     return remedies.get(last, "see the example in docs/guides/workloads.md")

@@ -92,8 +92,14 @@ def write_folder(
     if folder.exists():
         raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
     for source in sources:
-        if not (source.is_file() or (source.is_dir() and source != sources[0])):
-            raise UsageError(f"there is no program {source}", remedy="name the file that runs, e.g. --from train.py")
+        if source.is_dir() and source == sources[0]:
+            raise UsageError(
+                f"{source} is a folder, and the first --from is the program",
+                remedy=f"--from {source}/PROGRAM, and --from {source} behind it where the program reads the folder",
+            )
+        if not source.exists():
+            what = "program" if source == sources[0] else "file"
+            raise UsageError(f"there is no {what} {source}", remedy="ls shows what is here; e.g. --from train.py")
     if unit is not None and (not unit.strip() or not unit.isprintable() or len(unit) > _UNIT_MAX_CHARS):
         raise UsageError(f"got the unit {unit[:60]!r}; expected a word or two, e.g. --unit nats")
     if braced := next((word for word in arguments if "{" in word or "}" in word), None):
@@ -187,6 +193,10 @@ def remedy_for(trial: Trial) -> str:
         return '; name the Python that has it: [environment] interpreter = "..."'
     if match := _NO_FILE.search(line):
         return f"; bring it along, in a new folder, with one more --from {match['file'] or match['target']}"
+    if "Exec format error" in line:
+        return "; begin the program with a line that names what runs it, as in: #!/bin/sh"
+    if "Permission denied" in line and trial.exit_code == _NO_COMMAND:
+        return "; chmod +x the program, and begin a script with a line such as: #!/bin/sh"
     if trial.exit_code == _NO_COMMAND:
         whole = "name its whole path, in sandbox.read_only of the policy"
         return f"; runs look in {PATH}: bring it along (--from), or {whole}"

@@ -15,9 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from bridge.diagnostics import Check
 from bridge.errors import ParameterError
 from bridge.presets.model import PARAMETER_TOKEN, Preset
 from bridge.presets.parameters import bind, render
+from bridge.presets.workloads.file_text import line_of, parsed
+from bridge.presets.workloads.folder import FILE
 from bridge.presets.workloads.reading_program import LEAVE, OF, written
 from bridge.records.workload import REPORT_FILE
 from bridge.system.process import run
@@ -64,6 +67,7 @@ class Trial:
         last_line: of what it said, None where it said nothing.
         reported: whether it wrote the report that KAKEYA_REPORT names.
         files: what it wrote, from the folder that it ran in or from KAKEYA_OUT.
+        numbers: those of a standard report, by name.
     """
 
     exit_code: int
@@ -72,6 +76,7 @@ class Trial:
     reported: bool
     files: tuple[str, ...]
     candidates: tuple[Candidate, ...] = field(default=())
+    numbers: dict[str, float] = field(default_factory=dict)
 
 
 class NotTriedError(Exception):
@@ -107,6 +112,27 @@ def try_preset(preset: Preset, interpreter: str, timeout_s: float) -> Trial:
         return _run(argv, Path(top), timeout_s, preset.environment)
 
 
+def unlike_declared(trial: Trial, folder: Path) -> Iterator[Check]:
+    """Yield numbers outside of their bounds, which would reject a run, and files to be kept that would not be."""
+    text = (folder / FILE).read_text("utf-8")
+    file, _ = parsed(text)
+    if file is None or not trial.reported:
+        return
+    for name, metric in file.metrics.items():
+        number = trial.numbers.get(name)
+        if number is not None and metric.bounds is not None and not metric.bounds[0] <= number <= metric.bounds[1]:
+            where = f"{FILE}:{line_of(text, ('metrics', name, 'bounds'))}"
+            problem = f"metrics.{name} is {number:g}, outside of bounds = {list(metric.bounds)}"
+            yield Check(where, "fail", f"{problem}: a run would be rejected", "correct the program or the bounds")
+    where = f"{FILE}:{line_of(text, ('outputs', 'keep'))}"
+    for name in file.outputs.keep:
+        if name not in trial.files:
+            wrote = ", ".join(trial.files[:8]) or "no file"
+            yield Check(where, "warn", f"{name} is to be kept; the program wrote {wrote}", "correct one of the names")
+        elif (trial.last_line or "").startswith(f"{name}: "):
+            yield Check(where, "warn", f"{trial.last_line}", "let the program write less")
+
+
 def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]) -> Trial:
     out, work = top / "out", top / "work"
     out.mkdir()
@@ -130,7 +156,17 @@ def _run(argv: list[str], top: Path, timeout_s: float, variables: dict[str, str]
         reported=(out / REPORT_FILE).is_file(),
         files=tuple(files),
         candidates=tuple(_candidates(printed, files)),
+        numbers=_reported(out / REPORT_FILE),
     )
+
+
+def _reported(path: Path) -> dict[str, float]:
+    """Return the numbers of a standard report; none of one of its owner's own form."""
+    try:
+        numbers = json.loads(path.read_bytes())["metrics"].items()
+        return {str(name): float(value) for name, value in numbers if isinstance(value, int | float)}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def _files(folders: list[Path]) -> Iterator[tuple[str, Path]]:

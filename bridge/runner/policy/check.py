@@ -43,7 +43,7 @@ _TYPES = {"env": "environment", "schema": "schema_version"}
 def problems(path: Path) -> Iterator[Check]:
     """Yield what is wrong with a policy file, graver things first."""
     for text in file_problems(path):
-        remedy = f"chmod 600 {path}" if path.exists() else "kakeya-runner setup"
+        remedy = f"chmod 600 {path}" if path.is_file() else "kakeya-runner setup"
         yield Check("file", "fail", text, remedy)
     try:
         data = path.read_bytes()

@@ -19,6 +19,8 @@ def file_problems(path: Path, *, private: bool = True) -> list[str]:
         found = path.lstat()
     except FileNotFoundError:
         return ["there is no such file"]
+    if stat.S_ISDIR(found.st_mode):
+        return ["it is a folder; expected a file"]
     problems = []
     if not stat.S_ISREG(found.st_mode):
         problems.append("it is not a regular file")

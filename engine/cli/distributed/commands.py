@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
@@ -48,7 +49,7 @@ PATIENT_S = 600.0
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of every verb."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine distributed",
         description="; ".join(f"{verb}: {about}" for verb, about in VERBS.items()),
     )

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
 from engine.errors import UsageError, needs_extra
 
@@ -28,7 +29,7 @@ SERVING = "serving at "
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of every verb."""
-    built = argparse.ArgumentParser(
+    built = VerbParser(
         prog="kakeya-engine node", description="; ".join(f"{verb}: {about}" for verb, about in VERBS.items())
     )
     built.add_argument("verb", choices=VERBS)

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = ROOT / "runner-setup" / "environment.sh"
+MLX_RUNS = "runner-setup/mlx_runs_here.sh"
 # Answers as an interpreter of a version: `-c` for version and modules, `-m venv` makes an environment of itself.
 FAKE = """#!/bin/sh
 case "$1 $2" in
@@ -51,7 +52,7 @@ class Machine:
     def make(self, goal: str) -> subprocess.CompletedProcess[str]:
         """Run make in a folder that holds what it needs of a clone."""
         (self.venv.parent / "runner-setup").mkdir(exist_ok=True)
-        for name in ("Makefile", "pyproject.toml", "constraints.txt", "runner-setup/environment.sh"):
+        for name in ("Makefile", "pyproject.toml", "constraints.txt", "runner-setup/environment.sh", MLX_RUNS):
             shutil.copy2(ROOT / name, self.venv.parent / name)
         for tool in ("make", "touch"):
             if not (self.bin / tool).exists():
@@ -83,6 +84,20 @@ def test_without_any_python_it_says_so(machine: Machine) -> None:
     done = machine.install()
 
     assert (done.returncode, "found none" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(("candidate", "remedy"), [
+    ("3.11.2-1+b1", "found none: sudo apt-get install python3-venv, then make demo again\n"),
+    ("3.9.2-3", "then make demo PYTHON=python3.13\n"), ("3.10.6-1", "then make demo PYTHON=python3.13\n"),
+    ("(none)", "then make demo PYTHON=python3.13\n"),
+])  # fmt: skip
+def test_the_package_is_named_where_the_system_has_one_that_is_new_enough(
+    machine: Machine, candidate: str, remedy: str
+) -> None:
+    (machine.bin / "apt-cache").write_text(f"#!/bin/sh\nprintf 'python3:\\n  Candidate: {candidate}\\n'\n")
+    (machine.bin / "apt-cache").chmod(0o755)
+
+    assert machine.install().stderr.endswith(remedy)
 
 
 @pytest.mark.parametrize("name", ["python3.11", "python3.12", "python3.13", "python3.14"])
@@ -211,6 +226,28 @@ def test_make_says_it_once_and_a_second_try_with_a_newer_python_works(machine: M
     again = machine.make("requester")
 
     assert (again.returncode, "made anew with python3.13" in again.stdout) == (0, True), again.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "glibc", "found"),
+    [("Linux", "echo glibc 2.31", "2.31"), ("Linux", "exit 1", "none"), ("Linux", "echo glibc 2.35", None),
+     ("Linux", "echo glibc 3.0", None), ("Darwin", "exit 1", None)],
+)  # fmt: skip
+def test_where_mlx_has_no_wheels_it_is_said_before_anything_is_installed(
+    machine: Machine, system: str, glibc: str, found: str | None
+) -> None:
+    machine.python("python3", "3.12")
+    for name, does in (("uname", f"echo {system}"), ("getconf", glibc)):
+        (machine.bin / name).write_text(f"#!/bin/sh\n{does}\n")
+        (machine.bin / name).chmod(0o755)
+    (machine.bin / "kakeya-mac").symlink_to(str(shutil.which("true")))
+
+    done = machine.make("demo")
+
+    said = f"make demo: MLX needs glibc 2.35 or newer on Linux (Debian 12, Ubuntu 22.04), found {found}; "
+    assert (said in done.stderr, machine.venv.exists()) == (found is not None, found is None), done.stderr
+    assert found is None or "make requester\n" in done.stderr
+    assert machine.make("requester").returncode == 0
 
 
 @pytest.mark.slow

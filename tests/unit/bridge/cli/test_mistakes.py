@@ -93,6 +93,38 @@ ASKING = [
         "got --runner 'Mini'; expected a runner's name, or labels such as gpu,quiet",
         "kakeya-mac runners",
     ),
+    ("cancel nosuch", "no run matches 'nosuch'", "kakeya-mac ls"),
+    ("attach @last", "no run has been sent from here", "kakeya-mac ls"),
+    ("wait nosuch --for soon", "no option '--for'; known: --wait-timeout", "wait --help"),
+    ("retry @last", "no run has been sent from here", "kakeya-mac ls"),
+    ("fetch nosuch plot.png", "no run matches 'nosuch'", "kakeya-mac ls"),
+    ("presets lst", "got 'lst' beside all that it takes", "presets --help"),
+    ("presets show mlx-env-prob", "did you mean mlx-env-probe or", "kakeya-mac presets"),
+    ("explain mlx-env-probe -p x=1", "has no parameter 'x'; known: none", "presets show"),
+    ("ls --limit -3", "got '-3', expected a whole number from 0", "ls --help"),
+    ("init --bus https://user:secret@host/x.git", "carries user information", "credential helper"),
+    (f"{PROBE} --notify /nosuch", "--notify tells how a wait ended, and this line does not wait", "add --wait"),
+    (f"{PROBE} --notify '\"open'", "No closing quotation", "--notify 'PROGRAM WORD"),
+    (f"{PROBE} --label x", "no option '--label'; did you mean --load?", "run --help"),
+    ("run ''", "got '' for PRESET; expected a text that is not empty", "run --help"),
+    ("run ../etc/passwd", "unknown preset '../etc/passwd'; known:", "kakeya-mac presets"),
+    (f"{CODE} -p depth=", "got '', expected a whole number from 0 to 15", f"presets show {CODE[4:]}"),
+    (f"{CODE} -p depth=1..5", "got '1..5', expected a whole number", f"presets show {CODE[4:]}"),
+    ("run commit-comparison --ref nosuch", "needs code to send", "run it inside a git clone"),
+    ("agent nosuch", "got 'nosuch'; expected snippet or skill", "agent --help"),
+    ("gc --older-than -1d", "argument --older-than: expected one argument", "gc --help"),
+    ("mcp --stdio", "no option '--stdio'; known: --bus", "mcp --help"),
+    ("config set x", "got 'set' beside all that it takes", "config --help"),
+    ("quote EMPTY", "holds no manifest.json; expected the folder of a result", "kakeya-mac ls"),
+    ("report EMPTY", "holds no manifest.json; expected the folder of a result", "kakeya-mac ls"),
+    ("compare EMPTY EMPTY", "holds no manifest.json; expected the folder of a result", "kakeya-mac ls"),
+    ("verify LIST", "list.json is no result, and there is no git clone", "that `kakeya-mac fetch` wrote"),
+    ("verify ./nosuch", "./nosuch is not there, and there is no git clone", "that `kakeya-mac fetch` wrote"),
+    ("verify PACKED", "is no packed result: it ends too early", "kakeya-mac fetch ID --pack FILE"),
+    ("quote PACKED", "is no packed result: it ends too early", "kakeya-mac fetch ID --pack FILE"),
+    ("report LIST", "is no report: a JSON list, expected an object", "report --help"),
+    ("report BIG", "2147483648 bytes; a report has at most 16777216", "report --help"),
+    ("gate check EMPTY", "holds no report and no result", "gate check --help"),
     ("report ./nosuch", "there is no folder './nosuch'; expected one of a result, or a run id", "kakeya-mac ls"),
 ]
 POLICY = [
@@ -118,6 +150,7 @@ POLICY = [
     ('[lfs]\nurl = "ftp://x"', "lfs 'ftp://x': expected an https URL", "policy example"),
     ('name = "twice"', "not TOML: Cannot overwrite a value", "policy example"),
 ]
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OWNING = [
     ("srve", 2, "unknown command 'srve'; did you mean serve or supervise?", "kakeya-runner --help"),
     ("workload nwe x", 2, "unknown command 'workload nwe'; did you mean workload new or workload check?", "--help"),
@@ -131,6 +164,22 @@ OWNING = [
     ("policy explain nosuch-at-all", 2, "unknown preset 'nosuch-at-all'; known:", "kakeya-mac presets"),
     ("policy explain mlx-env-probe --as 'a b'", 2, "got principal 'a b'; expected a name such as", ""),
     ("workload new x --from /nosuch.py", 2, "there is no program /nosuch.py", "--from train.py"),
+    ("workload new x --from .", 2, ". is a folder, and the first --from is the program", "--from ./PROGRAM"),
+    ("workload new x --from quiet.sh --from /nosuch.csv", 2, "there is no file /nosuch.csv", "ls shows what is here"),
+    ('workload new x --from quiet.sh --arguments "\'"', 2, "No closing quotation", "close the quote"),
+    ("workload check nosuch", 1, "nosuch is no folder", "kakeya-runner workload new NAME"),
+    ("welcome ada", 2, "got 'ada'; expected one name and one key", "kakeya-runner welcome 'NAME ssh-ed25519 KEY'"),
+    ("welcome 'ada ssh-rsa AAAAB3NzaC1yc2E'", 2, "the key is of type ssh-rsa; expected ssh-ed25519", "welcome"),
+    ("welcome 'ada ssh-ed25519 AAAA'", 2, "is no ed25519 key: it is cut off", "kakeya-runner welcome"),
+    (f"welcome 'ada {KEY} {KEY}'", 2, "the line holds 2 keys; expected one name and one key", "kakeya-runner welcome"),
+    (f"welcome 'ada,bob {KEY}'", 2, "'ada,bob' is no name of one person", "kakeya-runner welcome"),
+    (f"welcome 'mini {KEY}'", 2, "mini is a runner of this bus", "another name for the person"),
+    ("trust init", 2, "no bus is named", "give --bus ROUTE"),
+    ("bus check --bus /nosuch", 2, "route '/nosuch': there is no such folder", "mount or make it"),
+    ("serve --bus .", 3, "does not appear to be a git repository", "git init --bare FOLDER"),
+    ("policy check --policy .", 1, "it is a folder; expected a file", "kakeya-runner setup"),
+    ("logs --level loud", 2, "got 'loud'; expected debug or info", "logs --help"),
+    ("exec", 2, "nobody asked over ssh", "kakeya-runner exec --show prints the line"),
     ("workload new mlx-env-probe", 2, "'mlx-env-probe' is the name of an installed preset", "choose another name"),
     ("workload new 'Bad Name'", 2, "got the name 'Bad Name'; expected lower-case letters", ""),
     ("workload new quiet --from quiet.sh --number loss", 2, "left no number 'loss'; it left none", "--number none"),
@@ -144,13 +193,28 @@ OWNING = [
 ]
 
 
+def files_that_are_no_results(folder):
+    """Make a folder, a report and an archive that are none; return their paths by the word that stands for each."""
+    files = {"EMPTY": "empty", "LIST": "list.json", "BIG": "big.json", "PACKED": "result.tar.xz"}
+    places = {word: str(folder / name) for word, name in files.items()}
+    (folder / "empty").mkdir()
+    (folder / "list.json").write_text("[]")
+    (folder / "result.tar.xz").write_bytes(b"no archive")
+    with (folder / "big.json").open("wb") as file:
+        file.truncate(2 << 30)  # without a byte on the disk
+    return places
+
+
 @pytest.mark.parametrize(("words", "message", "remedy"), ASKING, ids=[words for words, _, _ in ASKING])
 def test_who_asks_is_told_what_was_wrong_and_what_to_do_and_nothing_is_sent(tmp_path, words, message, remedy):
     requester = Requester(tmp_path)
     ScriptedHost(requester.bus, requester.clock).beat()
-    ran = requester.run(*shlex.split(words))
+    places = files_that_are_no_results(tmp_path)
+    ran = requester.run(*(places.get(word, word) for word in shlex.split(words)))
     stderr = " ".join(ran.err.split())
-    assert (ran.code, message in stderr, remedy in stderr.rpartition("next ")[2]) == (2, True, True), stderr
+    # What is there and is no result is a finding, not a mistake of the command line.
+    code = 1 if message.startswith(("holds no manifest", "is no packed")) else 2
+    assert (ran.code, message in stderr, remedy in stderr.rpartition("next ")[2]) == (code, True, True), stderr
     assert "Traceback" not in stderr
     assert requester.bus.snapshot().requests == ()
 
@@ -206,7 +270,7 @@ def own(tmp_path, monkeypatch, capsys):
         path.chmod(0o600)
         argv = shlex.split(words)
         command, _ = RUNNER.find(argv)
-        takes_policy = command is not None and issubclass(command.options, PlaceOptions)
+        takes_policy = command is not None and issubclass(command.options, PlaceOptions) and "--policy" not in argv
         code = main([*argv, *(["--policy", str(path)] if takes_policy else [])])
         printed = capsys.readouterr()
         return code, " ".join((printed.err + printed.out).split())

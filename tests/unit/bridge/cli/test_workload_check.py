@@ -24,3 +24,54 @@ def test_what_a_second_shows_is_one_line(tmp_path, monkeypatch, capsys, program,
     assert main(["workload", "check", str(folder)]) == code
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.split()[1] == "my-train"]
     assert words in line
+
+
+def as_it_is(folder, number, script, more=""):
+    """Write a workload whose program knows nothing of Kakeya."""
+    folder.mkdir(mode=0o755)
+    write(folder / "run.sh", f"#!/bin/sh\n{script}\n")
+    write(
+        folder / "workload.toml",
+        f'schema = 1\nname = "{folder.name}"\n[presets.{folder.name}]\ndescription = "x"\nargv = ["run.sh"]\n'
+        f'[metrics.loss]\nunit = "1"\nbounds = [0, 100]\nrepeats = 1\nnumber = {number}\n{more}',
+    )
+    return folder
+
+
+PRINTED = '{ stdout = "loss: ([0-9.]+)" }'
+ROW = '{ file = "log.csv", column = "loss" }'
+READ = [
+    (PRINTED, "echo hello", "", "matches nothing in 1 lines of stdout; write one that matches exactly one"),
+    (PRINTED, "true", "", "matches nothing in 0 lines of stdout"),
+    (PRINTED, "echo loss: 1; echo loss: 2", "", "matches 2 places (loss: 1, loss: 2) in 2 lines of stdout"),
+    ('{ stdout = "loss: (.*)" }', "echo loss: nan", "", "nan at pattern 'loss: (.*)' in stdout is not finite"),
+    ('{ stdout = "loss: (.*)" }', "echo loss: low", "", "\"low\" at pattern 'loss: (.*)' in stdout is no number"),
+    (PRINTED, "echo loss: 500", "", "loss is 500, outside of bounds = [0.0, 100.0]: a run would be rejected next:"),
+    ('{ pointer = "/a/b" }', "echo '{\"a\": {\"c\": 1}}'", "", "nothing is at /a/b of stdout; where 'b' is looked for"),
+    ('{ pointer = "/a" }', "echo '{\"a\": \"x\"}'", "", '"x" at /a of stdout is no number'),
+    ('{ pointer = "/a" }', "echo hello", "", "stdout is no JSON"),
+    (ROW, "echo step,los > log.csv; echo 1,2 >> log.csv", "", "has no column 'loss' with a row; it has step, los"),
+    (ROW, "echo step,loss > log.csv", "", "has no column 'loss' with a row; it has no rows"),
+    (ROW, "echo loss > log.csv; echo x >> log.csv", "", "\"x\" at 'loss' of log.csv is no number"),
+    (ROW, "echo loss > log.txt", "", "the program wrote no log.csv; it wrote log.txt"),
+    (ROW, "truncate -s 2G log.csv", "", "log.csv has 2147483648 bytes, at most 16777216 are read"),
+    (PRINTED, "echo boom >&2; exit 3", "", "ended with 3 within 1s, without a sandbox: boom"),
+    (PRINTED, "echo loss: 1", '[outputs]\nkeep = ["plot.png"]\n', "plot.png is to be kept; the program wrote no file"),
+    (
+        PRINTED, "echo loss: 1; truncate -s 2G plot.png", '[outputs]\nkeep = ["plot.png"]\n',
+        "plot.png: 2147483648 bytes, at most 16777216 are kept; make it smaller",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("number", "script", "more", "words"), READ, ids=[words for *_, words in READ])
+def test_a_number_that_is_not_there_is_said_before_anybody_may_ask(
+    tmp_path, monkeypatch, capsys, number, script, more, words
+):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    folder = as_it_is(tmp_path / "mine", number, script, more)
+    ended = main(["workload", "check", str(folder)])
+    lines = [line for line in capsys.readouterr().out.splitlines() if words in line]
+    assert len(lines) == 1
+    assert ended == (0 if lines[0].startswith("warn") else 1)
+    assert " next: " in lines[0]

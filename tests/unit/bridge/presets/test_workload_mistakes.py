@@ -130,6 +130,27 @@ MISTAKES = {
     ),
     "a taken name": (toml(("[presets.my-train]", "[presets.pytest-path]")), "is there already"),
     "a metric that is not declared": (toml(("limits.wall_s", 'metrics = ["acc"]\nlimits.wall_s')), "not declared"),
+    "an empty command": (
+        toml(('["train.py", "--lr", "{lr}", "--steps", "{steps}"]', "[]")),
+        "next: write the program first",
+    ),
+    "a network of the whole workload": (
+        toml(("[presets.", '[sandbox]\nnetwork = ["x.org"]\n[presets.')),
+        "sandbox: unknown key next: write presets.NAME.sandbox",
+    ),
+    "a file above the folder": (
+        toml((POINTER, 'number = { file = "../log.csv", column = "loss" }')),
+        'expected a file below the folder that the program runs in; got "../log.csv" next: write its name',
+    ),
+    "a kept file above the folder": (toml(("weights.json", "../w.png")), "below the folder that the program runs in"),
+    "a number twice over": (
+        toml((POINTER, 'number = { file = "m.json", column = "a", pointer = "/a" }')),
+        "with one of pattern, pointer and column next: write e.g. number =",
+    ),
+    "a time with its unit": (toml(("wall_s = 120.0", 'wall_s = "10m"')), "next: write seconds, as in: limits.wall_s"),
+    "repeats that are none": (toml(("repeats = 6", "repeats = 0")), "next: write e.g. repeats = 6"),
+    "bounds without a width": (toml(("[0, 100]", "[100, 0]")), "next: write the smallest and the largest"),
+    "a least that is above the most": (toml(("min = 0.01", "min = 7.0")), "next: write min, max, and a default"),
     "no time": (toml(("wall_s = 120.0", "wall_s = 0.0")), "wall_s"),
     "two programs without one": (
         toml(("repeats = 6", 'ratio = { baseline = ["train.py"] }')),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from bridge.client.evidence.history import HistoryRow
 from bridge.client.page.bus_page import BusView, page_of_bus
+from bridge.client.page.writing import BUS_PAGE_BYTES, room_for_pictures
 from bridge.client.run.listing import Row
 from bridge.ids import short
 from bridge.run.state import RunState
@@ -53,11 +57,23 @@ def test_five_hundred_runs_are_a_small_page_and_nothing_in_it_is_markup():
         Row(
             id=f"{at:026}", state=states[at % 3], preset="my-train", profile="smoke", reason="passed",
             verdict="evidence", runner="mini", created=None, age_s=60.0, fetched=False, took_s=12.0,
-            metric="0.608 nats",
-            options=f"lr=0.{at} {HOSTILE}",
+            metric="0.608 [0.594, 0.634] squared error",
+            options=f"lr=0.{at} {HOSTILE} data={'x' * 200}",
         )
         for at in range(500)
     ]  # fmt: skip
-    page = page_of_bus(BusView(HOSTILE, "now", (), runs, {}, {}))
-    assert len(page.encode()) < 300_000
+    history = [
+        HistoryRow(
+            id=f"{at:026}", ended="2026-11-29T10:00:00Z", params=f"lr=0.{at}", host="mini", code="a" * 40,
+            metric=f"metric-{at % 3}", value=at / 100, interval=None, unit="squared error", better="lower",
+            decision="evidence", text="", quotation="quotable",
+        )
+        for at in range(120)
+    ]  # fmt: skip
+    view = BusView(HOSTILE, "now", (), runs, dict.fromkeys(("a", "b", "c"), history), {})
+    room = room_for_pictures(view)
+    page = page_of_bus(replace(view, pictures={"curve.png": b"\x89PNG\r\n\x1a\n".ljust(room, b"x")}))
+    assert room > 10_000
+    assert "data:image/png" in page
+    assert len(page.encode()) < BUS_PAGE_BYTES == 300_000
     assert "<script" not in page

@@ -1,0 +1,1 @@
+"""What a host's owner goes through on a machine that has nothing yet."""
