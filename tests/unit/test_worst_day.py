@@ -83,9 +83,9 @@ def rows() -> dict[str, str]:
 
 
 def row_of(day: str) -> str:
-    found = [row for row in rows() if row.startswith(day)]
-    assert len(found) == 1, f"{len(found)} rows of {GUIDE.name} begin with {day!r}; expected one"
-    return found[0]
+    matching = [row for row in rows() if row.startswith(day)]
+    assert len(matching) == 1, f"{len(matching)} rows of {GUIDE.name} begin with {day!r}; expected one"
+    return matching[0]
 
 
 @cache
