@@ -37,7 +37,8 @@ class CodeRecord(Record):
         interpreter, interpreter_version: what ran it.
         packages: installed distributions and versions.
         lock_digest: sha256 over the canonical package list.
-        programs: of a workload, everything that was to run, digested just before; written only where there is any.
+        programs: of a workload, everything that was to run, digested just before, or after where it changed in between;
+            written only where there is any.
         altered: of a claim of the engine's, what Python may load that is not what was installed, by path, at most 20;
             written only where there is any.
     """

@@ -164,7 +164,7 @@ def _fresh_runners(bus: RunnerBus, name: str, clock: Clock) -> frozenset[str]:
 
 
 def _runner_of(bus: RunnerBus, damaged: DamagedRef) -> str | None:
-    """Return whose claim a damaged ref is, as far as this machine has it; None for anything else."""
+    """Return whose claim on a run that goes on a damaged ref is, as far as that is here; None for anything else."""
     run_id = _run_of(damaged.ref)
     if run_id is None or not damaged.is_here or f"/claim/{run_id}" not in damaged.ref:
         return None
@@ -172,7 +172,7 @@ def _runner_of(bus: RunnerBus, damaged: DamagedRef) -> str | None:
         view = bus.read_claim(run_id, damaged.oid)
     except BusError:
         return None
-    return None if view is None else view.claim.runner
+    return None if view is None or view.claim.state == "terminal" else view.claim.runner
 
 
 def _run_of(ref: str) -> str | None:

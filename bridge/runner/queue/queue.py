@@ -36,7 +36,7 @@ from bridge.system.clock import Clock, parse_rfc3339, rfc3339
 
 _BEFORE: Final = (
     "it was sent before this runner's state was lost, and the bus does not say what had run by then: kakeya-mac retry "
-    "ID sends it again"
+    "{run_id} sends it again"
 )
 _KEY_GONE: Final = (
     "the key of this runner is gone from {folder}: kakeya-runner keygen makes another, and the bus's owner adds what "
@@ -235,7 +235,7 @@ class Queue:
         if self._looks_expired(request) and (doubt := self._clocks.doubt) is not None:
             return NotTaken(f"by this clock it cannot run any more, and {doubt}")
         if self._is_before_takes_since(ref.id):
-            return NotTaken(_BEFORE, permanent=True)
+            return NotTaken(_BEFORE.format(run_id=ref.id), permanent=True)
         with link.lock:
             archived = link.bus.is_archived(ref.id)
         if archived:

@@ -11,6 +11,7 @@ from bridge.executor.interface import Execution
 from bridge.gate.identity import identity as gate_identity
 from bridge.presets.facts import Trust
 from bridge.presets.resolution import host_labels
+from bridge.presets.workloads.digests import again
 from bridge.publish import MASK
 from bridge.records.jobspec import JobSpec
 from bridge.records.request import Request
@@ -120,10 +121,15 @@ def run_record(
 
 
 def _code(machine: Machine, facts: RunFacts, spec: JobSpec | None) -> CodeRecord | None:
-    """Return which code it was: as it was before the start, else as it is."""
-    if facts.prepared is not None:
-        return facts.prepared.code
-    return None if spec is None else machine.code.record(spec, facts.request)
+    """Return which code it was: as it was before the start, else as it is.
+
+    Each repeat starts its owner's program anew, so that what was edited meanwhile ran too, or may have.
+    """
+    if facts.prepared is None:
+        return None if spec is None else machine.code.record(spec, facts.request)
+    code = facts.prepared.code
+    now = again(code.programs)
+    return code if now == code.programs else code.evolve(programs=now, dirty=True)
 
 
 def _trust(signer: Signer | None) -> Trust:

@@ -99,6 +99,23 @@ def test_a_claim_that_lost_only_a_commit_of_its_history_is_whole_again(served):
     assert s.ended(ref).reason == "gate_rejected"
 
 
+def test_the_end_of_another_living_runner_s_run_is_pushed_again_as_nobody_else_does_it(site):
+    s = site()
+    for name in ("mini", "other"):
+        assert s.run("keygen", name=name).code == 0
+    s.run("once", "--bus", s.route, "--create-bus")
+    ref = s.ask()
+    s.run("once", "--bus", s.route)
+    claim = f"refs/kakeya/claim/{ref.id}"
+    s.run("bus", "repair", "--bus", s.route, name="other")
+    [head] = (s.folder / "state-other").rglob("HEAD")
+    fetch = ["git", "-C", head.parent, "fetch", "-q", s.route, claim]  # as a runner that watches the lease does
+    subprocess.run(fetch, check=True)
+    lose(s, git(s, "rev-parse", claim))
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route, name="other")
+    assert (mended.code, mended.stdout.strip()) == (0, f"restored {claim}")
+
+
 def test_a_request_that_nobody_has_is_named_and_the_bus_goes_on(site):
     s = site()
     s.create_bus()

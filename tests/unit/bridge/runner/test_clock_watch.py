@@ -74,14 +74,20 @@ def watch(fleet, runner, *others):
         runner.step()
 
 
-@pytest.mark.parametrize(("by", "words"), [(HOURS, "3:00:00 ahead of"), (-HOURS, "3:00:00 behind")])
+@pytest.mark.parametrize(
+    ("by", "words"),
+    [
+        (HOURS, "this clock is 3:00:00 ahead of the clocks of a, b"),
+        (-HOURS, "this clock is 3:00:00 behind the clocks of a, b"),
+    ],
+)
 def test_two_that_agree_against_it_stop_a_runner_which_says_so(fleet, by, words):
     w, runner = fleet.world, fleet(by)
     watch(fleet, runner, fleet.other("a"), fleet.other("b"))
     ref = w.ask()
     runner.step()
     assert ref.id not in w.requester.snapshot().claims
-    assert f"nothing is taken: this clock is {words} the clocks of a, b" in "\n".join(w.log_lines)
+    assert f"nothing is taken: {words}" in "\n".join(w.log_lines)
     beacon = next(beacon for _, beacon in w.requester.read_beacons() if beacon.runner == "mini")
     assert (beacon.state, words in beacon.not_taking) == ("paused", True)
 
