@@ -12,7 +12,7 @@ PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/py
 # Tests start many Python processes: without bytecode files each compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score gate-ablation planted fuzz slow studies models-check train-smollm2 hardware-kit locks audit release site clean
+.PHONY: help demo requester broken-environment test ci tests rest unit lint ruff types imports check drift evidence workflows release-ready bench engine-peers gate-score gate-ablation planted fuzz slow studies standing models-check train-smollm2 hardware-kit locks audit release site clean
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
 
@@ -103,6 +103,10 @@ slow: $(VENV)/.dev ## the slow tests
 
 studies: $(VENV)/.dev ## list what can be measured, or measure what is open of it, one case at a time: make studies STUDY=escapes
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies $(STUDY)
+
+SITTINGS ?= 8
+standing: $(VENV)/.demo ## a ratio of k3-fused-allmlx-code on this machine that may be quoted of it: SITTINGS ten minutes apart, two hours; the same line goes on with it
+	$(BIN)/kakeya-mac run k3-fused-allmlx-code --profile standing --sittings $(SITTINGS) --wait
 
 models-check: $(VENV)/.dev ## real models that `kakeya-engine models add` made, beside transformers on HumanEval: 45 minutes, goes on where it ended
 	$(ONE_THREAD) $(BIN)/python -m benchmarks.studies models-check

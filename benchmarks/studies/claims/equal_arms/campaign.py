@@ -66,23 +66,33 @@ def execute(plan: LaunchSeries, prompts: int, tokens: int) -> Execution:
     """Run the series under the real supervisor, without a sandbox."""
     program = f"import sys; sys.path.insert(0, {str(ROOT)!r}); "
     program += "from benchmarks.studies.claims.equal_arms import program; program.main(sys.argv[1:])"
-    argv = (sys.executable, "-c", program, str(prompts), str(tokens), TARGET)
+    return execute_series("equal-arms", (sys.executable, "-c", program, str(prompts), str(tokens), TARGET), plan)
+
+
+def execute_series(name: str, argv: tuple[str, ...], plan: LaunchSeries) -> Execution:
+    """Run a command in launches under the real supervisor, without a sandbox.
+
+    Args:
+        name: of its command and preset.
+        argv: what is launched.
+        plan: its series.
+    """
     passed = tuple(
         EnvironmentVariable(name=name, value=os.environ[name], origin="preset")
         for name in _BLAS
         if os.environ.get(name)
     )
     spec = JobSpec(
-        id="01k9x3" + "0" * 20, request_digest=_ZERO, preset="equal-arms", preset_digest=_ZERO, policy_digest=_ZERO,
+        id="01k9x3" + "0" * 20, request_digest=_ZERO, preset=name, preset_digest=_ZERO, policy_digest=_ZERO,
         params={}, profile="claim", code="host", trust_class="host", environment=passed,
-        commands=(Command(name="equal-arms", argv=argv, launches=plan),),
+        commands=(Command(name=name, argv=argv, launches=plan),),
         limits=Limits(
             wall_s=900.0, inactivity_s=300.0, grace_s=2.0, memory_bytes=8192 * MIB, processes=512, open_files=4096,
             output_bytes=32 * MIB, log_bytes=MIB,
         ),
         sandbox=SandboxSpec(mode="off"), outputs=(), gate_profile="claim",
     )  # fmt: skip
-    root = Path(tempfile.mkdtemp(prefix="kakeya-equal-arms-"))
+    root = Path(tempfile.mkdtemp(prefix=f"kakeya-{name}-"))
     try:
         return carry_out(spec, make_directory(root / "run"))
     finally:
