@@ -340,6 +340,9 @@ def open_selected(options: argparse.Namespace) -> Engine:
     restoration = chosen_restoration(named, getattr(options, "cache", None), target)
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
     engine = open_engine(backend, str(target), drafter, restoration=restoration)
+    for model in (engine.drafter, *(engine.drafter.named.values() if isinstance(engine.drafter, SeveralModel) else ())):
+        if why := getattr(model, "why", ""):  # of one elsewhere that is away
+            print(f"warning: {why}; decoding without it, and asking again", file=sys.stderr)
     if options.drafter_context is None:
         return engine
     return replace(engine, drafter=bounded(engine.drafter, options.drafter_context))
