@@ -18,7 +18,6 @@ from engine.decoding.arms import CostTable
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.cost_tables import CostKey, read_costs
 from engine.decoding.depth import FixedDepth
-from engine.decoding.gates import CommitGate, EntropyGate
 from engine.distributed.compatibility import tokenizer_digest
 from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.ngram import LONGEST_DRAFT, NgramModel
@@ -47,7 +46,6 @@ DEFAULT_DEPTH = 3
 AUTO = "auto"
 NODE_S = 2.0
 """How long a node that is named may take to tell its cards."""
-POLICIES = ("auto", "commit-gate", "entropy-gate")
 MAX_DIGITS = 9
 MOST_AMOUNT = 1e9
 
@@ -104,7 +102,7 @@ def add_decoding_options(
         "--depth",
         default=depth,
         help=f"drafted tokens per step, 0 for {zero}; auto for the never-slower controller, which chooses drafter and "
-        f"depth at each step; commit-gate or entropy-gate for a fixed depth behind a gate (default: {default})",
+        f"depth at each step (default: {default})",
     )
     add_chunk_option(parser)
 
@@ -455,8 +453,8 @@ def check_depth(text: str) -> None:
     Raises:
         UsageError: If ``text`` names no policy.
     """
-    if text not in POLICIES and not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-        raise UsageError(f"--depth {text!r}; expected a number of tokens, {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+    if text != AUTO and not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise UsageError(f"--depth {text!r}; expected a number of tokens, or {AUTO}")
 
 
 def longest_depth(engine: Engine) -> int:
@@ -535,11 +533,6 @@ def depth_factory(
     if text == "auto":
         drafters, table = asked_drafters(engine.drafter), starting_costs(costs, engine)
         return lambda: ControlledDepth(drafters, table), {"policy": "controller", "longest": longest}
-    gated = min(DEFAULT_DEPTH, longest)
-    if text == "commit-gate":
-        return lambda: CommitGate(gated), {"policy": text, "tokens": gated}
-    if text == "entropy-gate":
-        return lambda: EntropyGate(gated), {"policy": text, "tokens": gated}
     depth = min(int(text), longest)
     if depth < int(text):
         name = engine.drafter.info.name

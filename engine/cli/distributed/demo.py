@@ -131,15 +131,15 @@ def table(
     share = f"{accepted / drafted:.3f}" if drafted else "none drafted"
     cuts_ms = [1e3 * cut for cut in statistics.quantiles(trips_s, n=100)]
     trip = f"{cuts_ms[49]:.2f} / {cuts_ms[98]:.2f} ms (n {len(trips_s)})"
-    kept = f"{there.kv_bytes / 1024:.0f} KiB with {layout}"
+    memory = f"{there.kv_bytes / 1024:.0f} KiB with {layout}"
     if there.kv_bytes < native.kv_bytes:
-        kept += f", {native.kv_bytes / there.kv_bytes:.1f}x less than the {native.kv_bytes / 1024:.0f} of every row"
+        memory += f", {native.kv_bytes / there.kv_bytes:.1f}x less than the {native.kv_bytes / 1024:.0f} of every row"
     return [
         ("round trip p50 / p99", trip),
         ("local tokens/s", f"{plain.tokens_per_s:.1f}"),
         ("distributed tokens/s", f"{there.tokens_per_s:.1f} ({plain.decode_s / there.decode_s:.2f}x)"),
         ("acceptance", f"{share} ({accepted} of {drafted})"),
-        ("the target's keys and values", kept),
+        ("the target's keys and values", memory),
     ]
 
 
