@@ -78,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
-    built.add_argument("--depth", type=positive, default=3, help="verify: tokens a draft (default: %(default)s)")
+    built.add_argument("--depth", type=positive, default=3, help="verify, demo: tokens a draft (default: %(default)s)")
     built.add_argument(
         "--rtt", type=_trips, default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)"
     )

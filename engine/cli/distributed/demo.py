@@ -111,24 +111,33 @@ def show(options: argparse.Namespace, engine: Engine, prompt: tuple[int, ...], r
         print(f"placement: colocated={choice.colocated}; {placement.reasons[0]}")
         trial = RemoteTrial(engine, options.max_new, options.target_ms / 1e3, layout)
         plain = trial.decode(prompt, None, FixedDepth(0))
-        there = trial.decode(prompt, model, ControlledDepth(longest_draft(model)))
+        depth = min(options.depth, longest_draft(model))
+        there = trial.decode(prompt, model, FixedDepth(depth))
+        chosen = trial.decode(prompt, model, ControlledDepth(longest_draft(model)))
         native = plain
         if layout != CacheLayout.NATIVE:
             native = RemoteTrial(engine, options.max_new).decode(prompt, None, FixedDepth(0))
     print(Tokenizer(engine.folder).decode(there.tokens))
-    same = there.tokens == plain.tokens
-    for name, value in table(trips, plain, there, native, layout):
+    same = there.tokens == chosen.tokens == plain.tokens
+    for name, value in table(trips, {"local": plain, f"{depth} a draft": there, "auto": chosen}, native, layout):
         print(f"{name:<28} {value}")
     print(f"output: {'identical to' if same else 'OTHER than'} local decoding, {len(there.tokens)} tokens")
     return 0 if same else 1
 
 
 def table(
-    trips_s: list[float], plain: RemoteDecode, there: RemoteDecode, native: RemoteDecode, layout: CacheLayout
+    trips_s: list[float], decodes: dict[str, RemoteDecode], native: RemoteDecode, layout: CacheLayout
 ) -> list[tuple[str, str]]:
-    """Return the rows of the table: the link, both speeds, acceptance, and the target's keys and values."""
-    drafted, accepted = there.drafted_tokens, there.accepted_tokens
-    share = f"{accepted / drafted:.3f}" if drafted else "none drafted"
+    """Return the rows of the table: the link, speeds and acceptance, and the target's keys and values.
+
+    Args:
+        trips_s: seconds of calls that nothing is computed for.
+        decodes: by name, plain decoding first; then with the drafter elsewhere.
+        native: plain decoding with every row.
+        layout: of the others.
+    """
+    (_, plain), *others = decodes.items()
+    there = others[0][1]
     cuts_ms = [1e3 * cut for cut in statistics.quantiles(trips_s, n=100)]
     trip = f"{cuts_ms[49]:.2f} / {cuts_ms[98]:.2f} ms (n {len(trips_s)})"
     memory = f"{there.kv_bytes / 1024:.0f} KiB with {layout}"
@@ -137,10 +146,16 @@ def table(
     return [
         ("round trip p50 / p99", trip),
         ("local tokens/s", f"{plain.tokens_per_s:.1f}"),
-        ("distributed tokens/s", f"{there.tokens_per_s:.1f} ({plain.decode_s / there.decode_s:.2f}x)"),
-        ("acceptance", f"{share} ({accepted} of {drafted})"),
+        *((f"distributed, {name}", _speed(plain, decode)) for name, decode in others),
         ("the target's keys and values", memory),
     ]
+
+
+def _speed(plain: RemoteDecode, decode: RemoteDecode) -> str:
+    """Return tokens a second, against plain decoding, and how many drafted tokens were accepted."""
+    drafted, accepted = decode.drafted_tokens, decode.accepted_tokens
+    share = f"acceptance {accepted / drafted:.3f} ({accepted} of {drafted})" if drafted else "nothing drafted"
+    return f"{decode.tokens_per_s:.1f} tokens/s ({plain.decode_s / decode.decode_s:.2f}x), {share}"
 
 
 def _connected(rpc: Any, engine: Engine, choice: Any, rows: str) -> tuple[DrafterModel, list[float]]:

@@ -30,7 +30,7 @@ def free_address() -> str:
         return f"127.0.0.1:{listener.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("kind", ["ngram", pytest.param("dflash", marks=pytest.mark.ci)])
+@pytest.mark.parametrize("kind", ["ngram", "dflash"])
 def test_a_drafter_that_comes_in_mid_answer_is_shown_the_text_and_drafts(pair: Pair, kind: str) -> None:
     address, prompt = free_address(), pair.prompts[0]
     engine = open_engine(pair.engine.backend, str(pair.engine.folder), f"grpc:{address}")
