@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from engine.checkpoint import TOKENIZER, folder_digest, read_config, resolve_model
 from engine.digests import file_digest
 from engine.drafters.dflash import check_causal, is_dflash
+from engine.drafters.dflash import parse as parse_dflash
 from engine.drafters.draft_model import DraftModel, check_fits
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
@@ -20,7 +21,9 @@ from engine.drafters.several import several
 from engine.errors import (
     BackendMissingError,
     ModelConfigError,
+    ModelMismatchError,
     ModelNotFoundError,
+    SessionError,
     UsageError,
     install_remedy,
     needs_extra,
@@ -35,6 +38,8 @@ Loaded = TypeVar("Loaded")
 BACKENDS = ("mlx", "torch")
 NGRAM = "ngram"
 ELSEWHERE = "grpc:"
+SERVED_S = 2.0
+"""How long a drafter that is named may take to say what it is, before decoding begins without it."""
 """What a drafter begins with that is served in another process; the address follows."""
 
 __all__ = ["BACKENDS", "Engine", "known_drafter", "load_backend", "open_engine", "own_drafter", "resolve_model"]
@@ -250,14 +255,26 @@ def _same_words(first: Path, other: Path, *, unsaid: bool) -> bool:
 
 
 def _served(address: str, backend: Backend, target: TargetModel, folder: Path) -> DrafterModel:
-    """Return a drafter served in another process.
+    """Return a drafter served in another process, or what stands for one that is away or another target's.
 
     Raises:
         BackendMissingError: If gRPC is not installed.
+        UsageError: If other machines reach the address.
     """
     with needs_extra("distributed", "gRPC"):
+        from engine.distributed.away import AwayModel
         from engine.distributed.rpc.remote import found_model
-    return found_model(address, backend, target, folder)
+    find = partial(found_model, address, backend, target, folder, SERVED_S)
+    try:
+        return find()
+    except (SessionError, ModelMismatchError) as error:
+        return AwayModel(f"{ELSEWHERE}{address}", str(error), find, _expected_capture(folder))
+
+
+def _expected_capture(target: Path) -> tuple[int, ...]:
+    """Return the layers that the drafter which belongs to a target reads, none where there is none."""
+    own = known_drafter(target)
+    return () if own is None else parse_dflash(read_config(Path(own))).target_layer_ids
 
 
 def open_random(shape: str, device: str | None = None, dtype: str | None = None, cuda_graphs: str = "auto") -> Engine:

@@ -18,12 +18,12 @@ from engine.decoding.arms import CostTable
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.cost_tables import CostKey, read_costs
 from engine.decoding.depth import FixedDepth
-from engine.decoding.gates import CommitGate, EntropyGate
+from engine.distributed.compatibility import tokenizer_digest
 from engine.drafters.dflash_model import DFlashModel
 from engine.drafters.ngram import LONGEST_DRAFT, NgramModel
 from engine.drafters.none import NoDrafter
 from engine.drafters.several import SeveralModel
-from engine.errors import UsageError
+from engine.errors import SessionError, UsageError, needs_extra
 from engine.loading import (
     BACKENDS,
     ELSEWHERE,
@@ -44,7 +44,8 @@ DEFAULT_TARGET = "kakeya-tiny-gemma4"
 DEFAULT_DEPTH = 3
 """Drafted tokens per step: a block of 4 rows was the best measured one on CPU."""
 AUTO = "auto"
-POLICIES = ("auto", "commit-gate", "entropy-gate")
+NODE_S = 2.0
+"""How long a node that is named may take to tell its cards."""
 MAX_DIGITS = 9
 MOST_AMOUNT = 1e9
 
@@ -75,6 +76,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "behind, and with --depth auto ngram beside it (default: KAKEYA_DRAFTER, else auto)",
     )
     parser.add_argument(
+        "--node",
+        metavar="ADDRESS",
+        help="with --drafter auto: ask the drafter that `kakeya-engine node serve` at this address knows of, where a "
+        "card fits the target (default: KAKEYA_NODE, else none)",
+    )
+    parser.add_argument(
         "--drafter-context",
         type=positive,
         metavar="TOKENS",
@@ -95,7 +102,7 @@ def add_decoding_options(
         "--depth",
         default=depth,
         help=f"drafted tokens per step, 0 for {zero}; auto for the never-slower controller, which chooses drafter and "
-        f"depth at each step; commit-gate or entropy-gate for a fixed depth behind a gate (default: {default})",
+        f"depth at each step (default: {default})",
     )
     add_chunk_option(parser)
 
@@ -324,11 +331,16 @@ def open_selected(options: argparse.Namespace) -> Engine:
     if getattr(options, "depth", None) is not None:
         check_depth(str(options.depth))
     target = resolve_model(from_here(options.target) or os.environ.get("KAKEYA_TARGET") or DEFAULT_TARGET)
-    drafter = chosen_drafter(from_here(options.drafter), target, several=getattr(options, "depth", None) == "auto")
+    several = getattr(options, "depth", None) == "auto"
+    drafter = offered_drafter(options, target, several=several)
+    drafter = drafter or chosen_drafter(from_here(options.drafter), target, several=several)
     named = from_here(getattr(options, "restoration", None))
     restoration = chosen_restoration(named, getattr(options, "cache", None), target)
     backend = load_backend(options.backend, options.device, options.dtype, options.cuda_graphs)
     engine = open_engine(backend, str(target), drafter, restoration=restoration)
+    for model in (engine.drafter, *(engine.drafter.named.values() if isinstance(engine.drafter, SeveralModel) else ())):
+        if why := getattr(model, "why", ""):  # of one elsewhere that is away
+            print(f"warning: {why}; decoding without it, and asking again", file=sys.stderr)
     if options.drafter_context is None:
         return engine
     return replace(engine, drafter=bounded(engine.drafter, options.drafter_context))
@@ -397,6 +409,34 @@ def chosen_drafter(requested: str | None, target: Path, *, several: bool = False
     return None if named == "none" else named
 
 
+def offered_drafter(options: argparse.Namespace, target: Path, *, several: bool) -> str | None:
+    """Return the drafter elsewhere that a card fits the target by, None where no node is named or none fits.
+
+    Why a node that is named is not asked goes to standard error; decoding goes on with the drafter here.
+
+    Raises:
+        BackendMissingError: If gRPC is not installed.
+        UsageError: If other machines would be asked.
+    """
+    node = getattr(options, "node", None) or os.environ.get("KAKEYA_NODE")
+    if not node or (options.drafter or os.environ.get("KAKEYA_DRAFTER") or AUTO) != AUTO:
+        return None
+    with needs_extra("distributed", "gRPC"):
+        from engine.distributed.gossip.choice import drafters_of
+        from engine.distributed.rpc.node import known_cards
+    try:
+        choices = drafters_of(known_cards(node, NODE_S), "", tokenizer_digest(target))
+    except SessionError as error:
+        print(f"warning: {error}; drafting here", file=sys.stderr)
+        return None
+    fitting = [choice for choice in choices if not choice.misfit and not choice.any_tokenizer]
+    if not fitting:
+        reasons = "; ".join(f"{choice.node}: {choice.misfit or 'prompt lookup, as here'}" for choice in choices)
+        print(f"warning: no card that {node} knows fits ({reasons or 'none has a drafter'}); here", file=sys.stderr)
+        return None
+    return f"{ELSEWHERE}{fitting[0].address}" + (f",{NGRAM}" if several else "")
+
+
 def from_here(model: str | None) -> str | None:
     """Return a relative path that says it is one as an absolute one, of several separated by commas each.
 
@@ -413,8 +453,8 @@ def check_depth(text: str) -> None:
     Raises:
         UsageError: If ``text`` names no policy.
     """
-    if text not in POLICIES and not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
-        raise UsageError(f"--depth {text!r}; expected a number of tokens, {', '.join(POLICIES[:-1])} or {POLICIES[-1]}")
+    if text != AUTO and not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
+        raise UsageError(f"--depth {text!r}; expected a number of tokens, or {AUTO}")
 
 
 def longest_depth(engine: Engine) -> int:
@@ -493,11 +533,6 @@ def depth_factory(
     if text == "auto":
         drafters, table = asked_drafters(engine.drafter), starting_costs(costs, engine)
         return lambda: ControlledDepth(drafters, table), {"policy": "controller", "longest": longest}
-    gated = min(DEFAULT_DEPTH, longest)
-    if text == "commit-gate":
-        return lambda: CommitGate(gated), {"policy": text, "tokens": gated}
-    if text == "entropy-gate":
-        return lambda: EntropyGate(gated), {"policy": text, "tokens": gated}
     depth = min(int(text), longest)
     if depth < int(text):
         name = engine.drafter.info.name

@@ -59,7 +59,8 @@ class RemoteDecode:
 
     ``drafts`` are position, length and accepted tokens of each step, ``proposed`` the ids of every draft that was
     verified, those that were rejected too. ``sent`` and ``received`` are bytes by kind of message, ``answers_s`` the
-    seconds from each ask to its draft, of which the server computed ``drafting_s``.
+    seconds from each ask to its draft, of which the server computed ``drafting_s``. ``kv_bytes`` are those of the
+    target's keys and values at the end.
     """
 
     tokens: tuple[int, ...]
@@ -70,6 +71,22 @@ class RemoteDecode:
     received: dict[str, int]
     answers_s: tuple[float, ...]
     drafting_s: tuple[float, ...]
+    kv_bytes: int
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Tokens a second after the first."""
+        return (len(self.tokens) - 1) / self.decode_s
+
+    @property
+    def drafted_tokens(self) -> int:
+        """Tokens of all drafts that were verified."""
+        return sum(drafted for _, drafted, _ in self.drafts)
+
+    @property
+    def accepted_tokens(self) -> int:
+        """Drafted tokens that the target accepted."""
+        return sum(accepted for _, _, accepted in self.drafts)
 
     @property
     def drafted_steps(self) -> int:
@@ -88,7 +105,7 @@ class RemoteDecode:
             "decode_s": self.decode_s,
             "steps": len(self.drafts),
             "drafted_steps": self.drafted_steps,
-            "accepted": sum(accepted for _, _, accepted in self.drafts),
+            "accepted": self.accepted_tokens,
             "sent": self.sent,
             "received": self.received,
             "answer_p50_s": ordered[len(ordered) // 2] if ordered else None,
@@ -98,17 +115,21 @@ class RemoteDecode:
 
 @dataclass(frozen=True, slots=True)
 class RemoteTrial:
-    """Decodes ``max_new`` tokens on an engine; ``forward_s`` above 0 emulates a target that takes so long a token."""
+    """Decodes ``max_new`` tokens on an engine in a layout of keys and values.
+
+    ``forward_s`` above 0 emulates a target that takes so long a token.
+    """
 
     engine: Engine
     max_new: int
     forward_s: float = 0.0
+    layout: CacheLayout = CacheLayout.NATIVE
 
     def decode(self, prompt: tuple[int, ...], model: DrafterModel | None, depth: Depth) -> RemoteDecode:
         """Decode a prompt with a drafter, None for none; stop tokens do not end it."""
         engine = self.engine
         drafter = NoDrafter() if model is None else model.open()
-        sequence: Any = engine.target.open(() if model is None else model.capture, CacheLayout.NATIVE)
+        sequence: Any = engine.target.open(() if model is None else model.capture, self.layout)
         if self.forward_s:
             sequence = EmulatedSequence(sequence, self.forward_s)
         sequence = RecordedSequence(sequence)
@@ -129,6 +150,7 @@ class RemoteTrial:
             received={} if traffic is None else dict(traffic.received),
             answers_s=() if traffic is None else tuple(traffic.seconds),
             drafting_s=() if traffic is None else tuple(traffic.drafting_s),
+            kv_bytes=sequence.measured_bytes(),
         )
 
 

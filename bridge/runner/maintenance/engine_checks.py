@@ -74,8 +74,8 @@ def check_engine(
         return (python, "-I", "-m", "bridge.cli.host.main", "supervise", "--probe", str(folder))
 
     def ask(label: str) -> FolderFinding:
-        asked = (label,) if label else ()
-        return ask_node(engine, state, argv, clock, patience_s=patience_s, question=question, labels=asked)
+        job_labels = (label,) if label else ()
+        return ask_node(engine, state, argv, clock, patience_s=patience_s, question=question, labels=job_labels)
 
     # All at once: a label whose nodes are all busy keeps the others waiting for nothing.
     answers = {label: called(partial(ask, label)) for label in ("", *labels)}

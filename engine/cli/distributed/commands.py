@@ -14,6 +14,7 @@ from typing import Any
 from engine.bench.remote import RemoteDecode, RemoteTrial, measured_terms
 from engine.cli.arguments import VerbParser
 from engine.cli.boundary import guarded
+from engine.cli.distributed import demo
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.prompt import check_prompts
@@ -30,14 +31,24 @@ from engine.isolation.drafter_process import SERVING, DrafterProcess, served_wor
 from engine.loading import NGRAM, Engine
 from engine.measurement.ratio import paired_ratio
 from engine.measurement.selection import Prompt, load_prompts
-from engine.options import add_model_options, amount, longest_draft, open_lent, open_selected, positive
+from engine.options import (
+    add_cache_option,
+    add_model_options,
+    amount,
+    cache_layout,
+    longest_draft,
+    open_lent,
+    open_selected,
+    open_undrafted,
+    positive,
+)
 from engine.protocols import DrafterModel
 from engine.tokenizer import Tokenizer
 
 VERBS = {
     "serve": "offer a drafter on a port of this machine until interrupted",
     "verify": "compare drafts and output with the drafter here, in another process, and with plain decoding",
-    "demo": "complete a prompt with the drafter in another process, and say what crossed the link",
+    "demo": "two nodes exchange cards, the other one drafts, the target here verifies; link and speeds in one table",
     "agree": "print what both ends of a session have to agree on, as one hash",
     "plan": "measure what a remote drafter brings and costs here, and say whether it is worth asking",
     "bench": "plain decoding, the drafter here, and the drafter behind links of several round-trip times",
@@ -68,17 +79,18 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("--set", default="code-structured", help="prompt set or file (default: %(default)s)")
     built.add_argument("--prompts", type=positive, default=6, help="how many prompts (default: %(default)s)")
     built.add_argument("--max-new", type=positive, default=64, help="token budget (default: %(default)s)")
-    built.add_argument("--depth", type=positive, default=3, help="verify: tokens a draft (default: %(default)s)")
+    built.add_argument("--depth", type=positive, default=3, help="verify, demo: tokens a draft (default: %(default)s)")
     built.add_argument(
         "--rtt", type=_trips, default="0,20,50", help="bench: round-trip times in ms (default: %(default)s)"
     )
+    add_cache_option(built)
     built.add_argument("--link-ms", type=amount, default=0.0, help="plan: round trip of the way there (default: 0)")
     built.add_argument("--link-mib-s", type=amount, help="plan: what goes over it a second (default: unbounded)")
     built.add_argument(
         "--target-ms",
         type=amount,
         default=0.0,
-        help="bench, plan: emulate a target this slow a token (default: 0)",
+        help="bench, plan, demo: emulate a target this slow a token (default: 0)",
     )
     return built
 
@@ -123,8 +135,8 @@ def _rpc() -> Any:
         BackendMissingError: If it is not installed.
     """
     with needs_extra("distributed", "gRPC"):
-        from engine.distributed.rpc import client, methods, remote, server
-    return argparse.Namespace(client=client, methods=methods, remote=remote, server=server)
+        from engine.distributed.rpc import client, methods, node, remote, server
+    return argparse.Namespace(client=client, methods=methods, node=node, remote=remote, server=server)
 
 
 def _dflash_served(options: argparse.Namespace) -> Served:
@@ -233,17 +245,18 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _demo(options: argparse.Namespace) -> int:
-    engine, prompts = _opened(options)
-    trial, prompt = RemoteTrial(engine, options.max_new), prompts[0]
-    with _served(options) as address, _remote(options, engine, address, PATIENT_S) as remote:
-        plain = trial.decode(prompt.ids, None, FixedDepth(0))
-        drafted = trial.decode(prompt.ids, remote, ControlledDepth(longest_draft(remote)))
-        print(Tokenizer(engine.folder).decode(drafted.tokens))
-        verdict = (
-            "the tokens of plain decoding" if drafted.tokens == plain.tokens else "OTHER TOKENS than plain decoding"
-        )
-        print(f"[{remote.info.name} at {address}: {verdict}; {_figures(drafted)}]", file=sys.stderr)
-    return 0 if drafted.tokens == plain.tokens else 1
+    """Show the chain on one prompt.
+
+    Raises:
+        UsageError: If the layout is none, or there would be nothing to time.
+    """
+    _check_measured(options)
+    cache_layout(options)
+    rpc = _rpc()
+    engine = open_undrafted(options)
+    prompt = load_prompts(options.set, Tokenizer(engine.folder), engine.target.info.name).prompts[0]
+    check_prompts([prompt.ids], engine.target.info, options.max_new)
+    return demo.show(options, engine, prompt.ids, rpc)
 
 
 def _agree(options: argparse.Namespace) -> int:

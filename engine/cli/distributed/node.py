@@ -1,4 +1,4 @@
-"""``kakeya-engine node serve|ls|probe``: say what this machine can do, and who else is there."""
+"""``kakeya-engine node serve|ls``: say what this machine can do, and who else is there."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from engine.errors import UsageError, needs_extra
 VERBS = {
     "serve": "tell others of this node and hear of them until interrupted",
     "ls": "list the nodes that one of them knows",
-    "probe": "ask one node for its card, and time the round trip",
 }
-ROLES = ("target", "drafter", "tool", "embedder")
+ROLES = ("target", "drafter")
 SERVING = "serving at "
 
 
@@ -35,14 +34,13 @@ def parser() -> argparse.ArgumentParser:
     built.add_argument("verb", choices=VERBS)
     built.add_argument(
         "--address",
-        help="serve: where to listen (default: 127.0.0.1:0); ls, probe: the node that is asked. 127.0.0.1:PORT or "
+        help="serve: where to listen (default: 127.0.0.1:0); ls: the node that is asked. 127.0.0.1:PORT or "
         "unix:/PATH, never another machine's: ssh -L carries it there",
     )
     built.add_argument("--seed", action="append", default=[], help="serve: a node there is already, or several")
     built.add_argument("--name", default="", help="serve: the node's name (default: the host's)")
     built.add_argument("--role", action="append", default=[], choices=ROLES, help="serve: may be given again")
     built.add_argument("--drafter", help="serve: address of a drafter here; its model is told, and its role")
-    built.add_argument("--preset", action="append", default=[], help="serve: a preset offered as a tool, or several")
     built.add_argument("--until-eof", action="store_true", help="serve: also end when standard input does")
     return built
 
@@ -50,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Run a verb."""
     options = parser().parse_args(argv)
-    return guarded(lambda: {"serve": _serve, "ls": _list, "probe": _probe}[options.verb](options))
+    return guarded(lambda: {"serve": _serve, "ls": _list}[options.verb](options))
 
 
 def _node() -> Any:
@@ -107,10 +105,9 @@ def _card(options: argparse.Namespace) -> Any:
             device=platform.machine(),
             memory_total_bytes=page * os.sysconf("SC_PHYS_PAGES"),
             memory_free_bytes=page * free,
-            presets=options.preset,
         )
     except UnicodeEncodeError as error:
-        raise UsageError(f"a name of this node or of a preset: {error}; expected UTF-8. Give another --name") from error
+        raise UsageError(f"a name of this node: {error}; expected UTF-8. Give another --name") from error
     if options.drafter:
         offer = _drafter_at(options.drafter)
         card.endpoints["drafter"] = options.drafter
@@ -149,30 +146,23 @@ def _asked(options: argparse.Namespace) -> str:
     return str(options.address)
 
 
-def _listed(options: argparse.Namespace) -> tuple[list[Any], float]:
-    """Return what a node tells, and the seconds that took; a card that nobody can read is said and left out."""
+def _listed(options: argparse.Namespace) -> list[Any]:
+    """Return what a node tells; a card that nobody can read is said and left out."""
     from engine.distributed.gossip.membership import unreadable
 
-    entries, took_s = _node().listed(_asked(options))
+    entries = _node().listed(_asked(options))
     reasons = [reason for reason in (unreadable(entry.card) for entry in entries) if reason]
     for reason, count in Counter(reasons).items():
         print(f"{count} left out: {reason}", file=sys.stderr)
-    return [entry for entry in entries if not unreadable(entry.card)], took_s
+    return [entry for entry in entries if not unreadable(entry.card)]
 
 
 def _list(options: argparse.Namespace) -> int:
-    entries, _ = _listed(options)
+    entries = _listed(options)
     rows = [("node", "roles", "models", "memory", "heard", "endpoints"), *map(_row, entries)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
-    return 0
-
-
-def _probe(options: argparse.Namespace) -> int:
-    entries, took_s = _listed(options)
-    print("\n".join("  ".join(part for part in _row(entry) if part != "-") for entry in entries[:1]))
-    print(f"answered in {1e3 * took_s:.1f} ms, knows {len(entries)} nodes")
     return 0
 
 

@@ -10,13 +10,14 @@ After chitchat (quickwit-oss/chitchat, ALGORITHM.md):
    generation or heartbeat, so that no relay raises the dead.
 4. Bytes of a card are passed on as they came, with what is unknown here; a bad card ends nothing but itself.
 
-Knows no sockets; time comes in as a function of monotonic seconds.
+Knows no sockets; time comes in as functions: monotonic seconds, and the day's milliseconds that generations are.
 """
 
 from __future__ import annotations
 
 import math
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -36,8 +37,14 @@ MOST_TOMBSTONES = 8 * MOST_NODES
 """Beyond them the earliest is forgotten: who makes up names by the thousand may then raise one that is dead."""
 MOST_CARD_BYTES = 1 << 14
 MOST_NAME_CHARS = 100
-MOST_GENERATION = 1 << 62
-"""Of a card that is taken, so that its owner can outdo it: a start's generation is the clock's milliseconds."""
+MOST_VERSION = 1 << 62
+MOST_AHEAD_MS = 86_400_000
+"""How far a generation may be ahead of this node's time of day, since a start's is its clock's milliseconds. There is
+always a larger one a moment later, so an owner can outdo any card that is taken."""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 @dataclass(slots=True)
@@ -65,8 +72,15 @@ class Membership:
         UsageError: If no other node would take that card.
     """
 
-    def __init__(self, card: pb.Card, now_s: Callable[[], float], ttl_s: float = TTL_S) -> None:
-        _check_own(card)
+    def __init__(
+        self,
+        card: pb.Card,
+        now_s: Callable[[], float],
+        ttl_s: float = TTL_S,
+        now_ms: Callable[[], int] = _now_ms,
+    ) -> None:
+        self._now_ms = now_ms
+        self._check_own(card)
         self.clashes = 0
         self.refused: Counter[str] = Counter()
         self._card = pb.Card()
@@ -96,7 +110,7 @@ class Membership:
         own = pb.Card()
         own.CopyFrom(card)
         own.node, own.generation, own.version = self._card.node, self._card.generation, self._card.version + 1
-        _check_own(own)
+        self._check_own(own)
         self._card = own
 
     def cards(self) -> dict[str, pb.Card]:
@@ -173,7 +187,7 @@ class Membership:
         """Take heartbeats; return the nodes of which there are newer cards than here."""
         wanted = []
         for age in ages:
-            if max(age.generation, age.version) > MOST_GENERATION:
+            if self._from_nowhere(age.generation, age.version):
                 continue
             if age.node == self.node:
                 self._defend(age.generation, age.version, age.heartbeat)
@@ -191,10 +205,11 @@ class Membership:
     def _take(self, told: Iterable[pb.ToldCard]) -> None:
         for one in told:
             reason = unreadable(one.card)
+            card = pb.Card() if reason else pb.Card.FromString(one.card)
+            reason = reason or self._from_nowhere(card.generation, card.version)
             if reason:
                 self.refused[reason] += 1
                 continue
-            card = pb.Card.FromString(one.card)
             if card.node == self.node:
                 self._defend(card.generation, card.version, one.heartbeat)
             elif self._alive(card.node, card.generation, one.heartbeat, one.silent_ms):
@@ -229,11 +244,24 @@ class Membership:
         ):
             self.clashes += 1
             self._heartbeat = 1
-            # Behind the largest that others take comes nothing: there the version grows instead, as far as it may.
-            own.generation = min(generation + 1, MOST_GENERATION)
-            if own.generation == generation:
-                own.version = min(version + 1, MOST_GENERATION)
-                self._heartbeat = min(heartbeat, MOST_GENERATION) + 1
+            own.generation = generation + 1
+
+    def _from_nowhere(self, generation: int, version: int) -> str:
+        """Return why no node can have written a card with these numbers, empty where one can."""
+        if generation > self._now_ms() + MOST_AHEAD_MS:
+            return "a generation more than a day ahead: that of a start is its clock's milliseconds"
+        return "a version beyond every honest one" if version > MOST_VERSION else ""
+
+    def _check_own(self, card: pb.Card) -> None:
+        """Raise UsageError where other nodes would refuse this node's own card."""
+        data = card.SerializeToString()
+        reason = unreadable(data) or self._from_nowhere(card.generation, card.version)
+        if reason:
+            raise UsageError(
+                f"this node's own card is refused by every other: {reason}. It has {len(data)} bytes, a name of "
+                f"{len(card.node)} characters, generation {card.generation} and version {card.version}; expected at "
+                f"most {MOST_CARD_BYTES} bytes, 1 to {MOST_NAME_CHARS} characters. Give a shorter --name."
+            )
 
     def _sweep(self) -> None:
         now_s = self._now_s()
@@ -262,22 +290,7 @@ def unreadable(data: bytes) -> str:
         card = pb.Card.FromString(data)
     except DecodeError:
         return "no card"
-    if max(card.generation, card.version) > MOST_GENERATION:
-        return "a generation or version beyond every honest one"
     return "" if 0 < len(card.node) <= MOST_NAME_CHARS else "a card without a usable name"
-
-
-def _check_own(card: pb.Card) -> None:
-    """Raise UsageError where other nodes would refuse this node's own card."""
-    data = card.SerializeToString()
-    reason = unreadable(data)
-    if reason:
-        raise UsageError(
-            f"this node's own card is refused by every other: {reason}. It has {len(data)} bytes, a name of "
-            f"{len(card.node)} characters, generation {card.generation} and version {card.version}; expected at most "
-            f"{MOST_CARD_BYTES} bytes, 1 to {MOST_NAME_CHARS} characters, at most {MOST_GENERATION}. Give a shorter "
-            "--name, or fewer --preset."
-        )
 
 
 def asked_next(addresses: Sequence[str], chooser: random.Random) -> list[str]:

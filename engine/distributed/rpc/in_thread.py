@@ -1,4 +1,4 @@
-"""A drafter's server in a thread of this process, on its own event loop: for tests and for trying the protocol."""
+"""A server or a node in a thread of this process, on its own event loop."""
 
 from __future__ import annotations
 
@@ -6,23 +6,33 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
-
-from engine.distributed.rpc.server import DrafterServer
+from typing import Any, Protocol, TypeVar
 
 Result = TypeVar("Result")
 STOP_S = 10.0
 
 
+class Served(Protocol):
+    """What is started at an address and stopped."""
+
+    async def start(self, address: str) -> str:
+        """Serve; return the address with the port that was found for port 0."""
+        ...
+
+    async def stop(self) -> None:
+        """End it."""
+        ...
+
+
 @contextmanager
-def serving(server: DrafterServer, address: str = "127.0.0.1:0") -> Iterator[str]:
+def serving(server: Served, address: str = "127.0.0.1:0") -> Iterator[str]:
     """Serve while the block runs; yield the address.
 
     Raises:
         UsageError: If other machines would reach the address, or it cannot be had.
     """
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, name="kakeya-drafter-server", daemon=True)
+    thread = threading.Thread(target=loop.run_forever, name="kakeya-server", daemon=True)
     thread.start()
 
     def run(coroutine: Coroutine[Any, Any, Result]) -> Result:

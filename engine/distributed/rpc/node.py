@@ -11,7 +11,15 @@ from typing import Any
 
 import grpc
 
-from engine.distributed.gossip.membership import MOST_CARD_BYTES, MOST_NODES, ROUND_S, TTL_S, Membership, asked_next
+from engine.distributed.gossip.membership import (
+    MOST_CARD_BYTES,
+    MOST_NODES,
+    ROUND_S,
+    TTL_S,
+    Membership,
+    asked_next,
+    unreadable,
+)
 from engine.distributed.kakeya.v1 import capability_pb2 as pb
 from engine.distributed.loopback import check_loopback, check_unserved
 from engine.errors import SessionError, UsageError
@@ -174,8 +182,8 @@ class GossipNode:
         return grpc.method_handlers_generic_handler(SERVICE, methods)
 
 
-def listed(address: str, wait_s: float = 5.0) -> tuple[list[pb.ToldCard], float]:
-    """Ask a node whom it knows; return what it tells and the seconds that took.
+def listed(address: str, wait_s: float = 5.0) -> list[pb.ToldCard]:
+    """Ask a node whom it knows; return what it tells.
 
     Raises:
         SessionError: If it does not answer.
@@ -188,11 +196,20 @@ def listed(address: str, wait_s: float = 5.0) -> tuple[list[pb.ToldCard], float]
             request_serializer=pb.ListCardsRequest.SerializeToString,
             response_deserializer=pb.ListCardsResponse.FromString,
         )
-        began_s = time.perf_counter()
         try:
             answer = call(pb.ListCardsRequest(), timeout=wait_s, wait_for_ready=True)
         except grpc.RpcError as error:
             raise SessionError(
                 error.code().name, f"no node answers at {checked}: {error.details()}; is it served there?"
             ) from error
-    return list(answer.told), time.perf_counter() - began_s
+    return list(answer.told)
+
+
+def known_cards(address: str, wait_s: float = 5.0) -> list[pb.Card]:
+    """Return the cards that a node knows; one that nobody can read is left out.
+
+    Raises:
+        SessionError: If it does not answer.
+        UsageError: If other machines would be asked.
+    """
+    return [pb.Card.FromString(each.card) for each in listed(address, wait_s) if not unreadable(each.card)]

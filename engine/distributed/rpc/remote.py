@@ -8,17 +8,24 @@ from typing import Any
 
 from engine.distributed.compatibility import EXACT, named_format, tokenizer_digest
 from engine.distributed.remote_drafter import PATIENCE_S, RemoteModel
-from engine.distributed.rpc.client import DrafterChannel
+from engine.distributed.rpc.client import DESCRIBE_S, DrafterChannel
 from engine.distributed.rpc.methods import DFLASH, NGRAM
-from engine.errors import SessionError
+from engine.errors import EngineError, SessionError
 from engine.protocols import Backend
 
 ROUND_TRIPS = 3
 """How many calls are timed, of which the shortest says how far away a server is."""
 
 
-def found_model(address: str, backend: Backend, target: Any, folder: Path) -> RemoteModel:
+def found_model(address: str, backend: Backend, target: Any, folder: Path, wait_s: float = DESCRIBE_S) -> RemoteModel:
     """Return the drafter served at an address, of whichever service it is; the connection lasts as long as the process.
+
+    Args:
+        address: of this machine.
+        backend: whose arrays the target's features are.
+        target: the target that it drafts for.
+        folder: the target's folder, for its tokenizer.
+        wait_s: how long it may take to answer.
 
     Raises:
         ModelMismatchError: If the drafter is for another target.
@@ -27,12 +34,12 @@ def found_model(address: str, backend: Backend, target: Any, folder: Path) -> Re
     """
     channel = DrafterChannel(address, DFLASH)
     try:
-        return remote_model(channel, backend, target, folder)
-    except SessionError as error:
+        return remote_model(channel, backend, target, folder, wait_s=wait_s)
+    except EngineError as error:
         channel.close()
-        if error.status != "UNIMPLEMENTED":
+        if not isinstance(error, SessionError) or error.status != "UNIMPLEMENTED":
             raise
-    return remote_model(DrafterChannel(address, NGRAM), backend, target, folder)
+    return remote_model(DrafterChannel(address, NGRAM), backend, target, folder, wait_s=wait_s)
 
 
 def remote_model(
@@ -43,6 +50,7 @@ def remote_model(
     *,
     rows: str = EXACT,
     patience_s: float = PATIENCE_S,
+    wait_s: float = DESCRIBE_S,
 ) -> RemoteModel:
     """Return the drafter at the other end of a channel.
 
@@ -53,6 +61,7 @@ def remote_model(
         folder: The target's folder, for its tokenizer.
         rows: The dtype rows are sent in, ``exact`` for their own.
         patience_s: How long its server may be silent with an ask.
+        wait_s: How long it may take to say what it is.
 
     Raises:
         ModelMismatchError: If the drafter is for another target.
@@ -60,7 +69,7 @@ def remote_model(
         UsageError: If there is no such format of rows.
     """
     row_format = named_format(rows, backend.row_dtype(target))
-    offer = channel.describe()
+    offer = channel.describe(wait_s)
     offer.check_fits(target.info, tokenizer_digest(folder))
     pack = partial(backend.packed, dtype=row_format) if offer.capture else None
     vocab_size = target.info.vocab_size

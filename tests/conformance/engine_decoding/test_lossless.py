@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from engine.decoding.controller import ControlledDepth
-from engine.decoding.gates import EntropyGate
 from engine.drafters.ngram import NgramModel
 from engine.drafters.none import NoDrafter
 from engine.stopping import Stopping
@@ -17,6 +16,7 @@ from engine.structure.layout import CacheLayout
 from engine.types import StopReason
 from tests.conformance.engine_decoding.conftest import Side
 from tests.fakes.decoding_ahead import until_told
+from tests.fakes.gates import EntropyGate
 from tests.fakes.scripted_drafter import ScriptedModel
 from tests.fakes.tiny_torch import CONFIGS, MASK_ID, VOCAB, WINDOW
 from tests.support.decoding import ADVERSARIES, BUDGET, drafted, prompt_of, tokens_of

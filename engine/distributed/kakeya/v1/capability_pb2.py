@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-engine/distributed/kakeya/v1/capability.proto\x12\tkakeya.v1\"\xea\x02\n\x04\x43\x61rd\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\"\n\x05roles\x18\x04 \x03(\x0e\x32\x13.kakeya.v1.NodeRole\x12%\n\x06models\x18\x05 \x03(\x0b\x32\x15.kakeya.v1.ModelFacts\x12\x0e\n\x06\x64\x65vice\x18\x06 \x01(\t\x12\x1a\n\x12memory_total_bytes\x18\x07 \x01(\x04\x12\x19\n\x11memory_free_bytes\x18\x08 \x01(\x04\x12\x31\n\tendpoints\x18\t \x03(\x0b\x32\x1e.kakeya.v1.Card.EndpointsEntry\x12\'\n\texactness\x18\n \x01(\x0e\x32\x14.kakeya.v1.Exactness\x12\x0f\n\x07presets\x18\x0b \x03(\t\x1a\x30\n\x0e\x45ndpointsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"v\n\nModelFacts\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x11\n\ttokenizer\x18\x03 \x01(\t\x12\x12\n\nvocab_size\x18\x04 \x01(\r\x12\r\n\x05\x64type\x18\x05 \x01(\t\x12\x14\n\x0ctokens_per_s\x18\x06 \x01(\x01\"b\n\x07\x43\x61rdAge\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x11\n\theartbeat\x18\x04 \x01(\x04\x12\x11\n\tsilent_ms\x18\x05 \x01(\r\">\n\x08ToldCard\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\x0c\x12\x11\n\theartbeat\x18\x02 \x01(\x04\x12\x11\n\tsilent_ms\x18\x03 \x01(\r\"W\n\x0f\x45xchangeRequest\x12!\n\x05known\x18\x01 \x03(\x0b\x32\x12.kakeya.v1.CardAge\x12!\n\x04told\x18\x02 \x03(\x0b\x32\x13.kakeya.v1.ToldCard\"h\n\x10\x45xchangeResponse\x12!\n\x05known\x18\x01 \x03(\x0b\x32\x12.kakeya.v1.CardAge\x12!\n\x04told\x18\x02 \x03(\x0b\x32\x13.kakeya.v1.ToldCard\x12\x0e\n\x06wanted\x18\x03 \x03(\t\"\x12\n\x10ListCardsRequest\"6\n\x11ListCardsResponse\x12!\n\x04told\x18\x01 \x03(\x0b\x32\x13.kakeya.v1.ToldCard*~\n\x08NodeRole\x12\x19\n\x15NODE_ROLE_UNSPECIFIED\x10\x00\x12\x14\n\x10NODE_ROLE_TARGET\x10\x01\x12\x15\n\x11NODE_ROLE_DRAFTER\x10\x02\x12\x12\n\x0eNODE_ROLE_TOOL\x10\x03\x12\x16\n\x12NODE_ROLE_EMBEDDER\x10\x04*p\n\tExactness\x12\x19\n\x15\x45XACTNESS_UNSPECIFIED\x10\x00\x12\x19\n\x15\x45XACTNESS_SAME_DRAFTS\x10\x01\x12\x18\n\x14\x45XACTNESS_ANY_BLOCKS\x10\x02\x12\x13\n\x0f\x45XACTNESS_PLAIN\x10\x03\x32\xa0\x01\n\x11\x43\x61pabilityService\x12\x43\n\x08\x45xchange\x12\x1a.kakeya.v1.ExchangeRequest\x1a\x1b.kakeya.v1.ExchangeResponse\x12\x46\n\tListCards\x12\x1b.kakeya.v1.ListCardsRequest\x1a\x1c.kakeya.v1.ListCardsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n-engine/distributed/kakeya/v1/capability.proto\x12\tkakeya.v1\"\xb0\x02\n\x04\x43\x61rd\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\"\n\x05roles\x18\x04 \x03(\x0e\x32\x13.kakeya.v1.NodeRole\x12%\n\x06models\x18\x05 \x03(\x0b\x32\x15.kakeya.v1.ModelFacts\x12\x0e\n\x06\x64\x65vice\x18\x06 \x01(\t\x12\x1a\n\x12memory_total_bytes\x18\x07 \x01(\x04\x12\x19\n\x11memory_free_bytes\x18\x08 \x01(\x04\x12\x31\n\tendpoints\x18\t \x03(\x0b\x32\x1e.kakeya.v1.Card.EndpointsEntry\x1a\x30\n\x0e\x45ndpointsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"Q\n\nModelFacts\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x11\n\ttokenizer\x18\x03 \x01(\t\x12\x12\n\nvocab_size\x18\x04 \x01(\r\"b\n\x07\x43\x61rdAge\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x12\n\ngeneration\x18\x02 \x01(\x04\x12\x0f\n\x07version\x18\x03 \x01(\x04\x12\x11\n\theartbeat\x18\x04 \x01(\x04\x12\x11\n\tsilent_ms\x18\x05 \x01(\r\">\n\x08ToldCard\x12\x0c\n\x04\x63\x61rd\x18\x01 \x01(\x0c\x12\x11\n\theartbeat\x18\x02 \x01(\x04\x12\x11\n\tsilent_ms\x18\x03 \x01(\r\"W\n\x0f\x45xchangeRequest\x12!\n\x05known\x18\x01 \x03(\x0b\x32\x12.kakeya.v1.CardAge\x12!\n\x04told\x18\x02 \x03(\x0b\x32\x13.kakeya.v1.ToldCard\"h\n\x10\x45xchangeResponse\x12!\n\x05known\x18\x01 \x03(\x0b\x32\x12.kakeya.v1.CardAge\x12!\n\x04told\x18\x02 \x03(\x0b\x32\x13.kakeya.v1.ToldCard\x12\x0e\n\x06wanted\x18\x03 \x03(\t\"\x12\n\x10ListCardsRequest\"6\n\x11ListCardsResponse\x12!\n\x04told\x18\x01 \x03(\x0b\x32\x13.kakeya.v1.ToldCard*R\n\x08NodeRole\x12\x19\n\x15NODE_ROLE_UNSPECIFIED\x10\x00\x12\x14\n\x10NODE_ROLE_TARGET\x10\x01\x12\x15\n\x11NODE_ROLE_DRAFTER\x10\x02\x32\xa0\x01\n\x11\x43\x61pabilityService\x12\x43\n\x08\x45xchange\x12\x1a.kakeya.v1.ExchangeRequest\x1a\x1b.kakeya.v1.ExchangeResponse\x12\x46\n\tListCards\x12\x1b.kakeya.v1.ListCardsRequest\x1a\x1c.kakeya.v1.ListCardsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,28 +33,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CARD_ENDPOINTSENTRY']._loaded_options = None
   _globals['_CARD_ENDPOINTSENTRY']._serialized_options = b'8\001'
-  _globals['_NODEROLE']._serialized_start=980
-  _globals['_NODEROLE']._serialized_end=1106
-  _globals['_EXACTNESS']._serialized_start=1108
-  _globals['_EXACTNESS']._serialized_end=1220
+  _globals['_NODEROLE']._serialized_start=885
+  _globals['_NODEROLE']._serialized_end=967
   _globals['_CARD']._serialized_start=61
-  _globals['_CARD']._serialized_end=423
-  _globals['_CARD_ENDPOINTSENTRY']._serialized_start=375
-  _globals['_CARD_ENDPOINTSENTRY']._serialized_end=423
-  _globals['_MODELFACTS']._serialized_start=425
-  _globals['_MODELFACTS']._serialized_end=543
-  _globals['_CARDAGE']._serialized_start=545
-  _globals['_CARDAGE']._serialized_end=643
-  _globals['_TOLDCARD']._serialized_start=645
-  _globals['_TOLDCARD']._serialized_end=707
-  _globals['_EXCHANGEREQUEST']._serialized_start=709
-  _globals['_EXCHANGEREQUEST']._serialized_end=796
-  _globals['_EXCHANGERESPONSE']._serialized_start=798
-  _globals['_EXCHANGERESPONSE']._serialized_end=902
-  _globals['_LISTCARDSREQUEST']._serialized_start=904
-  _globals['_LISTCARDSREQUEST']._serialized_end=922
-  _globals['_LISTCARDSRESPONSE']._serialized_start=924
-  _globals['_LISTCARDSRESPONSE']._serialized_end=978
-  _globals['_CAPABILITYSERVICE']._serialized_start=1223
-  _globals['_CAPABILITYSERVICE']._serialized_end=1383
+  _globals['_CARD']._serialized_end=365
+  _globals['_CARD_ENDPOINTSENTRY']._serialized_start=317
+  _globals['_CARD_ENDPOINTSENTRY']._serialized_end=365
+  _globals['_MODELFACTS']._serialized_start=367
+  _globals['_MODELFACTS']._serialized_end=448
+  _globals['_CARDAGE']._serialized_start=450
+  _globals['_CARDAGE']._serialized_end=548
+  _globals['_TOLDCARD']._serialized_start=550
+  _globals['_TOLDCARD']._serialized_end=612
+  _globals['_EXCHANGEREQUEST']._serialized_start=614
+  _globals['_EXCHANGEREQUEST']._serialized_end=701
+  _globals['_EXCHANGERESPONSE']._serialized_start=703
+  _globals['_EXCHANGERESPONSE']._serialized_end=807
+  _globals['_LISTCARDSREQUEST']._serialized_start=809
+  _globals['_LISTCARDSREQUEST']._serialized_end=827
+  _globals['_LISTCARDSRESPONSE']._serialized_start=829
+  _globals['_LISTCARDSRESPONSE']._serialized_end=883
+  _globals['_CAPABILITYSERVICE']._serialized_start=970
+  _globals['_CAPABILITYSERVICE']._serialized_end=1130
 # @@protoc_insertion_point(module_scope)

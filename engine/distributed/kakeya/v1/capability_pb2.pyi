@@ -12,27 +12,12 @@ class NodeRole(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     NODE_ROLE_UNSPECIFIED: _ClassVar[NodeRole]
     NODE_ROLE_TARGET: _ClassVar[NodeRole]
     NODE_ROLE_DRAFTER: _ClassVar[NodeRole]
-    NODE_ROLE_TOOL: _ClassVar[NodeRole]
-    NODE_ROLE_EMBEDDER: _ClassVar[NodeRole]
-
-class Exactness(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
-    __slots__ = ()
-    EXACTNESS_UNSPECIFIED: _ClassVar[Exactness]
-    EXACTNESS_SAME_DRAFTS: _ClassVar[Exactness]
-    EXACTNESS_ANY_BLOCKS: _ClassVar[Exactness]
-    EXACTNESS_PLAIN: _ClassVar[Exactness]
 NODE_ROLE_UNSPECIFIED: NodeRole
 NODE_ROLE_TARGET: NodeRole
 NODE_ROLE_DRAFTER: NodeRole
-NODE_ROLE_TOOL: NodeRole
-NODE_ROLE_EMBEDDER: NodeRole
-EXACTNESS_UNSPECIFIED: Exactness
-EXACTNESS_SAME_DRAFTS: Exactness
-EXACTNESS_ANY_BLOCKS: Exactness
-EXACTNESS_PLAIN: Exactness
 
 class Card(_message.Message):
-    __slots__ = ("node", "generation", "version", "roles", "models", "device", "memory_total_bytes", "memory_free_bytes", "endpoints", "exactness", "presets")
+    __slots__ = ("node", "generation", "version", "roles", "models", "device", "memory_total_bytes", "memory_free_bytes", "endpoints")
     class EndpointsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -49,8 +34,6 @@ class Card(_message.Message):
     MEMORY_TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_FREE_BYTES_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
-    EXACTNESS_FIELD_NUMBER: _ClassVar[int]
-    PRESETS_FIELD_NUMBER: _ClassVar[int]
     node: str
     generation: int
     version: int
@@ -60,25 +43,19 @@ class Card(_message.Message):
     memory_total_bytes: int
     memory_free_bytes: int
     endpoints: _containers.ScalarMap[str, str]
-    exactness: Exactness
-    presets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node: _Optional[str] = ..., generation: _Optional[int] = ..., version: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[NodeRole, str]]] = ..., models: _Optional[_Iterable[_Union[ModelFacts, _Mapping]]] = ..., device: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_free_bytes: _Optional[int] = ..., endpoints: _Optional[_Mapping[str, str]] = ..., exactness: _Optional[_Union[Exactness, str]] = ..., presets: _Optional[_Iterable[str]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., generation: _Optional[int] = ..., version: _Optional[int] = ..., roles: _Optional[_Iterable[_Union[NodeRole, str]]] = ..., models: _Optional[_Iterable[_Union[ModelFacts, _Mapping]]] = ..., device: _Optional[str] = ..., memory_total_bytes: _Optional[int] = ..., memory_free_bytes: _Optional[int] = ..., endpoints: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class ModelFacts(_message.Message):
-    __slots__ = ("name", "digest", "tokenizer", "vocab_size", "dtype", "tokens_per_s")
+    __slots__ = ("name", "digest", "tokenizer", "vocab_size")
     NAME_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     TOKENIZER_FIELD_NUMBER: _ClassVar[int]
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
-    DTYPE_FIELD_NUMBER: _ClassVar[int]
-    TOKENS_PER_S_FIELD_NUMBER: _ClassVar[int]
     name: str
     digest: str
     tokenizer: str
     vocab_size: int
-    dtype: str
-    tokens_per_s: float
-    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., tokenizer: _Optional[str] = ..., vocab_size: _Optional[int] = ..., dtype: _Optional[str] = ..., tokens_per_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., digest: _Optional[str] = ..., tokenizer: _Optional[str] = ..., vocab_size: _Optional[int] = ...) -> None: ...
 
 class CardAge(_message.Message):
     __slots__ = ("node", "generation", "version", "heartbeat", "silent_ms")

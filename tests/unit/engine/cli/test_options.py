@@ -31,14 +31,14 @@ def test_nothing_is_a_whole_number_and_no_positive_one() -> None:
         options.positive("0")
 
 
-@pytest.mark.parametrize("text", ["0", "7", "auto", "commit-gate", "entropy-gate"])
+@pytest.mark.parametrize("text", ["0", "7", "auto"])
 def test_a_depth_that_exists_is_taken(text: str) -> None:
     options.check_depth(text)
 
 
 @pytest.mark.parametrize("text", ["-1", "abc", "", "²", "1e3"])
 def test_a_depth_that_is_none_names_what_there_is(text: str) -> None:
-    with pytest.raises(UsageError, match="expected a number of tokens, auto, commit-gate or entropy-gate"):
+    with pytest.raises(UsageError, match="expected a number of tokens, or auto"):
         options.check_depth(text)
 
 

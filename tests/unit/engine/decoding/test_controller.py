@@ -13,8 +13,8 @@ from engine.decoding.arms import Ahead, Bucket
 from engine.decoding.awaiting import LARGEST_SLOWING, BesideDraft, Latency
 from engine.decoding.controller import SHADOW_COST_PRIOR, SHADOW_PAUSE_STEPS, ControlledDepth
 from engine.decoding.estimates import EARLY_STEPS, Acceptance, Costs
-from engine.decoding.gates import CommitGate, EntropyGate
 from engine.types import Decision, Pause
+from tests.fakes.gates import CommitGate, EntropyGate
 from tests.fakes.replay import World, best_fixed, replay
 
 

@@ -261,8 +261,8 @@ def test_a_draft_beside_plain_decoding_may_take_twice_the_slowest_of_late_and_on
     def answer(after_s):
         assert drafter.ask(8, 0, 2).under_way
         now_s[0] += after_s
-        asked = next(each for each in reversed(streams[-1].sent) if isinstance(each, pb.Block))
-        streams[-1].listener.heard(pb.BlockDraft(sequence=asked.sequence, tokens=(1, 2)))
+        block = next(each for each in reversed(streams[-1].sent) if isinstance(each, pb.Block))
+        streams[-1].listener.heard(pb.BlockDraft(sequence=block.sequence, tokens=(1, 2)))
         assert drafter.ready(8).came
 
     answer(0.4)
