@@ -72,7 +72,7 @@ KINDS: Final = (
     Kind(
         "RequestRejectedError",
         "As malformed",
-        "Exit code 2. `kakeya-mac` of the host's version sends none of these but for what its tree holds.",
+        "Exit code 2. What a tree, a preset or a second sending is refused for; and bytes that no `kakeya-mac` sends.",
     ),
 )
 
@@ -208,11 +208,21 @@ def _template(node: ast.expr, texts: Texts, scope: str) -> str | None:
             return None
 
 
+UNSENT: Final = (
+    "- … refusals of a form, each with what was got and expected → upgrade the older side, compare clocks"
+)
+"""What stands for a file's refusals of bytes that no `kakeya-mac` of the host's version sends."""
+FORMS: Final = frozenset({"bridge/request/parse.py", "bridge/request/cancel.py"})
+
+
 def _section(kind: Kind) -> Iterator[str]:
     yield f"\n## {kind.title}\n\n{kind.about}\n"
     own = [refusal for refusal in refusals() if refusal.kind == kind.name]
     for path, group in groupby(own, key=lambda refusal: refusal.path):
         yield f"\n[{path}](../{path})\n\n"
+        if path in FORMS:
+            yield f"{UNSENT.replace('…', str(len(list(group))))}\n"
+            continue
         for refusal in group:
             remedy = "" if refusal.remedy is None else f" → {_plain(refusal.remedy)}"
             yield f"- {_plain(refusal.words)}{remedy}\n"
