@@ -208,9 +208,7 @@ def _template(node: ast.expr, texts: Texts, scope: str) -> str | None:
             return None
 
 
-UNSENT: Final = (
-    "- … refusals of a form, each with what was got and expected → upgrade the older side, compare clocks"
-)
+UNSENT: Final = "- … refusals of a form, each with what was got and expected → upgrade the older side, compare clocks"
 """What stands for a file's refusals of bytes that no `kakeya-mac` of the host's version sends."""
 FORMS: Final = frozenset({"bridge/request/parse.py", "bridge/request/cancel.py"})
 
