@@ -27,7 +27,8 @@ code. `…` stands for what differs from run to run; behind → stands what to d
 
 A run ends for one reason, `outcome.reason`, the strongest first where several are true. The command that waits for it
 ends in the reason's code (`bridge/run/outcomes.py:OUTCOMES`); an error before or beside a run ends in the code of its
-class (`bridge/errors.py:KakeyaError`). A ↻ marks what may end differently when the same request is sent again.
+class (`bridge/errors.py:KakeyaError`). A ↻ marks what may end differently when the same request is sent again. What a
+remote refuses stands in [your git host](guides/git-hosts.md#what-an-error-of-a-remote-means).
 
 | code | reason | meaning |
 |---|---|---|
