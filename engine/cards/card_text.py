@@ -15,8 +15,8 @@ DRAFTER_LIMITS = (
     "It drafts boilerplate well and retrieved digits badly."
 )
 
-CURVE_ROWS = 6
-"""At most so many rows of a training's curve are shown; card.json has all."""
+CURVE_ROWS = 3
+"""At most so many rows of a training's curve are shown; card.json has all, and the other samples."""
 NOTES = {
     "kakeya-tiny-gemma4": (
         "Its full-attention layers whole beside the sliding layers' own window is the native cache: there is nothing "
@@ -97,17 +97,11 @@ def _target_lines(evaluation: dict[str, Any]) -> list[str]:
             f"| {kind}, {row['prompts']} prompts, budget {row['budget_tokens']} | {ends['successes']}/{ends['trials']} "
             f"| {row['looping']} | {row['output_tokens_mean']:.0f} | {row['repeated_8gram_share_mean']:.3f} |"
         )
-    for item in _one_a_kind(evaluation["shown"]):
+    for item in evaluation["shown"][:1]:
         shown = (item["prompt"] + "⟶" + item["continuation"]).replace("```", "'''")
         lines += ["", f"`{item['id']}` (stopped by {item['stop_reason']}; the arrow marks where the prompt ends):", ""]
         lines += ["```python", shown, "```"]
     return lines
-
-
-def _one_a_kind(samples: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the first sample of each prompt set; the others are in card.json."""
-    first = {item["id"].partition("-")[0]: item for item in reversed(samples)}
-    return list(reversed(first.values()))
 
 
 def _depths(recall: list[dict[str, Any]]) -> list[str]:

@@ -27,7 +27,8 @@ code. `…` stands for what differs from run to run; behind → stands what to d
 
 A run ends for one reason, `outcome.reason`, the strongest first where several are true. The command that waits for it
 ends in the reason's code (`bridge/run/outcomes.py:OUTCOMES`); an error before or beside a run ends in the code of its
-class (`bridge/errors.py:KakeyaError`). A ↻ marks what may end differently when the same request is sent again.
+class (`bridge/errors.py:KakeyaError`). A ↻ marks what may end differently when the same request is sent again. What a
+remote refuses stands in [your git host](guides/git-hosts.md#what-an-error-of-a-remote-means).
 
 | code | reason | meaning |
 |---|---|---|
@@ -72,7 +73,7 @@ KINDS: Final = (
     Kind(
         "RequestRejectedError",
         "As malformed",
-        "Exit code 2. `kakeya-mac` of the host's version sends none of these but for what its tree holds.",
+        "Exit code 2. What a tree, a preset or a second sending is refused for; and bytes that no `kakeya-mac` sends.",
     ),
 )
 
@@ -208,11 +209,19 @@ def _template(node: ast.expr, texts: Texts, scope: str) -> str | None:
             return None
 
 
+UNSENT: Final = "- … refusals of a form, each with what was got and expected → upgrade the older side, compare clocks"
+"""What stands for a file's refusals of bytes that no `kakeya-mac` of the host's version sends."""
+FORMS: Final = frozenset({"bridge/request/parse.py", "bridge/request/cancel.py"})
+
+
 def _section(kind: Kind) -> Iterator[str]:
     yield f"\n## {kind.title}\n\n{kind.about}\n"
     own = [refusal for refusal in refusals() if refusal.kind == kind.name]
     for path, group in groupby(own, key=lambda refusal: refusal.path):
         yield f"\n[{path}](../{path})\n\n"
+        if path in FORMS:
+            yield f"{UNSENT.replace('…', str(len(list(group))))}\n"
+            continue
         for refusal in group:
             remedy = "" if refusal.remedy is None else f" → {_plain(refusal.remedy)}"
             yield f"- {_plain(refusal.words)}{remedy}\n"
