@@ -10,6 +10,7 @@ from benchmarks.studies.claims.equal_arms import campaign as equal_arms
 from benchmarks.studies.clusters import ray_runs, slurm_runs
 from benchmarks.studies.drafters import link_worlds, remote_sweep
 from benchmarks.studies.models import check as models_check
+from benchmarks.studies.models import identity
 from benchmarks.studies.requester import command_costs, foreign_programs
 from benchmarks.studies.runner import disposable, kills
 from benchmarks.studies.sandbox import hogs, wall_kills
@@ -43,6 +44,7 @@ _ALL = (
     evicted_bytes.STUDY,
     nats.STUDY,
     models_check.STUDY,
+    identity.STUDY,
     page_recall.STUDY,
     restored_recall.STUDY,
     remote_sweep.STUDY,
