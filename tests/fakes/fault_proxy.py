@@ -36,7 +36,8 @@ class FaultProxy:
         host, _, port = self._target.rpartition(":")
         there, back = await asyncio.open_connection(host, int(port))
         self._writers |= {writer, back}
-        await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
+        with contextlib.suppress(asyncio.CancelledError):  # the proxy ends: asyncio would print each connection
+            await asyncio.gather(self._pump(reader, back), self._pump(there, writer))
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError, OSError):
