@@ -85,9 +85,9 @@ def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verifi
     top = settings.repository.top if settings.repository is not None else None
     if "/" in what:
         if top is None:
-            here = "is no result" if folder.exists() else "is not there"
+            state = "is no result" if folder.exists() else "is not there"
             raise UsageError(
-                f"{what} {here}, and there is no git clone whose branch it could be",
+                f"{what} {state}, and there is no git clone whose branch it could be",
                 remedy="name a folder or file that `kakeya-mac fetch` wrote",
             )
         from bridge.client.clone.git_door import read_branch_result
