@@ -95,7 +95,7 @@ class _Silenced:
     """A remote drafter whose link passes nothing on after a few drafts."""
 
     def __init__(self, inner: Any, link: Any) -> None:
-        self._inner, self._link, self._asked = inner, link, 0
+        self._inner, self._link, self._ask_count = inner, link, 0
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -106,9 +106,9 @@ class _Silenced:
 
     def ask(self, bonus: int, position: int, count: int, wait_s: float | None = 0.0) -> Draft:
         """Ask, and silence the link before the ask that is one too many."""
-        if self._asked == ANSWERED:
+        if self._ask_count == ANSWERED:
             self._link.tell("half-open")
-        self._asked += 1
+        self._ask_count += 1
         draft: Draft = self._inner.ask(bonus, position, count, wait_s)
         return draft
 

@@ -9,6 +9,7 @@ from bridge.cli.table.commands import MAC
 from bridge.cli.table.parser import parse
 from bridge.cli.table.runner_commands import RUNNER
 
+WORDS = {"profile": "Profile", "wake": "Wake", "load": "DrawnLoad", "fail_if": "EffectWord"}
 SCALARS = {"": "str", "seconds": "float", "days": "float", "int": "int"}
 
 
@@ -17,7 +18,7 @@ def annotation(options: type[Options], name: str) -> str:
 
 
 def expected(argument: Argument) -> str:
-    scalar = {"profile": "Profile", "wake": "Wake"}.get(argument.dest, SCALARS[argument.number])
+    scalar = WORDS.get(argument.dest, SCALARS[argument.number])
     if argument.kind in {"value", "optional"}:
         certain = argument.default is not None or (argument.positional and argument.kind == "value")
         return scalar if certain else f"{scalar} | None"
