@@ -32,7 +32,7 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of the training commands."""
     parser = VerbParser(prog="kakeya-engine train", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    common = argparse.ArgumentParser(add_help=False)
+    common = VerbParser(add_help=False)
     common.add_argument("--out", type=out_folder, required=True, help="folder of the finished model")
     common.add_argument("--seed", type=whole, default=1)
     common.add_argument("--threads", type=positive, default=1, help="torch threads")
