@@ -69,6 +69,8 @@ class PipSettings:
         pairs = re.findall(r"^global\.(\S+?)='(.*)'$", listing, re.MULTILINE)
         variables = {name: value for name, value in os.environ.items() if name.startswith("PIP_")}
         variables.pop("PIP_CACHE_DIR", None)
+        if "PIP_CERT" in variables:  # uv reads no setting of pip
+            variables["SSL_CERT_FILE"] = variables["PIP_CERT"]
         words = " ".join([*(value for _, value in pairs), *variables.values()]).split()
         paths = {Path(word.removeprefix("file://")) for word in words if re.match(r"(file://)?/", word)}
         # An index is a folder of links to files beside it.

@@ -33,7 +33,7 @@ svg,img{max-width:100%;height:auto;display:block}
 tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}
 figure{overflow-x:auto}figure svg{max-width:none;width:36rem}}
 """
-# On a phone a row of a table becomes a block of lines, each with its column's name; a plot keeps its size and is moved.
+# On a phone a row of a table becomes a block of lines, each with the name of its column, and a plot can be moved.
 LISTED: Final = 400  # rows of a table that grows
 PAGE_MAX_BYTES: Final = 1_000_000
 _NOTICES_BYTES: Final = 20_000  # kept for what is said in the place of parts, and for the end

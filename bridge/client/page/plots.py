@@ -23,7 +23,7 @@ _NAME_CHARS: Final = 40
 _CHAR_WIDTH: Final = 6.6  # of the font of labels, about
 _MOST: Final = 1e100  # beyond it axes are no longer computed in doubles
 _POINTS_MOST: Final = 4000  # of a plot; of more, every so manieth is drawn
-_LEGEND_MOST: Final = 12
+_LEGEND_MOST: Final = 6  # colours of the style: a seventh would look like the first
 _TICKS: Final = 5
 _TOP, _BELOW, _RIGHT = 18.0, 40.0, 16.0
 
@@ -62,6 +62,7 @@ class Plot:
     legend: Sequence[str] = ()
     reference: float | None = None
     y_grid: bool = True
+    legend_width: float = 0.0
     width: float = _WIDTH
     top: float = _TOP
 
@@ -72,8 +73,8 @@ class Plot:
 
     @property
     def right(self) -> float:
-        """Where the axes end."""
-        return self.width - _RIGHT
+        """Where the axes end: the legend stands beside them, over no point."""
+        return self.width - _RIGHT - self.legend_width
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,12 @@ def _series(series: Series, x: str, y: str, about: str, height: float, kind: str
         return ""
     every = max(1, math.ceil(sum(map(len, shown.values())) / _POINTS_MOST))
     left = 64.0
-    across = _Scale.over((a for points in shown.values() for a, _ in points), left, _WIDTH - _RIGHT)
+    legend = [_name(name) for name in list(shown)[:_LEGEND_MOST]] if len(shown) > 1 else []
+    if len(shown) > _LEGEND_MOST:
+        legend.append(f"and {len(shown) - _LEGEND_MOST} more")
+    legend_width = 12 + _CHAR_WIDTH * max(map(len, legend)) if legend else 0.0
+    right = _WIDTH - _RIGHT - legend_width
+    across = _Scale.over((a for points in shown.values() for a, _ in points), left, right)
     up = _Scale.over((b for points in shown.values() for _, b in points), height - _BELOW, _TOP)
     drawings = []
     for points in shown.values():
@@ -178,7 +184,8 @@ def _series(series: Series, x: str, y: str, about: str, height: float, kind: str
             drawings=drawings,
             x_label=_name(x),
             y_label=_name(y),
-            legend=[_name(name) for name in list(shown)[:_LEGEND_MOST]] if len(shown) > 1 else (),
+            legend=legend,
+            legend_width=legend_width,
         )
     )
 

@@ -46,3 +46,14 @@ def test_many_points_are_few_bytes():
 
 def test_nothing_and_numbers_without_an_axis_draw_nothing():
     assert plots.dots({}, "x", "y") == plots.dots({"a": [(0, 1e200)]}, "x", "y") == plots.intervals([], "s", None) == ""
+
+
+def test_a_legend_stands_beside_the_points_and_names_no_more_series_than_there_are_colours():
+    series = {f"lr=0.{at}": [(at, at / 10)] for at in range(9)}
+    svg = plots.dots(series, "run", "loss")
+    words = re.findall(r'x="([\d.]+)" y="[\d.]+">([^<]+)<', svg)
+    legend = [float(x) for x, name in words if "=" in name or "more" in name]
+    points = [float(x) for x in re.findall(r"M([\d.]+) [\d.]+h0", svg)]
+    assert len(legend) == 7
+    assert "and 3 more" in svg
+    assert max(points) < min(legend)
