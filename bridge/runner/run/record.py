@@ -128,6 +128,8 @@ def _code(machine: Machine, facts: RunFacts, spec: JobSpec | None) -> CodeRecord
     if facts.prepared is None:
         return None if spec is None else machine.code.record(spec, facts.request)
     code = facts.prepared.code
+    if code is None:
+        return None
     now = again(code.programs)
     return code if now == code.programs else code.evolve(programs=now, dirty=True)
 
