@@ -30,6 +30,7 @@ class Cause(StrEnum):
     RIGHTS = "missing rights"
     NO_REPOSITORY = "no repository there"
     FULL = "no space there"
+    DAMAGED = "a damaged object there"
     UNKNOWN = "not told"
 
     @property
@@ -50,6 +51,7 @@ class Cause(StrEnum):
 
 # The first that fits counts: a hook that speaks of signatures is a hook, too.
 _WORDS: Final[dict[Cause, tuple[str, ...]]] = {
+    Cause.DAMAGED: ("invalid object type",),  # git then lists no ref of the repository at all
     Cause.SIGNATURE: (
         "verified signature",  # GitHub GH013, GitLab and Bitbucket push rules
         "must (have|be) (a )?(valid |gpg |ssh )?sign",
@@ -145,6 +147,8 @@ _REMEDIES: Final = {
     Cause.LOGIN_PAGE: "sign in, or leave the network's portal: a page for people answers in the place of git",
     Cause.OWN_CLONE: "this clone lacks some of what it sends, as partial and shallow ones do: git fetch --refetch, or "
     "git fetch --unshallow, then repeat",
+    Cause.DAMAGED: "git fsck in that repository names the damaged object: remove its file below objects/; then on a "
+    "host of the bus: kakeya-runner bus repair --yes",
     Cause.FULL: "ask who keeps the remote for space or a higher limit (a quota, a full disk), then repeat",
     Cause.RULE: "ask who keeps the remote to lift what refuses it (a hook, a rule), then repeat",
     Cause.RIGHTS: "whoever keeps the remote must give this account the right to; how git gets in there: "

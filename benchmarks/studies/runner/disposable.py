@@ -58,6 +58,7 @@ _LINES: Final = (
     "deleted ",
     "left refs/",
     "clock",
+    "git fsck",
     "has no key",
     "the bus shows",
     "lives",
@@ -161,7 +162,11 @@ class Scene:
     def repair(self, name: str) -> None:
         """Mend the bus as a runner's owner does, who removes the files that the command names."""
         words = ("bus", "repair", "--yes", "--bus", self.site.route)
-        files = re.findall(r"remove (objects/\S+)", self.command(*words, name=name).stdout)
+        ran = self.command(*words, name=name)
+        files = re.findall(r"remove (objects/\S+)", ran.stdout)
+        if "git fsck" in ran.stdout + ran.stderr:
+            fsck = subprocess.run(["git", "-C", self.bus, "fsck"], capture_output=True, text=True, check=False)
+            files += re.findall(r"objects/[0-9a-f]{2}/[0-9a-f]{38}", fsck.stderr)
         for file in files:
             (self.bus / file).unlink(missing_ok=True)
         if files:

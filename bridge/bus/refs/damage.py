@@ -54,9 +54,16 @@ def restore(store: RefStore, damaged: DamagedRef) -> DamagedRef:
     pushed = False
     with suppress(RemoteError):
         pushed = bool(store.push([RefUpdate(damaged.ref, damaged.oid, None)]).get(damaged.ref))
-    if pushed and not _of(store, [Tip(damaged.ref, damaged.oid)]):
-        return replace(damaged, gone=False, restored=True)
-    return replace(damaged, gone=not pushed)
+    return look_again(store, damaged) if pushed else damaged
+
+
+def look_again(store: RefStore, damaged: DamagedRef) -> DamagedRef:
+    """Return whether a ref that was pushed again is whole; a remote keeps its own bytes of an object that it has.
+
+    Raises:
+        RemoteError: the remote is away.
+    """
+    return replace(damaged, gone=False, restored=not _of(store, [Tip(damaged.ref, damaged.oid)]))
 
 
 def _of(store: RefStore, tips: Sequence[Tip]) -> list[DamagedRef]:

@@ -265,8 +265,8 @@ class Requests:
             return "copied"
         return "branch_deleted" if outcome.tip is None else "branch_moved"
 
-    def restore_copy(self, ref: RequestRef, result_oid: str) -> bool:
-        """Create a request branch that is gone with a result on it; return whether it is there.
+    def restore_copy(self, ref: RequestRef, result_oid: str) -> str | None:
+        """Create a request branch that is gone with a result on it; return its commit, None where another is there.
 
         Raises:
             BusError: the remote does not give the request, or it is no commit to append to.
@@ -277,7 +277,8 @@ class Requests:
             # With its history: where no ref leads to the request any more, the remote takes it whole only.
             store = self._store.isolate(name, [ref.oid], max_bytes=TREE_MAX_BYTES, commits=HISTORY_MAX_COMMITS)
             made = _append_result(store, ref, result_oid)
-            return swap(store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref].landed
+            outcome = swap(store, [RefUpdate(ref.ref, made.oid, None)], authority=ref.ref)[ref.ref]
+            return made.oid if outcome.landed else None
         finally:
             self._store.drop(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from bridge.bus.content import commits
 from bridge.bus.content.checkout import CheckoutBounds, check_out
 from bridge.bus.content.large_files import Handling
 from bridge.bus.refs import names
-from bridge.bus.refs.damage import damaged_refs
+from bridge.bus.refs.damage import damaged_refs, look_again
 from bridge.bus.refs.damage import delete as delete_damaged
 from bridge.bus.refs.damage import restore as restore_damaged
 from bridge.bus.refs.history import History
@@ -44,7 +45,7 @@ from bridge.limits import BEACON_DEAD_S
 from bridge.records.bus import Beacon, BusRecord
 from bridge.records.claim import Claim, Delivery
 from bridge.records.logs import LogHead
-from bridge.request.branches import HEADS
+from bridge.request.branches import HEADS, run_id_of
 from bridge.system.clock import rfc3339
 
 _BEACON_TRIES: Final = 2  # another writer was there first: over what it wrote
@@ -457,22 +458,24 @@ class RunnerBus(SharedBus):
         self._pacer.pushed()
         return restore_damaged(self._store, damaged)
 
-    def restore_copy(self, ref: RequestRef, result_oid: str) -> bool:
+    def restore_copy(self, damaged: DamagedRef, request_oid: str, result_oid: str) -> DamagedRef:
         """Create a request branch that was deleted as it was delivered: a published result on the claimed request.
 
         Args:
-            ref: the branch, and the commit that was claimed.
+            damaged: the branch; it stays gone where the remote has lost the request, or somebody made another.
+            request_oid: the commit that was claimed.
             result_oid: the result.
 
-        Returns:
-            Whether the branch is there; not where the remote has lost the request, or somebody made another meanwhile.
+        Raises:
+            RemoteError: the remote is away.
         """
         self._pacer.pushed()
-        try:
+        oid = None
+        with suppress(BusError, IntegrityError, RemoteError):
             self._results.read(result_oid)
-            return self._requests.restore_copy(ref, result_oid)
-        except (BusError, IntegrityError, RemoteError):
-            return False
+            ref = RequestRef(run_id_of(damaged.ref) or "", damaged.ref, request_oid)
+            oid = self._requests.restore_copy(ref, result_oid)
+        return damaged if oid is None else look_again(self._store, replace(damaged, oid=oid))
 
     def branch_with_result(self, run_id: str) -> str | None:
         """Return the full name of a request branch of a run that carries a result, None where none does.

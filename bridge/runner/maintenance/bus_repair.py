@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from bridge.bus.sides.runner import RunnerBus
-from bridge.bus.views import BadRef, DamagedRef, RequestRef
+from bridge.bus.views import BadRef, DamagedRef
 from bridge.errors import REMEDY_MARK, BusError, RemoteError
 from bridge.ids import is_id
 from bridge.records.claim import Claim
@@ -81,6 +81,12 @@ def _left(damaged: DamagedRef) -> RefFinding:
     return RefFinding(f"left {damaged.ref}: {why}{REMEDY_MARK}then: kakeya-runner bus repair --yes", mended=False)
 
 
+def _kept(damaged: DamagedRef) -> RefFinding:
+    """Say of a ref that was pushed again that the remote kept its own bytes of an object which it had."""
+    why = "an object that it leads to is damaged there: git fsck in that repository names it; remove its file"
+    return RefFinding(f"left {damaged.ref}: {why}{REMEDY_MARK}then: kakeya-runner bus repair --yes", mended=False)
+
+
 def _of_mended(bus: RunnerBus, damaged: DamagedRef, theirs: str | None) -> RefFinding:
     """Say what became of a damaged ref that was deleted.
 
@@ -92,23 +98,25 @@ def _of_mended(bus: RunnerBus, damaged: DamagedRef, theirs: str | None) -> RefFi
     ref, run_id = damaged.ref, _run_of(damaged.ref)
     if damaged.restored:
         return RefFinding(f"restored {ref}", mended=True)
+    if not damaged.gone:
+        return _kept(damaged)
     if theirs is not None:
         return RefFinding(f"deleted {ref}: left to runner {theirs}, which puts it back", mended=True)
     if run_id is None:
         return RefFinding(f"deleted {ref}: its runner writes it anew", mended=True)
     try:
-        return _of_run(bus, ref, run_id)
+        return _of_run(bus, damaged, run_id)
     except RemoteError as error:  # what was deleted is said all the same
         return RefFinding(f"deleted {ref}: what is left of its run cannot be told, {error.line}", mended=False)
 
 
-def _of_run(bus: RunnerBus, ref: str, run_id: str) -> RefFinding:
+def _of_run(bus: RunnerBus, damaged: DamagedRef, run_id: str) -> RefFinding:
     """Say what the loss of one of a run's refs comes to, by its other refs; put a delivered branch back.
 
     Raises:
         RemoteError: the bus did not answer.
     """
-    claim = _claim_of(bus, run_id)
+    ref, claim = damaged.ref, _claim_of(bus, run_id)
     if claim is None and (branch := bus.branch_with_result(run_id)) is not None:
         return RefFinding(f"deleted {ref}: the run has ended, and its result is on {branch}", mended=True)
     if claim is None and "/log/" in ref:
@@ -116,19 +124,21 @@ def _of_run(bus: RunnerBus, ref: str, run_id: str) -> RefFinding:
     if claim is None:
         again = f"{REMEDY_MARK}kakeya-mac retry {run_id}"
         return RefFinding(f"deleted {ref}: nobody here has it{again}", mended=False)
-    return RefFinding(_of_claimed(bus, ref, claim), mended=True)
-
-
-def _of_claimed(bus: RunnerBus, ref: str, claim: Claim) -> str:
-    """Say why nothing is lost with one of the refs of a run whose claim is there; put a delivered branch back."""
     if claim.result_oid is None:
-        return f"deleted {ref}: runner {claim.runner} has the run, and ends it"
-    if run_id_of(ref) != claim.id:
-        return f"deleted {ref}: the run has ended, and its result is there"
-    if bus.restore_copy(RequestRef(claim.id, ref, claim.request_oid), claim.result_oid):
-        return f"restored {ref} with the run's result"
-    remedy = f"{REMEDY_MARK}kakeya-mac fetch {claim.id}"
-    return f"deleted {ref}: the run has ended, and its result is there without it{remedy}"
+        return RefFinding(f"deleted {ref}: runner {claim.runner} has the run, and ends it", mended=True)
+    if run_id_of(ref) != run_id:
+        return RefFinding(f"deleted {ref}: the run has ended, and its result is there", mended=True)
+    return _of_delivered(bus.restore_copy(damaged, claim.request_oid, claim.result_oid), run_id)
+
+
+def _of_delivered(outcome: DamagedRef, run_id: str) -> RefFinding:
+    """Say what became of a request branch that carried a result."""
+    ref = outcome.ref
+    if outcome.restored:
+        return RefFinding(f"restored {ref} with the run's result", mended=True)
+    remedy = f"{REMEDY_MARK}kakeya-mac fetch {run_id}"
+    text = f"deleted {ref}: the run has ended, and its result is there without it{remedy}"
+    return RefFinding(text, mended=True) if outcome.gone else _kept(outcome)
 
 
 def _claim_of(bus: RunnerBus, run_id: str) -> Claim | None:

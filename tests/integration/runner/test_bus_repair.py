@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import zlib
 
 import pytest
 
@@ -147,6 +148,21 @@ def test_of_an_object_with_a_flipped_bit_the_file_is_named_that_somebody_removes
     later = s.ask()
     s.run("once", "--bus", s.route)
     assert s.claim(later).state == "terminal"
+
+
+def test_where_an_object_without_a_type_keeps_the_remote_from_listing_anything_the_refusal_says_what_finds_it(served):
+    s, ref = served
+    name = f"refs/kakeya/claim/{ref.id}"
+    oid = git(s, "rev-parse", name)
+    file = s.folder / "bus.git" / "objects" / oid[:2] / oid[2:]
+    file.chmod(0o644)
+    file.write_bytes(zlib.compress(b"c" + zlib.decompress(file.read_bytes())))
+    refused = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (refused.code, "git fsck in that repository names the damaged object" in refused.stderr) == (3, True)
+    fsck = subprocess.run(["git", "-C", s.folder / "bus.git", "fsck"], capture_output=True, text=True, check=False)
+    assert f"objects/{oid[:2]}/{oid[2:]}" in fsck.stderr
+    file.unlink()
+    assert s.run("bus", "repair", "--yes", "--bus", s.route).stdout.strip() == f"restored {name}"
 
 
 def test_a_push_that_the_remote_refuses_for_a_lost_object_names_the_command(served):

@@ -31,6 +31,7 @@ WORDS = [
     ("error: RPC failed; curl 56 Recv failure: Connection reset by peer\nfatal: early EOF", Cause.OUTAGE),
     ("kex_exchange_identification: Connection closed by remote host", Cause.OUTAGE),
     ("fatal: unable to access 'https://h/': Maximum (20) redirects followed", Cause.LOGIN_PAGE),
+    ("fatal: invalid object type\nfatal: the remote end hung up unexpectedly", Cause.DAMAGED),
     ("unpacker error", Cause.OWN_CLONE),
     ("fatal: unable to read 1d6c4c1ff5d3b7a0e1c2d3e4f5061728394a5b6c", Cause.OWN_CLONE),
     ("error: RPC failed; HTTP 413 curl 22 The requested URL returned error: 413", Cause.FULL),
