@@ -14,6 +14,7 @@ from bridge.gate.registry import rules
 from bridge.gate.rule import RegisteredRule
 from bridge.gate.words import WORDS, meaning
 from bridge.records.verdict import Premise, Severity
+from bridge.run.outcomes import OUTCOMES
 
 CONSEQUENCE: Final[dict[Severity, str]] = {
     "reject": "the run is rejected",
@@ -36,7 +37,7 @@ def explain(word: str) -> str:
     found = rules().get(word.upper())
     if found is not None:
         return check_page(found)
-    lines = [text for text in (meaning(word), _premise(word), _needs(word)) if text]
+    lines = [text for text in (meaning(word), _ending(word), _premise(word), _needs(word)) if text]
     if lines:
         return "\n\n".join(lines)
     near = [code for code in rules() if word.upper() in code or code.split("-", 1)[0] == word.upper()]
@@ -49,7 +50,7 @@ def explain(word: str) -> str:
 def printed_words() -> list[str]:
     """Return every word that `explain` answers for but the codes of checks."""
     claims = {metric.pattern.rstrip("_*") for kind in kinds().values() for metric in kind.metrics}
-    return sorted({*WORDS, *PREMISES, *claims})
+    return sorted({*WORDS, *PREMISES, *OUTCOMES, *claims})
 
 
 def check_page(found: RegisteredRule, level: int = 1) -> str:
@@ -73,6 +74,12 @@ def check_page(found: RegisteredRule, level: int = 1) -> str:
     if found.why:
         lines += ["", found.why]
     return "\n".join([*lines, ""])
+
+
+def _ending(word: str) -> str:
+    """Return what a reason for the end of a run means; empty for another word."""
+    row = OUTCOMES.get(word.lower())
+    return "" if row is None else f"How a run ended: {row.meaning}. Commands that wait for it end in {row.exit_code}."
 
 
 def _premise(word: str) -> str:

@@ -64,6 +64,21 @@ WORDS: Final[Mapping[str, str]] = MappingProxyType(
         "answer": "What a run says that was asked `--fail-if WORD` and not for its number: yes or no, after one of "
         "three looks (8, 13 and 20 launches; of pairs 8, 40 and 240), each at a third of the error. Such a run may "
         "stop sooner, and no number of it is quoted; with `--require` it is measured as any other.",
+        "result": "Whose result a screen is about: its run, whether it may be quoted, its profile, its signature.",
+        "asked": "What was asked for: a preset, its parameters, and the commit of code that was brought along.",
+        "files": "The folder here that holds the files of a result.",
+        "cause": "The line of a program's log that most likely says why it failed.",
+        "message": "What the host says of how a run ended.",
+        "remedy": "What to do about it, as a command where there is one.",
+        "log": "The end of what a program printed. The program wrote it: it vouches for nothing.",
+        "note": "It is said and takes nothing from a claim.",
+        "queued": "No runner has begun it; `waiting` says why.",
+        "running": "A runner has begun it; `progress` says how far its program is, by that program's own word.",
+        "ok": "A check of `verify` that found nothing against a result.",
+        "failed": "A check of `verify` that stands against a result, or what `--fail-if` or `--require` names.",
+        "facts": "What `compare` sets side by side of two runs: `=` where both have the same, `*` where they differ.",
+        "weaker": "Of `compare`: why what two runs say together is less than what one run in turns would say.",
+        "impossible": "Of `compare`: why two runs say nothing together, so that no number is printed.",
         "recomputed": "A second command, which sees no report, computed the number again from what was kept.",
         "reported": "The number is its program's own word: nobody else looked.",
         "signature": "Verified: a key that may say this signed it. Key not pinned: it is signed, by a key that this "
@@ -85,6 +100,15 @@ ALIASES: Final[Mapping[str, str]] = MappingProxyType(
         "exact": "same",
         "quote": "quotable",
         "interval": "digits",
+        "waiting": "queued",
+        "progress": "running",
+        "not yet": "measured",
+        "may be quoted": "quotable",
+        **dict.fromkeys(
+            ("preset", "definition", "reason", "runner", "host", "packages", "policy", "wall_s", "models", "profile"),
+            "facts",
+        ),
+        **dict.fromkeys(("gate", "findings"), "facts"),
     }
 )
 

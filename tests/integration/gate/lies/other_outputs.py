@@ -277,4 +277,5 @@ turned("garbage-with-right-answers", *SEEN, fell="outputs", **NEEDLES, alter_sta
 turned("every-answer-listed", "G4-ANSWERS", fell="outputs", **NEEDLES, alter_state=every_answer)
 turned("answers-written-into-the-text", *SEEN, fell="outputs", rejected=True, **NEEDLES, **changed(answers_in_the_text))
 turned("questions-made-from-the-answers", *SEEN, fell="inputs", **NEEDLES, **changed(other_questions))
-turned("wrong-answers-called-right", "G4-ANSWERS", fell="outputs", rejected=True, **NEEDLES, **changed(all_right))
+# Whether an answer is right follows from its text, whatever a report says: what is left is another question.
+turned("wrong-answers-called-right", *SEEN, fell="inputs", **NEEDLES, **changed(all_right))

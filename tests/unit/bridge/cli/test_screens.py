@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from bridge.gate.catalogue import explain
 from bridge.records.claim import RunProgress
 from bridge.records.run import LimitHit
 from bridge.records.verdict import ClaimResult, PremiseResult
@@ -131,3 +132,25 @@ def test_each_screen_is_as_it_was_and_fits(tmp_path, width):
         assert text == path.read_text(encoding="utf-8"), name
         wide = [line for line in text.splitlines()[1:] if len(line) > width]
         assert [line for line in wide if not any(mark in line for mark in WHOLE)] == [], name
+
+
+SITUATIONS = ("passed", "program-failed", "timed-out", "quote-refused", "forged", "compared", "queued", "running")
+OF_THE_SCRIPT = {"speed", "bus"}
+"""A claim that no kind of report makes, and the line about the connection."""
+WORD = re.compile(r"\bG\d-[A-Z0-9]+\b|\b(?:may be quoted|not yet|refused|measured|smoke|verified|altered|unsigned)\b")
+
+
+def printed(screen: str) -> set[str]:
+    """Return the label of every line of a screen, and the words on it that say what becomes of a number."""
+    lines = [line for line in screen.splitlines() if not line.startswith(("$", "[", " "))]
+    labels = {line.lstrip("=* ").split()[0] for line in lines}
+    return labels.union(*(WORD.findall(line) for line in lines)) - OF_THE_SCRIPT
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_every_word_of_a_screen_is_explained(name):
+    words = printed((GOLDEN / f"{name}-120.txt").read_text("utf-8"))
+    words = {word for word in words if not re.fullmatch(r"SHORT\d", word)}
+    assert len(words) > 1
+    for word in words:
+        assert len(explain(word)) > 30, word
