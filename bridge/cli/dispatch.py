@@ -59,7 +59,14 @@ def dispatch(
         except DetachedError as detached:
             return print_detached(detached, program, words, output)
 
-    return guarded(act, lambda error: _report(error, program, words, output), program.name, output.note)
+    def report(error: KakeyaError) -> None:
+        _report(error, program, words, output)
+        if output.json and document_of is envelope_of:
+            from bridge.client.document.envelope import of_error
+
+            output.document(of_error(error, _name(program, words)))
+
+    return guarded(act, report, program.name, output.note)
 
 
 def _handle(
@@ -121,7 +128,3 @@ def _report(error: KakeyaError, program: Program, words: list[str], output: Outp
         error.remedy = f"{program.name} {name} --help" if name in program.by_name else f"{program.name} --help"
     if error.remedy is not None:
         output.say("next", f"  {clean_text(error.remedy)}")
-    if output.json:
-        from bridge.client.document.envelope import of_error
-
-        output.document(of_error(error, name))

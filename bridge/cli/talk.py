@@ -1,4 +1,4 @@
-"""How `kakeya-runner` talks: lines with their time, on stderr."""
+"""How a runner that serves talks: lines with their time, on stderr."""
 
 from __future__ import annotations
 
@@ -7,11 +7,6 @@ import sys
 from bridge.system.clock import SystemClock, rfc3339
 
 CLOCK = SystemClock()
-
-
-def note(line: str) -> None:
-    """Write one line of talk of a command that answers at once."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def say(line: str) -> None:

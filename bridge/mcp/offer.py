@@ -9,12 +9,12 @@ from typing import Any, Final
 
 import pydantic
 
+from bridge.client.connection.offers import AT
 from bridge.mcp.interface import Commands
 from bridge.mcp.tools import ToolSpec
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 
-AT: Final = "@"  # between a preset and the runner whose definition is meant
 FRESH_S: Final = 30.0
 MISS_S: Final = 5.0  # an unknown name asks the bus again, no more often than this
 

@@ -155,9 +155,9 @@ def _served(typist: Typist, serve: str, requester: Sequence[str], setup: str) ->
         finally:
             serving.terminate()
             serving.wait(timeout=60)
-    well = any(_SERVES.search(line) for line in printed)
+    well, tail = any(_SERVES.search(line) for line in printed), printed[-3:]
     return [{"step": "second block", "user": typist.user, "typed": serve, "tries": [
-        {"after": None, "code": 0 if well else serving.returncode, "seconds": took_s, "said": printed[-3:]}]}]  # fmt: skip
+        {"after": None, "code": 0 if well else serving.returncode, "seconds": took_s, "said": tail}]}]  # fmt: skip
 
 
 def _clock(root: BareRoot, _release: str) -> list[Row]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row, runs_of_set
 from bridge.cli.screen.answer import Answer, Line, Row, Talk, about_run, also_with_error
+from bridge.client.document.quoting import QuoteData
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.quote import Quote, quote_run
 from bridge.client.evidence.quote import quote as quoted_result
+from bridge.client.evidence.quote import quote_run
 from bridge.client.evidence.standing import StandingSet, quote_set
 from bridge.ids import short
 from bridge.trust.judgement import UNCHECKED
@@ -36,13 +38,13 @@ def quote(call: Invocation[QuoteOptions]) -> Answer:
         lines.append(Row("signature", clean_line(answer.text)))
         lines.append(Talk("error", f" nothing of {short(result.id)} may be quoted"))
     if run is None:
-        return Answer(quoted.data(), lines, code)
-    return about_run(run, run.status(), lines, exit_code=code, data=quoted.data())
+        return Answer(quoted, lines, code)
+    return about_run(run, run.status(), lines, exit_code=code, data=asdict(quoted))
 
 
-def _lines(quoted: Quote) -> list[Line]:
+def _lines(quoted: QuoteData) -> list[Line]:
     """Return what may be quoted, then why the rest may not."""
-    return [*quoted.lines, *(Talk("warn", f"{clean_line(claim)}: {why}") for claim, why in quoted.refused)]
+    return [*quoted.lines, *(Talk("warn", f"{clean_line(row.claim)}: {row.why}") for row in quoted.refused)]
 
 
 def _quote_set(call: Invocation[QuoteOptions], results: list[JudgedResult]) -> Answer:
@@ -55,4 +57,4 @@ def _quote_set(call: Invocation[QuoteOptions], results: list[JudgedResult]) -> A
     lines += _lines(quoted)
     if not quoted.lines:
         lines.append(Talk("error", f" nothing of these {len(results)} sittings may be quoted"))
-    return Answer({**quoted.data(), "standing": sittings_set.data()}, lines, 0 if quoted.lines else 1)
+    return Answer(quoted, lines, 0 if quoted.lines else 1)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
+from bridge.client.document.parts import BusPart
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import (
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     )
     from bridge.client.clone.config import ClientSettings, IdentityChoice
     from bridge.client.connection.session import BusSession
-    from bridge.client.document.envelope import BusPart
 
 
 def doctor(call: Invocation[DoctorOptions]) -> Answer:
@@ -152,7 +152,7 @@ def gc(call: Invocation[GcOptions]) -> Answer:
     )
     lines: list[Line] = [Row(removal.kind, removal.name) for removal in removed]
     lines.append(Talk("gc", f"{len(removed)} {'would go' if call.options.dry_run else 'removed'}"))
-    return Answer([asdict(removal) for removal in removed], lines, bus=session.bus_part)
+    return Answer(removed, lines, bus=session.bus_part)
 
 
 def config(call: Invocation[BusOptions]) -> Answer:
@@ -177,8 +177,6 @@ def config(call: Invocation[BusOptions]) -> Answer:
     }
 
     def bus() -> BusPart:
-        from bridge.client.document.envelope import BusPart
-
         return BusPart(
             id=choice.bus_id, route=choice.route, source=choice.source, where=choice.where, embedded=choice.embedded
         )

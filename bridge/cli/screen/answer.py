@@ -11,7 +11,7 @@ from bridge.cli.screen.output import DATA_LABEL_CHARS, Output
 from bridge.errors import KakeyaError
 
 if TYPE_CHECKING:
-    from bridge.client.document.envelope import BusPart, QuotaPart
+    from bridge.client.document.parts import BusPart, QuotaPart
     from bridge.client.run.run import Run
     from bridge.client.run.status import RunStatus
 

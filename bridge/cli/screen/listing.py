@@ -10,11 +10,10 @@ from bridge.cli.screen.table import Column, table_lines
 from bridge.cli.signals import DetachedError
 from bridge.client.document.untrusted import clean_line
 from bridge.durations import age_text, duration_text
-from bridge.ids import short
 
 if TYPE_CHECKING:
     from bridge.cli.screen.output import Output
-    from bridge.client.run.listing import Row
+    from bridge.client.document.parts import RunRow
     from bridge.run.state import RunState
 
 _NOBODY: Final = "unsigned"
@@ -33,14 +32,14 @@ _COLUMNS: Final = (
 )
 
 
-def run_lines(rows: Sequence[Row], width: int | None) -> list[str]:
+def run_lines(rows: Sequence[RunRow], width: int | None) -> list[str]:
     """Return the header and a line per run, newest first as they came; nothing for no runs."""
     return table_lines(_COLUMNS, [_cells(row) for row in rows], width) if rows else []
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: RunRow) -> tuple[str, ...]:
     return (
-        short(row.id),
+        row.short,
         row.state.word,
         clean_line(row.preset or "?"),
         clean_line(row.options or ""),
@@ -53,7 +52,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     )
 
 
-def repaint(output: Output, find: Callable[[], Sequence[Row]], pause: Callable[[], object]) -> int:
+def repaint(output: Output, find: Callable[[], Sequence[RunRow]], pause: Callable[[], object]) -> int:
     """Show runs again and again until a signal asks for the end; return its exit code."""
     with _Repainter(output) as painter:
         try:
@@ -86,7 +85,7 @@ class _Repainter:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[RunRow]) -> None:
         """Show runs; where they cannot be shown in place, only once one of them went on."""
         lines = run_lines(rows, self._output.columns) or [NO_RUNS[0]]
         if self._live is not None:

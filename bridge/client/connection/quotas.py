@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bridge.client.clone.config import OFF
+from bridge.client.document.parts import QuotaPart
 from bridge.errors import InfrastructureError
 from bridge.records.bus import ANYBODY
 from bridge.request import UNSIGNED
@@ -17,15 +18,12 @@ from bridge.system.clock import parse_rfc3339
 if TYPE_CHECKING:
     from bridge.client.connection.liveness import SeenRunner
     from bridge.client.connection.session import BusSession
-    from bridge.client.document.envelope import QuotaPart
     from bridge.records.bus import QuotaUse
     from bridge.records.request import RunnerSelector
 
 
 def quotas_of(session: BusSession) -> list[QuotaPart]:
     """Return what is left of this clone's share on each live runner that bounds it, as `--json` shows it."""
-    from bridge.client.document.envelope import QuotaPart
-
     name = asks_as(session)
     return [
         QuotaPart(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.client.clone.run_ids import resolve
 from bridge.client.connection.liveness import SeenRunner, look
 from bridge.client.connection.pins import Pins, RootReader, answer_about, pins
+from bridge.client.document.parts import BusPart
 from bridge.errors import WRONG_BUS_REMEDY, BusMissingError, WrongBusError
 from bridge.ids import is_id
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from bridge.bus.views import RunView
     from bridge.client.clone.config import BusChoice, ClientSettings
     from bridge.client.clone.store import Store
-    from bridge.client.document.envelope import BusPart
     from bridge.records.bus import BusRecord
     from bridge.system.clock import Clock
     from bridge.trust.judgement import TrustAnswer
@@ -84,8 +84,6 @@ class BusSession:
 
     def bus_part(self) -> BusPart:
         """Return the bus as `--json` shows it."""
-        from bridge.client.document.envelope import BusPart
-
         choice = self.settings.bus
         return BusPart(
             id=self.record.bus_id,

@@ -1,14 +1,19 @@
-"""The shape of what `compare` prints as `data`: facts of both, the gate's numbers, and what stands against them."""
+"""What `compare` and a sweep say, for people and as `data` alike: facts, numbers, and what stands against them."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from bridge.client.document.envelope import Part
+from bridge.client.document.parts import part
+from bridge.gate.comparability import Reason
+from bridge.gate.comparison import Difference, Noise
+from bridge.records.base import ParamValue
+from bridge.records.verdict import ClaimDecision
 
 
-class CompareRow(Part):
-    """One fact of two runs."""
+@part
+class Fact:
+    """One fact of two runs; `same` says whether they agree."""
 
     name: str
     a: str
@@ -16,47 +21,29 @@ class CompareRow(Part):
     same: bool
 
 
-class DifferenceRow(Part):
-    """One number of B against A by the gate's statistics; never citable.
+@part
+class ShownDifference(Difference):
+    """One number of B against A by the gate's statistics; never citable, and why."""
 
-    Attributes:
-        metric: a ratio or count of the engine's arms, or a declared metric of an owner's own program.
-    """
-
-    report: str
-    metric: str
-    arm: str
-    role: str
-    value: float
-    interval: tuple[float, float] | None
-    confidence: float | None
-    unit: str
-    n: int
-    wording: str
-    detail: dict[str, Any]
-    citable: Literal[False]
-    why: list[str]
+    why: tuple[str, ...] = ()
+    citable: Literal[False] = False
 
 
-class NoiseRow(Part):
-    """The A/A' noise floor of a stage in both runs, as a share; None without a control."""
+@part
+class CompareData:
+    """What `compare` says of two runs."""
 
-    report: str
-    stage: Literal["decode", "prefill"]
-    a: float | None
-    b: float | None
-    confidence: float
-
-
-class ReasonRow(Part):
-    """What stands against comparing two runs."""
-
-    kind: Literal["impossible", "weaker"]
-    text: str
-    report: str | None
+    a: str
+    b: str
+    caution: str
+    lines: list[Fact]
+    differences: list[ShownDifference]
+    noise: tuple[Noise, ...]
+    reasons: tuple[Reason, ...]
 
 
-class SweepClaim(Part):
+@part
+class SweepClaim:
     """A number of one run of a sweep, as the gate gives it."""
 
     metric: str
@@ -64,28 +51,30 @@ class SweepClaim(Part):
     interval: tuple[float, float] | None
     unit: str
     better: Literal["higher", "lower"] | None
-    decision: Literal["evidence", "valid", "nothing"]
+    decision: ClaimDecision
     wording: str
 
 
-class SweepRun(Part):
+@part
+class SweepRun:
     """One run of a sweep; `id` is None where nothing was sent, `params` are those that differ within the sweep.
 
     `node` and `host_class` say where it was measured, None before that is known.
     """
 
     id: str | None
-    params: dict[str, bool | int | float | str]
-    repeat: int
-    node: str | None
-    host_class: str | None
+    params: dict[str, ParamValue]
     reason: str
-    exit_code: int
-    verdict: str | None
-    claims: list[SweepClaim]
+    repeat: int = 0
+    node: str | None = None
+    host_class: str | None = None
+    exit_code: int = 0
+    verdict: str | None = None
+    claims: tuple[SweepClaim, ...] = ()
 
 
-class SweepDifference(Part):
+@part
+class SweepDifference:
     """What a metric of run `b` differs by from run `a` of the same repeat; never citable."""
 
     a: str
@@ -98,23 +87,12 @@ class SweepDifference(Part):
     wording: str
 
 
-class SweepData(Part):
-    """What `run` prints of a sweep, and `compare` of one."""
+@part
+class SweepData:
+    """What `run` says of a sweep, and `compare` of one."""
 
     sweep: str | None
     preset: str
     caution: str
     runs: list[SweepRun]
     differences: list[SweepDifference]
-
-
-class CompareData(Part):
-    """What `compare` prints."""
-
-    a: str
-    b: str
-    caution: str
-    lines: list[CompareRow]
-    differences: list[DifferenceRow]
-    noise: list[NoiseRow]
-    reasons: list[ReasonRow]

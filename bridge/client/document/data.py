@@ -8,32 +8,14 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from pydantic import RootModel
+from pydantic import TypeAdapter
 
 from bridge.client.document.comparison import CompareData, SweepData
 from bridge.client.document.envelope import Part
+from bridge.client.document.parts import RemovalRow, RunRow
+from bridge.client.document.quoting import QuoteData, StandingRow
 from bridge.records.bus import Beacon
 from bridge.records.verdict import ClaimResult, Verdict
-
-
-class RunRow(Part):
-    """One run of `ls`; None where it is not known without the result."""
-
-    id: str
-    short: str
-    state: Literal["unknown", "queued", "claimed", "started", "judging", "published"]
-    preset: str | None
-    profile: str | None
-    reason: str | None
-    verdict: str | None
-    runner: str | None
-    created: str | None
-    age_s: float
-    fetched: bool
-    took_s: float | None
-    options: str | None
-    asked_by: str | None
-    metric: str | None
 
 
 class RunnerRow(Beacon):
@@ -77,13 +59,6 @@ class DoctorRow(Part):
     remedy: str | None
 
 
-class RemovalRow(Part):
-    """One thing that `gc` removed, or would."""
-
-    kind: Literal["result", "request", "ref"]
-    name: str
-
-
 class CheckRow(Part):
     """One thing that `verify` looked at; ``ok`` where it did not fail, the level ``warn`` where it was not checked."""
 
@@ -91,37 +66,6 @@ class CheckRow(Part):
     ok: bool
     level: Literal["ok", "warn", "fail"]
     text: str
-
-
-class StandingEnd(Part):
-    """A ratio at one load; `load` is None where sittings do not differ by it. `next_sitting` is a prediction."""
-
-    load: float | None
-    value: float
-    interval: tuple[float, float]
-    next_sitting: tuple[float, float]
-
-
-class SittingRow(Part):
-    """One sitting of a standing claim, as the mean of its launches."""
-
-    id: str
-    attempt: int
-    log_ratio: float
-    load: float | None
-
-
-class StandingRow(Part):
-    """What a set of sittings says of one ratio; `why` is empty where it may be quoted."""
-
-    claim: str
-    quotation: Literal["quotable", "measured", "refused"]
-    wording: str
-    why: list[str]
-    looks: int
-    span_s: float | None
-    ends: list[StandingEnd]
-    sittings: list[SittingRow]
 
 
 class StandingData(Part):
@@ -143,22 +87,6 @@ class VerifyData(Part):
     answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
     quotation: Literal["quotable", "measured", "refused"] | None
     checks: list[CheckRow]
-    standing: list[StandingRow]
-
-
-class RefusedRow(Part):
-    """A claim that may not be quoted."""
-
-    claim: str
-    why: str
-
-
-class QuoteData(Part):
-    """What `quote` prints."""
-
-    quotation: Literal["quotable", "measured", "refused"]
-    lines: list[str]
-    refused: list[RefusedRow]
     standing: list[StandingRow]
 
 
@@ -255,71 +183,28 @@ class AgentFileRow(Part):
     change: Literal["unchanged", "written", "removed"]
 
 
-class RunRows(RootModel[list[RunRow]]):
-    """`ls`."""
-
-
-class RunnerRows(RootModel[list[RunnerRow]]):
-    """`runners`."""
-
-
-class PresetRows(RootModel[list[PresetRow]]):
-    """`presets`."""
-
-
-class WaitRows(RootModel[list[WaitRow]]):
-    """`wait` for several runs."""
-
-
-class DoctorRows(RootModel[list[DoctorRow]]):
-    """`doctor`."""
-
-
-class RemovalRows(RootModel[list[RemovalRow]]):
-    """`gc`."""
-
-
-class AgentFileRows(RootModel[list[AgentFileRow]]):
-    """`agent install` and `agent uninstall`."""
-
-
-class RuleRows(RootModel[list[RuleRow]]):
-    """`gate rules`."""
-
-
-class JudgedRows(RootModel[list[JudgedRow]]):
-    """`gate check`."""
-
-
-class ComparedData(RootModel[CompareData | SweepData]):
-    """`compare` of two runs, or of a sweep."""
-
-
-class RunData(RootModel[DryRunData | SweepData | StandingData]):
-    """`run --dry-run`, a sweep, or the sittings of a standing claim."""
-
-
 DATA: Final[dict[str, Any]] = {
-    "ls": RunRows,
-    "runners": RunnerRows,
-    "presets": PresetRows,
-    "wait": WaitRows,
-    "doctor": DoctorRows,
-    "gc": RemovalRows,
+    "ls": list[RunRow],
+    "runners": list[RunnerRow],
+    "presets": list[PresetRow],
+    "wait": list[WaitRow],
+    "doctor": list[DoctorRow],
+    "gc": list[RemovalRow],
     "verify": VerifyData,
     "quote": QuoteData,
-    "compare": ComparedData,
+    "compare": CompareData | SweepData,
     "config": ConfigData,
     "open": WrittenData,
     "init": InitData,
     "version": VersionData,
-    "agent install": AgentFileRows,
-    "agent uninstall": AgentFileRows,
-    "gate rules": RuleRows,
+    "agent install": list[AgentFileRow],
+    "agent uninstall": list[AgentFileRow],
+    "gate rules": list[RuleRow],
     "gate explain": ExplainData,
-    "gate check": JudgedRows,
-    "run": RunData,
+    "gate check": list[JudgedRow],
+    "run": DryRunData | SweepData | StandingData,
 }
+"""What each command prints below `data`."""
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -330,7 +215,7 @@ def schemas() -> dict[str, dict[str, Any]]:
     dialect = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     files = {"envelope.schema.json": {**dialect, **Envelope.model_json_schema(mode="serialization")}}
     files["event.schema.json"] = {**dialect, **RunEvent.model_json_schema(mode="serialization")}
-    for command, model in DATA.items():
+    for command, shape in DATA.items():
         name = f"data-{command.replace(' ', '-')}.schema.json"
-        files[name] = {**dialect, **model.model_json_schema(mode="serialization")}
+        files[name] = {**dialect, **TypeAdapter(shape).json_schema(mode="serialization")}
     return files

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from bridge.client.document.parts import ActionsView, BusPart, ProgressPart, QuotaPart, TimesPart, WherePart
 from bridge.client.document.untrusted import clean_line
 from bridge.errors import KakeyaError
 from bridge.ids import short
 from bridge.records.derived import DerivedReport
+from bridge.records.verdict import ClaimResult, Finding
 from bridge.run.outcomes import OUTCOMES
 
 SCHEMA = "kakeya-mac/1"
@@ -81,40 +83,6 @@ class AnswerPart(Part):
     text: str
 
 
-class BusPart(Part):
-    """Which bus, and which configuration said so.
-
-    Attributes:
-        embedded: whether it is the bus of this machine, whose runner starts with a request.
-    """
-
-    id: str | None
-    route: str | None
-    source: str
-    where: str
-    embedded: bool
-
-
-class WherePart(Part):
-    """Where it ran; None until that is known. `local` means this machine.
-
-    Attributes:
-        sandbox: what confined it: ``none``, ``bwrap``, ``landlock`` or ``seatbelt``; None also where no command ran.
-        no_sandbox_because: why there was none.
-        uid: numeric user it ran as.
-    """
-
-    runner: str | None = None
-    local: bool | None = None
-    host: str | None = None
-    os: str | None = None
-    device: str | None = None
-    backend: str | None = None
-    sandbox: Literal["none", "bwrap", "landlock", "seatbelt"] | None = None
-    no_sandbox_because: str | None = None
-    uid: int | None = None
-
-
 class AttemptsPart(Part):
     """Which attempt of (preset, params, profile, code) on its host this was, and the earlier ones."""
 
@@ -122,89 +90,14 @@ class AttemptsPart(Part):
     earlier: list[str]
 
 
-class HostRunnerPart(Part):
-    """A runner registered at the hosting site."""
-
-    name: str
-    online: bool
-    busy: bool
-
-
-class ActionsPart(Part):
-    """The workflow run of a request on a bus that Actions wakes; `ahead` counts runs that wait before it."""
-
-    url: str
-    status: str
-    conclusion: str | None
-    ahead: int | None
-    runners: list[HostRunnerPart] | None
-
-
-class QuotaPart(Part):
-    """What the name that this clone asks as may still ask of one live runner within the hour, as that runner says.
-
-    Attributes:
-        principal: the name; ``unsigned`` stands for all unsigned requests together.
-        left: how many requests were left at the time `as_of`.
-        next: when one more will be; None where none counts yet.
-    """
-
-    principal: str
-    runner: str
-    per_hour: int
-    left: int
-    next: str | None
-    as_of: str
-
-
-class PremisePart(Part):
-    """One premise of a claim: whether it holds, who saw it, which rules looked, what took it."""
-
-    premise: str
-    held: bool
-    seen_by: str
-    rules: list[str]
-    why: list[str]
-
-
-class ClaimPart(Part):
+class ClaimPart(ClaimResult):
     """A number as the gate recomputed it; quote only `wording`, and only where `quotation` is ``quotable``.
 
     Attributes:
-        decision: ``evidence``, ``valid`` (a premise is missing) or ``nothing``.
         quotation: whether this reader may quote it: ``measured`` is not yet.
-        premises: what it rests on.
-        detail: what the wording rests on, by kind of claim; e.g. whether a commit was found ``slower``.
     """
 
-    id: str
-    metric: str
-    kind: str
-    role: str
-    value: float | None
-    interval: list[float] | None
-    confidence: float | None
-    unit: str
-    baseline: str | None
-    n: int
-    wording: str
-    decision: Literal["evidence", "valid", "nothing"]
     quotation: Literal["quotable", "measured", "refused"]
-    premises: list[PremisePart]
-    detail: dict[str, Any] = {}
-
-
-class FindingPart(Part):
-    """One rule's word."""
-
-    code: str
-    severity: str
-    premise: str | None
-    report: str | None
-    where: str
-    arms: list[str]
-    message: str
-    remedy: str
 
 
 class LogTail(Part):
@@ -214,27 +107,6 @@ class LogTail(Part):
     fence: str
     earlier_lines: int
     lines: list[str]
-
-
-class ProgressPart(Part):
-    """How far a running run is, as its runner saw it; `text` says it in words.
-
-    Attributes:
-        step: the command that runs, the `number`th of `steps`.
-        done, most: how many of its units are over, out of how many at most; None where nobody said.
-        left_s: how long the rest of the step takes at the pace so far; None without a pace.
-        waits: where it waits and why, while it is placed on a cluster and nothing of it runs.
-    """
-
-    text: str
-    step: str
-    number: int
-    steps: int
-    unit: Literal["sample", "launch"] | None
-    done: int
-    most: int | None
-    left_s: float | None
-    waits: str | None
 
 
 class FilesPart(Part):
@@ -247,14 +119,6 @@ class FilesPart(Part):
     folder: str
     paths: list[str]
     kept: list[str] = []
-
-
-class TimesPart(Part):
-    """Seconds spent in each phase; None where it did not happen or is not known."""
-
-    queued: float | None = None
-    running: float | None = None
-    total: float | None = None
 
 
 class Envelope(Part):
@@ -279,13 +143,13 @@ class Envelope(Part):
     attempts: AttemptsPart | None = None
     bus: BusPart | None = None
     where: WherePart | None = None
-    actions: ActionsPart | None = None
+    actions: ActionsView | None = None
     times_s: TimesPart | None = None
     quotas: list[QuotaPart] = []
     progress: ProgressPart | None = None
     headline: str | None = None
     claims: list[ClaimPart] = []
-    findings: list[FindingPart] = []
+    findings: list[Finding] = []
     files: FilesPart | None = None
     log_tail: LogTail | None = None
     next: list[list[str]] = []

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from bridge.client.document.envelope import Part, ProgressPart
+from bridge.client.document.envelope import Part
+from bridge.client.document.parts import ProgressPart
 
 
 class RunEvent(Part):

@@ -5,9 +5,7 @@ It says what differs and never calls a difference between two runs a measurement
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
-
+from bridge.client.document.comparison import Fact, ShownDifference
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.run.quotation import quotation
 from bridge.gate.comparability import MeasuredRun
@@ -20,20 +18,9 @@ from bridge.records.verdict import ClaimResult
 
 CAUTION = "two runs at two times are not an interleaved comparison: nothing here may be quoted as a difference"
 _PREFIX = "reports/"
-_SHOWN = ("report", "metric", "arm", "role", "value", "interval", "confidence", "unit", "n", "wording")
 
 
-@dataclass(frozen=True)
-class Line:
-    """One fact of both runs; `same` says whether they agree."""
-
-    name: str
-    a: str
-    b: str
-    same: bool
-
-
-def compare(a: JudgedResult, b: JudgedResult) -> list[Line]:
+def compare(a: JudgedResult, b: JudgedResult) -> list[Fact]:
     """Return claims, then facts, of two results."""
     facts_a, facts_b = _facts(a), _facts(b)
     claims_a, claims_b = _claims(a), _claims(b)
@@ -84,22 +71,10 @@ def measured(a: JudgedResult, b: JudgedResult) -> Comparison:
     return gate_compare(_run(a), _run(b))
 
 
-def data(comparison: Comparison) -> dict[str, Any]:
-    """Return a comparison as `--json` shows it."""
-    why = [reason.text for reason in comparison.reasons if reason.kind == "weaker"]
-    return {
-        "differences": [
-            {
-                **{name: getattr(difference, name) for name in _SHOWN},
-                "detail": dict(difference.detail),
-                "citable": False,
-                "why": why,
-            }
-            for difference in comparison.differences
-        ],
-        "noise": [asdict(floor) for floor in comparison.noise],
-        "reasons": [asdict(reason) for reason in comparison.reasons],
-    }
+def shown_differences(comparison: Comparison) -> list[ShownDifference]:
+    """Return the differences of a comparison, each with why it may not be quoted."""
+    why = tuple(reason.text for reason in comparison.reasons if reason.kind == "weaker")
+    return [ShownDifference(**vars(difference), why=why) for difference in comparison.differences]
 
 
 def noise_text(a: float | None, b: float | None, confidence: float) -> str:
@@ -130,5 +105,5 @@ def claim_text(claim: ClaimResult, side: JudgedResult | None) -> str:
     return f"{value}{'' if answer is None or answer.word == 'quotable' else f' ({answer.word})'}"
 
 
-def _line(name: str, a: str, b: str) -> Line:
-    return Line(name, a, b, same=a == b)
+def _line(name: str, a: str, b: str) -> Fact:
+    return Fact(name, a, b, same=a == b)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from bridge.client.connection.run_bus import pinned_bus, require_same_bus
+from bridge.client.document.quoting import QuoteData, RefusedRow
 from bridge.client.document.untrusted import clean_line, markdown_text
 from bridge.client.evidence.succession import succession_note
 from bridge.client.run.quotation import quotation
@@ -13,38 +11,14 @@ from bridge.client.run.result import Result, backend_of
 from bridge.client.run.run import Run
 from bridge.errors import UsageError
 from bridge.gate.facts.accelerators import device_words
-from bridge.records.quotation import Quotation, QuotationWord
+from bridge.records.quotation import Quotation
 from bridge.records.run import RunRecord
 from bridge.records.verdict import ClaimResult
 from bridge.run.asked import asked_text
 from bridge.trust.judgement import UNCHECKED, TrustAnswer
 
 
-@dataclass(frozen=True)
-class Quote:
-    """The sentences that may be said, and the claims that may not, each with its reason.
-
-    Attributes:
-        word: whether anything of the run may be quoted.
-        lines: a sentence a claim and the command that checks them; empty when nothing may be quoted.
-        refused: (claim id, answer) of every claim that may not.
-    """
-
-    word: QuotationWord
-    lines: tuple[str, ...]
-    refused: tuple[tuple[str, str], ...]
-
-    def data(self) -> dict[str, Any]:
-        """Return it as `--json` shows it."""
-        return {
-            "quotation": self.word,
-            "lines": list(self.lines),
-            "refused": [{"claim": claim, "why": why} for claim, why in self.refused],
-            "standing": [],
-        }
-
-
-def quote_run(run: Run, *, markdown: bool = False) -> Quote:
+def quote_run(run: Run, *, markdown: bool = False) -> QuoteData:
     """Return the quote of a run by the keys that count for its bus.
 
     Raises:
@@ -60,7 +34,7 @@ def quote_run(run: Run, *, markdown: bool = False) -> Quote:
     return quote(result, answer or UNCHECKED, markdown=markdown, note=note)
 
 
-def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: str | None = None) -> Quote:
+def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: str | None = None) -> QuoteData:
     """Return the quote of an intact result; one that is untrusted or altered gives none.
 
     Args:
@@ -78,10 +52,12 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
             f"run {result.id} claims nothing, so there is nothing to quote", remedy=f"kakeya-mac report {result.id}"
         )
     answers = [(claim, quotation(verdict, answer, claim)) for claim in verdict.claims]
-    refused = tuple((claim.id, clean_line(text_of(answer))) for claim, answer in answers if answer.word != "quotable")
+    refused = [
+        RefusedRow(claim.id, clean_line(text_of(answer))) for claim, answer in answers if answer.word != "quotable"
+    ]
     quotable = [claim for claim, answer in answers if answer.word == "quotable"]
     if not quotable:
-        return Quote(quotation(verdict, answer).word, (), refused)
+        return QuoteData(quotation(verdict, answer).word, [], refused)
     lines = [sentence(claim, result, record, answer) for claim in quotable]
     lines += [] if note is None else [clean_line(note)]
     command = f"kakeya-mac verify {result.id}"
@@ -89,7 +65,7 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
         lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
     else:
         lines.append(f"check: {command}")
-    return Quote("quotable", tuple(lines), refused)
+    return QuoteData("quotable", lines, refused)
 
 
 def sentence(claim: ClaimResult, result: Result, record: RunRecord, answer: TrustAnswer) -> str:

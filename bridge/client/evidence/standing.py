@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from bridge.client.document.quoting import QuoteData, RefusedRow, SittingRow, StandingEnd, StandingRow
 from bridge.client.document.untrusted import clean_line, markdown_text
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.quote import Quote, asked_and_where, text_of
+from bridge.client.evidence.quote import asked_and_where, text_of
 from bridge.errors import UsageError
 from bridge.gate.standing import JudgedSitting, StandingClaim, standing_claims
 from bridge.launches.attempts import ShownInterval
@@ -52,7 +52,7 @@ class StandingSet:
         """The runs of the set."""
         return [judged.result.id for judged in self.sittings]
 
-    def data(self) -> list[dict[str, Any]]:
+    def data(self) -> list[StandingRow]:
         """Return its claims as `--json` shows them."""
         return [_shown(claim, self.run_ids) for claim in self.claims]
 
@@ -67,7 +67,7 @@ def quotation_of(claim: StandingClaim) -> Quotation:
     return Quotation("measured" if claim.why else "quotable", claim.why)
 
 
-def quote_set(standing: StandingSet, *, markdown: bool = False) -> Quote:
+def quote_set(standing: StandingSet, *, markdown: bool = False) -> QuoteData:
     """Return the quote of a standing claim: a sentence each, and the command that checks all of its sittings.
 
     Raises:
@@ -79,15 +79,17 @@ def quote_set(standing: StandingSet, *, markdown: bool = False) -> Quote:
             remedy=f"kakeya-mac report {standing.run_ids[-1]}",
         )
     answers = [(claim, quotation_of(claim)) for claim in standing.claims]
-    refused = tuple((claim.id, clean_line(text_of(answer))) for claim, answer in answers if claim.why)
+    refused = [RefusedRow(claim.id, clean_line(text_of(answer))) for claim, answer in answers if claim.why]
     quotable = [claim for claim, answer in answers if answer.word == "quotable"]
     if not quotable:
-        return Quote("measured", (), refused)
+        return QuoteData("measured", [], refused, standing.data())
     command = shlex.join(["kakeya-mac", "verify", *standing.run_ids])
     lines = [_sentence(claim, standing) for claim in quotable]
     if markdown:
-        return Quote("quotable", (*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"), refused)
-    return Quote("quotable", (*lines, f"check: {command}"), refused)
+        lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
+    else:
+        lines.append(f"check: {command}")
+    return QuoteData("quotable", lines, refused, standing.data())
 
 
 def _sentence(claim: StandingClaim, standing: StandingSet) -> str:
@@ -118,31 +120,20 @@ def _as_sitting(judged: JudgedResult) -> JudgedSitting:
     return JudgedSitting(verdict, result.record, result.spec, reports, refused)
 
 
-def _shown(claim: StandingClaim, run_ids: Sequence[str]) -> dict[str, Any]:
-    answer, ratio = quotation_of(claim), claim.ratio
-    ends = () if ratio is None else ratio.ends
-    return {
-        "claim": claim.id,
-        "quotation": answer.word,
-        "wording": claim.wording,
-        "why": list(claim.why),
-        "looks": claim.looks,
-        "span_s": None if ratio is None else ratio.span_s,
-        "ends": [
-            {
-                "load": end.load,
-                "value": end.value,
-                "interval": list(end.interval(claim.looks)),
-                "next_sitting": _bounds(end.next_sitting(claim.looks)),
-            }
-            for end in ends
-        ],
-        "sittings": [
-            {"id": run_id, "attempt": sitting.number, "log_ratio": sitting.log_ratio, "load": sitting.load}
-            for run_id, sitting in zip(run_ids, claim.sittings, strict=False)
-        ],
-    }
+def _shown(claim: StandingClaim, run_ids: Sequence[str]) -> StandingRow:
+    ratio, looks = claim.ratio, claim.looks
+    sittings = [
+        SittingRow(run_id, sitting.number, sitting.log_ratio, sitting.load)
+        for run_id, sitting in zip(run_ids, claim.sittings, strict=False)
+    ]
+    ends = [
+        StandingEnd(end.load, end.value, end.interval(looks), _bounds(end.next_sitting(looks)))
+        for end in (() if ratio is None else ratio.ends)
+    ]
+    span_s = None if ratio is None else ratio.span_s
+    word = quotation_of(claim).word
+    return StandingRow(claim.id, word, claim.wording, claim.why, looks, span_s, ends, sittings)
 
 
-def _bounds(shown: ShownInterval) -> list[float]:
-    return [shown.low, shown.high]
+def _bounds(shown: ShownInterval) -> tuple[float, float]:
+    return shown.low, shown.high

@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
+from bridge.client.document.comparison import SweepClaim, SweepData, SweepDifference, SweepRun
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.compare import claim_text, host_class, measured
 from bridge.client.evidence.judged import JudgedResult
@@ -96,11 +97,10 @@ class SweptRuns:
         """The preset of its runs, as they were sent; empty where that cannot be read."""
         return next((request.preset for request in self._requests() if request is not None), "")
 
-    def data(self) -> dict[str, Any]:
+    def data(self) -> SweepData:
         """Return it as `--json` shows it."""
         rows = self.rows
-        differing = [{"a": a.id, "b": b.id, **value} for a, b, value in differences(rows)]
-        return _data(self.id, self.preset, [_shown(row) for row in rows], differing)
+        return _data(self.id, self.preset, [_shown(row) for row in rows], list(differences(rows)))
 
 
 def _row(run: Run, request: Request | None, status: RunStatus | None, names: Sequence[str]) -> SweepRow:
@@ -114,30 +114,17 @@ def _row(run: Run, request: Request | None, status: RunStatus | None, names: Seq
     )
 
 
-def data_of_drafts(requests: Sequence[tuple[str, dict[str, ParamValue]]]) -> dict[str, Any]:
+def data_of_drafts(requests: Sequence[tuple[str, dict[str, ParamValue]]]) -> SweepData:
     """Return a sweep that was not sent as `--json` shows it.
 
     Args:
         requests: preset and parameters of each.
     """
-    empty: dict[str, Any] = {
-        "id": None,
-        "reason": "dry_run",
-        "exit_code": 0,
-        "repeat": 0,
-        "node": None,
-        "host_class": None,
-        "verdict": None,
-        "claims": [],
-    }
-    return _data(None, requests[0][0], [{**empty, "params": params} for _, params in requests], [])
+    return _data(None, requests[0][0], [SweepRun(None, params, "dry_run") for _, params in requests], [])
 
 
-def _data(
-    sweep: str | None, preset: str, runs: list[dict[str, Any]], differing: list[dict[str, Any]]
-) -> dict[str, Any]:
-    caution = f"{EXPLORATORY}; {NEVER_CITABLE}"
-    return {"sweep": sweep, "preset": preset, "caution": caution, "runs": runs, "differences": differing}
+def _data(sweep: str | None, preset: str, runs: list[SweepRun], differing: list[SweepDifference]) -> SweepData:
+    return SweepData(sweep, preset, f"{EXPLORATORY}; {NEVER_CITABLE}", runs, differing)
 
 
 def _swept(requests: Sequence[Request]) -> tuple[str, ...]:
@@ -175,8 +162,8 @@ def hosts(rows: Sequence[SweepRow]) -> dict[str, Callable[[SweepRow], str]]:
     return {name: shown for name, shown in ways.items() if len({shown(row) for row in ran}) > 1}
 
 
-def differences(rows: Sequence[SweepRow]) -> Iterator[tuple[SweepRow, SweepRow, dict[str, Any]]]:
-    """Yield what each row differs by from the first row of its repeat: both rows, the number and its wording.
+def differences(rows: Sequence[SweepRow]) -> Iterator[SweepDifference]:
+    """Yield what each row differs by from the first row of its repeat.
 
     Rows of other classes of hosts are held against the first of their own class: what their times differ by says
     nothing of what was set.
@@ -188,40 +175,28 @@ def differences(rows: Sequence[SweepRow]) -> Iterator[tuple[SweepRow, SweepRow, 
         against = first.setdefault((row.repeat, "" if row.host is None else host_class(row.host)), row)
         if against is row or against.judged is None:
             continue
-        for difference in measured(against.judged, row.judged).differences:
-            interval = None if difference.interval is None else list(difference.interval)
-            value = {
-                "metric": difference.metric,
-                "value": difference.value,
-                "interval": interval,
-                "unit": difference.unit,
-                "n": difference.n,
-            }
-            yield against, row, value | {"wording": difference.wording}
+        for number in measured(against.judged, row.judged).differences:
+            yield SweepDifference(
+                against.id, row.id, number.metric, number.value, number.interval, number.unit, number.n, number.wording
+            )
 
 
-def _shown(row: SweepRow) -> dict[str, Any]:
-    return {
-        "id": row.id,
-        "params": dict(row.params),
-        "repeat": row.repeat,
-        "node": None if row.host is None else row.host.name,
-        "host_class": None if row.host is None else host_class(row.host),
-        "reason": row.reason,
-        "exit_code": row.exit_code,
-        "verdict": None if row.judged is None or row.judged.verdict is None else row.judged.verdict.decision,
-        "claims": [_claim(claim) for claim in row.claims],
-    }
+def _shown(row: SweepRow) -> SweepRun:
+    verdict = None if row.judged is None else row.judged.verdict
+    return SweepRun(
+        row.id,
+        dict(row.params),
+        row.reason,
+        repeat=row.repeat,
+        node=None if row.host is None else row.host.name,
+        host_class=None if row.host is None else host_class(row.host),
+        exit_code=row.exit_code,
+        verdict=None if verdict is None else verdict.decision,
+        claims=tuple(_claim(claim) for claim in row.claims),
+    )
 
 
-def _claim(claim: ClaimResult) -> dict[str, Any]:
+def _claim(claim: ClaimResult) -> SweepClaim:
     """Return a claim as tables show it: the number, its interval and unit, and which direction is better."""
-    return {
-        "metric": claim.metric,
-        "value": claim.value,
-        "interval": None if claim.interval is None else list(claim.interval),
-        "unit": claim.unit,
-        "better": claim.detail.get("better"),
-        "decision": claim.decision,
-        "wording": claim.wording,
-    }
+    better = claim.detail.get("better")
+    return SweepClaim(claim.metric, claim.value, claim.interval, claim.unit, better, claim.decision, claim.wording)

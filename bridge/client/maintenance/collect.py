@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from bridge.client.connection.session import BusSession
+from bridge.client.document.parts import RemovalRow
 from bridge.client.run.status import state_of_view
 from bridge.ids import unix_ms
 from bridge.request import expired
 from bridge.run.state import RunState
 
 
-@dataclass(frozen=True)
-class Removal:
-    """One result, request or ref that was removed, or would be."""
-
-    kind: str
-    name: str
-
-
-def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: bool) -> Iterator[Removal]:
+def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: bool) -> Iterator[RemovalRow]:
     """Remove stored results and remembered requests of runs that are older; a live run is never touched."""
     store = session.store
     for run_id in sorted(store.ids()):
@@ -28,15 +20,15 @@ def tidy(session: BusSession, *, older_than_s: float, branches: bool, dry_run: b
         if age_s < older_than_s or not _is_over(session, run_id):
             continue
         if store.has_result(run_id):
-            yield Removal("result", str(store.folder(run_id)))
+            yield RemovalRow("result", str(store.folder(run_id)))
         if store.sent(run_id) is not None:
-            yield Removal("request", run_id)
+            yield RemovalRow("request", run_id)
         if not dry_run:
             store.remove_result(run_id)
             store.forget(run_id)
     if branches:
         for name in session.bus.collect(older_than_s=older_than_s, dry_run=dry_run):
-            yield Removal("ref", name)
+            yield RemovalRow("ref", name)
 
 
 def _is_over(session: BusSession, run_id: str) -> bool:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bridge.client.connection.liveness import SeenRunner
+from bridge.client.document.parts import RunRow
 from bridge.client.evidence.history import HistoryRow
 from bridge.client.page import plots
 from bridge.client.page.markup import marked, page, section, table, text
 from bridge.client.page.pictures import kept_files
-from bridge.client.run.listing import Row
 from bridge.durations import age_text, duration_text
 from bridge.ids import short
 from bridge.run.state import RunState
@@ -35,7 +35,7 @@ class BusView:
     route: str
     at: str
     runners: Sequence[SeenRunner]
-    runs: Sequence[Row]
+    runs: Sequence[RunRow]
     histories: Mapping[str, Sequence[HistoryRow]]
     pictures: Mapping[str, bytes]
 
@@ -79,7 +79,7 @@ def _state(runner: SeenRunner) -> str:
     return runner.beacon.state if runner.live or runner.beacon.state == "stopped" else "gone"
 
 
-def _queue(rows: Sequence[Row]) -> str:
+def _queue(rows: Sequence[RunRow]) -> str:
     cells = (
         (
             str(place),
@@ -93,7 +93,7 @@ def _queue(rows: Sequence[Row]) -> str:
     return table(("place", "preset", "parameters", "run", "waits"), cells)
 
 
-def _runs(rows: Sequence[Row]) -> str:
+def _runs(rows: Sequence[RunRow]) -> str:
     return table(
         ("run", "preset", "parameters", "state", "value", "runner", "took", "age"),
         (
@@ -112,7 +112,7 @@ def _cut(parameters: str) -> str:
     return parameters if len(parameters) <= _PARAMETERS_CHARS else f"{parameters[:_PARAMETERS_CHARS]}…"
 
 
-def _ended(row: Row) -> str:
+def _ended(row: RunRow) -> str:
     words = row.reason or row.state.word
     return text(words) if row.verdict is None else f"{text(words)} {marked(row.verdict, row.verdict)}"
 

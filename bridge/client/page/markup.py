@@ -4,40 +4,18 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import zip_longest
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.client.document.untrusted import clean_line
 
-STYLE: Final = """
-:root{color-scheme:light dark;--line:#8884;--good:#1a7f37;--bad:#c62828;--some:#9a6700;
---s0:#2a6496;--s1:#b3403a;--s2:#2a7d3a;--s3:#8a6d00;--s4:#8e44ad;--s5:#00758a}
-@media(prefers-color-scheme:dark){:root{--good:#56d364;--bad:#ff7b72;--some:#e3b341;
---s0:#79b8ff;--s1:#ff9492;--s2:#6fdd8b;--s3:#e3c45a;--s4:#d2a8ff;--s5:#66d9e8}}
-body{font:15px/1.5 system-ui,sans-serif;margin:0 auto;max-width:64rem;padding:1rem;overflow-wrap:break-word}
-h1{font-size:1.3rem}h2{font-size:1.05rem;margin-top:2rem;border-bottom:1px solid var(--line)}
-.wide{overflow-x:auto}table{border-collapse:collapse;width:100%}
-td,th{text-align:left;vertical-align:top;padding:.2rem .6rem .2rem 0;max-width:30rem}
-td,th{border-bottom:1px solid var(--line)}
-.verdict{font-size:1.15rem;font-weight:600}.evidence,.held{color:var(--good)}
-.rejected,.missing,.nothing{color:var(--bad)}.valid,.recorded{color:var(--some)}
-pre{white-space:pre-wrap;border:1px solid var(--line);padding:.6rem;font-size:13px;overflow-wrap:anywhere}
-figure{margin:1rem 0}svg text{fill:currentColor;font-size:12px}
-.grid{stroke:var(--line)}.reference{stroke:currentColor;stroke-dasharray:2 4}.dots,.bars,.line{fill:none}
-.dots{stroke-width:5;stroke-linecap:round}.bars{stroke-width:2}.line{stroke-width:1.3}
-path.s0{stroke:var(--s0)}path.s1{stroke:var(--s1)}path.s2{stroke:var(--s2)}path.s3{stroke:var(--s3)}path.s4{stroke:var(--s4)}
-path.s5{stroke:var(--s5)}svg text.s0{fill:var(--s0)}svg text.s1{fill:var(--s1)}svg text.s2{fill:var(--s2)}
-svg text.s3{fill:var(--s3)}svg text.s4{fill:var(--s4)}svg text.s5{fill:var(--s5)}
-svg,img{max-width:100%;height:auto;display:block}
-@media(max-width:40rem){thead{display:none}tr,td{display:block;border:0;max-width:none}
-tr{padding:.4rem 0;border-bottom:1px solid var(--line)}td[data-of]::before{content:attr(data-of)": ";opacity:.7}
-figure{overflow-x:auto}figure svg{max-width:none;width:36rem}}
-"""
-# On a phone a row of a table becomes a block of lines, each with the name of its column, and a plot can be moved.
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 LISTED: Final = 400  # rows of a table that grows
 PAGE_MAX_BYTES: Final = 1_000_000
 _NOTICES_BYTES: Final = 20_000  # kept for what is said in the place of parts, and for the end
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def text(value: object) -> str:
@@ -45,14 +23,17 @@ def text(value: object) -> str:
     return html.escape(clean_line(str(value)))
 
 
+@cache
+def templates() -> Environment:
+    """Return the templates of pages, which escape every text."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    return Environment(loader=PackageLoader("bridge.client.page"), autoescape=True, undefined=StrictUndefined)
+
+
 def page(title: str, parts: Iterable[str]) -> str:
     """Return a whole document of at most `PAGE_MAX_BYTES`: a part that does not fit is left out, and it says so."""
-    head = (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{html.escape(_POLICY)}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<title>{text(title)}</title><style>{STYLE}</style></head><body>"
-    )
+    head = templates().get_template("head.html.jinja").render(title=clean_line(title))
     return f"{head}{''.join(_fitting(parts, PAGE_MAX_BYTES - len(head.encode())))}</body></html>\n"
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from bridge.client.document.untrusted import clean_line
+from bridge.client.page.markup import templates
 from bridge.launches.figures import UNITLESS
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 _WIDTH: Final = 760
 _NAME_CHARS: Final = 40
@@ -196,11 +193,4 @@ def _name(text: str) -> str:
 
 
 def _drawn(plot: Plot) -> str:
-    return _templates().get_template("plot.svg.jinja").render(plot=plot)
-
-
-@cache
-def _templates() -> Environment:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    return Environment(loader=PackageLoader("bridge.client.page"), autoescape=True, undefined=StrictUndefined)
+    return templates().get_template("plot.svg.jinja").render(plot=plot)

@@ -67,7 +67,7 @@ def _cells(
 
 
 def _differing(rows: Sequence[SweepRow]) -> str:
-    cells = ((text(f"{short(b.id)} vs {short(a.id)}"), text(value["wording"])) for a, b, value in differences(rows))
+    cells = ((text(f"{short(each.b)} vs {short(each.a)}"), text(each.wording)) for each in differences(rows))
     return table(("runs", "difference"), cells)
 
 

@@ -6,42 +6,11 @@ Only on a bus with ``wake = "actions"``. Nothing here is needed: without a token
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from bridge.client.connection.session import BusSession
-from bridge.client.document.untrusted import clean_line
-from bridge.hosting import Hosting, HostRunner, WorkflowRun
+from bridge.client.document.parts import ActionsView
+from bridge.hosting import Hosting, WorkflowRun
 from bridge.hosting.door import Door, open_door
-
-_NAMES_SHOWN = 3
-
-
-@dataclass(frozen=True)
-class ActionsView:
-    """A workflow run as GitHub shows it.
-
-    Attributes:
-        ahead: how many runs of the same workflow wait before it; None when it does not wait.
-        runners: the registered runners while it waits; None when GitHub does not tell this token.
-    """
-
-    url: str
-    status: str
-    conclusion: str | None
-    ahead: int | None
-    runners: tuple[HostRunner, ...] | None
-
-    def text(self) -> str:
-        """Return it in a few words, the page last."""
-        parts = [f"{self.conclusion or self.status} on GitHub".replace("_", " ")]
-        if self.ahead is not None:
-            parts.append("next in its queue" if self.ahead == 0 else f"{self.ahead} before it")
-        if self.runners is not None and not self.runners:
-            parts.append("no runner is registered")
-        for runner in (self.runners or ())[:_NAMES_SHOWN]:
-            state = "offline" if not runner.online else "busy" if runner.busy else "online"
-            parts.append(f"runner {runner.name} {state}")
-        return clean_line(f"{', '.join(parts)}, {self.url}")
 
 
 class Actions:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bridge.client.document.parts import TimesPart, WherePart
 from bridge.client.run.result import backend_of
 from bridge.run.outcomes import OUTCOMES
 from bridge.system.clock import parse_rfc3339
@@ -17,38 +17,14 @@ if TYPE_CHECKING:
 PROGRAM = "kakeya-mac"
 
 
-@dataclass(frozen=True)
-class RunPlace:
-    """Where a run ran, as far as that is known; the fields of `where` in a document."""
-
-    runner: str | None = None
-    local: bool | None = None
-    host: str | None = None
-    os: str | None = None
-    device: str | None = None
-    backend: str | None = None
-    sandbox: str | None = None
-    no_sandbox_because: str | None = None
-    uid: int | None = None
-
-
-@dataclass(frozen=True)
-class RunTimes:
-    """Seconds of each phase, from the record that the runner wrote; None where it did not happen."""
-
-    queued: float | None = None
-    running: float | None = None
-    total: float | None = None
-
-
-def place_of(run: Run, status: RunStatus) -> RunPlace:
+def place_of(run: Run, status: RunStatus) -> WherePart:
     """Return where it ran, as far as that is known."""
     record = status.record
     runner = record.runner if record is not None else status.claim.runner if status.claim is not None else None
     backend = backend_of(status.result) if status.result is not None else None
     host = record.host if record is not None else None
     applied = record.sandbox if record is not None and record.commands else None
-    return RunPlace(
+    return WherePart(
         runner=runner,
         local=run.embedded,
         host=host.name if host is not None else None,
@@ -61,13 +37,13 @@ def place_of(run: Run, status: RunStatus) -> RunPlace:
     )
 
 
-def times_of(status: RunStatus) -> RunTimes:
+def times_of(status: RunStatus) -> TimesPart:
     """Return the seconds of each phase."""
     record = status.record
     if record is None:
-        return RunTimes()
+        return TimesPart()
     total = (parse_rfc3339(record.ended) - parse_rfc3339(record.created)).total_seconds()
-    return RunTimes(queued=record.queue_s, running=record.wall_s, total=max(0.0, total))
+    return TimesPart(queued=record.queue_s, running=record.wall_s, total=max(0.0, total))
 
 
 def next_steps(run: Run, status: RunStatus) -> list[list[str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.store.gather import WorkBudget
 from bridge.bus.views import ClaimTip, ListingWindow, Snapshot
+from bridge.client.document.parts import RunRow
 from bridge.ids import short, unix_ms
 from bridge.run.asked import options_text
 from bridge.run.state import RunState, state_of
@@ -21,41 +21,9 @@ CLAIM_FETCHES: Final = 24  # fetches that one page of runs may cost, however man
 WINDOW_PRESETS: Final = 256  # a listing names each preset some six times; with more of them the whole bus is listed
 
 
-@dataclass(frozen=True)
-class Row:
-    """One run in a listing; what is not known without its result, or without its request, is None.
-
-    Attributes:
-        took_s: from the request to the end, or until now.
-        metric: the primary claim of the stored result, as a number with its unit.
-        options: parameters and commit of a request that this clone sent or has the result of, on one line.
-        asked_by: who asked, as the host of a stored result says, else in whose name this clone's request asks.
-    """
-
-    id: str
-    state: RunState
-    preset: str | None
-    profile: str | None
-    reason: str | None
-    verdict: str | None
-    runner: str | None
-    created: str | None
-    age_s: float
-    fetched: bool
-    took_s: float | None = None
-    metric: str | None = None
-    options: str | None = None
-    asked_by: str | None = None
-
-    def data(self) -> dict[str, Any]:
-        """Return the row as `--json` shows it."""
-        return {**asdict(self), "short": short(self.id), "state": self.state.value, "age_s": round(self.age_s, 3),
-                "took_s": None if self.took_s is None else round(self.took_s, 3)}  # fmt: skip
-
-
 def rows(
     session: BusSession, *, state: str | None, preset: str | None, limit: int, archived: bool = False
-) -> list[Row]:
+) -> list[RunRow]:
     """Return the newest runs that match.
 
     Args:
@@ -74,12 +42,12 @@ def rows(
 
 def _archived(
     session: BusSession, snapshot: Snapshot, *, state: str | None, preset: str | None, limit: int
-) -> list[Row]:
+) -> list[RunRow]:
     """Return the newest archived runs that match and are listed nowhere else."""
     if state not in {None, RunState.DONE.value}:
         return []
     listed_ids = {*snapshot.claims, *(ref.id for ref in snapshot.requests), *session.store.ids()}
-    archived: list[Row] = []
+    archived: list[RunRow] = []
     for run in session.bus.archived():
         if len(archived) >= limit:
             break
@@ -89,11 +57,13 @@ def _archived(
     return archived
 
 
-def _listed(session: BusSession, snapshot: Snapshot, *, state: str | None, preset: str | None, limit: int) -> list[Row]:
+def _listed(
+    session: BusSession, snapshot: Snapshot, *, state: str | None, preset: str | None, limit: int
+) -> list[RunRow]:
     """Return the newest matching runs that the bus lists or this clone knows."""
     branches = {ref.id: ref.ref for ref in snapshot.requests}
     ids = sorted({*branches, *snapshot.claims, *session.store.ids()}, reverse=True)
-    listed: list[Row] = []
+    listed: list[RunRow] = []
     claims: dict[str, ClaimTip] = {}
     for number, run_id in enumerate(ids):
         if len(listed) >= limit:
@@ -145,7 +115,7 @@ def _row(
     *,
     requested: bool,
     claim: ClaimTip | None,
-) -> Row:
+) -> RunRow:
     fetched = session.store.has_result(run_id)
     if claim is not None and claim.signature.refused:
         claim = None  # as if it were not there: `status` says why
@@ -157,8 +127,9 @@ def _row(
         state = state_of(None, requested=requested)
     stored = session.store.read_ending(run_id) if fetched else None
     asked_s, now_s = unix_ms(run_id) / 1000, session.clock.now().timestamp()
-    return Row(
+    return RunRow(
         id=run_id,
+        short=short(run_id),
         state=state,
         preset=preset,
         profile=request.profile if request is not None else None,
@@ -166,7 +137,7 @@ def _row(
         verdict=None if stored is None else stored.decision,
         runner=claim.claim.runner if claim is not None else None,
         created=request.created if request is not None else None,
-        age_s=max(0.0, now_s - asked_s),
+        age_s=round(max(0.0, now_s - asked_s), 3),
         fetched=fetched,
         took_s=_took_s(state, asked_s, now_s, claim, stored),
         metric=None if stored is None else stored.metric,
@@ -180,9 +151,9 @@ def _took_s(
 ) -> float | None:
     """Return how long a run took, or has taken so far; None where nothing says so."""
     if not state.terminal:
-        return None if state is RunState.UNKNOWN else max(0.0, now_s - asked_s)
+        return None if state is RunState.UNKNOWN else round(max(0.0, now_s - asked_s), 3)
     ended = claim.claim.time if claim is not None else None if stored is None else stored.ended
-    return None if ended is None else max(0.0, parse_rfc3339(ended).timestamp() - asked_s)
+    return None if ended is None else round(max(0.0, parse_rfc3339(ended).timestamp() - asked_s), 3)
 
 
 def _request(session: BusSession, run_id: str) -> Request | None:

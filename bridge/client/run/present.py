@@ -6,20 +6,15 @@ import shlex
 from typing import Any
 
 from bridge.client.document.envelope import (
-    ActionsPart,
     AnswerPart,
     AttemptsPart,
     ClaimPart,
     Envelope,
     FilesPart,
-    FindingPart,
-    HostRunnerPart,
     LogTail,
     Outcome,
     RequestPart,
-    TimesPart,
     TrustPart,
-    WherePart,
 )
 from bridge.client.document.untrusted import new_fence, tail
 from bridge.client.run.facts import PROGRAM, next_steps, place_of, times_of
@@ -59,14 +54,14 @@ def document(run: Run, status: RunStatus, command: str, *, exit_code: int | None
         answer=None if status.answer is None else AnswerPart(word=status.answer.word, text=status.answer.text),
         attempts=_attempts(status),
         bus=run.bus_part(),
-        where=WherePart(**vars(place_of(run, status))),
-        actions=_actions(status),
-        times_s=TimesPart(**vars(times_of(status))),
+        where=place_of(run, status),
+        actions=status.actions,
+        times_s=times_of(status),
         quotas=run.quotas(),
         progress=progress_part(status.progress),
         headline=verdict.headline if verdict is not None else None,
-        claims=[] if verdict is None else [ClaimPart(**part) for part in claim_parts(verdict, status.answer)],
-        findings=[FindingPart(**finding.model_dump(mode="json")) for finding in verdict.findings] if verdict else [],
+        claims=claims_of(verdict, status.answer),
+        findings=list(verdict.findings) if verdict else [],
         files=_files(status),
         log_tail=_log_tail(status),
         next=next_steps(run, status),
@@ -129,27 +124,16 @@ def _trust(status: RunStatus) -> TrustPart | None:
     )
 
 
-def _actions(status: RunStatus) -> ActionsPart | None:
-    view = status.actions
-    if view is None:
-        return None
-    runners = None if view.runners is None else [HostRunnerPart(name=r.name, online=r.online, busy=r.busy)
-                                                for r in view.runners]  # fmt: skip
-    return ActionsPart(url=view.url, status=view.status, conclusion=view.conclusion, ahead=view.ahead, runners=runners)
-
-
-def claim_parts(verdict: Verdict, answer: TrustAnswer | None) -> list[dict[str, Any]]:
+def claims_of(verdict: Verdict | None, answer: TrustAnswer | None) -> list[ClaimPart]:
     """Return the claims of a verdict as `--json` shows them to a reader.
 
     Args:
-        verdict: of the gate here.
+        verdict: of the gate here; None where nothing was judged.
         answer: whether its runner may say what it says; None where that was not asked.
     """
-    parts = []
-    for claim in verdict.claims:
-        fields = claim.model_dump(mode="json") | {"quotation": quotation(verdict, answer, claim).word}
-        parts.append({name: fields[name] for name in ClaimPart.model_fields})
-    return parts
+    if verdict is None:
+        return []
+    return [ClaimPart(**dict(claim), quotation=quotation(verdict, answer, claim).word) for claim in verdict.claims]
 
 
 def _files(status: RunStatus) -> FilesPart | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bridge.client.document.parts import ProgressPart
 from bridge.durations import duration_text
 
 if TYPE_CHECKING:
-    from bridge.client.document.envelope import ProgressPart
     from bridge.records.claim import RunProgress
 
 _UNITS = {"sample": "samples", "launch": "launches"}
@@ -31,6 +31,4 @@ def progress_text(progress: RunProgress) -> str:
 
 def progress_part(progress: RunProgress | None) -> ProgressPart | None:
     """Return it as ``--json`` and ``--json-lines`` show it."""
-    from bridge.client.document.envelope import ProgressPart
-
     return None if progress is None else ProgressPart(text=progress_text(progress), **progress.model_dump())

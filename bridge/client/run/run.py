@@ -16,6 +16,7 @@ from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store
 from bridge.client.connection.pins import Pins, RefusedResultError, pins
 from bridge.client.connection.run_bus import is_own, sent_from
+from bridge.client.document.parts import BusPart, QuotaPart
 from bridge.client.document.untrusted import LineJoiner, clean_line, clean_lines
 from bridge.client.run.status import RunStatus, run_status, stored_status
 from bridge.errors import BusError, InfrastructureError, IntegrityError, PendingError, RunNotFoundError
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from bridge.bus.views import RunView
     from bridge.client.clone.config import ClientSettings
     from bridge.client.connection.session import BusSession
-    from bridge.client.document.envelope import BusPart, QuotaPart
     from bridge.client.run.actions import Actions
     from bridge.client.run.follow import LogWish, Progress
     from bridge.client.run.result import Result
@@ -85,8 +85,6 @@ class Run:
         """Return the bus as `--json` shows it; of a stored run, the bus that its result names."""
         if self.session is not None:
             return self.session.bus_part()
-        from bridge.client.document.envelope import BusPart
-
         choice = self.settings.bus
         bus_id = self.result().manifest.bus_id
         return BusPart(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.bus.views import RunView
     from bridge.client.clone.store import Store
     from bridge.client.connection.session import BusSession
-    from bridge.client.run.actions import ActionsView
+    from bridge.client.document.parts import ActionsView
     from bridge.records.claim import Claim, RunProgress
     from bridge.records.request import Request
     from bridge.records.run import RunRecord

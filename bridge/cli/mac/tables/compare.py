@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row
 from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk, also_with_error
 from bridge.client.clone.store import holds_result, id_in
+from bridge.client.document.comparison import CompareData, Fact
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import compare as comparing
 from bridge.client.evidence import sweep as sweeping
@@ -39,8 +39,9 @@ def compare(call: Invocation[CompareOptions]) -> Answer:
         where = "" if reason.report is None else f"{reason.report}: "
         lines.append(Row(reason.kind, clean_line(where + reason.text)))
     lines.append(Talk("note", comparing.CAUTION))
-    data = {"a": first.id, "b": second.id, "caution": comparing.CAUTION, "lines": [asdict(fact) for fact in facts]}
-    return Answer({**data, **comparing.data(measured)}, lines, bus=None if run is None else run.bus_part)
+    numbers = comparing.shown_differences(measured)
+    data = CompareData(first.id, second.id, comparing.CAUTION, facts, numbers, measured.noise, measured.reasons)
+    return Answer(data, lines, bus=None if run is None else run.bus_part)
 
 
 def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
@@ -50,13 +51,15 @@ def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     sweep = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
     lines: list[Line] = [*sweeping.table(sweep.rows)]
-    for a, b, value in sweeping.differences(sweep.rows):
-        lines.append(Row(f"{short(b.id)} vs {short(a.id)}", f"{clean_line(value['wording'])}   NOT CITABLE"))
+    lines += [
+        Row(f"{short(number.b)} vs {short(number.a)}", f"{clean_line(number.wording)}   NOT CITABLE")
+        for number in sweeping.differences(sweep.rows)
+    ]
     lines.append(Talk("note", sweeping.EXPLORATORY))
     return Answer(sweep.data(), lines, bus=session.bus_part)
 
 
-def _side_by_side(ids: tuple[str, str], lines: list[comparing.Line]) -> Iterator[str]:
+def _side_by_side(ids: tuple[str, str], lines: list[Fact]) -> Iterator[str]:
     """Yield the table of facts: what is the same is said once, so that columns are as wide as what differs."""
     cleaned = [(line.same, clean_line(line.name), clean_line(line.a), clean_line(line.b)) for line in lines]
     label = max((len(name) for _, name, _, _ in cleaned), default=0)

@@ -16,7 +16,7 @@ from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.history import rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.reports import derived_of_file, read_report, rows
-from bridge.client.run.present import claim_parts
+from bridge.client.run.present import claims_of
 from bridge.errors import UsageError
 from bridge.ids import short
 from bridge.run.asked import asked_text
@@ -68,7 +68,7 @@ def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
             with also_with_error(call.output, lines):
                 raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
         lines += _verdict_rows(judged)
-        claims = [] if judged.verdict is None else claim_parts(judged.verdict, judged.answer)
+        claims = [claim.model_dump(mode="json") for claim in claims_of(judged.verdict, judged.answer)]
     for name, value in reports.items():
         lines.append(Row("report", clean_line(name)))
         lines += [Row(label, clean_line(text)) for label, text in rows(value, derived[name])]

@@ -20,7 +20,7 @@ from bridge.ids import short
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import RunOptions
-    from bridge.client.document.envelope import BusPart
+    from bridge.client.document.parts import BusPart
 
 
 def run_sweep(call: Invocation[RunOptions], session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:

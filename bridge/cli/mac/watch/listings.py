@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.cli.screen.answer import Answer, Fitted, Line, Talk
 from bridge.cli.screen.listing import NO_RUNS, repaint, run_lines
+from bridge.client.document.parts import QuotaPart, RunRow
 from bridge.client.document.untrusted import clean_line
-from bridge.client.run.listing import Row, rows
+from bridge.client.run.listing import rows
 from bridge.durations import age_text
 from bridge.errors import UsageError
 from bridge.ids import short
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from bridge.cli.mac.context import Invocation
     from bridge.cli.table.options import BusOptions, LsOptions
     from bridge.client.connection.liveness import SeenRunner
-    from bridge.client.document.envelope import QuotaPart
+    from bridge.client.document.parts import QuotaPart
 
 WATCH_S: Final = 2.0
 _TEXT_COLUMN: Final = 29  # of `runners`: behind the name and a label
@@ -31,7 +32,7 @@ def ls(call: Invocation[LsOptions]) -> Answer:
     """
     session, args = call.connect(quiet=True), call.options
 
-    def find() -> list[Row]:
+    def find() -> list[RunRow]:
         return rows(session, state=args.state, preset=args.preset, limit=args.limit, archived=args.all)
 
     if args.watch:
@@ -51,7 +52,7 @@ def ls(call: Invocation[LsOptions]) -> Answer:
 
         return quotas_of(session)
 
-    return Answer([row.data() for row in listed], lines, bus=session.bus_part, quotas=quotas)
+    return Answer(listed, lines, bus=session.bus_part, quotas=quotas)
 
 
 def runners(call: Invocation[BusOptions]) -> Answer:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from bridge.cli.boundary import guarded
 from bridge.cli.host import control
 from bridge.cli.host import main as runner
 from bridge.errors import InfrastructureError, UsageError
+from tests.drift import ROOT
 
 
 def raising(error):
@@ -46,3 +49,19 @@ def test_a_bug_of_the_runner_ends_in_70_with_its_traceback(tmp_path, capsys, mon
     assert "Traceback" in stderr
     assert "error  a bug: KeyError: 'limits'" in stderr
     assert "please report it" in stderr
+
+
+def test_a_command_of_the_runner_that_fails_gives_no_document(tmp_path, capsys):
+    (tmp_path / "policy.toml").write_text("schema = 2")
+    assert runner.main(["trust", "list", "--json", "--policy", str(tmp_path / "policy.toml")]) == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_no_handler_prints_by_itself():
+    """But for the first page, which nothing is loaded for, the log of what serves, and a question at a terminal."""
+    printing = {
+        path.relative_to(ROOT).as_posix()
+        for path in (ROOT / "bridge" / "cli").rglob("*.py")
+        if re.search(r"(?<![.\w])print\(", path.read_text("utf-8"))
+    }
+    assert printing == {"bridge/cli/front_page.py", "bridge/cli/talk.py", "bridge/cli/host/workload.py"}

@@ -41,7 +41,7 @@ def test_a_quote_is_a_sentence_a_claim_and_the_command_that_checks_them():
     start = f"{acceptance.record.preset}: 1.88 committed tokens per target forward"
     assert quoted.lines[0].startswith(start)
     assert quoted.lines[0].endswith(f"; signed by desk; run {acceptance.id}")
-    assert quoted.data()["quotation"] == "quotable"
+    assert quoted.quotation == "quotable"
     lines = quote(acceptance, VERIFIED, markdown=True).lines
     assert lines[0].startswith("> ")
     assert lines[-1] == f"> `kakeya-mac verify {acceptance.id}`"
@@ -56,7 +56,7 @@ def test_a_run_that_was_begun_to_confirm_another_names_it():
 def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_quoted():
     quoted = quote(result("claim"), VERIFIED)
     assert any(": identical on these 60 prompts" in line for line in quoted.lines)
-    refused = dict(quoted.refused)
+    refused = {row.claim: row.why for row in quoted.refused}
     assert refused["decode_speedup"].startswith("not yet, because the runner handed out no turns")
     assert "(G4-TURNS)" in refused["decode_speedup"]
     assert not any("faster" in line for line in quoted.lines)
@@ -65,10 +65,10 @@ def test_a_claim_that_lacks_a_premise_is_refused_by_its_name_and_the_others_are_
 @pytest.mark.parametrize("word", ["unsigned", "untrusted", "altered"])
 def test_what_nobody_known_signed_is_not_quoted(word):
     quoted = quote(result("acceptance"), TrustAnswer(word, "nobody known"))
-    assert quoted.lines == ()
+    assert quoted.lines == []
     why = "judged away from the host" if word == "unsigned" else f"refused, because {word}: nobody known"
-    assert all(why in reason for _, reason in quoted.refused)
-    assert quoted.word == ("measured" if word == "unsigned" else "refused")
+    assert all(why in row.why for row in quoted.refused)
+    assert quoted.quotation == ("measured" if word == "unsigned" else "refused")
 
 
 def test_a_stored_verdict_is_not_believed():
@@ -78,7 +78,7 @@ def test_a_stored_verdict_is_not_believed():
     acceptance = result("acceptance", invent)
     lied = json.loads(acceptance.tree.files["verdict.json"]) | {"decision": "evidence"}
     acceptance.tree.files["verdict.json"] = json.dumps(lied).encode()
-    assert quote(acceptance, VERIFIED).lines == ()
+    assert quote(acceptance, VERIFIED).lines == []
 
 
 def test_a_verdict_that_this_gate_would_not_give_is_said():
@@ -98,5 +98,5 @@ def test_a_verdict_that_this_gate_would_not_give_is_said():
 
 def test_what_is_not_shown_beside_a_result_is_said_and_takes_nothing_from_it():
     quoted = quote(result("acceptance"), VERIFIED, note="not shown: 2 of mini (before 3 came run rrrrrrrr)")
-    assert quoted.lines[-2:-1] == ("not shown: 2 of mini (before 3 came run rrrrrrrr)",)
+    assert quoted.lines[-2] == "not shown: 2 of mini (before 3 came run rrrrrrrr)"
     assert [line for line in quoted.lines if "not shown" not in line] == [*quote(result("acceptance"), VERIFIED).lines]

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from bridge.client.document.parts import RunRow
 from bridge.client.evidence.history import HistoryRow
 from bridge.client.page.bus_page import BusView, page_of_bus
 from bridge.client.page.writing import BUS_PAGE_BYTES, room_for_pictures
-from bridge.client.run.listing import Row
 from bridge.ids import short
 from bridge.run.state import RunState
 from tests.fakes.requester import Requester
@@ -54,8 +54,8 @@ def test_without_an_id_only_the_page_of_the_bus_opens(requester):
 def test_five_hundred_runs_are_a_small_page_and_nothing_in_it_is_markup():
     states = (RunState.DONE, RunState.QUEUED, RunState.RUNNING)
     runs = [
-        Row(
-            id=f"{at:026}", state=states[at % 3], preset="my-train", profile="smoke", reason="passed",
+        RunRow(
+            id=f"{at:026}", short=f"{at:08}", state=states[at % 3], preset="my-train", profile="smoke", reason="passed",
             verdict="evidence", runner="mini", created=None, age_s=60.0, fetched=False, took_s=12.0,
             metric="0.608 [0.594, 0.634] squared error",
             options=f"lr=0.{at} {HOSTILE} data={'x' * 200}",
