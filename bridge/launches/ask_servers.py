@@ -174,8 +174,7 @@ class Asker:
         for batch in sorted(set(range(self.batches)) - self._pinned):
             for stream in range(self.streams):
                 server = self.servers[drawn.choice(sorted(self.servers))]
-                pinned = self._pinned_prompt(batch, stream)
-                opening = pinned[: (len(pinned) + 1) // 2]  # the whole one is still to be asked for the first time
+                opening = _beginning(self._pinned_prompt(batch, stream))
                 made = server.ask(
                     self._salted(opening, f"continued-{batch}-{stream}"),
                     max_tokens=CONTINUED_TOKENS, temperature=1.0, seed=drawn.getrandbits(31),
@@ -191,7 +190,7 @@ class Asker:
             AskedServerError: one does not answer.
         """
         for server in self.servers.values():
-            answer = server.ask(f"# {os.urandom(6).hex()}\n{self.prompts[0]}")
+            answer = server.ask(f"# {os.urandom(6).hex()}\n{_beginning(self.prompts[0])}")
             if answer["error"] is not None:
                 raise AskedServerError(f"{server.arm}: {answer['error']}")
 
@@ -252,6 +251,11 @@ class Asker:
             line = line[os.write(self._rows, line) :]
 
 
+def _beginning(prompt: str) -> str:
+    """Return the first half of a prompt: the whole one is still to be asked for the first time."""
+    return prompt[: (len(prompt) + 1) // 2]
+
+
 def _answer_at_once(listener: socket.socket) -> None:
     """Answer every request with a short stream, at once; never returns."""
     event = b'data: {"choices": [{"text": "x "}]}\n\n'
@@ -305,7 +309,7 @@ def servers_of(described: dict[str, Any], ports: list[int]) -> dict[str, Server]
     """Return the servers of a table of workload.toml by arm: one that is asked alone answers for both."""
     tables = {arm: described[arm] for arm in SIDES if arm in described}
     servers = {}
-    for (arm, table), port in zip(tables.items(), ports, strict=True):
+    for (arm, table), port in zip(tables.items(), ports, strict=False):
         address = ("127.0.0.1", port)
         if "endpoint" in table:
             url = urlsplit(table["endpoint"])

@@ -86,7 +86,7 @@ def main(words: list[str]) -> int:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")}
     servers = [
         Server(arm, [word.replace(PORT, str(port)) for word in argv], environment)
-        for (arm, argv), port in zip(_arms(words).items(), ports, strict=True)
+        for (arm, argv), port in zip(_arms(words).items(), ports, strict=False)
     ]
     os.write(started, json.dumps({server.arm: server.pid for server in servers}).encode() + b"\n")
     os.close(started)

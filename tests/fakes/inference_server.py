@@ -93,9 +93,10 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
 
     if mode == "burning":
         threading.Thread(target=burn, daemon=True).start()
-    if mode == "hidden":  # a process that is nobody's child any more
+    if mode == "hidden":  # processes that are nobody's children any more
         spin = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nwhile True: pass"
-        subprocess.run([sys.executable, "-I", "-S", "-c", spin], check=True)
+        for _ in range(4):  # a busy machine gives each of them little
+            subprocess.run([sys.executable, "-I", "-S", "-c", spin], check=True)
     if mode == "loud":
         for _ in range(1000):
             print("x" * 100_000)

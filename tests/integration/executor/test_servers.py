@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from bridge.run.stop_rule import log_ratio
 from bridge.system.clock import SystemClock
 from tests.fakes import inference_server
 from tests.fakes.local_jobs import Jobs, living
+from tests.support import guarded
 
 SERVER = Path(inference_server.__file__)
 ARMS = ("baseline", "candidate")
@@ -29,11 +31,11 @@ ENOUGH = 6
 """Launches: fewer have no interval that a check could rest on."""
 
 
-def described(top: Path, *, max_tokens: int = 12) -> Path:
+def described(top: Path, sides: str) -> Path:
     folder = top / "pair"
     folder.mkdir(exist_ok=True)
     prompts = json.dumps(list(inference_server.PINNED))
-    (folder / "workload.toml").write_text(f"[servers]\nmax_tokens = {max_tokens}\nprompts = {prompts}\n{SIDES}\n")
+    (folder / "workload.toml").write_text(f"[servers]\nmax_tokens = 12\nprompts = {prompts}\n{sides}\n")
     return folder
 
 
@@ -41,9 +43,9 @@ def series_of(launches: int) -> LaunchSeries:
     return LaunchSeries(arms=ARMS, rule=StopRule(least=launches, most=launches), unit="samples", solo_s=0.0)
 
 
-def asked(jobs: Jobs, modes: tuple[str, ...], top: Path, *, launches: int = 2, streams: int = 1):
-    """Run two servers of these modes; return what the run came to."""
-    python, server = sys.executable, described(top) / SERVER.name
+def asked(jobs: Jobs, modes: tuple[str, ...], top: Path, *, launches: int = 2, streams: int = 1, sides: str = SIDES):
+    """Run servers of these modes; return what the run came to."""
+    python, server = sys.executable, described(top, sides) / SERVER.name
     shutil.copy(SERVER, server)  # by its path its processes are this test's
     argv = [python, "-I", "-S", str(holder())]
     for arm, mode in zip(ARMS, modes, strict=False):
@@ -97,7 +99,9 @@ def test_two_servers_are_started_asked_by_turns_and_ended(honest, tmp_path):
         assert {(turn.arm, turn.sample, turn.tokens) for turn in launch.turns} == {
             (arm, sample, 24) for arm in ARMS for sample in range(2)
         }
-        assert log_ratio(series_of(2), launch) > 0.2  # the candidate waits half as long for a token
+        for turn in launch.turns:  # what a server waits before each of its tokens
+            assert turn.done_s - turn.go_s >= 12 * (0.004 if turn.arm == "baseline" else 0.002)
+        assert log_ratio(series_of(2), launch) is not None
     served = served_of(evidence_of(execution)[0])
     assert len(served.asker_s) == 2
     assert all(0.0 < seconds < 1.0 for seconds in served.asker_s)
@@ -135,6 +139,32 @@ def test_answers_of_unlike_length_are_in_no_ratio(executor, tmp_path):
     assert not any(turn.over for launch in execution.launches for turn in launch.turns)
     assert {log_ratio(series_of(2), launch) for launch in execution.launches} == {None}
     assert served_of(evidence_of(execution)[0]).unlike == (8, 8)
+
+
+def test_one_server_is_asked_alone(executor, tmp_path):
+    alone = '[servers.baseline]\ncommand = ["unused {port}"]\nmodel = "m"'
+    execution = asked(Jobs(executor, tmp_path), ("honest",), tmp_path, sides=alone)
+    assert execution.program_exit == 0, execution.log
+    served = served_of(evidence_of(execution)[0])
+    assert {answer.arm for answer in served.timed} == set(ARMS)  # both arms are this server
+    assert all(set(turn.cpu_s) == {"baseline", "neither"} for turn in served.turns)
+
+
+def test_a_server_that_runs_is_asked_where_it_listens(executor, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    endpoint = f'[servers.candidate]\nendpoint = "http://127.0.0.1:{port}"\nmodel = "m"'
+    server = guarded.start([sys.executable, SERVER, "honest", str(port)])
+    try:
+        execution = asked(Jobs(executor, tmp_path), (), tmp_path, sides=endpoint)
+        assert server.poll() is None  # it is nobody's to end
+    finally:
+        guarded.stop(server)
+    assert execution.program_exit == 0, execution.log
+    served = served_of(evidence_of(execution)[0])
+    assert len(served.timed) == 16
+    assert {tuple(turn.cpu_s) for turn in served.turns} == {()}
+    assert found(require_idle_servers, execution) == ["nobody read which server was on a processor in whose turns"]
 
 
 @pytest.fixture(scope="module")
