@@ -12,12 +12,13 @@ import pytest
 from bridge.presets.workloads import problems, read_folder
 from tests.fakes import inference_server
 from tests.fakes.clone import Clone
-from tests.support.printed_page import GUIDES, failures, follow
+from tests.support.printed_page import GUIDES, carry_out, failures, follow
 from tests.support.workload_folder import edit
 
 ROOT = GUIDES.parents[1]
 PAGE = (GUIDES / "ten-minutes-server.md").read_text("utf-8")
 MAKES = next(line for line in PAGE.splitlines() if line.startswith("python3 -m venv"))
+COPIES = {"equivalent within 5 %", "not slower (5 % margin)", "no difference shown", "not measured well enough"}
 ENVIRONMENT = Path(sys.executable).parents[1]
 
 
@@ -38,14 +39,14 @@ def followed(clone: Clone):
     return ran
 
 
-def small(clone: Clone) -> None:
-    """Put small servers in the place of the engine's: `quick` waits half as long for a token."""
+def small(clone: Clone, token_ms: tuple[int, int] = (6, 3)) -> None:
+    """Put small servers in the place of the engine's, which wait so long before each token."""
     folder = clone.top / "examples" / "servers"
     shutil.copy(inference_server.__file__, folder / "server.py")
     text = (folder / "workload.toml").read_text("utf-8")
-    for side, token_ms in (("baseline", 6), ("candidate", 3)):
+    for side, waits_ms in zip(("baseline", "candidate"), token_ms, strict=True):
         command = next(re.finditer(rf"\[servers\.{side}\]\n(command = .*)\n", text))[1]
-        edit(folder, (command, f'command = ["server.py", "honest", "{{port}}", "{token_ms}"]'))
+        edit(folder, (command, f'command = ["server.py", "honest", "{{port}}", "{waits_ms}"]'))
         text = (folder / "workload.toml").read_text("utf-8")
     edit(folder, ("max_tokens = 48", "max_tokens = 12"), ("wall_s = 1800.0", "wall_s = 200.0"))
 
@@ -64,6 +65,27 @@ def test_every_printed_line_works_and_the_runner_says_how_much_faster(tmp_path_f
         assert re.search(r"^same answers +1\.000 \[.*, seen by the runner", screen, re.MULTILINE)
         assert re.search(r"^candidate first token +p50 .*; the asker itself takes ", screen, re.MULTILINE)
         assert re.search(r"^candidate rate .* characters/s over ", screen, re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("token_ms", "words"),
+    [((40, 44), {"slower"}), ((40, 40), COPIES)],
+    ids=["a tenth slower", "a copy"],
+)
+def test_a_server_that_is_a_tenth_slower_is_slower_and_a_copy_is_not(tmp_path_factory, token_ms, words):
+    clone = cloned(tmp_path_factory)
+    small(clone, token_ms)
+    folder = clone.top / "workloads" / "servers"
+    shutil.copytree(clone.top / "examples" / "servers", folder)
+    edit(folder, ('venv = ".venv"', ""))
+    for line in ("chmod -R go-w,a+rX workloads/servers", "kakeya-runner workload allow workloads/servers"):
+        assert carry_out(clone, line).returncode == 0
+    claims = clone.document("run", "servers", "--wait", "--new")["claims"]
+    clone.stop_runners()
+    ratio = next(claim for claim in claims if claim["id"] == "answer_speedup")
+    print(ratio["wording"])
+    assert ratio["detail"]["effect"] in words, ratio
 
 
 @pytest.mark.slow
