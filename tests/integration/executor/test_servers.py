@@ -176,7 +176,7 @@ def cheats(tmp_path_factory):
         if candidate not in runs:
             top = tmp_path_factory.mktemp("cheat")
             jobs = Jobs(LocalExecutor(SystemClock()), top)
-            runs[candidate] = asked(jobs, ("honest 6", candidate), top, launches=ENOUGH)
+            runs[candidate] = asked(jobs, ("honest 25", candidate), top, launches=ENOUGH)
         return runs[candidate]
 
     return run
@@ -184,7 +184,7 @@ def cheats(tmp_path_factory):
 
 @pytest.mark.ci
 def test_two_copies_lose_no_premise(cheats):
-    execution = cheats("honest 6")
+    execution = cheats("honest 25")
     for rule in (require_idle_servers, recount_served_answers, compare_prompts_nobody_knew):
         assert found(rule, execution) == []
 
@@ -193,11 +193,11 @@ def test_two_copies_lose_no_premise(cheats):
 @pytest.mark.parametrize(
     ("candidate", "rule", "says"),
     [
-        ("listed 6", compare_prompts_nobody_knew, "pinned prompts against those that nobody could know: the time is"),
-        ("caching 6", compare_prompts_nobody_knew, "candidate asked again behind another line: the time is 0."),
-        ("burning 6", require_idle_servers, "candidate took "),
-        ("hidden 6", require_idle_servers, "processes of neither server took "),
-        ("wordy 6", recount_served_answers, "candidate states 480 tokens for 48 bytes of text"),
+        ("listed 25", compare_prompts_nobody_knew, "pinned prompts against those that nobody could know: the time is"),
+        ("caching 25", compare_prompts_nobody_knew, "candidate asked again behind another line: the time is 0."),
+        ("burning 25", require_idle_servers, "candidate took "),
+        ("hidden 25", require_idle_servers, "processes of neither server took "),
+        ("wordy 25", recount_served_answers, "candidate states 480 tokens for 48 bytes of text"),
     ],
 )
 def test_a_server_that_cheats_loses_a_premise(cheats, candidate, rule, says):
