@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import socket
 import tempfile
 import time
@@ -34,6 +35,8 @@ NEITHER: Final = "neither"
 SEEN_MAX_BYTES: Final = 8 * MIB
 _ENDS_S: Final = 10.0
 _SAID_MAX_BYTES: Final = 2000
+_PORTS: Final = range(20_000, 32_000)
+_DRAWN: Final = random.SystemRandom()
 
 
 @dataclass
@@ -284,10 +287,19 @@ def write_reports(out: Path, reports: Mapping[str, bytes]) -> None:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Return ports of the loopback that nobody holds here; in a network of the run's own all are free."""
+    """Return ports of the loopback that nobody holds here; in a network of the run's own all are free.
+
+    None that the kernel hands out by itself: who asks again and again at such a port, before anybody listens there, is
+    one day given the very port to ask from, connects to itself, and holds it.
+    """
+    free: list[int] = []
     with contextlib.ExitStack() as stack:
-        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in free]
+        while len(free) < count:
+            port = _DRAWN.choice(_PORTS)
+            with contextlib.suppress(OSError):
+                stack.enter_context(socket.create_server(("127.0.0.1", port)))
+                free.append(port)
+    return free
 
 
 def _rss_bytes(pid: int) -> int:
