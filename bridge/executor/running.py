@@ -8,6 +8,7 @@ from __future__ import annotations
 import secrets as randomness
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 
 from bridge.errors import InfrastructureError
@@ -27,12 +28,14 @@ from bridge.executor.processes.shared_memory import objects_of, sweep
 from bridge.executor.processes.tree import Usage, processes_of
 from bridge.executor.sandbox.confinement import Confinement
 from bridge.executor.sandbox.interpreter import ANSWER_MAX_BYTES, answer, question
+from bridge.executor.servers.turns import AskedTurns, ServersSeen, write_reports
 from bridge.executor.turns.launch import LaunchTurns
 from bridge.executor.turns.series import SeriesOfLaunches, joined
 from bridge.records.jobspec import Command, JobSpec
 from bridge.records.places import PlaceNames
 from bridge.records.run import CommandResult, HostRecord, ImportedModule, LimitHit, OutputRecord, PeerRecord, SampleMark
 from bridge.records.turns import LaunchRecord, LaunchSeries
+from bridge.records.workload import REPORT_FILE
 from bridge.run.outcomes import one_line
 from bridge.system.clock import Clock, ClockReading, rfc3339
 
@@ -76,6 +79,7 @@ class RunExecution:
         self._beside = beside
         self._peers: list[PeerRecord] = []
         self._launches: list[LaunchRecord] = []
+        self._own_reports: dict[str, bytes] = {}
         self._directory = directory
         self._confinement = confinement
         self._secrets = (*secrets, *(variable.value for variable in spec.environment if variable.secret))
@@ -114,6 +118,7 @@ class RunExecution:
                 self._log.note(line)
         wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
+        write_reports(self._directory.out, self._own_reports)
         declared = [output.path for output in self._spec.outputs]
         imported = import_outputs(self._directory.out, stamp=self._since(), declared=declared, secrets=self._secrets)
         for line in imported.refused:
@@ -237,12 +242,16 @@ class RunExecution:
 
         The record has one result for the series: its time is from the first launch to the last.
         """
-        before, gpu = len(self._results), find_meter(self._given)
+        before, gpu, observed = len(self._results), find_meter(self._given), ServersSeen()
+        turns = partial(AskedTurns, asker=command.asker or (), observed=observed, uid=self._spec.sandbox.peer_uid)
         series = SeriesOfLaunches(
-            command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu, self._meter.launched
-        )
+            command, plan, self._alone, self._log.note, self._bounds.elapsed_s, gpu, self._meter.launched,
+            LaunchTurns if command.asker is None else turns,
+        )  # fmt: skip
         went_on = series.until_decided()
         self._launches += series.records
+        if command.asker is not None:
+            self._own_reports[f"{command.folder}/{REPORT_FILE}"] = observed.report()
         self._results[before:] = [joined(self._results[before:])] if self._results[before:] else []
         return went_on
 

@@ -86,7 +86,7 @@ def differences(a: MeasuredRun, b: MeasuredRun, reasons: list[Reason]) -> Iterat
         one, other = ours.get(name), theirs.get(name)
         if one is None or other is None or (one.aggregate, one.unit) != (other.aggregate, other.unit):
             reasons.append(Reason("impossible", f"metric {name} is not declared alike in both"))
-        elif one.aggregate == "ratio":
+        elif one.aggregate == "ratio" or a.spec.workload.servers is not None:
             continue  # of two programs by turns, like the engine's own: `ratios` has them
         elif one.aggregate not in OVER_SEEDS:
             said = f"metric {name} (aggregate {one.aggregate}) is not compared: only medians, means and ratios are"

@@ -31,9 +31,9 @@ def commands_of(
         for launch in range(launches):
             name = template.name if launches == 1 else f"{template.name}-{launch}"
             place = (launch, launches)
-            argv, peer, reference = (
+            argv, peer, reference, asker = (
                 None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
-                for tokens in (template.argv, template.peer, template.reference)
+                for tokens in (template.argv, template.peer, template.reference, template.asker)
             )
             series = None if template.launches is None else series_of(template.launches, request, params)
             yield Command.model_validate(
@@ -43,9 +43,10 @@ def commands_of(
                     "peer": peer,
                     "launches": series,
                     "reference": reference,
+                    "asker": asker,
                     "confirms": template.confirms,
                     "seed": seed_of(seed_basis(request), launch) if template.seeded else None,
-                    "folder": f"repeat-{launch}" if template.seeded else None,
+                    "folder": f"repeat-{launch}" if template.seeded else template.name if asker else None,
                 }
             )
 

@@ -31,7 +31,7 @@ HOST_NAMES = frozenset(
 `interpreter` the host's Python alone, `endpoint` a socket that the run is shown for naming it here."""
 
 _HOST_CODE = {"host": ("${engine}", "${host_engine}"), "request": ("${host_engine}",)}
-_OF_WORKLOADS = ("seeded", "packages", "workload", "read_only")
+_OF_WORKLOADS = ("seeded", "asker", "packages", "workload", "read_only")
 """Written only where a preset has them, so that other presets keep their digests."""
 
 PositiveCount = Annotated[int, Field(gt=0)]
@@ -84,6 +84,7 @@ class CommandTemplate(Record):
         peer: request code that answers this command over pipes while it runs, as another user and in another sandbox.
         launches: the command is launched in a series and takes turns; `repeat` is for those that are not.
         reference: the host's own program that decodes alone, after each launch, what that launch decoded.
+        asker: the runner's program that asks the servers which the command holds.
         confirms: host code that computes again what the commands before it put out.
         seeded: each repeat gets a seed and a folder of its own; a workload's.
     """
@@ -93,6 +94,7 @@ class CommandTemplate(Record):
     peer: Tokens | None = None
     launches: SeriesTemplate | None = None
     reference: Tokens | None = None
+    asker: Tokens | None = None
     confirms: bool = False
     repeat: Repeat = Repeat()
     seeded: bool = False
@@ -104,7 +106,7 @@ class CommandTemplate(Record):
     @property
     def tokens(self) -> tuple[str, ...]:
         """Every token of every side."""
-        return (*self.argv, *(self.peer or ()), *(self.reference or ()))
+        return (*self.argv, *(self.peer or ()), *(self.reference or ()), *(self.asker or ()))
 
     @model_validator(mode="after")
     def _whole_tokens(self) -> Self:

@@ -23,6 +23,8 @@ class Command(Record):
         peer: the command that answers this one over pipes while it runs, in a sandbox of its own as `peer_uid`.
         launches: it is launched again and again until a stop rule ends that, and takes turns; None runs it once.
         reference: the host's own program that decodes the same samples alone, right after each launch of a series.
+        asker: the runner's program that asks the servers which the command holds, and gets the turns in its place;
+            written only where there is one.
         confirms: it computes again what the commands before it put out, and leaves their files as they are.
         seed: KAKEYA_SEED, for a repeat of a workload; written only where there is one.
         folder: below KAKEYA_OUT, where it finds or leaves the files of its repeat; written only where there is one.
@@ -33,13 +35,14 @@ class Command(Record):
     peer: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     launches: LaunchSeries | None = None
     reference: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
+    asker: Annotated[tuple[str, ...], Field(min_length=1)] | None = None
     confirms: bool = False
     seed: Count | None = None
     folder: Name | None = None
 
     @model_serializer(mode="wrap")
     def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without(serialise(self), "seed", "folder")
+        return _without(serialise(self), "asker", "seed", "folder")
 
     @model_validator(mode="after")
     def _launches_have_no_peer(self) -> Self:
@@ -47,6 +50,8 @@ class Command(Record):
             raise ValueError("a command is launched in a series, or asks a peer, not both")
         if self.reference is not None and self.launches is None:
             raise ValueError("a reference is decoded after each launch of a series")
+        if self.asker is not None and (self.launches is None or self.folder is None):
+            raise ValueError("servers are asked in the launches of a series, and reported of in a folder")
         return self
 
 

@@ -5,12 +5,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from bridge.records.base import Count, Name, Record, Sha256, Text
 from bridge.records.verdict import Premise
 
-Aggregate = Literal["median", "mean", "share", "count", "ratio", "none"]
+Aggregate = Literal["median", "mean", "share", "count", "ratio", "percentiles", "none"]
 ProgramRole = Literal["folder", "program", "interpreter", "environment", "timer", "reader", "input"]
 REPORT_FILE: Final = "report.json"
 KIND: Final = "workload"
@@ -71,6 +71,22 @@ class ProgramDigest(Record):
     bytes: Count
 
 
+class ServersDefinition(Record):
+    """What the runner asks of inference servers, and may say of them.
+
+    Attributes:
+        sides: `baseline` and `candidate`, or the one that is asked alone.
+        same_weights: whether both are said to have the same weights in the same dtype, so that answers may be compared.
+        endpoint: whether it ran before: nobody saw what runs there.
+        tokenizer: folder of the tokenizer that counts what the answers hold; None counts characters.
+    """
+
+    sides: tuple[Name, ...]
+    same_weights: bool = False
+    endpoint: bool = False
+    tokenizer: Text | None = None
+
+
 class WorkloadDefinition(Record):
     """What the gate judges a workload's reports by.
 
@@ -83,6 +99,7 @@ class WorkloadDefinition(Record):
         report_schema: JSON Schema of a report; None for ``{"metrics": {NAME: number}}``.
         keep: files of a repeat that are kept beside its report.
         programs: everything that runs, as it was when the workload was read.
+        servers: what the runner asks of servers; written only where it asks some.
     """
 
     name: Name
@@ -93,6 +110,12 @@ class WorkloadDefinition(Record):
     report_schema: dict[str, Any] | None = None
     keep: tuple[Text, ...] = ()
     programs: tuple[ProgramDigest, ...] = ()
+    servers: ServersDefinition | None = None
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = serialise(self)
+        return {name: value for name, value in fields.items() if value is not None or name != "servers"}
 
     @property
     def label(self) -> str:

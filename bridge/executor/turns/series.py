@@ -29,6 +29,7 @@ class SeriesOfLaunches:
         elapsed_s: seconds on a clock of the run's.
         gpu: reads the accelerator's load, or says why nothing does.
         launched: gets how many launches are over, and how many there are at most.
+        turns: makes what hands out the turns of a launch.
         records: the launches so far, each with its reference.
         draw: draws which launches run under load; the system's own generator, unless a test knows better.
     """
@@ -40,6 +41,7 @@ class SeriesOfLaunches:
     elapsed_s: Callable[[], float]
     gpu: GpuMeter | str
     launched: Callable[[int, int], None] = lambda _done, _most: None
+    turns: Callable[..., LaunchTurns] = LaunchTurns
     records: list[LaunchRecord] = field(default_factory=list)
     calibration: Calibration = field(default_factory=Calibration)
     draw: random.Random = field(default_factory=random.SystemRandom)
@@ -97,7 +99,7 @@ class SeriesOfLaunches:
 
     def _turns(self, command: Command, after: LaunchRecord | None) -> tuple[bool, LaunchRecord | None]:
         number = len(self.records)
-        with LaunchTurns(self.plan, command.name, number, self.calibration, gpu=self.gpu, after=after) as turns:
+        with self.turns(self.plan, command.name, number, self.calibration, gpu=self.gpu, after=after) as turns:
             went_on = self.run(command, turns)
         return went_on, turns.record
 

@@ -246,6 +246,8 @@ def _whose(
     draft: ClaimDraft, metric: Metric, definition: WorkloadDefinition, fallen: Mapping[Premise, list[str]]
 ) -> str:
     """Return whose word a number of an owner's own program is."""
+    if definition.servers is not None:
+        return "seen by the runner"
     confirmed = "outputs" in metric.needs and "outputs" not in fallen
     said = "recomputed from what" if confirmed else "reported by"
     over = f" over {draft.n} seeds" if draft.detail.get("over") == "seeds" else ""

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final, cast
 
 from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.claims.servers import of_servers
 from bridge.gate.claims.speed import loads_of, stops_of
 from bridge.gate.facts.earlier_attempts import left_out, standing_of, told
 from bridge.gate.facts.launch_series import Series, pooled_ratio, split_attempts
@@ -39,6 +40,8 @@ def recompute(report: Report, evidence: Evidence) -> Iterator[ClaimDraft]:
         role: Role = "primary" if place == 0 else "secondary"
         if metric.aggregate == "ratio":
             draft = _ratio(metric, role, evidence, definition)
+        elif definition.servers is not None:
+            draft = of_servers(metric, role, report, definition, median_interval)
         elif metric.aggregate in {"share", "count"}:
             draft = _items(metric, role, rows)
         elif metric.aggregate == "none":

@@ -42,7 +42,7 @@ def require_metrics(report: Report, evidence: Evidence) -> Iterator[Violation]:
     either way nothing that the report says can be read.
     """
     definition = _definition(evidence)
-    for metric in () if definition is None else definition.metrics:
+    for metric in () if definition is None or definition.servers is not None else definition.metrics:
         for row in rows_of(report) if metric.aggregate != "ratio" else ():
             said = metric_problem(metric, row["value"])
             if said is not None:

@@ -6,9 +6,9 @@ Knows the shape of the file and nothing about the folder around it.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bridge.presets.model import PresetSandbox, ProfileLimits, Tokens, VariableName
 from bridge.presets.parameters import Parameter
@@ -217,6 +217,67 @@ class PresetTable(Record):
     metrics: tuple[Name, ...] = ()
 
 
+class ServerTable(Record):
+    """One inference server with OpenAI's completions: a command that starts it, or where it listens already.
+
+    Attributes:
+        command: its program and literal words; ``{port}`` is a free port, ``{python}`` the environment's interpreter,
+            ``{folder}`` the workload's folder.
+        endpoint: ``http://127.0.0.1:PORT`` of a server that runs.
+        ready: the path that answers with 200 once it can be asked.
+        model: what a request calls its model.
+    """
+
+    command: Tokens | None = None
+    endpoint: Text | None = None
+    ready: Annotated[str, Field(pattern=r"^/[A-Za-z0-9_./-]{0,100}$")] = "/v1/models"
+    model: Text
+
+    @model_validator(mode="after")
+    def _is_started_or_runs(self) -> Self:
+        if (self.command is None) == (self.endpoint is None):
+            raise ValueError('write command = ["PROGRAM", "--port", "{port}"], or endpoint = "http://127.0.0.1:PORT"')
+        return self
+
+
+class ServersTable(Record):
+    """Inference servers that the runner asks: two against each other, or one alone.
+
+    Attributes:
+        prompts: the pinned ones.
+        max_tokens: of every answer.
+        streams: how many requests at once may be asked for; the first is what a request gets that names none.
+        same_weights: both have the same weights in the same dtype, so that equal answers are expected.
+        files: of the models, folders or single files: digested, and shown to the servers.
+        tokenizer: folder of the tokenizer that counts the tokens of answers; left out, characters are counted.
+    """
+
+    prompts: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=20_000)], ...], Field(min_length=1, max_length=64)
+    ]
+    max_tokens: Annotated[int, Field(ge=2, le=4096)]
+    streams: Annotated[tuple[Annotated[int, Field(ge=1, le=64)], ...], Field(min_length=1, max_length=8)] = (1, 4, 8)
+    same_weights: bool = False
+    files: tuple[Text, ...] = ()
+    tokenizer: Text | None = None
+    baseline: ServerTable | None = None
+    candidate: ServerTable | None = None
+
+    @property
+    def sides(self) -> dict[str, ServerTable]:
+        """The servers by arm, the baseline first."""
+        tables = {"baseline": self.baseline, "candidate": self.candidate}
+        return {name: table for name, table in tables.items() if table is not None}
+
+    @model_validator(mode="after")
+    def _names_one_or_two(self) -> Self:
+        if not self.sides:
+            raise ValueError("name [servers.baseline] and [servers.candidate], or one of them")
+        if len(self.sides) > 1 and any(table.endpoint is not None for table in self.sides.values()):
+            raise ValueError("a server that runs already is measured alone: nobody saw what it runs, or beside what")
+        return self
+
+
 class OutputsTable(Record):
     """Files that a repeat leaves beside its report, by name."""
 
@@ -234,12 +295,29 @@ class WorkloadFile(Record):
     presets: Annotated[dict[Name, PresetTable], Field(min_length=1)]
     metrics: dict[Name, MetricTable] = Field(default_factory=dict)
     recompute: RecomputeTable | None = None
+    servers: ServersTable | None = None
     outputs: OutputsTable = OutputsTable()
 
     @model_validator(mode="after")
     def _leaves_something(self) -> Self:
+        if self.servers is not None:
+            return self._asks_servers_only()
         if not self.metrics and not self.outputs.keep:
             raise ValueError('it leaves nothing: add [metrics.NAME], or [outputs] keep = ["plot.png"]')
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = serialise(self)
+        return {name: value for name, value in fields.items() if value is not None or name != "servers"}
+
+    def _asks_servers_only(self) -> Self:
+        own = [name for name, table in self.presets.items() if table.argv or table.metrics or table.params]
+        if own or self.metrics or self.recompute is not None or self.outputs.keep:
+            place = f"presets.{own[0]}" if own else "the file"
+            raise ValueError(
+                f"{place} says what runs or is read, beside [servers]: there the runner asks, and says what is claimed"
+            )
         return self
 
     def is_read(self, preset: PresetTable) -> bool:

@@ -23,7 +23,7 @@ from bridge.launches.stopping import MODELS, PROCESS_PAIRS
 from bridge.limits import REPORT_MAX_BYTES, WALL_DEFAULT_S
 from bridge.presets.model import CommandTemplate, Preset, Repeat, SeriesTemplate
 from bridge.presets.parameters import CommitParameter
-from bridge.presets.workloads import digests
+from bridge.presets.workloads import digests, servers
 from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, TwoPrograms, WorkloadFile
 from bridge.records.turns import LaunchSeries, StopRule
 from bridge.records.workload import ConfirmedMetric, MetricDefinition, ProgramDigest, WorkloadDefinition
@@ -222,12 +222,42 @@ def programs_of(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[
         yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
         if not _is_bare(file):
             yield from (digests.of_folder("environment", path) for path in packages_of(runs))
+    if file.servers is not None:
+        yield from _programs_of_servers(folder, file, interpreter)
     if any(metric.ratio is not None and metric.ratio.turns is None for metric in file.metrics.values()):
         yield digests.of_file("timer", pair_program())
     if any(file.is_read(preset) for preset in file.presets.values()):
         yield digests.of_file("reader", reading_program())
     for pinned in file.inputs.values():
         yield digests.of_file("input", Path(_within(folder, pinned.path)))
+
+
+def _programs_of_servers(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[ProgramDigest]:
+    """Yield what holds and asks the servers, what they run, and the files of their models."""
+    runs = interpreter_of(folder, file, interpreter)
+    if file.servers is None:
+        return
+    yield from (digests.of_file("timer", path) for path in (servers.holder(), servers.asker()))
+    lines = [
+        servers.server_words(table, folder, _python(folder, file, interpreter)) for table in file.servers.sides.values()
+    ]
+    programs = dict.fromkeys(Path(words[0]) for words in lines if words)
+    yield from (digests.of_file("program", path) for path in programs)
+    if any(str(path) == runs for path in programs):
+        yield digests.of_file("interpreter", Path(os.path.realpath(runs)))
+        if not _is_bare(file):
+            yield from (digests.of_folder("environment", path) for path in packages_of(runs))
+    elsewhere = (path.parent for path in programs if not path.is_relative_to(folder) and str(path) != runs)
+    yield from (digests.of_folder("folder", path) for path in dict.fromkeys(elsewhere) if str(path) not in SYSTEM)
+    for name in file.servers.files:
+        path = folder / name
+        yield digests.of_folder("input", path) if path.is_dir() else digests.of_file("input", path)
+
+
+def _python(folder: Path, file: WorkloadFile, interpreter: str) -> tuple[str, ...]:
+    """Return what runs a script, as words."""
+    runs = interpreter_of(folder, file, interpreter)
+    return (runs, BARE) if _is_bare(file) else (runs,)
 
 
 def packages_of(interpreter: str) -> list[Path]:
@@ -266,6 +296,8 @@ def _preset(  # noqa: PLR0917 - one caller
         ValueError: its parts do not fit together.
     """
     schema, programs, digest = made
+    if file.servers is not None:
+        return _servers_preset(name, table, folder, file, interpreter, made)
     metrics = {key: file.metrics[key] for key in (table.metrics or tuple(file.metrics))}
     confirms = tuple(_confirmed(metrics, file))
     definition = WorkloadDefinition(
@@ -294,6 +326,45 @@ def _preset(  # noqa: PLR0917 - one caller
         sandbox=table.sandbox,
         environment=file.environment.variables,
         primary_claim=next(iter(metrics), None),
+        workload=definition,
+        read_only=tuple(dict.fromkeys(program.path for program in programs if program.role in _SHOWN)),
+    )
+
+
+def _servers_preset(  # noqa: PLR0917 - one caller
+    name: str, table: PresetTable, folder: Path, file: WorkloadFile, interpreter: str, made: tuple[Any, ...]
+) -> Preset:
+    """Return what a host offers of its servers under one name."""
+    schema, programs, digest = made
+    assert file.servers is not None  # noqa: S101 - asked by the caller
+    python = _python(folder, file, interpreter)
+    called = [_call(side.command or (str(side.endpoint),)) for side in file.servers.sides.values()]
+    definition = WorkloadDefinition(
+        name=file.name,
+        digest=digest,
+        program=" against ".join(reversed(called)),
+        metrics=tuple(servers.servers_metrics(file.servers)),
+        report_schema=schema,
+        programs=programs,
+        servers=servers.servers_definition(file.servers),
+    )
+    sandbox = (
+        table.sandbox
+        if not definition.servers or not definition.servers.endpoint
+        else table.sandbox.evolve(network="host")
+    )
+    return Preset(
+        schema=1,
+        name=name,
+        status="ready",
+        description=table.description,
+        profiles=table.profiles,
+        params={servers.STREAMS: servers.streams_parameter(file.servers)},
+        commands=(servers.servers_command(file.servers, table, folder, python),),
+        limits=table.limits,
+        sandbox=sandbox,
+        environment=file.environment.variables,
+        primary_claim=definition.metrics[0].name,
         workload=definition,
         read_only=tuple(dict.fromkeys(program.path for program in programs if program.role in _SHOWN)),
     )

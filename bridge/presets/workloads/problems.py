@@ -31,6 +31,7 @@ from bridge.presets.workloads.folder import (
     read_folder,
     runner_of,
 )
+from bridge.presets.workloads.servers import server_problems
 from bridge.records.workload import REPORT_FILE
 
 INTERVAL_LEAST: Final = 6
@@ -140,7 +141,11 @@ def _meaning(folder: Path, file: WorkloadFile, others: Iterable[str]) -> Iterato
             yield (*where, "metrics"), problem, f"add [metrics.{unknown[0]}], or take it out"
             continue
         metrics = [file.metrics[key] for key in (preset.metrics or tuple(file.metrics))]
-        if preset.argv is None and (not metrics or any(metric.ratio is None for metric in metrics)):
+        if (
+            file.servers is None
+            and preset.argv is None
+            and (not metrics or any(metric.ratio is None for metric in metrics))
+        ):
             yield where, f"presets.{name} has no argv: nothing would run", 'add argv = ["..."]'
         yield from _read_or_reported(name, preset, metrics, file)
     if REPORT_FILE in file.outputs.keep:
@@ -214,6 +219,7 @@ def _metric(name: str, metric: MetricTable, *, standard: bool) -> Iterator[Mista
 def _programs(folder: Path, file: WorkloadFile, interpreter: str) -> Iterator[Mistake]:
     """Yield programs, environments and inputs that are not there."""
     yield from _environment(folder, file, interpreter)
+    yield from () if file.servers is None else server_problems(file.servers, folder)
     for where, argv in commands_in(file):
         word = file.environment.binary or argv[0]
         path = Path(os.path.normpath(folder / word))

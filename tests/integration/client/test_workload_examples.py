@@ -42,7 +42,7 @@ def test_every_example_can_be_offered(examples):
         assert [check for check in problems(folder, INTERPRETER) if check.level == "fail"] == []
         names[folder.name] = set(read_folder(folder, INTERPRETER).presets)
     assert names == {
-        "checks": {"checks"}, "line-fit": {"line-fit"}, "servers": {"servers", "servers-answers"},
+        "checks": {"checks"}, "line-fit": {"line-fit"}, "servers": {"servers"},
         "takes-turns": {"c-sums", "py-words"}, "two-sums": {"two-sums"},
     }  # fmt: skip
 

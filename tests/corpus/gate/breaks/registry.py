@@ -24,6 +24,7 @@ SMALL = Plan(profile="smoke", launches=1, per_launch=6, warmups=1)
 @built_once
 def honest(name: str) -> Case:
     """Return a fresh copy of an honest run."""
+    from tests.corpus.gate.servers import served
     from tests.corpus.gate.studies import BUILDERS
     from tests.corpus.gate.turned import in_turns
     from tests.corpus.gate.workloads import paired, trained
@@ -34,6 +35,7 @@ def honest(name: str) -> Case:
         "suite": suite,
         "trained": trained,
         "paired": paired,
+        "served": served,
         "claim": code_throughput,
         "turned": in_turns,
         "native": lambda: in_turns(names=("autoregressive", "autoregressive_again")),

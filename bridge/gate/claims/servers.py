@@ -1,0 +1,150 @@
+"""The claims of inference servers beside the ratio: how soon they begin, how fast they go on, whether they agree.
+
+The unit is a launch, one start of the servers: answers within one are not independent. Knows what the runner saw; a
+server's own `usage` is in no number but where it says that two answers are of one length.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from bridge.gate.claims import CONFIDENCE, ClaimDraft, Role
+from bridge.gate.facts.served_answers import ARMS, Served, ServedAnswer, served_of
+from bridge.gate.interface import Report
+from bridge.gate.stats.binomial import rate_lower, rate_upper
+from bridge.launches import figures
+from bridge.records.workload import MetricDefinition, WorkloadDefinition
+
+Interval = Callable[[Sequence[float], float], tuple[float, float, float] | None]
+ANSWERS_LEAST: Final = {0.5: 1, 0.9: 36, 0.99: 368}
+"""Fewer answers have no such percentile: with 36 the largest lies above the 90th in 97.7 %, with 368 above the 99th."""
+
+
+def of_servers(
+    metric: MetricDefinition, role: Role, report: Report, definition: WorkloadDefinition, interval_of: Interval
+) -> ClaimDraft | None:
+    """Return a claim over what the runner saw of servers; None where it saw too little for one.
+
+    Args:
+        metric: of the definition.
+        role: of the claim.
+        report: of the runner.
+        definition: of the workload.
+        interval_of: of the median over launches.
+    """
+    served = served_of(report)
+    if served is None or definition.servers is None:
+        return None
+    if metric.aggregate == "share":
+        return _same_answers(metric, role, served)
+    side, _, name = metric.name.partition("_")
+    arms = ARMS if len(definition.servers.sides) == 1 else (side,)
+    launches = served.by_launch([one for one in served.timed if one.arm in arms])
+    if name == "memory":
+        values = [float(seen[side]) for seen in served.rss_bytes if seen.get(side)]
+        return _over_launches(metric, role, served, [values], interval_of)
+    if name == "rate":
+        values = [_rate(served, answers, arms) for answers in launches]
+        return _over_launches(metric, role, served, [values], interval_of)
+    observe = {
+        "first_token": lambda one: one.first_s,
+        "answer": lambda one: one.whole_s,
+        "token": _next_s,
+        "character": _next_s,
+    }[name]
+    seen = [[value for one in answers if (value := observe(one)) is not None] for answers in launches]
+    count = sum(map(len, seen))
+    shown = [share for share, least in ANSWERS_LEAST.items() if count >= least]
+    parts = [[_quantile(values, share) for values in seen if values] for share in shown]
+    return _over_launches(metric, role, served, parts, interval_of, count)
+
+
+def _over_launches(  # noqa: PLR0917 - one place
+    metric: MetricDefinition,
+    role: Role,
+    served: Served,
+    parts: Sequence[Sequence[float]],
+    interval_of: Interval,
+    answers: int | None = None,
+) -> ClaimDraft | None:
+    """Return the claim of a number of each launch: the median launch, with its interval."""
+    if not parts or not parts[0]:
+        return None
+    said, bounds = [], None
+    for place, values in enumerate(parts):
+        interval = interval_of(sorted(values), CONFIDENCE)
+        bounds = interval if place == 0 else bounds
+        number = figures.shown(statistics.median(values), metric.unit, None if interval is None else interval[:2])
+        name = f"p{round(100 * list(ANSWERS_LEAST)[place])} " if answers is not None else ""
+        said.append(f"{name}{number}")
+    launches = len(parts[0])
+    over = f"{answers} answers of {launches} launches" if answers is not None else f"{launches} launches"
+    delay = f"; the asker itself takes {statistics.median(served.asker_s) * 1e3:.2g} ms" if served.asker_s else ""
+    unlike = f", {served.unlike[0]} of {served.unlike[1]} batches at unlike lengths" if served.unlike[0] else ""
+    direction = "" if metric.better is None else f", {metric.better} is better"
+    shown = f"{', '.join(said)} over {over}{direction}{unlike}{delay}"
+    return ClaimDraft(
+        id=metric.name,
+        role=role,
+        value=statistics.median(parts[0]),
+        interval=None if bounds is None else bounds[:2],
+        confidence=None if bounds is None else bounds[2],
+        unit=metric.unit,
+        n=launches,
+        wording=f"{metric.name} {shown}",
+        detail={"aggregate": metric.aggregate, "better": metric.better, "over": "launches", "summary": shown},
+    )
+
+
+def _same_answers(metric: MetricDefinition, role: Role, served: Served) -> ClaimDraft | None:
+    """Return the share of prompts that both servers answered with the same text, and where they first part."""
+    pairs = served.pairs()
+    if not pairs:
+        return None
+    same = sum(first.text == second.text for first, second in pairs)
+    tail = 1.0 - (1.0 - CONFIDENCE) / 2.0
+    interval = (rate_lower(same, len(pairs), tail), rate_upper(same, len(pairs), tail))
+    parted = [_common_length(first.text, second.text) for first, second in pairs if first.text != second.text]
+    where = f"; the first difference after {min(parted)} characters" if parted else ""
+    shown = (
+        f"{same / len(pairs):.3f} [{interval[0]:.3f}, {interval[1]:.3f}] 95 %, {same} of {len(pairs)} prompts{where}"
+    )
+    return ClaimDraft(
+        id=metric.name,
+        role=role,
+        value=same / len(pairs),
+        interval=interval,
+        confidence=CONFIDENCE,
+        unit=metric.unit,
+        n=len(pairs),
+        wording=f"{metric.name} {shown}",
+        detail={"aggregate": "share", "better": None, "over": "items", "summary": shown},
+    )
+
+
+def _rate(served: Served, answers: Sequence[ServedAnswer], arms: Sequence[str]) -> float:
+    """Return the tokens or characters a second that a launch's turns came to, all requests at once."""
+    launch = answers[0].launch
+    wall_s = math.fsum(turn.wall_s for turn in served.turns if turn.launch == launch and turn.arm in arms)
+    return sum(one.length for one in answers) / wall_s if wall_s > 0 else 0.0
+
+
+def _next_s(answer: ServedAnswer) -> float | None:
+    """Return the seconds a token or character after the first; None for an answer that has no more."""
+    rest = answer.length - (len(answer.first_text) if answer.first_counted is None else answer.first_counted)
+    return (answer.whole_s - answer.first_s) / rest if rest > 0 else None
+
+
+def _common_length(text: str, other: str) -> int:
+    """Return after how many characters two texts part."""
+    return next(
+        (place for place, (a, b) in enumerate(zip(text, other, strict=False)) if a != b), min(len(text), len(other))
+    )
+
+
+def _quantile(values: Sequence[float], share: float) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, math.ceil(share * len(ordered)) - 1)]

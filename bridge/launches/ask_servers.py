@@ -1,0 +1,363 @@
+"""Ask inference servers over loopback when the runner says so, and write down each answer with its times.
+
+Standard library only, and nothing of this package. It runs beside the sandbox of the servers: it shares their network
+and nothing else. Speaks the protocol of docs/turns.md, where a turn is a batch of requests sent at once; what it saw
+goes into a file of the runner's, which no server can open. argv: ``FOLDER STREAMS``: workload.toml says the rest. It is
+read, and the tokenizer that it names, before the runner's side joins that network and becomes another user.
+
+Every prompt stands behind a line that follows from the launch's nonce. Half of the batches continue the beginnings of
+their prompts by a text that a drawn server makes at temperature 1 after the nonce is known: nobody could prepare them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import encodings.idna  # noqa: F401 - of every name of a host; nothing may be left to import later
+import http.client
+import json
+import math
+import os
+import random
+import socket
+import statistics
+import sys
+import time
+import tomllib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+READY_S = 300.0
+ANSWER_S = 120.0
+LINE_MOST_BYTES = 1 << 20
+TOKEN_MOST_CHARS = 64
+"""Of one token on average: an answer that is longer than its tokens allow is ended."""
+CONTINUED_TOKENS = 16
+ASKER_ROUNDS = 5
+_ENDLESS = "does not end its answer within {:.0f} s and {} {}"
+SIDES = ("baseline", "candidate")
+
+
+class AskedServerError(Exception):
+    """A server cannot be measured; the text says which and why."""
+
+
+class Server:
+    """One server, as seen over its port.
+
+    Args:
+        arm: `baseline` or `candidate`.
+        described: its table of workload.toml.
+        address: host and port.
+        max_tokens: of every answer.
+    """
+
+    def __init__(self, arm: str, described: dict[str, Any], address: tuple[str, int], max_tokens: int) -> None:
+        self.arm, self.address, self.max_tokens = arm, address, max_tokens
+        self.model, self.ready = described["model"], described.get("ready", "/v1/models")
+
+    def wait_until_ready(self, patience_s: float = READY_S) -> None:
+        """Return when its ready path answers with 200.
+
+        Raises:
+            AskedServerError: it does not, in this time.
+        """
+        until_s = time.monotonic() + patience_s
+        while time.monotonic() < until_s:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                connection = http.client.HTTPConnection(*self.address, timeout=5.0)
+                connection.request("GET", self.ready)
+                if connection.getresponse().status == http.client.OK:
+                    return
+            time.sleep(0.05)
+        raise AskedServerError(f"{self.arm}: does not answer {self.ready} with 200 within {patience_s:.0f} s")
+
+    def ask(self, prompt: str, *, stream: bool = True, **fields: object) -> dict[str, Any]:
+        """Return one answer with its times.
+
+        `first_s` is seconds to the first chunk whose text is not blank, `whole_s` to the end; `tokens` is what the
+        server states, None where it states nothing; `error` is None, or why there is no whole answer.
+        """
+        body: dict[str, Any] = {
+            "model": self.model, "prompt": prompt, "max_tokens": self.max_tokens, "temperature": 0, "stream": stream,
+        } | fields  # fmt: skip
+        body |= {"stream_options": {"include_usage": True}} if stream else {}
+        answer: dict[str, Any] = {"text": "", "first_text": "", "first_s": None, "tokens": None, "error": None}
+        connection = http.client.HTTPConnection(*self.address, timeout=ANSWER_S)
+        began_s = time.monotonic()
+        try:
+            connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            if response.status != http.client.OK:
+                raise ValueError(f"answers {response.status}: {response.read(2000).decode('utf-8', 'replace')}")  # noqa: TRY301
+            for event in _events(response, self._limit(body)) if stream else [json.loads(response.read(1 << 22))]:
+                answer["tokens"] = (event.get("usage") or {}).get("completion_tokens", answer["tokens"])
+                text = "".join(choice.get("text") or "" for choice in event.get("choices") or ())
+                answer["text"] += text
+                if answer["first_s"] is None and answer["text"].strip():
+                    answer["first_s"], answer["first_text"] = time.monotonic() - began_s, answer["text"]
+                if len(answer["text"]) > self._limit(body) or time.monotonic() - began_s > ANSWER_S:
+                    raise ValueError(_ENDLESS.format(ANSWER_S, self._limit(body), "characters"))  # noqa: TRY301
+        except (OSError, http.client.HTTPException, ValueError, AttributeError, TypeError, KeyError) as error:
+            reason = str(error) if type(error) is ValueError else f"breaks off its answer: {error!r}"
+            answer["error"] = " ".join(reason.split())[:400]
+        finally:
+            connection.close()
+        answer["whole_s"] = time.monotonic() - began_s
+        answer["first_s"] = answer["whole_s"] if answer["first_s"] is None else answer["first_s"]
+        for name in ("text", "first_text"):  # a lone half of a pair of code units is no text of JSON
+            answer[name] = answer[name].encode("utf-8", "replace").decode()
+        if type(answer["tokens"]) is not int or answer["tokens"] < 0:
+            answer["tokens"] = None
+        return answer
+
+    @staticmethod
+    def _limit(body: dict[str, Any]) -> int:
+        return 1024 + TOKEN_MOST_CHARS * int(body["max_tokens"])
+
+
+def _events(response: http.client.HTTPResponse, most_chars: int) -> Iterator[dict[str, Any]]:
+    """Yield the objects of a stream of events; a stream of anything else is ended by its length."""
+    began_s, taken = time.monotonic(), 0
+    while (line := response.readline(LINE_MOST_BYTES)) and line.strip() != b"data: [DONE]":
+        taken += len(line)
+        if taken > 512 * most_chars or time.monotonic() - began_s > ANSWER_S:
+            raise ValueError(_ENDLESS.format(ANSWER_S, 512 * most_chars, "bytes"))
+        if line.startswith(b"data:"):
+            event = json.loads(line[5:])
+            if not isinstance(event, dict):
+                raise ValueError(f"sends {line[:60]!r}, which is no object")
+            yield event
+
+
+class Asker:
+    """Asks what a launch asks.
+
+    Args:
+        servers: by arm.
+        prompts: the pinned ones.
+        streams: how many requests are sent at once.
+        rows: descriptor that gets a line an answer.
+        count: counts the tokens of a text; None where no tokenizer is named.
+    """
+
+    def __init__(
+        self,
+        servers: dict[str, Server],
+        prompts: list[str],
+        streams: int,
+        rows: int,
+        count: Callable[[str], int] | None = None,
+    ) -> None:
+        self._count = count
+        self.servers, self.prompts, self.streams, self._rows = servers, prompts, streams, rows
+        self.batches = 2 * math.ceil(len(prompts) / streams)
+        self._pool = ThreadPoolExecutor(streams)
+        self._nonce = ""
+        self._texts: dict[tuple[int, int], str] = {}
+        self._pinned: set[int] = set()
+        self._places: dict[int, int] = {}
+        self._asks = 0
+
+    def begin(self, nonce: str) -> None:
+        """Take the nonce of a launch: which batches are pinned follows from it."""
+        self._nonce = nonce
+        self._pinned = set(random.Random(nonce).sample(range(self.batches), self.batches // 2))  # noqa: S311
+        for half in (self._pinned, set(range(self.batches)) - self._pinned):  # each prompt once in either
+            self._places |= {batch: place for place, batch in enumerate(sorted(half))}
+
+    def prepare(self) -> None:
+        """Let a drawn server continue the prompts of the other half, so that nobody could know them before."""
+        drawn = random.Random(f"{self._nonce}:continued")  # noqa: S311
+        for batch in sorted(set(range(self.batches)) - self._pinned):
+            for stream in range(self.streams):
+                server = self.servers[drawn.choice(sorted(self.servers))]
+                opening = _beginning(self._pinned_prompt(batch, stream))
+                made = server.ask(
+                    self._salted(opening, f"continued-{batch}-{stream}"),
+                    max_tokens=CONTINUED_TOKENS, temperature=1.0, seed=drawn.getrandbits(31),
+                )  # fmt: skip
+                if made["error"] is not None:
+                    raise AskedServerError(f"{server.arm}: {made['error']}")
+                self._texts[batch, stream] = opening + made["text"]
+
+    def warm(self) -> None:
+        """Ask each server once, which nobody counts.
+
+        Raises:
+            AskedServerError: one does not answer.
+        """
+        for server in self.servers.values():
+            answer = server.ask(f"# {os.urandom(6).hex()}\n{_beginning(self.prompts[0])}")
+            if answer["error"] is not None:
+                raise AskedServerError(f"{server.arm}: {answer['error']}")
+
+    def ask(self, arm: str, batch: int, *, again: bool, turn: int) -> list[dict[str, Any]]:
+        """Send a batch at once; return its answers when all are over.
+
+        Args:
+            arm: which server.
+            batch: which prompts.
+            again: whether the prompts stand behind another line than before.
+            turn: for the file of answers.
+        """
+        self._asks += again
+        salts = [f"{batch}-{stream}" + (f"-{arm}-{self._asks}" if again else "") for stream in range(self.streams)]
+        prompts = [self._salted(self._body(batch, stream), salts[stream]) for stream in range(self.streams)]
+        answers = list(self._pool.map(self.servers[arm].ask, prompts))
+        for stream, answer in enumerate(answers):
+            self._count_tokens(answer)
+            half = "pinned" if batch in self._pinned else "continued"
+            self._note(arm=arm, turn=turn, sample=batch, stream=stream, half=half, again=again, **answer)
+        return answers
+
+    def ask_whole(self, arm: str, batch: int, turn: int) -> None:
+        """Ask the first prompt of a batch once more, without streaming."""
+        answer = self.servers[arm].ask(self._salted(self._body(batch, 0), f"{batch}-0"), stream=False)
+        self._count_tokens(answer)
+        self._note(arm=arm, turn=turn, sample=batch, stream=0, half="whole", again=True, **answer)
+
+    def measure_itself(self) -> None:
+        """Note what this program takes for an answer that is there at once: from a listening process of its own."""
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            child = os.fork()
+            if child == 0:
+                _answer_at_once(listener)
+            server = Server("asker", {"model": ""}, listener.getsockname(), 16)
+            rounds = [list(self._pool.map(server.ask, ["x"] * self.streams)) for _ in range(ASKER_ROUNDS)]
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+        spent = [answer["whole_s"] for answers in rounds[1:] for answer in answers if answer["error"] is None]
+        self._note(asker_s=statistics.median(spent) if spent else None)
+
+    def _count_tokens(self, answer: dict[str, Any]) -> None:
+        for name, text in (("counted", "text"), ("first_counted", "first_text")):
+            answer[name] = None if self._count is None else self._count(answer[text])
+
+    def _pinned_prompt(self, batch: int, stream: int) -> str:
+        return self.prompts[(self._places[batch] * self.streams + stream) % len(self.prompts)]
+
+    def _body(self, batch: int, stream: int) -> str:
+        return self._texts.get((batch, stream), self._pinned_prompt(batch, stream))
+
+    def _salted(self, prompt: str, salt: str) -> str:
+        return f"# {self._nonce[:12]}-{salt}\n{prompt}"
+
+    def _note(self, **fields: object) -> None:
+        line = json.dumps(fields).encode() + b"\n"
+        while line:
+            line = line[os.write(self._rows, line) :]
+
+
+def _beginning(prompt: str) -> str:
+    """Return the first half of a prompt: the whole one is still to be asked for the first time."""
+    return prompt[: (len(prompt) + 1) // 2]
+
+
+def _answer_at_once(listener: socket.socket) -> None:
+    """Answer every request with a short stream, at once; never returns."""
+    event = b'data: {"choices": [{"text": "x "}]}\n\n'
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + event * 16 + b"data: [DONE]\n\n")
+
+
+def serve_turns(asker: Asker, orders: int, answers: int) -> None:
+    """Ask when the runner says so: until it says that the launch is over.
+
+    Raises:
+        AskedServerError: a server cannot be measured.
+    """
+    with open(orders, "rb") as lines, open(answers, "wb", buffering=0) as to_runner:
+
+        def say(**fields: object) -> None:
+            to_runner.write(json.dumps(fields).encode() + b"\n")
+
+        say(event="ready", protocol=1, samples=asker.batches, calibration={})
+        for order in map(json.loads, lines):
+            if order["event"] == "end":
+                return
+            if order["event"] == "launch":
+                asker.begin(order["nonce"])
+                continue
+            arm, batch, turn = order["arm"], order["sample"], order["turn"]
+            if arm == "prepare":
+                asker.prepare()
+                answered: list[dict[str, Any]] = []
+            else:
+                answered = asker.ask(arm, batch, again=order["seconds"] is not None, turn=turn)
+                if order["seconds"] is not None:
+                    asker.ask_whole(arm, batch, turn)
+            lengths = [_length(answer) for answer in answered]
+            say(event="done", turn=turn, tokens=sum(max(0, n) for n in lengths), over=True, lengths=lengths)
+    raise AskedServerError("the runner went away")
+
+
+def _length(answer: dict[str, Any]) -> int:
+    """Return how long an answer is: tokens as counted, else as stated, else characters; -1 where it failed."""
+    if answer["error"] is not None:
+        return -1
+    lengths = (answer["counted"], answer["tokens"], len(answer["text"]))
+    return next(length for length in lengths if length is not None)
+
+
+def servers_of(described: dict[str, Any], ports: list[int]) -> dict[str, Server]:
+    """Return the servers of a table of workload.toml by arm: one that is asked alone answers for both."""
+    tables = {arm: described[arm] for arm in SIDES if arm in described}
+    servers = {}
+    for (arm, table), port in zip(tables.items(), ports, strict=False):
+        address = ("127.0.0.1", port)
+        if "endpoint" in table:
+            url = urlsplit(table["endpoint"])
+            address = (url.hostname or "", url.port or 80)
+        servers[arm] = Server(arm, table, address, described["max_tokens"])
+    return servers if len(servers) == len(SIDES) else {arm: next(iter(servers.values())) for arm in SIDES}
+
+
+def read_servers(folder: str) -> dict[str, Any]:
+    """Return what workload.toml says of the servers; under `count` what counts the tokens of a text, None without."""
+    described: dict[str, Any] = tomllib.loads((Path(folder) / "workload.toml").read_text("utf-8"))["servers"]
+    return described | {"count": _counter(Path(folder), described.get("tokenizer"))}
+
+
+def _counter(folder: Path, tokenizer: str | None) -> Callable[[str], int] | None:
+    """Return what counts the tokens of a text with a tokenizer of the host's; its library is the host's, too."""
+    if tokenizer is None:
+        return None
+    import site
+
+    site.main()  # this program was started without the packages of its interpreter
+    from tokenizers import Tokenizer
+
+    read = Tokenizer.from_file(str(folder / tokenizer / "tokenizer.json"))
+    return lambda text: len(read.encode(text, add_special_tokens=False).ids)
+
+
+def main(described: dict[str, Any], streams: int) -> int:
+    """Measure until the runner says that it is over; end in 1 when a server cannot be measured.
+
+    Args:
+        described: of `read_servers`.
+        streams: how many requests are sent at once.
+    """
+    numbers = [int(os.environ.pop(f"KAKEYA_{name}")) for name in ("TURN_ORDERS", "TURN_ANSWERS", "SERVERS_SEEN")]
+    ports = [int(port) for port in os.environ.pop("KAKEYA_SERVER_PORTS").split(",")]
+    asker = Asker(servers_of(described, ports), described["prompts"], streams, numbers[2], described["count"])
+    try:
+        for server in dict.fromkeys(asker.servers.values()):
+            server.wait_until_ready()
+        asker.warm()
+        asker.measure_itself()
+        serve_turns(asker, numbers[0], numbers[1])
+    except AskedServerError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(read_servers(sys.argv[1]), int(sys.argv[2])))

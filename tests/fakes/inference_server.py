@@ -1,0 +1,108 @@
+"""A small server with OpenAI's completions, standard library only: `python inference_server.py MODE PORT [TOKEN_MS]`.
+
+Its answers follow from the prompt, so that every mode says the same; a mode is how it is honest, or what it does wrong.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+PINNED = ("first prompt", "second prompt")
+MODES = (
+    "honest",
+    "listed",
+    "caching",
+    "burning",
+    "hidden",
+    "brief",
+    "loading",
+    "refuses",
+    "dies",
+    "endless",
+    "loud",
+    "wordy",
+)
+
+
+def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a line
+    """Serve until the process is ended."""
+    cached: set[str] = set()
+    asked_now = threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            if mode == "loading":
+                self.send_error(503)
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def do_POST(self):
+            body_sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if mode == "refuses":
+                self.send_error(400, "no such model")
+                return
+            if mode == "dies":
+                print("out of memory", flush=True)
+                os._exit(3)
+            asked_now.set()
+            body = body_sent["prompt"].partition("\n")[2]
+            count = body_sent["max_tokens"] - (mode == "brief")
+            drawn = str(body_sent.get("seed", ""))
+            digest = hashlib.sha256((body + drawn).encode()).hexdigest()
+            words = [f"{digest[7 * place % 60 :][:3]} " for place in range(count)]
+            at_once = (mode == "listed" and body in PINNED) or (mode == "caching" and body in cached)
+            cached.add(body)
+            self.send_response(200)
+            stated = count * 40 if mode == "wordy" else count
+            usage = {"completion_tokens": stated}
+            if not body_sent.get("stream"):
+                text = json.dumps({"choices": [{"text": "".join(words)}], "usage": usage}).encode()
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+                asked_now.clear()
+                return
+            self.end_headers()
+            while mode == "endless":
+                self.wfile.write(b": " + b"x" * 65536 + b"\n")
+            for word in words:
+                time.sleep(0.0 if at_once else token_s)
+                self.wfile.write(b"data: " + json.dumps({"choices": [{"text": word}]}).encode() + b"\n\n")
+            self.wfile.write(b"data: " + json.dumps({"choices": [], "usage": usage}).encode() + b"\n\n")
+            self.wfile.write(b"data: [DONE]\n\n")
+            asked_now.clear()
+
+        def log_message(self, *_):
+            pass
+
+    def burn():
+        while True:
+            if asked_now.is_set():
+                time.sleep(0.005)
+            else:
+                sum(range(20_000))
+
+    if mode == "burning":
+        threading.Thread(target=burn, daemon=True).start()
+    if mode == "hidden":  # processes that are nobody's children any more
+        spin = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nwhile True: pass"
+        for _ in range(4):  # a busy machine gives each of them little
+            subprocess.run([sys.executable, "-I", "-S", "-c", spin], check=True)
+    if mode == "loud":
+        for _ in range(1000):
+            print("x" * 100_000)
+    print("listening", flush=True)
+    http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3]) / 1000 if len(sys.argv) > 3 else 0.002)

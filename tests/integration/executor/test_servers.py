@@ -1,0 +1,205 @@
+"""Real servers are started, asked and ended by a real supervisor: honest ones, such as misbehave, and such as cheat."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridge.executor.local import LocalExecutor
+from bridge.gate.facts.served_answers import served_of
+from bridge.gate.interface import Evidence, Report
+from bridge.gate.rules.servers import compare_prompts_nobody_knew, recount_served_answers, require_idle_servers
+from bridge.presets.workloads.servers import asker, holder
+from bridge.records.jobspec import Command
+from bridge.records.turns import LaunchSeries, StopRule
+from bridge.records.workload import ServersDefinition, WorkloadDefinition
+from bridge.run.stop_rule import log_ratio
+from bridge.system.clock import SystemClock
+from tests.fakes import inference_server
+from tests.fakes.local_jobs import Jobs, living
+from tests.support import guarded
+
+SERVER = Path(inference_server.__file__)
+ARMS = ("baseline", "candidate")
+SIDES = "\n".join(f'[servers.{arm}]\ncommand = ["unused {{port}}"]\nmodel = "m"' for arm in ARMS)
+ENOUGH = 6
+"""Launches: fewer have no interval that a check could rest on."""
+
+
+def described(top: Path, sides: str) -> Path:
+    folder = top / "pair"
+    folder.mkdir(exist_ok=True)
+    prompts = json.dumps(list(inference_server.PINNED))
+    (folder / "workload.toml").write_text(f"[servers]\nmax_tokens = 12\nprompts = {prompts}\n{sides}\n")
+    return folder
+
+
+def series_of(launches: int) -> LaunchSeries:
+    return LaunchSeries(arms=ARMS, rule=StopRule(least=launches, most=launches), unit="samples", solo_s=0.0)
+
+
+def asked(jobs: Jobs, modes: tuple[str, ...], top: Path, *, launches: int = 2, streams: int = 1, sides: str = SIDES):
+    """Run servers of these modes; return what the run came to."""
+    python, server = sys.executable, described(top, sides) / SERVER.name
+    shutil.copy(SERVER, server)  # by its path its processes are this test's
+    argv = [python, "-I", "-S", str(holder())]
+    for arm, mode in zip(ARMS, modes, strict=False):
+        argv += [f"--@{arm}", python, "-I", "-S", str(server), *mode.split()[:1], "@PORT@", *mode.split()[1:]]
+    command = Command(
+        name="servers",
+        argv=tuple(argv),
+        launches=series_of(launches),
+        folder="servers",
+        asker=(python, "-I", "-S", str(asker()), str(top / "pair"), str(streams)),
+    )
+    spec = jobs.spec(argv=[command.argv], outputs=("servers/report.json",))
+    sandbox = spec.sandbox.evolve(read_only=(str(top / "pair"), str(holder())))
+    return jobs.execute(spec.evolve(commands=(command,), sandbox=sandbox))
+
+
+def evidence_of(execution) -> tuple[Report, Evidence]:
+    """Return the runner's own report, and what the rules look at."""
+    value = json.loads(execution.reports["servers/report.json"])
+    body = {"kind": "workload", "arms": [], "repeats": [{"path": "servers/report.json", "seed": None, "value": value}]}
+    report = Report("repeats", b"", body)
+    definition = WorkloadDefinition(
+        name="w", digest="0" * 64, program="w", metrics=(),
+        servers=ServersDefinition(sides=ARMS, same_weights=True),
+    )  # fmt: skip
+
+    class Spec:
+        workload = definition
+
+    return report, Evidence((report,), None, Spec(), {})
+
+
+def found(rule, execution) -> list[str]:
+    _, evidence = evidence_of(execution)
+    return [violation.message for violation in rule(evidence)]
+
+
+@pytest.fixture(params=["plain", "sandboxed"])
+def honest(request, tmp_path, executor, need_sandbox):
+    if request.param != "plain":
+        need_sandbox(request.param)
+    return asked(Jobs(executor, tmp_path, request.param), ("honest 4", "honest 2"), tmp_path, streams=2)
+
+
+def test_two_servers_are_started_asked_by_turns_and_ended(honest, tmp_path):
+    execution = honest
+    assert (execution.ok, execution.ending, execution.program_exit) == (True, "exited", 0), execution.log
+    assert [launch.cut for launch in execution.launches] == [None] * 3
+    assert living(str(tmp_path)) == []
+    for launch in execution.launches[1:]:
+        assert {(turn.arm, turn.sample, turn.tokens) for turn in launch.turns} == {
+            (arm, sample, 24) for arm in ARMS for sample in range(2)
+        }
+        for turn in launch.turns:  # what a server waits before each of its tokens
+            assert turn.done_s - turn.go_s >= 12 * (0.004 if turn.arm == "baseline" else 0.002)
+        assert log_ratio(series_of(2), launch) is not None
+    served = served_of(evidence_of(execution)[0])
+    assert len(served.asker_s) == 2
+    assert all(0.0 < seconds < 1.0 for seconds in served.asker_s)
+    assert {answer.half for answer in served.answers} == {"pinned", "continued", "whole"}
+    assert {answer.half for answer in served.timed} == {"pinned", "continued"}
+    assert all(first.text == second.text for first, second in served.pairs())
+    assert all(set(turn.cpu_s) == {*ARMS, "neither"} for turn in served.turns)
+    assert found(recount_served_answers, execution) == []
+
+
+@pytest.mark.parametrize(
+    ("modes", "says"),
+    [
+        pytest.param(("honest", "refuses"), "candidate: answers 400: ", id="refuses"),
+        pytest.param(("dies", "honest"), "baseline: the server ended by itself, exit code 3", id="dies"),
+        pytest.param(
+            ("honest", "endless"), "candidate: does not end its answer within", id="endless", marks=pytest.mark.ci
+        ),
+        pytest.param(("loud", "refuses"), "candidate: answers 400: ", id="loud", marks=pytest.mark.ci),
+    ],
+)
+def test_a_server_that_misbehaves_is_named_with_what_it_printed(executor, tmp_path, modes, says):
+    execution = asked(Jobs(executor, tmp_path), modes, tmp_path)
+    assert (execution.ok, execution.program_exit) == (True, 1)
+    log = execution.log.decode()
+    assert says in log
+    assert "printed last: " in log
+    assert len(log) < 10_000
+    assert living(str(tmp_path)) == []
+
+
+def test_answers_of_unlike_length_are_in_no_ratio(executor, tmp_path):
+    execution = asked(Jobs(executor, tmp_path), ("honest", "brief"), tmp_path)
+    assert execution.program_exit == 0
+    assert not any(turn.over for launch in execution.launches for turn in launch.turns)
+    assert {log_ratio(series_of(2), launch) for launch in execution.launches} == {None}
+    assert served_of(evidence_of(execution)[0]).unlike == (8, 8)
+
+
+def test_one_server_is_asked_alone(executor, tmp_path):
+    alone = '[servers.baseline]\ncommand = ["unused {port}"]\nmodel = "m"'
+    execution = asked(Jobs(executor, tmp_path), ("honest",), tmp_path, sides=alone)
+    assert execution.program_exit == 0, execution.log
+    served = served_of(evidence_of(execution)[0])
+    assert {answer.arm for answer in served.timed} == set(ARMS)  # both arms are this server
+    assert all(set(turn.cpu_s) == {"baseline", "neither"} for turn in served.turns)
+
+
+def test_a_server_that_runs_is_asked_where_it_listens(executor, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    endpoint = f'[servers.candidate]\nendpoint = "http://127.0.0.1:{port}"\nmodel = "m"'
+    server = guarded.start([sys.executable, SERVER, "honest", str(port)])
+    try:
+        execution = asked(Jobs(executor, tmp_path), (), tmp_path, sides=endpoint)
+        assert server.poll() is None  # it is nobody's to end
+    finally:
+        guarded.stop(server)
+    assert execution.program_exit == 0, execution.log
+    served = served_of(evidence_of(execution)[0])
+    assert len(served.timed) == 16
+    assert {tuple(turn.cpu_s) for turn in served.turns} == {()}
+    assert found(require_idle_servers, execution) == ["nobody read which server was on a processor in whose turns"]
+
+
+@pytest.fixture(scope="module")
+def cheats(tmp_path_factory):
+    """Runs of servers that cheat, each once."""
+    runs = {}
+
+    def run(candidate: str):
+        if candidate not in runs:
+            top = tmp_path_factory.mktemp("cheat")
+            jobs = Jobs(LocalExecutor(SystemClock()), top)
+            runs[candidate] = asked(jobs, ("honest 25", candidate), top, launches=ENOUGH)
+        return runs[candidate]
+
+    return run
+
+
+@pytest.mark.ci
+def test_two_copies_lose_no_premise(cheats):
+    execution = cheats("honest 25")
+    for rule in (require_idle_servers, recount_served_answers, compare_prompts_nobody_knew):
+        assert found(rule, execution) == []
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(
+    ("candidate", "rule", "says"),
+    [
+        ("listed 25", compare_prompts_nobody_knew, "pinned prompts against those that nobody could know: the time is"),
+        ("caching 25", compare_prompts_nobody_knew, "candidate asked again behind another line: the time is 0."),
+        ("burning 25", require_idle_servers, "candidate took "),
+        ("hidden 25", require_idle_servers, "processes of neither server took "),
+        ("wordy 25", recount_served_answers, "candidate states 480 tokens for 48 bytes of text"),
+    ],
+)
+def test_a_server_that_cheats_loses_a_premise(cheats, candidate, rule, says):
+    messages = found(rule, cheats(candidate))
+    assert [message for message in messages if says in message], messages

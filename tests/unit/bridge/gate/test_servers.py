@@ -1,0 +1,94 @@
+"""What the gate says of inference servers that the runner started and asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from bridge.gate.judging import judge
+from tests.corpus.gate.servers import PATH, served
+
+
+def verdict(case):
+    return judge(case.run_id, case.files(), case.record_value(), case.spec_value())
+
+
+def claims(case):
+    return {claim.id: claim for claim in verdict(case).claims}
+
+
+def test_a_server_that_takes_half_again_as_long_is_the_slower_one():
+    by_id = claims(served(slower=1.5))
+    assert {claim.decision for claim in by_id.values()} == {"evidence"}, verdict(served()).findings
+    ratio = by_id["answer_speedup"]
+    assert ratio.value == pytest.approx(1.5, abs=0.02)
+    assert "answer_speedup faster: 1.5" in ratio.wording.replace(" 1.49", " 1.5")
+
+
+@pytest.mark.parametrize(("slower", "word"), [(1 / 1.1, "slower"), (1.0, "equivalent within 5 %")])
+def test_a_tenth_is_seen_and_a_copy_is_equivalent(slower, word):
+    assert claims(served(slower=slower))["answer_speedup"].detail["effect"] == word
+
+
+def test_every_number_is_of_the_runner_and_over_launches():
+    by_id = claims(served())
+    first = by_id["candidate_first_token"]
+    assert (first.n, first.unit) == (8, "s")
+    assert first.interval[0] <= first.value <= first.interval[1]
+    assert (
+        "over 32 answers of 8 launches, lower is better; the asker itself takes 2 ms, seen by the runner"
+        in first.wording
+    )
+    assert "p90" not in first.wording  # 36 answers have one
+    assert "p90" in claims(served(launches=9))["candidate_first_token"].wording
+    same = by_id["same_answers"]
+    assert "1.000 [0.891, 1.000] 95 %, 32 of 32 prompts" in same.wording
+    assert by_id["candidate_memory"].value == float(1 << 25)
+    assert by_id["candidate_rate"].unit == "characters/s"
+
+
+def test_texts_that_part_are_counted_and_placed():
+    case = served()
+    for row in case.reports[PATH]["answers"]:
+        if row["arm"] == "candidate" and row["sample"] == 3:
+            row["text"] = row["text"][:20] + "x" * (len(row["text"]) - 20)
+    same = claims(case.seal())["same_answers"]
+    assert "0.750" in same.wording
+    assert "24 of 32 prompts; the first difference after 20 characters" in same.wording
+
+
+def changed(**fields):
+    case = served()
+    for row in case.reports[PATH]["answers"]:
+        if row["arm"] == "candidate":
+            row.update(fields)
+    return verdict(case.seal())
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"error": "answers 503: busy"}, "48 of 96 requests failed, e.g. candidate: answers 503: busy"),
+        ({"text": "   "}, "32 of 64 answers hold no text, e.g. of candidate"),
+        ({"tokens": 20, "counted": 12, "first_counted": 1}, "candidate states 20 tokens for a text of 12"),
+        ({"first_text": "Something else"}, "prompts are answered with the same first text"),
+    ],
+    ids=["failed", "blank", "miscounted", "other text"],
+)
+def test_answers_that_are_none_take_the_outputs(fields, says):
+    findings = [finding.message for finding in changed(**fields).findings if finding.code == "G4-SERVED"]
+    assert any(says in message for message in findings), findings
+
+
+def test_a_cache_of_answers_takes_the_inputs():
+    case = served()
+    for row in case.reports[PATH]["answers"]:
+        if row["arm"] == "candidate" and row["again"]:
+            row["whole_s"] *= 0.5
+    judged = verdict(case.seal())
+    ratio = next(claim for claim in judged.claims if claim.id == "answer_speedup")
+    assert ratio.decision == "valid"
+    assert any("candidate asked again behind another line: the time is 0.50x" in reason for reason in ratio.why)
+
+
+def test_of_a_server_that_ran_before_nothing_may_be_quoted():
+    assert {claim.decision for claim in claims(served(endpoint=True)).values()} <= {"valid", "nothing"}
