@@ -45,7 +45,9 @@ class Rates:
         source = self.sources.get(arm.source)
         if match is None or source is None or arm.depth < source.longest or limit <= arm.depth:
             return 0
-        own, cost_s = costs.of(arm.source), self.cost_s(costs, arm) or 0.0
+        own, cost_s = costs.of(arm.source), self.cost_s(costs, arm)
+        if not cost_s:  # one elsewhere is asked for a whole block before a step with one was timed
+            return 0
 
         def rows_s(count: int) -> float:
             return max(0.0, (own.of(count) or 0.0) - (own.of(arm.depth) or 0.0))

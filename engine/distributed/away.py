@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from engine.distributed.remote_drafter import RemoteModel
 from engine.drafters.local import LocalDrafter
-from engine.errors import EngineError, ObservationError
+from engine.errors import CacheCropError, EngineError, ObservationError
 from engine.protocols import Drafter
 from engine.types import Draft, DrafterInfo, Features
 
@@ -119,15 +119,25 @@ class AwayDrafter(LocalDrafter):
         return super().ready(bonus) if self._inner is None else self._inner.ready(bonus)
 
     def rewind(self, length: int) -> int:
-        """Go back; without the drafter nothing is observed beyond what is kept.
+        """Go back to the first ``length`` positions.
 
         Raises:
-            CacheCropError: If the rows before are gone.
+            CacheCropError: If rows before are gone that the drafter needs: it has come, and drafts for a new sequence.
         """
-        if self._inner is not None:
-            return self._inner.rewind(length)
-        self._kept, self._length = [], 0
-        return 0
+        inner, _ = self._come()
+        if inner is not None:
+            return inner.rewind(length)
+        if self._model.there is not None:
+            raise CacheCropError("the remote drafter came too late to be shown the rows before")
+        self._length = min(length, self._length)
+        if self._kept is not None:
+            cut = [(start, min(len(tokens), length - start), tokens, rows) for start, tokens, rows in self._kept]
+            self._kept = [
+                (start, tokens[:count], None if rows is None else rows[:count])
+                for start, count, tokens, rows in cut
+                if count > 0
+            ]
+        return self._length
 
     def close(self) -> None:
         """Let go of the drafter's session."""

@@ -53,6 +53,7 @@ PreemptMode=REQUEUE
 PartitionName=kakeya Nodes={names} Default=YES MaxTime=1440 State=UP PriorityTier=1
 PartitionName=urgent Nodes={names} MaxTime=1440 State=UP PriorityTier=10 PreemptMode=OFF
 PartitionName=closed Nodes={names} MaxTime=1440 State=UP AllowAccounts=staff
+PartitionName=others Nodes={names} MaxTime=1440 State=UP AllowGroups=daemon
 PartitionName=small Nodes=n1 MaxTime=1440 State=UP
 PartitionName=large Nodes=n2 MaxTime=1440 State=UP
 """

@@ -38,10 +38,13 @@ NEVER = {
     "dependency": 'sbatch = ["--dependency=afterok:1"]',
     "features-gone": "",
     "account": 'partition = "closed"',
-    "processors": "cpus = 64",
-    "cards": 'gres = "gpu:small:2"',
+    "group": 'partition = "others"',
+    "partition": 'partition = "nowhere"',
 }
-"""Reasons that no waiting changes, with what [executor] says to have Slurm give each."""
+"""Reasons that no waiting changes, with what [executor] says to have Slurm give each.
+
+More processors or cards than any node has are none: Slurm gives the same reason while nodes are down.
+"""
 TYPED = """[executor.jobs.small]
 partition = "small"
 gres = "gpu:small:1"
@@ -134,7 +137,7 @@ def main(case: str, folder: Path) -> None:
     if what == "longest-wait":
         changes["longest_wait_s"] = 5.0
     if case.startswith("never "):
-        common = "" if what == "account" else 'partition = "kakeya"\n'
+        common = "" if what in {"account", "group", "partition"} else 'partition = "kakeya"\n'
         changes["options"] = common + NEVER[what]
     if "typed" in case:
         changes["jobs"] = TYPED

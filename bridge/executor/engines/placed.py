@@ -34,9 +34,9 @@ from bridge.system.tasks import called
 SETTLE_S: Final = 70.0  # NFS shows a node's last write within 60 s (acregmax, acdirmax of nfs(5))
 _SETTLE_LOCAL_S: Final = 2.0
 TICK_S: Final = 0.1
-_LOOK_S: Final = 1.0
+_LOOK_S: Final = 2.0
 _LOOK_GROWTH: Final = 4
-_LOOK_MAX_S: Final = 120.0  # a look is two requests to Slurm's controller: twenty in ten minutes of waiting
+_LOOK_MAX_S: Final = 120.0  # a look is two requests to Slurm's controller: sixteen in ten minutes of waiting
 _NEVER: Final = "never"  # why a folder is refused, beside how its run is to end
 _INSIST_S: Final = 60.0  # after what a run may take to end, before the engine is told to end it
 _OUTLIVED_SETTLES: Final = 3  # a lock that is held so long after its job is that of a node that is gone

@@ -41,6 +41,8 @@ _FOR_GOOD: Final = frozenset(
 
 `PartitionNodeLimit` and `PartitionConfig` are not among them: they may also mean that nodes are down.
 """
+_NOT_ALLOWED: Final = re.compile(r"(Job's (account|QOS)|User's group)\b.* not (known|permitted)\b")
+"""What stands in place of a reason where a partition names who may use it; scontrol writes ``_`` for a space."""
 _SHOWN: Final = re.compile(r" JobState=(\S+) Reason=(\S+) Dependency=")
 _PARTITION: Final = re.compile(r" in partition (\S+)")  # `Job 1 to start at … on nodes n1 in partition cpu`
 _MAX_TIME: Final = re.compile(r" MaxTime=(?:(\d+)-)?(\d+):(\d+):(\d+)")  # not of UNLIMITED
@@ -247,7 +249,7 @@ class SlurmEngine:
             partition = self._waiting[job].partition
             order = [number for number, each in self._waiting.items() if each.partition == partition]
             place = (order.index(job) + 1, len(order))
-        return EngineJob(job, "queued", word, _reason(reason), place, for_good=reason in _FOR_GOOD)
+        return EngineJob(job, "queued", word, _reason(reason), place, for_good=_is_for_good(reason))
 
     def ask_to_end(self, job: str) -> None:
         """Send TERM to the job's own process; see the interface."""
@@ -318,5 +320,9 @@ def _state(word: str) -> Literal["queued", "running", "ended"]:
     return "running" if word in _RUNNING else "queued" if word in _QUEUED else "ended"
 
 
+def _is_for_good(reason: str) -> bool:
+    return reason in _FOR_GOOD or _NOT_ALLOWED.match(reason.replace("_", " ")) is not None
+
+
 def _reason(text: str) -> str:
-    return "" if text in {"None", "(null)"} else text
+    return "" if text in {"None", "(null)"} else text.replace("_", " ")

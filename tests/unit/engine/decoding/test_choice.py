@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.decoding.arms import Arm
 from engine.decoding.controller import ControlledDepth
 from engine.decoding.depth import FixedDepth
 from engine.decoding.lookups import LOOKED_UP, Lookups
 from engine.protocols import Depth
-from engine.types import Choice, Match, Pause
+from engine.types import Choice, Decision, Match, Pause
 from tests.fakes.recorded import Recorded, Spent, run
 
 FOLDER = Path(__file__).parents[3] / "fakes" / "recorded_answers"
@@ -209,3 +210,19 @@ def test_another_text_is_reason_to_look_again_at_a_drafter_that_was_of_no_use() 
         run(policy, recorded(looping(100 * number)), TOKENS)
     steps = run(policy, recorded(texts("structured")[1]), TOKENS).steps
     assert steps["dflash"] > 60
+
+
+def test_a_match_follows_no_draft_from_elsewhere_before_a_step_with_one_was_timed() -> None:
+    policy = ControlledDepth({"far": 7})
+    policy.begin(lambda _: 0.001)
+    for position in range(8):  # plain steps are known, and no drafted one is
+        policy.choose(position, 100)
+        policy.park(position)
+        policy.record(position, 0, Decision((1,), 0), 0.01)
+    for _ in range(20):
+        policy.lookups.learn_agreement(True)
+    costs, rates = policy.buckets[0], policy._rates
+    match = Match(tuple(range(16)), 8)
+    assert rates.extended(costs, Arm("far", 7), match, 100) == 0
+    costs.learn(Arm("far", 7), 0.012)
+    assert rates.extended(costs, Arm("far", 7), match, 100) > 0
