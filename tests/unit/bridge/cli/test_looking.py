@@ -204,8 +204,8 @@ def test_doctor_says_that_this_clock_is_behind_those_of_runners_and_whose_to_set
     assert not any(row["level"] != "ok" for row in _clocks(requester))
     ahead = rfc3339(requester.clock.now() + dt.timedelta(hours=3))
     host.beat(time=ahead)
-    [one] = _clocks(requester)
-    assert (one["level"], one["remedy"].split(":")[0]) == ("warn", "compare the time of both")
+    [single] = _clocks(requester)
+    assert (single["level"], single["remedy"].split(":")[0]) == ("warn", "compare the time of both")
     ScriptedHost(requester.bus, requester.clock, "other").beat(time=ahead)
     [both] = _clocks(requester)
     assert "is 3:00:00 behind the clocks of mini, other" in both["text"]
