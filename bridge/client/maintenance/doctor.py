@@ -22,6 +22,8 @@ from bridge.errors import KakeyaError
 from bridge.hosting.checkup import check_place
 from bridge.limits import DISK_FLOOR_BYTES
 from bridge.presets.installed import registry
+from bridge.run.clocks import check_clock
+from bridge.system.clock import parse_rfc3339
 from bridge.system.git import GIT_LEAST, GIT_NEEDED
 from bridge.trust.judgement import REVOKED_REMEDY
 
@@ -45,6 +47,7 @@ def diagnose(
         _bus,
         _signing,
         _runners,
+        _clock,
         _claims,
         _state,
         _hosting(environ),
@@ -197,6 +200,11 @@ def _runners(session: BusSession) -> Iterator[Check]:
         why = f" ({beacon.not_taking})" if beacon.not_taking else ""
         text = f"{beacon.runner} is {beacon.state}{why}, {free}, {len(beacon.presets)} presets{late}"
         yield Check("runner", level, text, "on the host: kakeya-runner doctor" if level == "warn" else None)
+
+
+def _clock(session: BusSession) -> Iterator[Check]:
+    moments = {beacon.runner: parse_rfc3339(beacon.time) for _, beacon in session.bus.read_beacons()}
+    yield check_clock(session.clock.now(), moments)
 
 
 def _claims(session: BusSession) -> Iterator[Check]:

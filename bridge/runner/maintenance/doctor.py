@@ -5,7 +5,6 @@ Returns findings; prints nothing.
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import shutil
 import sys
@@ -22,11 +21,11 @@ from bridge.executor.engines.probe import NodeQuestion
 from bridge.executor.interface import Executor, RunKind
 from bridge.executor.observe.accelerators.find import VISIBLE_DEVICES
 from bridge.executor.observe.condition import tool_output
-from bridge.limits import CLOCK_SKEW_MAX_S
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 from bridge.presets.resolution import longest_wall_s
 from bridge.records.network import lesser
+from bridge.run.clocks import check_clock
 from bridge.runner.authorisation.signers import Signers
 from bridge.runner.connection.known_keys import KnownKeys, known_keys
 from bridge.runner.machine.identity import ask_interpreter
@@ -389,10 +388,6 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
             yield Check("revoked", "warn", text, REVOKED_REMEDY)
             continue
         yield Check("forged", "warn", text, "keep strangers from pushing to the runners' refs; upgrade old runners")
-    now = context.clock.now()
-    ahead = [b.runner for _, b in beacons if parse_rfc3339(b.time) - now > dt.timedelta(seconds=CLOCK_SKEW_MAX_S)]
-    if ahead:
-        text = f"runners {', '.join(ahead)} are ahead of this clock ({now:%Y-%m-%d %H:%M} UTC)"
-        yield Check("clock", "warn", text, "set the time; requests from the future are refused")
-    else:
-        yield Check("clock", "ok", f"{now:%Y-%m-%d %H:%M:%S} UTC")
+    own = None if policy is None else policy.name
+    moments = {beacon.runner: parse_rfc3339(beacon.time) for _, beacon in beacons if beacon.runner != own}
+    yield check_clock(context.clock.now(), moments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import signal
 from pathlib import Path
@@ -13,9 +14,11 @@ from bridge.cli.table.commands import MAC
 from bridge.client.document.data import DATA
 from bridge.records.verdict import Finding
 from bridge.run.outcomes import JUDGED_DIFFERENTLY
+from bridge.system.clock import rfc3339
 from bridge.trust.keyring import pin
 from bridge.trust.runner_key import generate
 from tests.fakes.requester import Requester
+from tests.fakes.scripted_host import ScriptedHost
 from tests.unit.bridge.cli.looking import claim, published, take
 
 
@@ -195,6 +198,25 @@ def test_doctor_warns_of_a_host_whose_disk_is_full_or_that_is_paused(requester, 
     assert "mini is paused" in requester.run("doctor").out
     host.beat(state="paused", not_taking="its policy.toml cannot be used")
     assert "mini is paused (its policy.toml cannot be used)" in requester.run("doctor").out
+
+
+def test_doctor_says_that_this_clock_is_behind_those_of_runners_and_whose_to_set(requester, host):
+    assert not any(row["level"] != "ok" for row in _clocks(requester))
+    ahead = rfc3339(requester.clock.now() + dt.timedelta(hours=3))
+    host.beat(time=ahead)
+    [single] = _clocks(requester)
+    assert (single["level"], single["remedy"].split(":")[0]) == ("warn", "compare the time of both")
+    ScriptedHost(requester.bus, requester.clock, "other").beat(time=ahead)
+    [both] = _clocks(requester)
+    assert "is 3:00:00 behind the clocks of mini, other" in both["text"]
+    assert both["remedy"].startswith("set the time of this machine")
+    ScriptedHost(requester.bus, requester.clock, "third").beat()
+    ScriptedHost(requester.bus, requester.clock, "fourth").beat()
+    assert _clocks(requester)[0]["remedy"].startswith("compare the time of both")
+
+
+def _clocks(requester):
+    return [row for row in requester.run("doctor", "--json").document["data"] if row["check"] == "clock"]
 
 
 @pytest.mark.parametrize(("move", "delivery"), [(True, "branch_moved"), (False, "branch_deleted")])
