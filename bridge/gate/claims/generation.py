@@ -22,16 +22,25 @@ DTYPE_WORDS: Final = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
 
 def acceptance(report: Report, evidence: Evidence, role: Role = "secondary") -> Iterator[ClaimDraft]:
     """Yield mean acceptance length and rate of each candidate, the worse of all tokens and before loops."""
-    # In turns the tokens of each show its steps; elsewhere nobody saw how many drafts a step took.
-    word = "" if series_of(report, evidence) is not None else ", as its program counts its steps"
+    in_turns = series_of(report, evidence) is not None
     for place, candidate in enumerate(arms_of(report, evidence).candidates):
         suffix = "" if place == 0 else f"_{candidate.name}"
         stops = _drafts_unseen(candidate, report)
         for draft in _accepted(candidate, role if place == 0 else "secondary", suffix, stops):
-            summary = str(draft.detail.get("summary") or draft.wording)
-            yield replace(
-                draft, wording=f"{draft.wording}{word}", detail={**draft.detail, "summary": f"{summary}{word}"}
-            )
+            yield draft if in_turns else _as_it_counts(draft)
+
+
+def _as_it_counts(draft: ClaimDraft) -> ClaimDraft:
+    """Return a claim on steps that nobody but their program saw: the turns of a series would show them."""
+    word = ", as its program counts its steps"
+    summary = str(draft.detail.get("summary") or draft.wording)
+    why = "nobody handed out turns, whose tokens show the steps: only its program counted them"
+    return replace(
+        draft,
+        wording=f"{draft.wording}{word}",
+        stops={"outputs": why, **draft.stops},
+        detail={**draft.detail, "summary": f"{summary}{word}"},
+    )
 
 
 def _drafts_unseen(candidate: Arm, report: Report) -> dict[Premise, str]:

@@ -73,7 +73,7 @@ def _(report: Report) -> None:
 
 @told(
     "every-draft-accepted-where-nobody-hands-out-turns",
-    unseen="without turns nothing outside of the program sees its steps: acceptance rests on the identified code",
+    unseen="without turns nothing outside of the program sees its steps, so no acceptance may be quoted of them",
     decision="valid",
     reason="passed",
 )

@@ -35,16 +35,17 @@ def result(name: str, change=lambda case: None) -> Result:
 
 
 def test_a_quote_is_a_sentence_a_claim_and_the_command_that_checks_them():
-    acceptance = result("acceptance")
-    quoted = quote(acceptance, VERIFIED)
-    assert quoted.lines[-1] == f"check: kakeya-mac verify {acceptance.id}"
-    start = f"{acceptance.record.preset}: 1.88 committed tokens per target forward"
-    assert quoted.lines[0].startswith(start)
-    assert quoted.lines[0].endswith(f"; signed by desk; run {acceptance.id}")
+    turned = result("turned")
+    quoted = quote(turned, VERIFIED)
+    assert quoted.lines[-1] == f"check: kakeya-mac verify {turned.id}"
+    assert len(quoted.lines) == 7
+    start = f"{turned.record.preset}: 1.87 committed tokens per target forward"
+    assert quoted.lines[3].startswith(start)
+    assert quoted.lines[3].endswith(f"; signed by desk; run {turned.id}")
     assert quoted.quotation == "quotable"
-    lines = quote(acceptance, VERIFIED, markdown=True).lines
+    lines = quote(turned, VERIFIED, markdown=True).lines
     assert lines[0].startswith("> ")
-    assert lines[-1] == f"> `kakeya-mac verify {acceptance.id}`"
+    assert lines[-1] == f"> `kakeya-mac verify {turned.id}`"
 
 
 def test_a_run_that_was_begun_to_confirm_another_names_it():
@@ -82,17 +83,17 @@ def test_a_stored_verdict_is_not_believed():
 
 
 def test_a_verdict_that_this_gate_would_not_give_is_said():
-    acceptance = result("acceptance")
+    turned = result("turned")
     older = StoredVerdict(
-        id=acceptance.id,
+        id=turned.id,
         decision="valid_not_citable",
         headline="",
-        gate=acceptance.stored.gate.evolve(digest="ab" * 32),
+        gate=turned.stored.gate.evolve(digest="ab" * 32),
     )
-    judged = acceptance.judged(signed=True)
-    assert said_otherwise(acceptance, judged) is None
+    judged = turned.judged(signed=True)
+    assert said_otherwise(turned, judged) is None
     assert "says measured, by another gate (abababababab)" in said_otherwise(
-        Result(**{**acceptance.__dict__, "stored": older}), judged
+        Result(**{**turned.__dict__, "stored": older}), judged
     )
 
 

@@ -66,10 +66,12 @@ def test_a_probe_of_a_device_that_nobody_knows_says_so():
     assert "mlx cpu" in judged(honest("probe")).claims[0].wording
 
 
-def test_drafts_that_nobody_saw_are_the_programs_own_count():
+def test_drafts_that_nobody_saw_are_the_programs_own_count_and_quoted_of_no_report():
     word = ", as its program counts its steps"
     alone, in_turns = (claim(judged(honest(name)), "acceptance_length") for name in ("acceptance", "turned"))
     assert (alone.wording.endswith(word), in_turns.wording.endswith(word)) == (True, False)
+    assert (alone.missing, in_turns.citable) == (("outputs",), True)
+    assert "nobody handed out turns" in " ".join(alone.why)
     rate = claim(judged(honest("acceptance")), "acceptance_rate")
     assert rate.wording.endswith(word)
     assert rate.detail["summary"].endswith(word)
