@@ -11,5 +11,5 @@ case $version in
   *) exit 0 ;;
 esac
 printf 'make %s: %s\n' "$1" "MLX needs glibc 2.35 or newer on Linux (Debian 12, Ubuntu 22.04), found $version; what asks \
-another machine runs here: make requester" >&2
+another machine runs here, with git 2.36 or newer: make requester" >&2
 exit 1

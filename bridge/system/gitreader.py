@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from bridge.errors import GitError
 from bridge.limits import GIT_LOCAL_WALL_S, GIT_OBJECT_MEMORY_BYTES, GIT_OBJECT_SERVER_BYTES
 from bridge.system.clock import SystemClock
-from bridge.system.git import Process, end, last_words, start
+from bridge.system.git import GIT_NEEDED, Process, end, last_words, start
 from bridge.system.gitobjects import Kind
 from bridge.system.process import limit_memory
 
@@ -31,6 +31,7 @@ _ERRORS_MAX_BYTES: Final = 4096  # of what git says beside its answers, the last
 _SMALL_MEMORY: Final = (
     "-c", "core.packedGitWindowSize=32m", "-c", "core.packedGitLimit=256m", "-c", "core.bigFileThreshold=1m",
 )  # fmt: skip
+_USAGE: Final = "--batch-all-objects"  # what a git prints that does not know an option of `cat-file`
 _CLOCK: Final = SystemClock()
 _Answer = TypeVar("_Answer")
 
@@ -234,6 +235,10 @@ class ObjectReader:
                 return ask(self._running())
         except _ServerEndedError as error:
             self._close()
+            if _USAGE in str(error):
+                raise GitError(
+                    "this git has no `cat-file --batch-command`; expected " + GIT_NEEDED, remedy=f"install {GIT_NEEDED}"
+                ) from error
             raise GitError(
                 f"git cat-file ended while it read object {oid[:12]}: {error}",
                 remedy="the object may be damaged, or too large to be read within git's memory limit; "

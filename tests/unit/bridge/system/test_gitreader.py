@@ -226,3 +226,18 @@ def test_what_is_no_object_id_is_not_sent_to_git(repository: BareRepository, nam
     with repository.reader() as reader, pytest.raises(GitError, match="is no object id"):
         reader.has(name)
     assert servers(repository) == []
+
+
+def test_a_git_that_is_too_old_is_named_and_no_object_is_called_damaged(
+    repository: BareRepository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git = tmp_path / "old" / "git"
+    git.parent.mkdir()
+    git.write_text("#!/bin/sh\nprintf 'error: unknown option\\n    --batch-all-objects  show all\\n' >&2\nexit 129\n")
+    git.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{git.parent}:/usr/bin:/bin")
+
+    with pytest.raises(GitError, match=r"expected git 2\.36 or newer") as raised:
+        read(repository, blob(b"x"))
+
+    assert raised.value.remedy == "install git 2.36 or newer"
