@@ -72,6 +72,7 @@ def test_a_request_branch_with_a_result_is_made_again_from_the_runs_end(served):
     assert git(s, "cat-file", "-t", f"{ref.ref}:.mac-bridge/result/run.json") == "blob"
 
 
+@pytest.mark.ci
 def test_a_request_branch_whose_request_is_lost_too_leaves_the_result_at_the_runs_claim(served):
     s, ref = served
     for oid in (git(s, "rev-parse", ref.ref), ref.oid):
@@ -81,6 +82,7 @@ def test_a_request_branch_whose_request_is_lost_too_leaves_the_result_at_the_run
     assert (mended.code, mended.stdout.strip()) == (0, f"deleted {ref.ref}: {why} {ref.id}")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["claim", "start"])
 def test_what_an_ended_run_can_do_without_sends_nobody_to_run_it_again(served, kind):
     s, ref = served
@@ -100,6 +102,7 @@ def test_a_claim_that_lost_only_a_commit_of_its_history_is_whole_again(served):
     assert s.ended(ref).reason == "gate_rejected"
 
 
+@pytest.mark.ci
 def test_the_end_of_another_living_runner_s_run_is_pushed_again_as_nobody_else_does_it(site):
     s = site()
     for name in ("mini", "other"):
@@ -150,6 +153,7 @@ def test_of_an_object_with_a_flipped_bit_the_file_is_named_that_somebody_removes
     assert s.claim(later).state == "terminal"
 
 
+@pytest.mark.ci
 def test_where_an_object_without_a_type_keeps_the_remote_from_listing_anything_the_refusal_says_what_finds_it(served):
     s, ref = served
     name = f"refs/kakeya/claim/{ref.id}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.support.workload_folder import edit, write, write_workload
 
 PROGRAM = """import json, os, sys, time
@@ -26,6 +28,7 @@ def numbers_and_code(s, ref):
     return [report["metrics"]["final_loss"] for report in reports], json.loads(files["run.json"])["code"]
 
 
+@pytest.mark.ci
 def test_the_next_run_is_of_what_the_owner_edited_and_one_that_went_on_says_that_its_programs_changed(site):
     s = site()
     s.create_bus()
