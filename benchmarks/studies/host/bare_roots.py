@@ -42,15 +42,15 @@ def ends_well(line: str, code: int) -> bool:
     return code == 0 or (code == 1 and "kakeya-mac quote @last" in line)
 
 
-def remedy_in(said: Sequence[str]) -> str | None:
+def remedy_in(printed: Sequence[str]) -> str | None:
     """Return what the lines of a failure name as the next thing to type; None where they name nothing."""
-    for line in reversed(said):
-        if found := _PACKAGES.search(line):
-            return f"sudo apt-get install {found[1]}"
-        if found := re.search(r"install (git [\d.]+ or newer)", line):
-            return f"install {found[1]}"
-        if found := re.search(r"(make \w+) PYTHON=", line):
-            return f"{found[1]} PYTHON={STAND_IN}"
+    for line in reversed(printed):
+        if match := _PACKAGES.search(line):
+            return f"sudo apt-get install {match[1]}"
+        if match := re.search(r"install (git [\d.]+ or newer)", line):
+            return f"install {match[1]}"
+        if match := re.search(r"(make \w+) PYTHON=", line):
+            return f"{match[1]} PYTHON={STAND_IN}"
         if re.search(r"\bmake requester\b", line) and not line.startswith("make requester:"):
             return "make requester"
     return None
@@ -79,12 +79,12 @@ class Typist:
         for _ in range(TRIES):
             began_s = time.monotonic()
             ran = self.root.shell("\n".join([*self.state, line]), self.user)
-            said = [text for text in ran.stdout.splitlines() if text.strip()]
+            printed = [text for text in ran.stdout.splitlines() if text.strip()]
             # The last line of `make` says only that its target failed.
-            said = [text for text in said if not re.match(r"make: \*\*\* ", text)]
+            printed = [text for text in printed if not re.match(r"make: \*\*\* ", text)]
             tries.append({"after": did, "code": ran.returncode, "seconds": round(time.monotonic() - began_s, 1),
-                          "said": said[-3:] if ran.returncode == 0 else said[-8:]})  # fmt: skip
-            did = None if ends_well(line, ran.returncode) else remedy_in(said[-8:])
+                          "said": printed[-3:] if ran.returncode == 0 else printed[-8:]})  # fmt: skip
+            did = None if ends_well(line, ran.returncode) else remedy_in(printed[-8:])
             # A release has one git, so that there is no second try.
             if did is None or did.startswith("install ") or did in [earlier["after"] for earlier in tries]:
                 break
@@ -139,16 +139,16 @@ def _served(typist: Typist, serve: str, requester: Sequence[str], setup: str) ->
     """Type the requester's block while the runner serves; return the row of the runner's line."""
     began_s = time.monotonic()
     argv = typist.root.argv(["bash", "-c", "\n".join([*typist.state, serve])])
-    said: list[str] = []
+    printed: list[str] = []
     with tempfile.TemporaryFile("w+") as stream:
         serving = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, text=True)
         try:
-            while not any(_SERVES.search(line) for line in said) and serving.poll() is None:
+            while not any(_SERVES.search(line) for line in printed) and serving.poll() is None:
                 if time.monotonic() - began_s > PATIENCE_S:
                     break
                 time.sleep(0.5)
                 stream.seek(0)
-                said = stream.read().splitlines()
+                printed = stream.read().splitlines()
             took_s = round(time.monotonic() - began_s, 1)
             opening = re.search(r"there: (kakeya-mac init .*)", setup)
             lines = [re.sub(r"kakeya-mac init --bus ROUTE.*", opening[1] if opening else "false", line)
@@ -158,9 +158,10 @@ def _served(typist: Typist, serve: str, requester: Sequence[str], setup: str) ->
         finally:
             serving.terminate()
             serving.wait(timeout=60)
-    well = any(_SERVES.search(line) for line in said)
-    return [{"step": "second block", "user": typist.user, "typed": serve, "tries": [
-        {"after": None, "code": 0 if well else serving.returncode, "seconds": took_s, "said": said[-3:]}]}]  # fmt: skip
+    well = any(_SERVES.search(line) for line in printed)
+    code = 0 if well else serving.returncode
+    served = {"after": None, "code": code, "seconds": took_s, "said": printed[-3:]}
+    return [{"step": "second block", "user": typist.user, "typed": serve, "tries": [served]}]
 
 
 def _clock(root: BareRoot, _release: str) -> list[Row]:
