@@ -80,8 +80,8 @@ class Typist:
             began_s = time.monotonic()
             ran = self.root.shell("\n".join([*self.state, line]), self.user)
             printed = [text for text in ran.stdout.splitlines() if text.strip()]
-            # The last line of `make` says only that its target failed.
-            printed = [text for text in printed if not re.match(r"make: \*\*\* ", text)]
+            # The last line of `make` says only that its target failed, these of pip which indexes this machine has.
+            printed = [text for text in printed if not re.match(r"make: \*\*\* |WARNING: Location ", text)]
             tries.append({"after": did, "code": ran.returncode, "seconds": round(time.monotonic() - began_s, 1),
                           "said": printed[-3:] if ran.returncode == 0 else printed[-8:]})  # fmt: skip
             did = None if ends_well(line, ran.returncode) else remedy_in(printed[-8:])
@@ -158,9 +158,10 @@ def _served(typist: Typist, serve: str, requester: Sequence[str], setup: str) ->
         finally:
             serving.terminate()
             serving.wait(timeout=60)
-    well, tail = any(_SERVES.search(line) for line in printed), printed[-3:]
-    return [{"step": "second block", "user": typist.user, "typed": serve, "tries": [
-        {"after": None, "code": 0 if well else serving.returncode, "seconds": took_s, "said": tail}]}]  # fmt: skip
+    well = any(_SERVES.search(line) for line in printed)
+    code = 0 if well else serving.returncode
+    served = {"after": None, "code": code, "seconds": took_s, "said": printed[-3:]}
+    return [{"step": "second block", "user": typist.user, "typed": serve, "tries": [served]}]
 
 
 def _clock(root: BareRoot, _release: str) -> list[Row]:

@@ -229,12 +229,12 @@ def test_make_says_it_once_and_a_second_try_with_a_newer_python_works(machine: M
 
 
 @pytest.mark.parametrize(
-    ("system", "glibc", "named"),
+    ("system", "glibc", "version"),
     [("Linux", "echo glibc 2.31", "2.31"), ("Linux", "exit 1", "none"), ("Linux", "echo glibc 2.35", None),
      ("Linux", "echo glibc 3.0", None), ("Darwin", "exit 1", None)],
 )  # fmt: skip
 def test_where_mlx_has_no_wheels_it_is_said_before_anything_is_installed(
-    machine: Machine, system: str, glibc: str, named: str | None
+    machine: Machine, system: str, glibc: str, version: str | None
 ) -> None:
     machine.python("python3", "3.12")
     for name, does in (("uname", f"echo {system}"), ("getconf", glibc)):
@@ -244,9 +244,9 @@ def test_where_mlx_has_no_wheels_it_is_said_before_anything_is_installed(
 
     done = machine.make("demo")
 
-    message = f"make demo: MLX needs glibc 2.35 or newer on Linux (Debian 12, Ubuntu 22.04), found {named}; "
-    assert (message in done.stderr, machine.venv.exists()) == (named is not None, named is None), done.stderr
-    assert named is None or "make requester\n" in done.stderr
+    sentence = f"make demo: MLX needs glibc 2.35 or newer on Linux (Debian 12, Ubuntu 22.04), found {version}; "
+    assert (sentence in done.stderr, machine.venv.exists()) == (version is not None, version is None), done.stderr
+    assert version is None or "make requester\n" in done.stderr
     assert machine.make("requester").returncode == 0
 
 

@@ -24,7 +24,7 @@ def test_a_block_with_a_line_of_output_is_none_of_commands():
 
 
 @pytest.mark.parametrize(
-    ("line", "remedy"),
+    ("printed", "remedy"),
     [
         ("make demo: found none: sudo apt-get install python3-venv, then make demo again",
          "sudo apt-get install python3-venv"),
@@ -35,8 +35,8 @@ def test_a_block_with_a_line_of_output_is_none_of_commands():
         ("ResolutionImpossible: conflicting dependencies", None),
     ],
 )  # fmt: skip
-def test_the_remedy_is_what_the_line_names(line, remedy):
-    assert bare_roots.remedy_in(["something before", line]) == remedy
+def test_the_remedy_is_what_the_line_names(printed, remedy):
+    assert bare_roots.remedy_in(["something before", printed]) == remedy
 
 
 def test_a_line_is_typed_again_after_its_remedy_and_no_remedy_is_done_twice(monkeypatch):
