@@ -48,13 +48,18 @@ def setup(call: HostCall[SetupOptions]) -> Answer:
     """Make this machine a runner, or say what would be done; 1 when something is left for a person to do.
 
     Raises:
-        UsageError: a name or label is none.
+        UsageError: a name or label is none, or a bus is to be made and none is named.
     """
     options, path = call.options, policy_path(call.options).absolute()
     for option, word in (("--name", options.name), *(("--label", label) for label in options.label or ())):
         if word is not None and re.fullmatch(NAME_PATTERN, word) is None:
             text = f"{option}: got {word[:80]!r}; expected lower-case letters, digits, - . _, at most 63"
             raise UsageError(text, remedy=f"kakeya-runner setup {option} mini")
+    if options.create_bus and options.bus is None:
+        raise UsageError(
+            "--create-bus makes a bus of --bus ROUTE, which is not there",
+            remedy="kakeya-runner setup --bus ROUTE --create-bus",
+        )
     is_there = path.exists() and not file_problems(path)
     name = options.name or (load_policy(path).name if is_there else own_name())
     state = state_for(options, name)

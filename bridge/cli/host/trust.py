@@ -118,10 +118,13 @@ def show_list(call: HostCall[StatusOptions]) -> Answer:
 def revoke(call: HostCall[RevokeOptions]) -> Answer:
     """Refuse a principal or a key from now on, and end what runs for it."""
     who = who_is(call.options.who)
+    is_listed = any(who in {*entry.principals, entry.fingerprint} for entry in _files(call.options).listed())
     done = _files(call.options).revoke(who)
     also = f", and with it {', '.join(done.keys)}" if done.keys else ""
     ends = "its running requests end within a second, its results stay as they are"
     texts = [f"{who} is revoked{also} ({done.path}); {ends}"]
+    if not is_listed:
+        texts.append("no list of this host names it: what it signs is refused all the same; kakeya-runner trust list")
     if done.others:
         names = ", ".join(done.others)
         texts.append(f"the same key was listed for {names}: refused too, until trusted with a key of their own")

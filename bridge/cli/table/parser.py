@@ -94,6 +94,10 @@ def unknown_command(program: Program, words: list[str]) -> UsageError:
     """Return the error for words that begin with no command, or with none that `help` knows, and the nearest ones."""
     helped = words[0] == "help"
     named = words[1:] if helped else words
+    if not helped and words[0].startswith("-"):
+        behind = next((word for word in words if word in program.by_name), "COMMAND")
+        text = f"got {words[0].partition('=')[0][:60]!r} before a command; options stand behind it"
+        return UsageError(text, remedy=f"{program.name} {behind} --help")
     word = " ".join(named[:2]) if group_help(program, named[0]) else named[0]
     other = program.elsewhere.get(word.casefold())
     hint = f"did you mean {other}?" if other else meant(word, [*program.by_name, "all" if helped else "help"], most=2)

@@ -152,6 +152,9 @@ POLICY = [
 ]
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 OWNING = [
+    ("--label mac setup", 2, "got '--label' before a command; options stand behind it", "kakeya-runner setup --help"),
+    ("setup --create-bus", 2, "--create-bus makes a bus of --bus ROUTE", "setup --bus ROUTE --create-bus"),
+    ("revoke nosuch", 0, "no list of this host names it: what it signs is refused all the same", "trust list"),
     ("srve", 2, "unknown command 'srve'; did you mean serve or supervise?", "kakeya-runner --help"),
     ("workload nwe x", 2, "unknown command 'workload nwe'; did you mean workload new or workload check?", "--help"),
     ("workload new", 2, "the following arguments are required: NAME|FOLDER", "workload new --help"),
