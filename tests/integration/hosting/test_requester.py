@@ -71,7 +71,7 @@ def test_status_shows_the_page_the_place_in_the_queue_and_the_runners(place) -> 
         "status": "queued",
         "conclusion": None,
         "ahead": 1,
-        "runners": [{"name": "mac", "online": False, "busy": False}],
+        "runners": [{"name": "mac", "online": False, "busy": False, "labels": ["kakeya-mac"]}],
     }
 
 

@@ -152,7 +152,7 @@ class TestOtherWaysIn:
         stand_in.chmod(0o755)
         for name, given, last in (
             ("once", ["--policy=/tmp/x; id"], ["--branch=--policy=/tmp/x; id"]),
-            ("decide", ["--help", "$(id)"], ["decide", "--", "--help", "$(id)"]),
+            ("decide", ["--help", "$(id)"], ["--", "--help", "$(id)"]),
         ):
             text = (opened.root / "opt/kakeya/libexec" / name).read_text()
             program = tmp_path / name

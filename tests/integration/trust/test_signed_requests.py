@@ -47,7 +47,8 @@ def changed_documents(document: dict) -> dict[str, dict]:
         "created": rfc3339(dt.datetime.fromisoformat(document["created"]) - dt.timedelta(seconds=1)),
         "expires": rfc3339(dt.datetime.fromisoformat(document["expires"]) + dt.timedelta(seconds=1)),
         "workload": {"commit": "a" * 40, "tree": "b" * 40, "origin": "", "dirty": False},
-        "confirms": "01k9x3m2q7r8s9t0v1w2x3y4z5", "unsandboxed": True,
+        "confirms": "01k9x3m2q7r8s9t0v1w2x3y4z5", "unsandboxed": True, "load": "drawn",
+        "asks": "slower",
         "sweep": {"id": "01k9x3m2q7r8s9t0v1w2x3y4z5", "repeat": 1, "count": 2},
     }  # fmt: skip
     assert set(value) - {"unknown"} == set(Request.model_fields)

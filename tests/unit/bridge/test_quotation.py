@@ -15,7 +15,7 @@ def judged(case):
 
 
 def test_what_lacks_nothing_may_be_quoted_and_what_is_broken_is_refused_with_every_claim():
-    verdict = judged(honest("acceptance"))
+    verdict = judged(honest("turned"))
     assert (str(of_verdict(verdict)), of_verdict(verdict).because) == ("may be quoted", ())
     refused = judged(BREAKS["G4-MARKS"]())
     assert of_verdict(refused).word == "refused"
@@ -32,7 +32,7 @@ def test_what_lacks_a_premise_is_not_quoted_yet_and_says_why_and_a_claim_beside_
 
 
 def test_a_reader_who_does_not_take_the_result_takes_no_claim_of_it():
-    verdict = judged(honest("acceptance"))
+    verdict = judged(honest("turned"))
     answers = {
         of_verdict(verdict, "altered: log.txt"),
         *(of_claim(claim, verdict, "altered: log.txt") for claim in verdict.claims),

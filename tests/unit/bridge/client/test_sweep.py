@@ -228,7 +228,7 @@ def test_rows_of_other_classes_of_hosts_are_never_held_against_each_other(monkey
 
     fast = HOST.evolve(name="n3", cpu="another cpu")
     rows = [row("a", HOST), row("b", fast), row("c", HOST.evolve(name="n2")), row("d", fast), row("e", fast, 1)]
-    assert [(a.id, b.id) for a, b, _ in sweep.differences(rows)] == [("a", "c"), ("b", "d")]
+    assert [(difference.a, difference.b) for difference in sweep.differences(rows)] == [("a", "c"), ("b", "d")]
 
 
 def test_what_follows_names_the_bus_that_the_line_named(requester, host):

@@ -130,6 +130,8 @@ def test_what_ci_runs_judges_the_committed_evidence() -> None:
     assert "run: make evidence" in (ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
 
 
+IN_ROOTS = {b"/home/ada", b"/opt/python3.11", b"/srv/ada.git"}
+"""Folders of the bare roots that the campaign makes, on whatever machine."""
 _FOLDER = re.compile(rb"(?<![\w${}.-])/(?:tmp|var/tmp|root|home|Users|srv|opt)/[\w.-]+")
 
 
@@ -142,7 +144,7 @@ def committed_files() -> Iterator[tuple[str, bytes]]:
 
 
 def test_no_committed_result_names_a_folder_of_the_machine_that_made_it() -> None:
-    named = {name: places for name, data in committed_files() if (places := set(_FOLDER.findall(data)))}
+    named = {name: places for name, data in committed_files() if (places := set(_FOLDER.findall(data)) - IN_ROOTS)}
     assert named == {}
     assert _FOLDER.search(b'"work":"/tmp/kakeya-x/runs/1"')
 

@@ -48,7 +48,7 @@ def test_a_smoke_table_names_what_its_claims_lack():
 
 def test_the_first_sentence_says_what_may_be_quoted_or_what_stopped_it():
     verdict, _ = honest_claim()
-    assert verdict.headline.startswith("May be quoted: 1.87 committed tokens per target forward")
+    assert verdict.headline.startswith("May be quoted: identical on these 60 prompts, 1400 tokens")
     assert "Not the primary claim: the runner handed out no turns" in verdict.headline
     assert render.markdown(verdict).startswith("May be quoted")
     case = BREAKS["G4-MARKS"]()
