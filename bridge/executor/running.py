@@ -118,7 +118,8 @@ class RunExecution:
                 self._log.note(line)
         wall_s = self._results[-1].ended_s if self._results else self._bounds.elapsed_s()
         self._marks.end()
-        write_reports(self._directory.out, self._own_reports)
+        if self._own_reports:
+            write_reports(self._directory.out, self._own_reports)
         declared = [output.path for output in self._spec.outputs]
         imported = import_outputs(self._directory.out, stamp=self._since(), declared=declared, secrets=self._secrets)
         for line in imported.refused:

@@ -23,6 +23,7 @@ PORTS_NAME = "KAKEYA_SERVER_PORTS"
 HOLD_NAME = "KAKEYA_SERVERS_HOLD"
 STARTED_NAME = "KAKEYA_SERVERS_STARTED"
 GRACE_S = 10.0
+ENDS_S = 0.5
 KEPT_BYTES = 1 << 14  # of what a server prints; its last lines say why it ended
 LINES = 5
 LINE_CHARS = 400
@@ -134,10 +135,23 @@ def _hold(servers: list[Server], hold: int) -> str:
                 return "the runner went away"
             line += block
             continue
-        for server in servers:
-            if server.poll() is not None:
-                return f"{server.arm}: the server ended by itself, exit code {server.exit_code}"
-    return line.decode("utf-8", "replace").strip().removeprefix("end").strip()
+        if ended := _ended(servers):
+            return ended
+    why = line.decode("utf-8", "replace").strip().removeprefix("end").strip()
+    until_s = time.monotonic() + ENDS_S
+    while why and time.monotonic() < until_s:  # a server that dies loses its connections first
+        if ended := _ended(servers):
+            return ended
+        time.sleep(0.02)
+    return why
+
+
+def _ended(servers: list[Server]) -> str:
+    """Return which server ended by itself, nothing where all run."""
+    for server in servers:
+        if server.poll() is not None:
+            return f"{server.arm}: the server ended by itself, exit code {server.exit_code}"
+    return ""
 
 
 def _end(servers: list[Server]) -> None:

@@ -36,7 +36,11 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
     cached: set[str] = set()
     asked_now = threading.Event()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 64  # of eight connections at once the kernel would refuse some of five, and try again after a second
+
+class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             if mode == "loading":
                 self.send_error(503)
@@ -101,7 +105,7 @@ def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a
         for _ in range(1000):
             print("x" * 100_000)
     print("listening", flush=True)
-    http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    Server(("127.0.0.1", port), Handler).serve_forever()
 
 
 if __name__ == "__main__":

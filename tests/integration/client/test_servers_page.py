@@ -64,7 +64,7 @@ def test_every_printed_line_works_and_the_runner_says_how_much_faster(tmp_path_f
         assert re.search(r"^answer speedup .*server\.py honest .* against server\.py honest ", screen, re.MULTILINE)
         assert re.search(r"^same answers +1\.000 \[.*, seen by the runner", screen, re.MULTILINE)
         assert re.search(r"^candidate first token +p50 .*; the asker itself takes ", screen, re.MULTILINE)
-        assert re.search(r"^candidate rate .* characters/s over ", screen, re.MULTILINE)
+        assert re.search(r"^candidate rate .* characters/s \[.*\] over ", screen, re.MULTILINE)
 
 
 @pytest.mark.slow

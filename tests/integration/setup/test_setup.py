@@ -152,7 +152,7 @@ class TestLinux:
             "env": {**os.environ, "HOME": str(tmp_path)},
         }
         sound = subprocess.run(command, check=False, **run)
-        assert "ok    set-up    as it was made" in sound.stdout, sound.stdout + sound.stderr
+        assert "ok          set-up: as it was made" in sound.stdout, sound.stdout + sound.stderr
         host.running("kakeya-runner").unlink()
         broken = subprocess.run(command, check=False, **run)
         assert broken.returncode == 1

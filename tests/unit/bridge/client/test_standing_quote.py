@@ -52,23 +52,23 @@ def test_one_sentence_says_how_many_over_how_long_at_which_load_and_one_line_che
     assert "; signed by desk; runs " in decode
     ids = [result.result.id for result in six]
     assert quoted.lines[-1] == f"check: kakeya-mac verify {' '.join(ids)}"
-    (claim,) = [claim for claim in StandingSet.of(six).data() if claim["claim"] == "decode_speedup"]
-    assert (claim["quotation"], claim["span_s"] > 3600.0) == ("quotable", True)
-    mean = statistics.fmean(sitting["log_ratio"] for sitting in claim["sittings"])
-    assert claim["ends"][0]["value"] == pytest.approx(math.exp(mean))
+    (claim,) = [claim for claim in StandingSet.of(six).data() if claim.claim == "decode_speedup"]
+    assert (claim.quotation, claim.span_s > 3600.0) == ("quotable", True)
+    mean = statistics.fmean(sitting.log_ratio for sitting in claim.sittings)
+    assert claim.ends[0].value == pytest.approx(math.exp(mean))
 
 
 def test_a_folder_that_is_missing_takes_the_claim_and_is_named(six):
     quoted = quote_set(StandingSet.of([*six[:3], *six[4:]]))
-    assert quoted.lines == ()
-    reasons = dict(quoted.refused)
+    assert quoted.lines == []
+    reasons = {row.claim: row.why for row in quoted.refused}
     assert "sitting 4 of 6 is missing" in reasons["decode_speedup"]
 
 
 @pytest.mark.parametrize("word", ["altered", "untrusted"])
 def test_a_folder_that_nobody_known_signed_takes_the_claim(six, word):
     spoilt = [*six[:5], judged(5, TrustAnswer(word, "nobody known"))]
-    assert quote_set(StandingSet.of(spoilt)).lines == ()
+    assert quote_set(StandingSet.of(spoilt)).lines == []
 
 
 def test_loads_further_apart_than_fifteen_points_are_said_at_both_ends():
