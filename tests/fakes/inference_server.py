@@ -31,16 +31,16 @@ MODES = (
 )
 
 
+class Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 64  # of five, the kernel lets some of eight connections at once wait for a second
+
+
 def main(mode: str, port: int, token_s: float) -> None:  # noqa: C901 - a mode a line
     """Serve until the process is ended."""
     cached: set[str] = set()
     asked_now = threading.Event()
 
-    
-class Server(http.server.ThreadingHTTPServer):
-    request_queue_size = 64  # of eight connections at once the kernel would refuse some of five, and try again after a second
-
-class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             if mode == "loading":
                 self.send_error(503)
