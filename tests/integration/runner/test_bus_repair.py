@@ -53,6 +53,7 @@ def test_a_lost_object_of_this_runner_is_shown_first_and_pushed_again(served, ki
     assert s.claim(later).state == "terminal"
 
 
+@pytest.mark.ci
 def test_two_lost_objects_are_both_pushed_again_although_one_alone_keeps_out_every_push(served):
     s, ref = served
     names = [f"refs/kakeya/{kind}/{ref.id}" for kind in ("claim", "log")]
@@ -62,6 +63,7 @@ def test_two_lost_objects_are_both_pushed_again_although_one_alone_keeps_out_eve
     assert (mended.code, mended.stdout.split("\n")) == (0, [*(f"restored {name}" for name in names), ""])
 
 
+@pytest.mark.ci
 def test_a_request_branch_with_a_result_is_made_again_from_the_runs_end(served):
     """The runner keeps nothing of a result once it is delivered; without this, losing the claim later loses the run."""
     s, ref = served
@@ -94,6 +96,7 @@ def test_what_an_ended_run_can_do_without_sends_nobody_to_run_it_again(served, k
     )  # fmt: skip
 
 
+@pytest.mark.ci
 def test_a_claim_that_lost_only_a_commit_of_its_history_is_whole_again(served):
     s, ref = served
     lose(s, git(s, "rev-parse", f"refs/kakeya/start/{ref.id}"))
@@ -134,6 +137,7 @@ def test_a_request_that_nobody_has_is_named_and_the_bus_goes_on(site):
     assert s.claim(later).state == "terminal"
 
 
+@pytest.mark.ci
 def test_of_an_object_with_a_flipped_bit_the_file_is_named_that_somebody_removes_there(served):
     s, ref = served
     name = f"refs/kakeya/claim/{ref.id}"
