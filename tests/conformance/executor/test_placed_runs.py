@@ -74,6 +74,7 @@ def test_what_will_never_begin_is_not_waited_for(queue: LocalQueue) -> None:
     until(lambda: queue.engine.jobs[0].status.word == "CANCELLED", patience_s=20.0)
 
 
+@pytest.mark.ci
 def test_an_engine_is_looked_at_less_and_less_while_nothing_changes(
     queue: LocalQueue, monkeypatch: pytest.MonkeyPatch
 ) -> None:

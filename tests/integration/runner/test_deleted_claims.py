@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 WAIT_FOR_GO = "while [ ! -e $(dirname $0)/counted/go ]; do sleep 0.05; done"
 
 
@@ -44,6 +46,7 @@ def test_a_claim_deleted_while_its_runner_was_down_is_put_back_and_the_run_follo
     assert s.starts() == [ref.id]
 
 
+@pytest.mark.ci
 def test_a_claim_deleted_beside_a_second_runner_starts_nothing_again_and_publishes_no_refusal(site):
     s = site(work=WAIT_FOR_GO, lease_s=3.0)
     for name in ("one", "two"):
