@@ -22,7 +22,6 @@ from typing import Any, Final
 import psutil
 
 from bridge.executor.command.plan import open_pipe
-from bridge.executor.interface import Hooks
 from bridge.executor.sandbox.confinement import Wrapped
 from bridge.executor.servers.asker import NOBODY, sandboxed_process, start_asker
 from bridge.executor.turns import work
@@ -123,17 +122,10 @@ class AskedTurns(LaunchTurns):
             "KAKEYA_SERVER_PORTS": ",".join(map(str, self._ports)),
         }
 
-    def hooks(self, hooks: Hooks) -> Hooks:
-        """Return the run's hooks, which begin to hand out turns as soon as the command is there."""
-
-        def on_started(pid: int, started: float, marker: str) -> None:
-            self._root = pid
-            self._hold.close_read()
-            self._started.close_write()
-            self._thread.start()
-            hooks.on_started(pid, started, marker)
-
-        return replace(hooks, on_started=on_started)
+    def _close_given(self) -> None:
+        """Close here the ends that the program which holds the servers has; the asker gets those of the turns."""
+        self._hold.close_read()
+        self._started.close_write()
 
     def _converse(self) -> None:
         """Start the asker once the servers were started, hand out its turns, and let the servers end."""

@@ -136,12 +136,16 @@ class LaunchTurns:
 
         def on_started(pid: int, started: float, marker: str) -> None:
             self._root = pid
-            self._orders.close_read()
-            self._answers.close_write()
+            self._close_given()
             self._thread.start()
             hooks.on_started(pid, started, marker)
 
         return replace(hooks, on_started=on_started)
+
+    def _close_given(self) -> None:
+        """Close here the ends of pipes that the process has."""
+        self._orders.close_read()
+        self._answers.close_write()
 
     @property
     def _block(self) -> int:
