@@ -1,0 +1,198 @@
+"""Ten sittings of one standing claim, the last four at loads drawn after the first six have said where they will lie.
+
+Each is a sitting of `kakeya-mac run k3-fused-allmlx-code --profile standing --sittings 10`, in a clone of its own below
+`build`, begun ten minutes after the one before it; a load program keeps a share of every processor busy meanwhile. All
+ten are packed into docs/evidence, where whoever pins their key quotes them together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import math
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from benchmarks.studies.claims.claim_runs.campaign import claim_run_row
+from benchmarks.studies.claims.claim_runs.load import loaded
+from benchmarks.studies.report import ROOT
+from benchmarks.studies.study import Entry, Row, Study, rows_of
+from bridge.client.clone.packed import SUFFIX
+from bridge.launches.attempts import ShownInterval
+from bridge.launches.standing import at_loads, over_sittings
+from bridge.system.clock import parse_rfc3339
+
+PRESET: Final = "k3-fused-allmlx-code"
+KEPT: Final = ROOT / "docs" / "evidence" / "standing"
+FOLDER: Final = ROOT / "build" / "predicted-sittings"
+FIRST: Final = (0, 50, 25, 25, 0, 50)
+"""Load of each sitting that predicts, in percent of every processor."""
+LOADS: Final = (0, 25, 50)
+DRAWN: Final = 4
+SITTINGS: Final = len(FIRST) + DRAWN
+WANTED_HALF_WIDTH: Final = 0.08
+_LEAD_S: Final = 15.0
+_SITTING_S: Final = 900.0
+
+
+def cases() -> tuple[str, ...]:
+    """Return the names of the sittings in the order they run."""
+    known = [f"sitting {number} of {SITTINGS} at {load} % load" for number, load in enumerate(FIRST, 1)]
+    return (
+        *known,
+        *(f"sitting {number} of {SITTINGS} at a drawn load" for number in range(len(FIRST) + 1, SITTINGS + 1)),
+    )
+
+
+def run(case: str, folder: Path = FOLDER, kept: Path = KEPT) -> list[Row]:
+    """Wait until the sitting may begin, let the client run it, and keep its result.
+
+    Raises:
+        RuntimeError: it left no result, or those before it are not in the folder.
+    """
+    number = int(case.split()[1])
+    load = FIRST[number - 1] if number <= len(FIRST) else random.SystemRandom().choice(LOADS)
+    clone = folder / "clone"
+    if not clone.is_dir():
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    before = _ended(clone)
+    if len(before) != number - 1:
+        raise RuntimeError(f"{case}: {folder} holds {len(before)} sittings; delete it and the report to begin anew")
+    time.sleep(max(0.0, next_at_s(folder) - time.time() - _LEAD_S))
+    with loaded(load / 100):
+        run_id = _sat(folder, before)
+    packed = kept / f"sitting-{number:02}{SUFFIX}"
+    kept.mkdir(parents=True, exist_ok=True)
+    _kakeya(folder, "fetch", run_id, "--pack", str(packed)).check_returncode()
+    row = claim_run_row(packed) | {"sitting": number, "load": load, "file": packed.name, "pin": _pin(folder)}
+    if number == len(FIRST):
+        rows = [claim_run_row(kept / f"sitting-{earlier:02}{SUFFIX}") for earlier in range(1, number + 1)]
+        row["predicts"] = {str(at): predicted(rows, at / 100.0) for at in LOADS}
+    return [row]
+
+
+def next_at_s(folder: Path) -> float:
+    """Return when the next sitting may begin, seconds since 1970; 0 before the first."""
+    for path in (folder / "data").glob("embedded/*/runner/state.sqlite"):
+        with contextlib.closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            (latest,) = database.execute("SELECT max(not_before) FROM queue").fetchone()
+        if latest is not None:
+            return parse_rfc3339(str(latest)).astimezone(dt.UTC).timestamp()
+    return 0.0
+
+
+def predicted(rows: Sequence[Row], load: float) -> tuple[float, float]:
+    """Return where the next sitting's ratio will lie at a load, by the sittings so far.
+
+    Args:
+        rows: of the sittings.
+        load: share of the machine that others will use.
+    """
+    (end,) = at_loads([_mean(row) for row in rows], [float(row["others_share"]) for row in rows], (load,))
+    bounds = end.next_sitting()
+    return bounds.low, bounds.high
+
+
+def _mean(row: Row) -> float:
+    logs = [log_ratio for log_ratio, _ in row["logs"]]
+    return math.fsum(logs) / len(logs)
+
+
+def _ended(clone: Path) -> set[str]:
+    """Return the short ids of the runs that have a result in a clone."""
+    return {path.parent.name for path in (clone / ".git" / "kakeya" / "runs").glob("*/attestation.dsse.json")}
+
+
+def _sat(folder: Path, before: set[str]) -> str:
+    """Let the client run until one more sitting has its result; return its run."""
+    argv = _argv("run", PRESET, "--profile", "standing", "--sittings", str(SITTINGS), "--wait")
+    client = subprocess.Popen(
+        argv, cwd=folder / "clone", env=_environment(folder), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    ends = time.monotonic() + _SITTING_S
+    try:
+        while time.monotonic() < ends and client.poll() is None and not _ended(folder / "clone") - before:
+            time.sleep(1.0)
+    finally:
+        client.send_signal(signal.SIGINT)  # it detaches and cancels nothing
+        client.wait(60.0)
+    new = _ended(folder / "clone") - before
+    if len(new) != 1:
+        raise RuntimeError(
+            f"{len(new)} results came within {_SITTING_S:.0f} s, expected 1; the client: {client.returncode}"
+        )
+    return new.pop()
+
+
+def _kakeya(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        _argv(*words), cwd=folder / "clone", env=_environment(folder), capture_output=True, text=True, check=False
+    )
+
+
+def _argv(*words: str) -> list[str]:
+    return [str(Path(sys.executable).with_name("kakeya-mac")), *words]
+
+
+def _environment(folder: Path) -> Mapping[str, str]:
+    return {
+        **{name: value for name, value in os.environ.items() if not name.startswith("KAKEYA_")},
+        "KAKEYA_DATA_DIR": str(folder / "data"),
+        "KAKEYA_CONFIG_DIR": str(folder / "config"),
+    }
+
+
+def _pin(folder: Path) -> str:
+    """Return the key of the runner as readers pin it."""
+    (path,) = (folder / "data").glob("embedded/*/runner/runner.keys.json")
+    (record,) = json.loads(path.read_text("utf-8"))
+    return f"{record['name']}={record['public']}"
+
+
+def summary(entries: Sequence[Entry]) -> list[str]:
+    """Return what the first sittings predict, and whether each later one lies there."""
+    rows = sorted(rows_of(entries), key=lambda row: int(row["sitting"]))
+    first, later = rows[: len(FIRST)], rows[len(FIRST) :]
+    if len(first) < len(FIRST):
+        return [f"{len(first)} of {len(FIRST)} sittings that predict"]
+    means = [_mean(row) for row in first]
+    lines = []
+    for load in LOADS:
+        low, high = predicted(first, load / 100.0)
+        lines.append(f"at {load} % load the next sitting within {low:.3f} to {high:.3f}, {_width(low, high)}")
+    alone = over_sittings(means).next_sitting()
+    lines.append(f"without the load: {alone.low:.3f} to {alone.high:.3f}, {_width(alone.low, alone.high)}")
+    inside = 0
+    for row in later:
+        low, high = predicted(first, float(row["others_share"]))
+        ratio = math.exp(_mean(row))
+        inside += low <= ratio <= high
+        seen = f"sitting {row['sitting']}, {row['load']} % drawn, {row['others_share'] * 100:.0f} % seen: {ratio:.3f}"
+        lines.append(f"{seen} {'inside' if low <= ratio <= high else 'OUTSIDE'} {low:.3f} to {high:.3f}")
+    return [*lines, f"{inside} of {len(later)} inside"]
+
+
+def _width(low: float, high: float) -> str:
+    half = ShownInterval(math.sqrt(low * high), low, high).half_width
+    return (
+        f"half-width {half * 100:.1f} % ({'within' if half <= WANTED_HALF_WIDTH else 'over'} {WANTED_HALF_WIDTH:.0%})"
+    )
+
+
+STUDY = Study(
+    "predicted-sittings",
+    "Does a sitting at a load drawn later lie where six sittings say that it will?",
+    cases,
+    run,
+    "an hour and three quarters",
+    summary,
+)
