@@ -53,7 +53,7 @@ KEPT: Final[Mapping[str, str]] = {
     "G3-PROBE": "a probe that says no must not look like one that said yes",
     "G3-WAIT4": "owners' programs have no turns and no reference: processor time is all that is seen of them",
     "G4-ARMS": "which of two baselines is taken would be the program's choice",
-    "G4-CLAIM": "since claims are derived no case needs it: it can go with the kinds that still state theirs",
+    "G4-CLAIM": "rows that no claim can be computed of would pass as a run that claims nothing",
     "G4-SERVED": "requests that failed are in no time, so who refuses what is slow would look fast",
     "G5-BUDGET": "what is tolerated adds up: each part by itself passes (docs/evidence/simulation.md)",
     "G5-CLOCK": "the lies about time that it decides wait to be told through the runner again (docs/gate/forgeries.md)",
