@@ -165,9 +165,18 @@ def wide(bounds: ShownInterval, most: float) -> str:
     return "" if bounds.half_width <= most else f"half-width {bounds.half_width * 100:.1f} %, not {most * 100:.0f} %"
 
 
-def too_few(launches: int, least: int, needed_s: float | None) -> str:
-    """Return why so few launches carry no claim, with the minutes that enough of them need."""
-    counted = f"{launches} launch{'' if launches == 1 else 'es'}, a claim needs {least}"
+def too_few(launches: int, least: int, needed_s: float | None, finished: int | None = None) -> str:
+    """Return why so few launches carry no claim, with the minutes that enough of them need.
+
+    Args:
+        launches: that count: those of whole rotations where a rule has blocks.
+        least: how many a claim needs.
+        needed_s: how long so many take, None where that is not known.
+        finished: how many there were, with those of a rotation that time cut off.
+    """
+    total = launches if finished is None else finished
+    whole = "" if total == launches else f", {launches or 'none'} of them in a whole rotation"
+    counted = f"{total} launch{'' if total == 1 else 'es'}{whole}, a claim needs {least}"
     if needed_s is None or not math.isfinite(needed_s):
         return counted
     return f"{counted}: about {max(1, math.ceil(needed_s / 60.0))} minutes on this machine"

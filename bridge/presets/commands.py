@@ -6,6 +6,7 @@ Pure. Knows nothing about whether any of it may run.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from bridge.launches.answers import LOOKS
 from bridge.launches.loads import LOADED_MOST
@@ -21,11 +22,24 @@ from bridge.records.turns import AskedWord, LaunchSeries, StopRule
 from bridge.records.workload import KIND, REPORT_FILE, seed_of
 from bridge.run.stop_rule import rule_of
 
+SHARE_OF_WALL: Final = 0.7
+"""What the launches of a run may take of its time: the one that runs then still ends, and so does what follows."""
+
 
 def commands_of(
-    request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue]
+    request: Request, preset: Preset, facts: PolicyFacts, params: dict[str, ParamValue], wall_s: float
 ) -> Iterator[Command]:
-    """Yield the commands of a run in order, a launch each, with what answers them."""
+    """Yield the commands of a run in order, a launch each, with what answers them.
+
+    Args:
+        request: what is asked.
+        preset: what it names.
+        facts: of the host's policy.
+        params: of the request, with the preset's defaults.
+        wall_s: for how many seconds the run may last.
+    """
+    several = sum(template.launches is not None for template in preset.commands)
+    allowed_s = wall_s * SHARE_OF_WALL / max(1, several)
     for template in preset.commands:
         launches = getattr(template.repeat, measured_as(request.profile))
         for launch in range(launches):
@@ -35,7 +49,7 @@ def commands_of(
                 None if tokens is None else _argv(tokens, (request, preset, facts), params, place)
                 for tokens in (template.argv, template.peer, template.reference, template.asker)
             )
-            series = None if template.launches is None else series_of(template.launches, request, params)
+            series = None if template.launches is None else series_of(template.launches, request, params, allowed_s)
             yield Command.model_validate(
                 {
                     "name": name,
@@ -56,13 +70,22 @@ def measured_as(profile: Profile) -> Measuring:
     return "smoke" if profile == "smoke" else "claim"
 
 
-def series_of(template: SeriesTemplate, request: Request, params: Mapping[str, ParamValue]) -> LaunchSeries:
+def series_of(
+    template: SeriesTemplate, request: Request, params: Mapping[str, ParamValue], allowed_s: float
+) -> LaunchSeries:
     """Return the launches of a request; those of a sitting are one rotation of those of a claim.
 
     What is asked a word is looked at three times instead, where its rule has looks; a run whose load is drawn has as
     many launches as that takes.
+
+    Args:
+        template: the launches of either profile.
+        request: what is asked.
+        params: of the request, with the preset's defaults.
+        allowed_s: seconds after which no launch begins, so that what was measured is not lost with the run's time.
     """
     series = template.smoke if request.profile == "smoke" else template.claim
+    series = series.evolve(rule=series.rule.evolve(allowed_s=min(series.rule.allowed_s or allowed_s, allowed_s)))
     if request.asks is not None and rule_of(series) in LOOKS:
         return series.evolve(asks=AskedWord(word=request.asks, margin=_margin(request.asks, params)))
     if request.load is not None:

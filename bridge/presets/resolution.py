@@ -54,7 +54,7 @@ def resolve(
     environment = tuple(_environment(request, preset, policy_facts, params))
     limits, limit_lines = _limits(request, preset, policy_facts)
     sandbox, sandbox_lines = _sandbox(request, preset, policy_facts)
-    commands = tuple(commands_of(request, preset, policy_facts, params))
+    commands = tuple(commands_of(request, preset, policy_facts, params, limits.wall_s))
     placement = _placement(request, preset, policy_facts)
     labels = dict.fromkeys((*preset.labels, *_labels(request, preset, policy_facts, trust)))
     return JobSpec(

@@ -5,6 +5,7 @@ For people only; nothing that is judged rests on it. The workload's own lines ar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -78,8 +79,15 @@ class ProgressMeter:
         """Return how long what is left takes at the pace so far, None where there is no pace to go by."""
         now_s = self._elapsed_s()
         if self._done and self._most is not None:
-            return round((now_s - self._since_s) / self._done * (self._most - self._done), 1)
+            pace_s = (now_s - self._since_s) / self._done
+            return round(min(pace_s * (self._most - self._done), self._allowed_s(now_s) + pace_s), 1)
         ended = self._number - 1
         if self._unit is None and ended and all(command.seed is not None for command in self._commands):
             return round(self._since_s / ended * (len(self._commands) - ended), 1)  # repeats of one program
         return None
+
+    def _allowed_s(self, now_s: float) -> float:
+        """Return for how long a launch of the command may still begin."""
+        series = self._commands[self._number - 1].launches
+        allowed_s = None if series is None else series.rule.allowed_s
+        return math.inf if allowed_s is None else max(0.0, allowed_s - (now_s - self._since_s))

@@ -69,7 +69,8 @@ def require_launches(report: Report, evidence: Evidence) -> Iterator[Violation]:
     if decision.launches < series.rule.least:
         spent = [record.ended_s - record.started_s for record in series.counted]
         whole, _ = rotations(series.launches, series.rule.blocks)
-        yield Violation(too_few(len(whole), series.rule.least, seconds_needed(series.rule, spent)), "launches")
+        said = too_few(len(whole), series.rule.least, seconds_needed(series.rule, spent), len(series.launches))
+        yield Violation(said, "launches")
     elif not decision.stop and (said := _time_spent(series)):
         yield Violation(said, "launches")
     end = stopping_point(series.rule, series.launches)

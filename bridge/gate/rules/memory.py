@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from bridge.gate.facts.model_sizes import kept_rows, latent_bytes, layout_bytes, most_bytes, native_bytes, shape_of
 from bridge.gate.facts.restoration import misnamed
@@ -13,6 +13,9 @@ from bridge.gate.interface import Evidence, Report, Violation
 from bridge.gate.report_kinds import BOUNDED_KV, COMMIT_COMPARISON, KV_QUANTISATION, SAMPLED, UNSEEN
 from bridge.gate.rule import report_rule
 from bridge.records.run import CacheShape
+
+_DOUBLED: Final = (0.45, 2.2)
+"""How far the bytes of two samples of as many tokens may lie apart: a buffer's doubling, and a tenth."""
 
 
 @report_rule(
@@ -57,7 +60,10 @@ def bound_sample_bytes(report: Report, evidence: Evidence) -> Iterator[Violation
 
 
 def _outlying_bytes(arm: Arm) -> Iterator[Violation]:
-    """Yield samples whose bytes are far from what the arm holds per token."""
+    """Yield samples whose bytes are far from what the arm holds per token.
+
+    Buffers grow by doubling, so a prompt that is one token longer may hold twice the bytes.
+    """
     for name in ("kv_bytes", "kv_bytes_peak", "drafter_bytes", "allocator_active_bytes"):
         read = [(cast("Mapping[str, int | None]", s["memory"])[name], s) for s in arm.samples]
         held = [(count, s) for count, s in read if count]
@@ -67,7 +73,7 @@ def _outlying_bytes(arm: Arm) -> Iterator[Violation]:
         usual = statistics.median(s["prompt_tokens"] + s["output_tokens"] for _, s in held)
         for count, sample in held:
             rows = sample["prompt_tokens"] + sample["output_tokens"]
-            if not 0.55 * min(1.0, rows / usual) <= count / middle <= 1.8 * max(1.0, rows / usual):
+            if not _DOUBLED[0] * min(1.0, rows / usual) <= count / middle <= _DOUBLED[1] * max(1.0, rows / usual):
                 yield Violation(f"{name} is {count}, the arm's median {middle:.0f}", arm.pointer(sample))
 
 

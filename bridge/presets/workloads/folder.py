@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from bridge import strictjson
 from bridge.launches.stopping import MODELS, PROCESS_PAIRS
-from bridge.limits import REPORT_MAX_BYTES, WALL_DEFAULT_S
+from bridge.limits import REPORT_MAX_BYTES
 from bridge.presets.model import CommandTemplate, Preset, Repeat, SeriesTemplate
 from bridge.presets.parameters import CommitParameter
 from bridge.presets.workloads import digests, servers
@@ -42,7 +42,6 @@ SEED_WORD: Final = "{seed}"
 SYSTEM: Final = ("/bin", "/usr/bin", "/usr/local/bin", "/sbin", "/usr/sbin", "/opt/homebrew/bin")
 SEARCHED: Final = "/usr/local/bin:/usr/bin:/bin:/opt/homebrew/bin"  # where the programs of scripts are looked for
 _SHOWN: Final = frozenset({"folder", "timer", "reader", "input"})
-SHARE_OF_WALL: Final = 0.7  # what a series may take of a run's time: the launch that runs then still ends
 SOLO_S: Final = 0.5  # each side of a program that takes turns itself, alone: its processor time is read around it
 _FILE_MAX_BYTES: Final = 1 << 20
 _PACKAGES: Final = ("lib/python3*/site-packages", "lib/python3/dist-packages", "local/lib/python3*/dist-packages")
@@ -360,7 +359,7 @@ def _servers_preset(  # noqa: PLR0917 - one caller
         description=table.description,
         profiles=table.profiles,
         params={servers.STREAMS: servers.streams_parameter(file.servers)},
-        commands=(servers.servers_command(file.servers, table, folder, python),),
+        commands=(servers.servers_command(file.servers, folder, python),),
         limits=table.limits,
         sandbox=sandbox,
         environment=file.environment.variables,
@@ -439,7 +438,7 @@ def _commands(
         yield CommandTemplate(name="repeat", argv=argv, repeat=repeat, seeded=True)
     for name, metric in metrics.items():
         if metric.ratio is not None:
-            argv, series = _timed(table, folder, file, interpreter, metric.ratio)
+            argv, series = _timed(folder, file, interpreter, metric.ratio)
             yield CommandTemplate(name=name, argv=argv, launches=SeriesTemplate(smoke=series, claim=series))
     if confirmed and file.recompute is not None and table.argv is not None:
         argv = program_argv(folder, file, interpreter, file.recompute.argv)
@@ -447,16 +446,14 @@ def _commands(
 
 
 def _timed(
-    table: PresetTable, folder: Path, file: WorkloadFile, interpreter: str, pair: TwoPrograms
+    folder: Path, file: WorkloadFile, interpreter: str, pair: TwoPrograms
 ) -> tuple[tuple[str, ...], LaunchSeries]:
     """Return the command of a ratio and how it is launched: a pair of processes, or a process that takes turns."""
-    wall_s = table.limits.claim.wall_s or table.limits.wall_s or WALL_DEFAULT_S
-    allowed_s = wall_s * SHARE_OF_WALL
     if pair.turns is None:
-        rule = StopRule(least=PROCESS_PAIRS.least, most=PROCESS_PAIRS.most, allowed_s=allowed_s)
+        rule = StopRule(least=PROCESS_PAIRS.least, most=PROCESS_PAIRS.most)
         series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=0.0)
         return _pair(folder, file, interpreter, pair), series
-    rule = StopRule(least=MODELS.least, most=MODELS.most, allowed_s=allowed_s)
+    rule = StopRule(least=MODELS.least, most=MODELS.most)
     series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=SOLO_S)
     return program_argv(folder, file, interpreter, pair.turns), series
 

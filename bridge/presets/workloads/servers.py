@@ -15,10 +15,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from bridge.launches.stopping import MODELS
-from bridge.limits import WALL_DEFAULT_S
 from bridge.presets.model import CommandTemplate, SeriesTemplate
 from bridge.presets.parameters import ChoiceParameter
-from bridge.presets.workloads.file import PresetTable, ServersTable, ServerTable
+from bridge.presets.workloads.file import ServersTable, ServerTable
 from bridge.records.turns import LaunchSeries, StopRule
 from bridge.records.workload import MetricDefinition, ServersDefinition
 
@@ -28,7 +27,6 @@ COMMAND: Final = "answer_speedup"
 STREAMS: Final = "streams"
 PYTHON: Final = "{python}"
 PORT: Final = "@PORT@"
-SHARE_OF_WALL: Final = 0.7
 _PLACEHOLDER: Final = re.compile(r"\{[^{}]*\}")
 _KNOWN: Final = frozenset({PYTHON, "{port}", "{folder}"})
 _SEEN: Final = ("inputs", "outputs")
@@ -64,12 +62,9 @@ def server_words(table: ServerTable, folder: Path, python: tuple[str, ...]) -> t
     return tuple(words)
 
 
-def servers_command(
-    servers: ServersTable, preset: PresetTable, folder: Path, python: tuple[str, ...]
-) -> CommandTemplate:
+def servers_command(servers: ServersTable, folder: Path, python: tuple[str, ...]) -> CommandTemplate:
     """Return the command that holds the servers, with who asks them and how often they are started."""
-    wall_s = preset.limits.claim.wall_s or preset.limits.wall_s or WALL_DEFAULT_S
-    rule = StopRule(least=MODELS.least, most=MODELS.most, allowed_s=wall_s * SHARE_OF_WALL)
+    rule = StopRule(least=MODELS.least, most=MODELS.most)
     series = LaunchSeries(arms=ARMS, rule=rule, unit="samples", solo_s=0.0)
     argv = ["${interpreter}", "-I", "-S", str(holder())]
     for arm, table in servers.sides.items():

@@ -9,6 +9,7 @@ from bridge.executor.command.progress import ProgressMeter
 from bridge.records.claim import RunProgress
 from bridge.records.jobspec import Command
 from bridge.records.run import SampleMark
+from bridge.records.turns import LaunchSeries, StopRule
 
 NAMES = ("train", "check")
 
@@ -87,3 +88,18 @@ def test_a_plan_is_a_line_of_its_own_and_no_mark(line, plans, dropped):
     reader = MarkReader(on_plan=planned.append)
     reader.feed(line, 0.0)
     assert (planned, reader.marks, reader.dropped) == (plans, [], dropped)
+
+
+def test_what_is_left_of_a_series_ends_with_the_time_that_it_is_allowed(updates):
+    at = [0.0]
+    rule = StopRule(least=8, most=20, allowed_s=700.0)
+    series = LaunchSeries(arms=("a", "b"), rule=rule, unit="samples", solo_s=0.0)
+    command = Command(name="launch", argv=("/x",), launches=series)
+    counted = ProgressMeter([command], lambda: at[0], updates.append)
+    counted.begin(command)
+    at[0] = 200.0
+    counted.launched(3, 20)  # the first one calibrates
+    assert (updates[-1].done, updates[-1].left_s) == (2, 600.0)  # 500 in which a launch begins, and the last one's 100
+    at[0] = 800.0
+    counted.launched(9, 20)
+    assert updates[-1].left_s == 100.0

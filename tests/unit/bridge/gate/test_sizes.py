@@ -193,3 +193,18 @@ def test_a_prompt_that_is_no_list_of_tokens_is_refused(text, message):
     assert verdict.decision == "rejected"
     if message is not None:
         assert any(message in finding.message for finding in verdict.findings if finding.code == "G4-PROMPTS")
+
+
+@pytest.mark.parametrize(("factor", "seen"), [(2, False), (3, True)])
+def test_a_buffer_that_doubles_for_a_longer_prompt_is_no_outlier(factor, seen):
+    """Prompts of people have many lengths, so some of a set cross a buffer's end and hold twice the bytes."""
+    case = honest("claim")
+    for arm in case.report["arms"]:
+        rows = sorted(s["prompt_tokens"] + s["output_tokens"] for s in arm["samples"])
+        longest = rows[-max(1, len(rows) // 4)]
+        for sample in arm["samples"]:
+            if sample["prompt_tokens"] + sample["output_tokens"] >= longest:
+                sample["memory"]["drafter_bytes"] = (sample["memory"]["drafter_bytes"] or 0) * factor or None
+    case.seal()
+    outliers = [finding for finding in judged(case).findings if "the arm's median" in finding.message]
+    assert bool(outliers) == seen

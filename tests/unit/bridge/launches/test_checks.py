@@ -178,6 +178,8 @@ def test_sentences_say_what_a_number_rests_on():
     assert sittings(3, None, units=True) == "over 3 sittings as units, an unseen load in the last"
     assert too_few(1, 8, None) == "1 launch, a claim needs 8"
     assert too_few(0, 8, None) == "0 launches, a claim needs 8"
+    assert too_few(0, 10, None, 4) == "4 launches, none of them in a whole rotation, a claim needs 10"
+    assert too_few(5, 10, None, 7) == "7 launches, 5 of them in a whole rotation, a claim needs 10"
 
 
 def test_a_few_launches_are_said_one_by_one_and_have_neither_interval_nor_word():

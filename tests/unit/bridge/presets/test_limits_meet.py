@@ -65,3 +65,13 @@ def test_a_request_with_them_says_so_and_parses_back():
     assert b'"cpu_s":5.0' in request.canonical()
     assert b"processes" not in request.canonical()
     assert Request.parse(request.canonical()) == request
+
+
+@pytest.mark.parametrize(("host", "allowed"), [(None, 2520.0), (1000.0, 700.0)])
+def test_the_launches_of_a_claim_leave_time_for_what_follows_them(host, allowed):
+    """A real model's launch takes minutes: what ends a series is the run's own time, and never its loss."""
+    facts = PolicyFacts(digest="0" * 64, interpreter="/usr/bin/python3", limits=LimitCaps(wall_s=host))
+    preset = registry()["k3-fused-allmlx-code"]
+    spec = resolve(make_request("b" * 32, preset.name, profile="claim"), preset, facts, Trust())
+    (series,) = [command.launches for command in spec.commands if command.launches is not None]
+    assert series.rule.allowed_s == pytest.approx(allowed)
