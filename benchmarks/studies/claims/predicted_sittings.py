@@ -3,7 +3,9 @@
 Each is a sitting of `kakeya-mac run k3-fused-allmlx-code --profile standing --sittings 10`, in a clone of its own below
 `build`, begun ten minutes after the one before it; a load program keeps a share of every processor busy meanwhile. The
 runner begins one by itself where this program comes late: nobody holds the load of that one, and its row says so. All
-ten are packed into docs/evidence, where whoever pins their key quotes them together.
+ten are packed into docs/evidence, where whoever pins their key quotes them together. What runs is the engine of the
+checkout that this is started in: where that changes between two sittings they are of two questions and no claim, so a
+commit, or an edit, ends the study. Run it in a checkout that is left alone.
 """
 
 from __future__ import annotations
@@ -55,9 +57,11 @@ def run(case: str, folder: Path = FOLDER, kept: Path = KEPT) -> list[Row]:
     """Wait until the sitting may begin, let the client run it, and keep its result.
 
     Raises:
-        RuntimeError: it left no result.
+        RuntimeError: it left no result, or ran another commit than the first sitting did.
     """
     number = int(case.split()[1])
+    if number > 1 and (now := _code(ROOT)) != (then := _code(folder / "clone")):
+        raise RuntimeError(f"{case}: the engine here is {now}, that of the sittings before it {then}; begin anew")
     load: int | None = FIRST[number - 1] if number <= len(FIRST) else random.SystemRandom().choice(LOADS)
     if not (folder / "clone").is_dir():
         subprocess.run(["git", "clone", "-q", str(ROOT), str(folder / "clone")], check=True)
@@ -103,6 +107,15 @@ def predicted(rows: Sequence[Row], load: float) -> tuple[float, float]:
 def _mean(row: Row) -> float:
     logs = [log_ratio for log_ratio, _ in row["logs"]]
     return math.fsum(logs) / len(logs)
+
+
+def _code(checkout: Path) -> str:
+    """Return the commit of a checkout, and whether anything but its evidence was edited."""
+    words = ("git", "-C", str(checkout), "describe", "--always", "--abbrev=40", "--exclude=*")
+    commit = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    changed = ("git", "-C", str(checkout), "status", "--porcelain", "--", ".", ":(exclude)docs/evidence")
+    edited = subprocess.run(changed, capture_output=True, text=True, check=True).stdout.strip()
+    return f"{commit}, edited" if edited else commit
 
 
 def _run_of(folder: Path, number: int) -> str | None:
