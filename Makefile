@@ -4,8 +4,8 @@ PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALL = sh runner-setup/environment.sh "$(firstword $(MAKECMDGOALS))" $(VENV) "$(PYTHON)" -c constraints.txt
-# An environment whose interpreter is gone is made anew, whatever was installed into it.
-BROKEN := $(shell test -x $(BIN)/python || echo broken-environment)
+# An environment whose interpreter is gone, or that a later installation left half-way, is made anew.
+BROKEN := $(shell test -x $(BIN)/python && test ! -e $(VENV)/.installing || echo broken-environment)
 ONE_THREAD := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false
 # Whatever kills make or pytest, no process of a test outlives them. `exec`: make signals the keeper, not a shell.
 PYTEST := exec env $(ONE_THREAD) $(BIN)/python -m tests.support.keeper $(BIN)/python -m pytest
@@ -141,4 +141,4 @@ site: $(VENV)/.release ## build/site: the pages of this repository, links checke
 	$(BIN)/python -m tests.site
 
 clean: ## remove what make made
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(VENV).lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

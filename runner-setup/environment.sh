@@ -70,6 +70,15 @@ find_python() {
 then make $goal PYTHON=python3.13"
 }
 
+# Let nobody else write into the folder until this ends: a pip whose make was killed goes on, and holds the lock too.
+alone() {
+  exec 9>>"$folder.lock"
+  "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)' >/dev/null 2>&1 || {
+    echo "another installation into $folder goes on: waiting for its end"
+    "$python" -c 'import fcntl; fcntl.flock(9, fcntl.LOCK_EX)' >/dev/null
+  }
+}
+
 # Print what is wrong with the environment that is there; nothing where it is whole.
 fault() {
   if [ -e "$marker" ]; then
@@ -87,12 +96,14 @@ if [ -e "$folder" ] || [ -L "$folder" ]; then
     [ -f "$folder/pyvenv.cfg" ] || [ -e "$marker" ] || rmdir "$folder" 2>/dev/null ||
       die "$folder is there and is no virtual environment: move it away"
     find_python
+    alone
     echo "$folder cannot be used ($why): made anew with $python"
-    rm -rf "$folder"
+    rm -rf "$folder" || die "$folder cannot be removed: sudo rm -rf $folder, then make $goal again"
   fi
 fi
 if [ ! -e "$folder" ]; then
   [ -n "${python:-}" ] || find_python
+  alone
   mkdir "$folder"
   : >"$marker"
   "$python" -m venv "$folder" || die "$python could not make $folder; what it said stands above"
@@ -102,6 +113,9 @@ if [ $# -gt 0 ]; then
   : >"$marker"
   trap 'exit 130' HUP INT TERM
   "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" || failed=$?
+fi
+if [ "${failed:-0}" -gt 128 ]; then
+  die "the installation was ended by signal $((failed - 128)): make $goal again makes $folder anew"
 fi
 rm -f "$marker"
 exit "${failed:-0}"

@@ -46,7 +46,7 @@ class Offer:
             name: of the tool.
             preset: what `run` is to run; one that was not offered a moment ago is asked for again.
         """
-        unknown = preset is not None and preset not in self._presets
+        unknown = isinstance(preset, str) and preset not in self._presets
         if unknown and self._commands.clock.steady_s() - self._asked_s > MISS_S:
             self._asked_s = float("-inf")
         return next((tool for tool in self.tools() if tool.name == name), None)

@@ -151,6 +151,7 @@ def short_parameter(parameter: Parameter) -> str:
 
 
 def described(metric: MetricDefinition) -> str:
-    """Return a declared metric in a few words: its aggregate, unit and direction."""
+    """Return a declared metric in a few words: its aggregate, unit, direction and bounds."""
     facts = [metric.aggregate, metric.unit, *([f"{metric.better} is better"] if metric.better else [])]
+    facts += [f"{metric.bounds[0]:g} to {metric.bounds[1]:g}"] if metric.bounds is not None else []
     return f"{metric.name} ({', '.join(facts)})"

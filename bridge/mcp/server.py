@@ -19,15 +19,13 @@ from mcp.server import Server, ServerRequestContext
 from mcp.server.stdio import stdio_server
 from mcp.shared.exceptions import MCPError
 from mcp.shared.message import SessionMessage
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from bridge.durations import duration_text
 from bridge.errors import KakeyaError
-from bridge.mcp import answers, resources, tasks
+from bridge.mcp import answers, resources
 from bridge.mcp.interface import Commands, Document
 from bridge.mcp.offer import Offer
 from bridge.mcp.tools import ToolSpec
-from bridge.system.clock import rfc3339
 
 INSTRUCTIONS: Final = (
     "Runs allow-listed experiments on a machine that this bus reaches over git. Start one with `run`, which "
@@ -56,7 +54,7 @@ class Handlers:
         specs = await anyio.to_thread.run_sync(self._offer.tools)
         return types.ListToolsResult(tools=[_tool(spec) for spec in specs])
 
-    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult | Any:
+    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Run the command of a tool and return what it said."""
         preset = (params.arguments or {}).get("preset")
         spec = await anyio.to_thread.run_sync(lambda: self._offer.find(params.name, preset))
@@ -70,8 +68,6 @@ class Handlers:
             document = await self._watch(context, [*words, "--follow"])
         else:
             document = await anyio.to_thread.run_sync(lambda: self._commands.answer(words), abandon_on_cancel=True)
-        if spec.changes == "adds" and document["id"] is not None and _takes_tasks(context):
-            return tasks.created(document, self._now())
         return _result(document, self._commands.tool_of)
 
     async def _watch(self, context: Context, words: list[str]) -> Document:
@@ -120,39 +116,11 @@ class Handlers:
         meta = None if page.more is None else {"kakeya/more": page.more}
         return types.ReadResourceResult(contents=list(contents), _meta=meta)
 
-    async def get_task(self, _context: Context, params: TaskParams) -> dict[str, Any]:
-        """Return the task of a run, and the answer of its call when it has ended."""
-        document = await self._about_task("status", params)
-        result = _result(document, self._commands.tool_of).model_dump(by_alias=True, mode="json", exclude_none=True)
-        return tasks.got(document, self._now(), result)
-
-    async def cancel_task(self, _context: Context, params: TaskParams) -> dict[str, Any]:
-        """Ask the host to end a run."""
-        await self._about_task("cancel", params)
-        return {}
-
-    async def _about_task(self, command: str, params: TaskParams) -> Document:
-        if not (len(params.task_id) == 26 and params.task_id.isalnum()):
-            raise MCPError(code=types.INVALID_PARAMS, message=f"no task {params.task_id[:60]!r}")
-        document = await anyio.to_thread.run_sync(lambda: self._commands.answer([command, params.task_id]))
-        if document["id"] is None:
-            raise MCPError(code=types.INVALID_PARAMS, message=document["outcome"]["message"] or "no such task")
-        return document
-
-    def _now(self) -> str:
-        return rfc3339(self._commands.clock.now())
-
-
-class TaskParams(types.RequestParams):
-    """Which task a request is about."""
-
-    task_id: str
-
 
 def make_server(commands: Commands, version: str) -> Server[Any]:
     """Return a server whose tools are the commands."""
     does = Handlers(commands)
-    server: Server[Any] = Server(
+    return Server(
         "kakeya",
         version=version,
         title="Kakeya",
@@ -163,10 +131,6 @@ def make_server(commands: Commands, version: str) -> Server[Any]:
         on_list_resource_templates=does.list_templates,
         on_read_resource=does.read_resource,
     )
-    server.add_request_handler("tasks/get", TaskParams, does.get_task)
-    server.add_request_handler("tasks/cancel", TaskParams, does.cancel_task)
-    server.extensions[tasks.EXTENSION] = {}
-    return server
 
 
 def serve(commands: Commands, version: str) -> None:
@@ -248,11 +212,3 @@ def _result(document: Document, tool_of: Mapping[str, str]) -> types.CallToolRes
 
 def _failed(text: str) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(text=text[:2000])], is_error=True)
-
-
-def _takes_tasks(context: Context) -> bool:
-    """Whether a task may stand for an answer: the client knows them, in a version that has results of other types."""
-    if context.session.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-        return False
-    capabilities = context.session.client_capabilities
-    return tasks.EXTENSION in ((capabilities.extensions if capabilities is not None else None) or {})

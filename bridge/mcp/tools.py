@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import jsonschema
 
 from bridge.errors import UsageError
 from bridge.mcp.schemas import Schema
+
+_SHOWN_CHARS: Final = 100  # of a value that does not fit
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,8 @@ def _whole(value: Any) -> Any:
 def _expected(error: jsonschema.ValidationError) -> str:
     """Return what a value is and should be; of one that may be of several types, those and why its own fails."""
     if error.validator != "anyOf":
-        return error.message
+        value = repr(error.instance)  # what is expected stands behind it
+        return error.message.replace(value, f"{value[:60]}…" if len(value) > _SHOWN_CHARS else value)
     reasons = [cause.message for cause in error.context if cause.validator != "type"]
     types = ", ".join(sorted({str(cause.validator_value) for cause in error.context if cause.validator == "type"}))
     return reasons[0] if reasons else f"{str(error.instance)[:100]!r} is none of {types}"

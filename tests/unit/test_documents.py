@@ -146,7 +146,7 @@ def test_whatever_is_said_to_be_there_is_shown_by_a_command() -> None:
         "kakeya-mac run mlx-env-probe --wiat",
         "kakeya-runner serv",
         "kakeya-runner serve --buss x",
-        "kakeya-runner job-hook digestt x",
+        "kakeya-runner job-hook decidee x",
         "kakeya-engine evall",
     ],
 )

@@ -16,14 +16,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.studies.host.roots import PATIENCE_S, STAND_IN, UID, USER, BareRoot, do, stand_in_python
+from benchmarks.studies.host.roots import PATIENCE_S, SECOND_USER, STAND_IN, UID, USER, BareRoot, do, stand_in_python
 from benchmarks.studies.report import ROOT
 from benchmarks.studies.study import Entry, Row, Study, rows_of
 from tests.release import build_wheel
 from tests.support.printed_page import GUIDES, steps
 
 TAKEN_FOR_GRANTED = "git make ca-certificates"
-SECOND_USER = "ben"
 TRIES = 6
 _FENCE = re.compile(r"^```\w*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _COMMANDS = re.compile(r"(git|make|\.|kakeya-(mac|runner|engine)) ")

@@ -20,7 +20,7 @@ from benchmarks.studies.report import ROOT
 
 PATIENCE_S = 900.0
 CACHE = ROOT / "build" / "bare-roots"
-USER, UID = "ada", 1000
+USER, SECOND_USER, UID = "owner", "user", 1000
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 # Python 3.11 of Debian 12, built for Debian 11: stands for what `uv python install` or pyenv brings.
 STAND_IN = "/opt/python3.11/bin/python3.11"
@@ -107,7 +107,7 @@ class BareRoot:
         for path in self.pip.paths:
             (self.folder / path.relative_to("/")).parent.mkdir(parents=True, exist_ok=True)
         (self.folder / "etc" / "pip.conf").write_text(self.pip.file, encoding="utf-8")
-        for name in (USER, "ben"):
+        for name in (USER, SECOND_USER):
             uid = UID if name == USER else UID + 1
             self.command(["useradd", "--create-home", "--shell", "/bin/bash", "--uid", str(uid), name], user="root")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.bus.refs.spaces import check_patterns, pattern_of
-from bridge.cli.host.places import bus_of, open_route, policy_or_none, route_of, signing_bus, state_of
+from bridge.cli.host.places import bus_of, open_route, policy_or_none, require_route, signing_bus, state_of
 from bridge.cli.host.signing import own_name
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.screen.findings import answer_checks
@@ -77,7 +77,5 @@ def allow_branches(call: HostCall[BranchesOptions]) -> Answer:
 
 def _open_named(options: RunnerBusOptions, *, keys: bool = True) -> RunnerBus:
     policy = policy_or_none(options)
-    route = route_of(options, policy)
-    if route is None:
-        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
-    return open_route(route, state_of(options), keys=keys, by=None if policy is None else policy.identity.value)
+    by = None if policy is None else policy.identity.value
+    return open_route(require_route(options, policy), state_of(options), keys=keys, by=by)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Final
 
@@ -55,13 +56,19 @@ def stop_runner(state: StateFolder, *, runs_too: bool) -> None:
         InfrastructureError: it does not end.
     """
     state.stop.write_text(RUNS_TOO if runs_too else "", encoding="ascii")
+    if not _gone(lambda: _is_running(state)):
+        text = f"the runner has not ended within {_STOP_S:.0f} s"
+        raise InfrastructureError(text, remedy="kakeya-runner logs, then stop its process")
+
+
+def _gone(is_there: Callable[[], object]) -> bool:
+    """Wait, not for ever, until something is there no more; return whether it has gone."""
     deadline_s = CLOCK.steady_s() + _STOP_S
-    while _is_running(state):
+    while is_there():
         if CLOCK.steady_s() >= deadline_s:
-            raise InfrastructureError(
-                f"the runner has not ended within {_STOP_S:.0f} s", remedy="kakeya-runner logs, then stop its process"
-            )
+            return False
         CLOCK.sleep(_LOOK_S)
+    return True
 
 
 def _stop_run(state: StateFolder, name: str) -> Answer:
@@ -77,12 +84,9 @@ def _stop_run(state: StateFolder, name: str) -> Answer:
         raise RunNotFoundError(f"{count} goes by {name!r}; what goes on: {names}", remedy="kakeya-runner status")
     [folder] = folders
     folder.stop("interrupted")
-    deadline_s = CLOCK.steady_s() + _STOP_S
-    while folder.taken():
-        if CLOCK.steady_s() >= deadline_s:
-            text = f"{folder.root.name} has not ended within {_STOP_S:.0f} s"
-            raise InfrastructureError(text, remedy="kakeya-runner logs")
-        CLOCK.sleep(_LOOK_S)
+    if not _gone(folder.taken):
+        text = f"{folder.root.name} has not ended within {_STOP_S:.0f} s"
+        raise InfrastructureError(text, remedy="kakeya-runner logs")
     return _note(f"{folder.root.name} ended as interrupted")
 
 
@@ -140,9 +144,7 @@ def _end(state: StateFolder, going: tuple[RunFolder, ...]) -> None:
     """End runs without a runner; the next start of the runner publishes them."""
     for folder in going:
         folder.stop("interrupted")
-    deadline_s = CLOCK.steady_s() + _STOP_S
-    while _going(state) and CLOCK.steady_s() < deadline_s:
-        CLOCK.sleep(_LOOK_S)
+    _gone(lambda: _going(state))
 
 
 def _count(going: tuple[RunFolder, ...], *, ended: bool) -> str:

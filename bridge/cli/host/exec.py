@@ -20,9 +20,10 @@ from bridge.system.clock import SystemClock
 from bridge.system.durable import NameLock
 
 if TYPE_CHECKING:
+    from bridge.bus.sides.runner import RunnerBus
     from bridge.cli.host.call import HostCall
     from bridge.cli.table.runner_options import ExecOptions
-    from bridge.runner.policy.model import Policy
+    from bridge.runner.state.folder import StateFolder
 
 IDLE_S = 60.0
 
@@ -57,21 +58,9 @@ def _state(options: ExecOptions) -> Path:
     """Return the folder of this transport's own runner, below the runner's state."""
     if options.state is not None:
         return Path(options.state).resolve() / "ssh"
-    from bridge.runner.service.serve import runner_place
+    from bridge.cli.host.places import policy_of, state_for
 
-    return runner_place(_policy(options).name, _policy_path(options)).root / "ssh"
-
-
-def _policy(options: ExecOptions) -> Policy:
-    from bridge.runner.policy.file import load_policy
-
-    return load_policy(_policy_path(options))
-
-
-def _policy_path(options: ExecOptions) -> Path:
-    from bridge.runner.service.serve import default_policy_path
-
-    return default_policy_path() if options.policy is None else Path(options.policy)
+    return state_for(options, policy_of(options).name).root / "ssh"
 
 
 def _wake(options: ExecOptions, state: Path) -> None:
@@ -82,30 +71,40 @@ def _wake(options: ExecOptions, state: Path) -> None:
     if not lock.try_acquire():
         return
     lock.release()
-    argv = [sys.executable, "-P", "-m", "bridge.cli.host.main", "exec", "--serve", "--state", str(state.parent)]
-    if options.policy is not None:
-        argv += ["--policy", str(Path(options.policy).resolve())]
-    spawn_detached(argv, log=state / "runner.log")
+    spawn_detached([*_exec_words(options, state), "--serve"], log=state / "runner.log")
+
+
+def _exec_words(options: ExecOptions, state: Path) -> list[str]:
+    """Return a command line of this program with the same state and policy, whatever folder it is started in."""
+    policy = [] if options.policy is None else ["--policy", str(Path(options.policy).resolve())]
+    return [sys.executable, "-P", "-m", "bridge.cli.host.main", "exec", "--state", str(state.parent), *policy]
+
+
+def _opened(state: Path) -> tuple[RunnerBus, StateFolder]:
+    """Return the bus of this transport and its runner's folder, both made where they are not there."""
+    from bridge.bus import open_bus
+    from bridge.runner.state.folder import StateFolder
+
+    clock, folder = SystemClock(), StateFolder(state, owner=state.parent)
+    ensure_served(repository(state), clock)
+    folder.create()
+    return open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock), folder
 
 
 def _serve(options: ExecOptions, state: Path) -> Answer:
-    from bridge.bus import open_bus
+    from bridge.cli.host.places import policy_path
     from bridge.cli.host.signing import enrol_own
-    from bridge.cli.talk import say
+    from bridge.cli.talk import CLOCK, say
     from bridge.runner.policy.policy_file import PolicyFile
     from bridge.runner.service.serve import serve_embedded, stopping_on_signals
-    from bridge.runner.state.folder import StateFolder
     from bridge.runner.state.log import new_log
 
-    clock, folder = SystemClock(), StateFolder(state, owner=state.parent)
-    file = PolicyFile(_policy_path(options), clock)
+    file = PolicyFile(policy_path(options), CLOCK)
     policy = file.started
-    ensure_served(repository(state), clock)
-    folder.create()
-    bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
+    bus, folder = _opened(state)
     with stopping_on_signals(threading.Event()) as signals:
         serve_embedded(
-            bus, policy, folder, clock=clock, stopping=signals.stopping, idle_s=IDLE_S, embedded=False,
+            bus, policy, folder, clock=CLOCK, stopping=signals.stopping, idle_s=IDLE_S, embedded=False,
             log=new_log(sys.stderr, policy.secrets.values()),
             enrol=lambda: enrol_own(bus, folder, policy.name, say), policy_file=file,
         )  # fmt: skip
@@ -114,22 +113,15 @@ def _serve(options: ExecOptions, state: Path) -> Answer:
 
 def _show(options: ExecOptions, state: Path) -> Answer:
     """Return the bus id, the public key and the authorized_keys line; a first call makes bus and key."""
-    from bridge.bus import open_bus
+    from bridge.cli.host.places import policy_of
     from bridge.cli.host.signing import enrol_own
     from bridge.cli.talk import say
-    from bridge.runner.state.folder import StateFolder
     from bridge.trust.keyring import pin
 
-    policy, clock, folder = _policy(options), SystemClock(), StateFolder(state, owner=state.parent)
-    ensure_served(repository(state), clock)
-    folder.create()
-    bus = open_bus(str(repository(state)), repository=None, state=folder.bus, clock=clock)
+    policy, (bus, folder) = policy_of(options), _opened(state)
     enrol_own(bus, folder, policy.name, say)
     record = bus.identity()
-    words = [sys.executable, "-P", "-m", "bridge.cli.host.main", "exec", "--state", str(state.parent)]
-    if options.policy is not None:
-        words += ["--policy", str(Path(options.policy).resolve())]
     pins = "".join(f" --runner-key {pin(key)}" for key in record.keys[-1:])
-    line = f'restrict,command="{shlex.join(words)}" PUBLIC-KEY-OF-THE-REQUESTER'
+    line = f'restrict,command="{shlex.join(_exec_words(options, state))}" PUBLIC-KEY-OF-THE-REQUESTER'
     pinning = f"requesters pin it with: kakeya-mac init --bus ssh://USER@HOST#{record.bus_id}{pins}"
     return Answer(lines=[line, Talk("note", pinning)])

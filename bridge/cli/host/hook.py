@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,19 +17,10 @@ from bridge.runner.policy.hosting import ActionsPolicy
 
 if TYPE_CHECKING:
     from bridge.cli.host.call import HostCall
-    from bridge.cli.table.runner_options import HookDecideOptions, HookDigestOptions, HookStartedOptions, PlaceOptions
+    from bridge.cli.table.runner_options import HookDecideOptions, HookStartedOptions, PlaceOptions
 
 REFUSED: Final = 7
 SITE: Final = "https://github.com"
-
-
-def digest(call: HostCall[HookDigestOptions]) -> Answer:
-    """Return what the policy lists of a workflow file."""
-    path = call.options.file
-    try:
-        return Answer(lines=[hashlib.sha256(Path(path).read_bytes()).hexdigest()])
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
 
 
 def completed(_call: HostCall[PlaceOptions]) -> Answer:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.host.places import open_route, policy_of, policy_path, route_of, state_for
+from bridge.cli.host.places import policy_of, policy_path
+from bridge.cli.host.root import owner_or_none
 from bridge.cli.screen.answer import Answer, Talk
-from bridge.cli.talk import CLOCK
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.records.request import PRINCIPAL_PATTERN
 from bridge.request import UNSIGNED
 from bridge.runner.authorisation.trust_files import NAMESPACES, TrustFiles, Use
@@ -61,8 +61,8 @@ def parse_line(words: Sequence[str]) -> tuple[str, str]:
         UsageError: it is anything but one name and one ed25519 key.
     """
     line = " ".join(words)
-    if not line.isprintable():
-        raise UsageError("the line holds a control character or a line break; expected one line", remedy=FORM)
+    if odd := next((char for char in line if not char.isprintable()), None):
+        raise UsageError(f"the line holds {odd!a}; expected one line without breaks and marks", remedy=FORM)
     parts = line.split()
     keys = [part for part in parts if re.match(r"(ssh|ecdsa|sk)-\S+$", part)]
     if len(keys) > 1:
@@ -73,7 +73,8 @@ def parse_line(words: Sequence[str]) -> tuple[str, str]:
         raise UsageError(f"got {line[:80]!r}; expected one name and one key, three words", remedy=FORM)
     name, _, blob = parts
     if re.fullmatch(PRINCIPAL_PATTERN, name) is None or name == UNSIGNED:
-        raise UsageError(f"{name[:80]!r} is no name of one person; expected e.g. ada@example.org", remedy=FORM)
+        text = f"{name[:80]!r} is no name of one person; expected e.g. ada@example.org, without quotes around the line"
+        raise UsageError(text, remedy=FORM)
     try:
         data = base64.b64decode(blob, validate=True)
     except binascii.Error:
@@ -96,8 +97,11 @@ def welcome(call: HostCall[WelcomeOptions]) -> Answer:
     presets = own_presets(place.policy)
     for pattern in may:
         if not any(fnmatch.fnmatchcase(preset, pattern) for preset in presets):
-            own = ", ".join(sorted(preset for preset, definition in presets.items() if definition.workload))
-            raise UsageError(f"this host has no preset {pattern!r}", remedy=f"it has: {own}")
+            own = sorted(preset for preset, definition in presets.items() if definition.workload)
+            raise UsageError(
+                f"this host has no preset {pattern!r}; {meant(pattern, own or presets)}",
+                remedy="kakeya-mac presets --all",
+            )
     rules = NameRules(presets=tuple(may)) if may else NameRules(own_code=False)
     for line in (f"name   {name}", f"key    {fingerprint}", *_rights(place.policy, rules, code=options.code)):
         call.output.data(line)
@@ -164,11 +168,16 @@ def _refuse_taken(place: Place, name: str, key: str, fingerprint: str) -> None:
 def _known(place: Place) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield names and fingerprint of each key that a list names."""
     yield from ((line.principals, line.fingerprint) for line in place.files.listed() if line.use != "revoked")
+    yield from ((names, key) for line, names, key in _root_signers(place) if "valid-before" not in line)
+
+
+def _root_signers(place: Place) -> Iterator[tuple[str, tuple[str, ...], str]]:
+    """Yield each line of the root of the bus that names a key, with its names and the key's fingerprint."""
     for line in () if place.owner is None else place.owner.root.content.signers:
         words = line.split()
         at = next((number for number, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-"))), None)
-        if at is not None and "valid-before" not in line:
-            yield tuple(words[0].split(",")), fingerprint_of(" ".join(words[at : at + 2]))
+        if at is not None:
+            yield line, tuple(words[0].split(",")), fingerprint_of(" ".join(words[at : at + 2]))
 
 
 def _rights(policy: Policy, rules: NameRules, *, code: bool) -> Iterator[str]:
@@ -216,12 +225,9 @@ def _about(name: str, place: Place) -> Iterator[str]:
         elif line.use != "revoked" and line.lets(name):
             use = "key" if line.use == "request" else "code"
             yield f"{use:<6} {line.fingerprint} {line.options} (this host's list)"
-    for entry in () if place.owner is None else place.owner.root.content.signers:
-        if name in entry.split()[0].split(","):
-            words = entry.split()
-            at = next(number for number, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-")))
-            use = "code" if NAMESPACES["code"] in entry else "key"
-            yield f"{use:<6} {fingerprint_of(' '.join(words[at : at + 2]))} (the root of the bus)"
+    for entry, names, fingerprint in _root_signers(place):
+        if name in names:
+            yield f"{'code' if NAMESPACES['code'] in entry else 'key':<6} {fingerprint} (the root of the bus)"
     if name in place.policy.names:
         own = name_file(place.path, name)
         yield f"rules  {own if own.exists() else place.path}"
@@ -232,12 +238,6 @@ def _about(name: str, place: Place) -> Iterator[str]:
 def _place(options: RunnerBusOptions) -> Place:
     """Return where this host says who is who; a bus is opened where one is named and this account owns any."""
     path, policy = policy_path(options), policy_of(options)
-    owner, keys, route = None, owner_folder(os.environ), route_of(options, policy)
-    if route is not None and any(keys.glob("*")):
-        from bridge.runner.maintenance.owner import BusOwner
-
-        state = state_for(options, policy.name)
-        state.create()
-        candidate = BusOwner(open_route(route, state, keys=False), keys, CLOCK)
-        owner = candidate if candidate.owns else None
+    candidate = owner_or_none(options) if any(owner_folder(os.environ).glob("*")) else None
+    owner = candidate if candidate is not None and candidate.owns else None
     return Place(path, policy, TrustFiles(policy, path.absolute().parent), owner)

@@ -80,6 +80,17 @@ def route_of(options: RunnerBusOptions, policy: Policy | None) -> str | None:
     return options.bus or os.environ.get("KAKEYA_BUS") or (None if policy is None else policy.bus)
 
 
+def require_route(options: RunnerBusOptions, policy: Policy | None) -> str:
+    """Return the route of the bus that is named.
+
+    Raises:
+        UsageError: none is.
+    """
+    if (route := route_of(options, policy)) is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    return route
+
+
 def bus_of(options: RunnerBusOptions, policy: Policy | None, state: StateFolder, only: str | None = None) -> RunnerBus:
     """Return the bus, made when the command says so; the record of one that this runner served is put back.
 
@@ -93,9 +104,7 @@ def bus_of(options: RunnerBusOptions, policy: Policy | None, state: StateFolder,
         UsageError: no bus is named, or another than `only`.
         BusMissingError: the remote carries none.
     """
-    route = route_of(options, policy)
-    if route is None:
-        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    route = require_route(options, policy)
     place, _, named = route.partition("#")
     if only is not None and named not in {"", only}:
         raise UsageError(f"the ticket is for bus {only}, and --bus names {named}", remedy="use a ticket of that bus")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.cli.host.places import open_route, policy_or_none, route_of, state_for
+from bridge.cli.host.places import open_route, policy_or_none, require_route, route_of, state_for
 from bridge.cli.host.signing import own_name
 from bridge.cli.screen.answer import Answer, Talk
 from bridge.cli.talk import CLOCK
@@ -131,25 +131,20 @@ def ticket(call: HostCall[TicketOptions]) -> Answer:
     return Answer(lines=[str(out), Talk("note", uses), Talk("note", sooner)])
 
 
-def _owner(options: RunnerBusOptions) -> BusOwner:
-    owner = owner_or_none(options)
-    if owner is None:
-        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
-    return owner
-
-
 def owner_or_none(options: RunnerBusOptions) -> BusOwner | None:
     """Return this account as the owner of the bus that the command line or the policy names; None where neither does.
 
     Raises:
         UsageError: the policy is none.
     """
+    return None if route_of(options, policy_or_none(options)) is None else _owner(options)
+
+
+def _owner(options: RunnerBusOptions) -> BusOwner:
     from bridge.runner.maintenance.owner import BusOwner
 
     policy = policy_or_none(options)
-    route = route_of(options, policy)
-    if route is None:
-        return None
+    route = require_route(options, policy)
     state = state_for(options, own_name() if policy is None else policy.name)
     state.create()
     bus = open_route(route, state, keys=False, by=None if policy is None else policy.identity.value)

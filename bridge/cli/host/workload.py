@@ -15,9 +15,10 @@ from bridge.bus.open.embedded import embedded_folder
 from bridge.cli.host.control import stop_runner
 from bridge.cli.host.places import policy_path
 from bridge.cli.screen.answer import Answer, Line, Talk
+from bridge.client.document.untrusted import clean_line
 from bridge.diagnostics import Check, has_failed
 from bridge.diagnostics import lines as lines_of
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.presets.workloads import problems
 from bridge.presets.workloads.template import remedy_for, write_folder
 from bridge.presets.workloads.trial import Candidate, NotTriedError, try_preset, unlike_declared
@@ -113,7 +114,7 @@ def new(call: HostCall[WorkloadNewOptions]) -> Answer:
         choose=lambda candidates: choose_number(candidates, options.number),
         unit=options.unit,
     )
-    lines: list[Line] = [*map(str, written.paths), *(Talk("note", note) for note in written.notes)]
+    lines: list[Line] = [*map(str, written.paths), *(Talk("note", clean_line(note)) for note in written.notes)]
     return Answer(lines=[*lines, Talk("next", f"kakeya-runner workload check {folder.name}")])
 
 
@@ -220,13 +221,13 @@ def _trials(folder: Path, presets: Mapping[str, Preset], rules: Policy) -> Itera
             yield Check(name, "ok" if trial.reported else "fail", f"ran, without a sandbox, and {wrote}", remedy)
             yield from unlike_declared(trial, folder)
         else:
-            text = f"ended with {trial.exit_code} within {_CHECK_S:.0f}s, without a sandbox: {trial.last_line}"
+            text = f"ended with {trial.exit_code} within {_CHECK_S:.0f}s, without a sandbox: {trial.said}"
             yield Check(name, "fail", text, remedy_for(trial).removeprefix("; ") or "correct the program")
 
 
 def one_line(check: Check) -> str:
     """Return a mistake in one line: where, what, and the remedy."""
-    return " ".join(part.strip() for part in lines_of(check))
+    return clean_line(" ".join(part.strip() for part in lines_of(check)))
 
 
 def allow(call: HostCall[WorkloadOptions]) -> Answer:
@@ -282,7 +283,7 @@ def try_workload(call: HostCall[WorkloadTryOptions]) -> Answer:
     presets = checked(folder, shelf.rules.interpreter).presets
     preset = options.preset or next(iter(presets))
     if preset not in presets:
-        raise UsageError(f"{folder.name} has no preset {preset!r}; it has {', '.join(presets)}")
+        raise UsageError(f"{folder.name} has no preset {preset!r}; {meant(preset, presets)}")
     with tempfile.TemporaryDirectory(prefix="kakeya-try-", ignore_cleanup_errors=True) as top:
         config = Path(top) / "config" / "kakeya"
         config.mkdir(parents=True)

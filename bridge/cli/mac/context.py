@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -132,6 +132,21 @@ class Invocation(Generic[Options_co]):
 
         just_sent = just_sent and not reattached
         return Run(run_id, session.settings, session, self.environment, self.output.say, reattached, just_sent)
+
+    def follow(self, runs: Sequence[Run], timeout_s: float | None) -> Iterator[Run]:
+        """Wait for each run in turn, all of them no longer than so many seconds; only what goes wrong is said.
+
+        Yields:
+            Each run once the wait for it is over.
+        """
+        clock = runs[0].bus.clock
+        deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
+        for run in runs:
+            left_s = None if deadline_s is None else max(0.0, deadline_s - clock.steady_s())
+            for progress in run.follow(timeout_s=left_s):
+                if progress.kind == "trouble":
+                    self.output.note(progress.lines[0])
+            yield run
 
     def find_run(self, text: str) -> Run:
         """Return the run a text means: from the store when its result is here, from the bus otherwise."""

@@ -9,6 +9,7 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Row
 from bridge.client.connection.session import BusSession
 from bridge.client.connection.signing import identity_of
+from bridge.client.document.parts import DryRunData
 from bridge.client.send.draft import (
     RequestDraft,
     build,
@@ -130,5 +131,5 @@ def show_draft(session: BusSession, draft: RequestDraft) -> Answer:
         Row("live", f"{live.sent.id} is the same and live: it would be attached to" if live else "none"),
         Row("sent", "nothing (--dry-run)"),
     ]
-    data = {"request": request.model_dump(mode="json"), "live": live.sent.id if live else None}
+    data = DryRunData(request.model_dump(mode="json"), live.sent.id if live else None)
     return Answer(data, lines, reason="dry_run", bus=session.bus_part)

@@ -16,7 +16,6 @@ from bridge.ids import is_id
 from bridge.presets.installed import find as find_preset
 from bridge.presets.installed import registry
 from bridge.presets.model import Preset
-from bridge.records.workload import MetricDefinition
 
 if TYPE_CHECKING:
     from bridge.cli.table.command import Options
@@ -109,6 +108,8 @@ def show(call: Invocation[PresetsShowOptions]) -> Answer:
 
 def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
     """Yield label and text of every line about a preset."""
+    from bridge.mcp.schemas import described
+
     yield "preset", preset.name
     yield "what", preset.description
     yield "status", preset.status
@@ -121,7 +122,7 @@ def _facts(preset: Preset) -> Iterator[tuple[str, str]]:
         )
         yield "param", f"{name}: {parameter.help} ({parameter.type}; {sources or 'required'})"
     for metric in () if preset.workload is None else preset.workload.metrics:
-        yield "metric", _metric(metric)
+        yield "metric", described(metric)
     for command in preset.commands:
         yield "command", f"{command.name}: {' '.join(command.argv)}"
     for report in preset.outputs:
@@ -136,12 +137,6 @@ def _whose(preset: Preset) -> str:
     if preset.code == "request":
         return "the request's tree"
     return "the host's installed engine" if preset.workload is None else f"the owner's {preset.workload.label}"
-
-
-def _metric(metric: MetricDefinition) -> str:
-    facts = [metric.aggregate, metric.unit, f"{metric.better} is better" if metric.better else "no direction"]
-    facts += [f"{metric.bounds[0]:g} to {metric.bounds[1]:g}"] if metric.bounds is not None else []
-    return f"{metric.name}: {', '.join(facts)}"
 
 
 def explain(call: Invocation[ExplainOptions]) -> Answer:

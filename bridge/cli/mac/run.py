@@ -13,6 +13,7 @@ from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import drafts_of, show_draft
 from bridge.cli.screen.answer import Answer, Line, Row, Talk, about_run
 from bridge.cli.signals import DetachedError
+from bridge.client.document.parts import WaitRow
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.run import Run
 from bridge.client.send.submit import submit, submit_again
@@ -86,21 +87,17 @@ def wait(call: Invocation[WaitOptions]) -> Answer:
     call.required()
     first = call.find_on_bus(call.options.ids[0], quiet=True)
     runs = [first, *(call.find_beside(first.bus, text) for text in call.options.ids[1:])]
-    timeout_s, clock = call.options.wait_timeout, first.bus.clock
-    deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     for run in runs:
         run.reattached = True
-        left_s = None if deadline_s is None else max(0.0, deadline_s - clock.steady_s())
-        for progress in run.follow(timeout_s=left_s):
-            if progress.kind == "trouble":
-                call.output.note(progress.lines[0])
+    for _ in call.follow(runs, call.options.wait_timeout):
+        pass
     statuses = [run.status(require=call.required()) for run in runs]
     lines = [Row(status.reason, status.id) for status in statuses]
     code = strongest(status.exit_code for status in statuses)
     if len(statuses) == 1:
         status = first.with_actions(statuses[0]) if call.output.json else statuses[0]
         return about_run(first, status, lines, exit_code=code)
-    data = [{"id": run.id, "reason": run.reason, "exit_code": run.exit_code} for run in statuses]
+    data = [WaitRow(run.id, run.reason, run.exit_code) for run in statuses]
     reason = next(status.reason for status in statuses if status.exit_code == code)
     return Answer(data, lines, code, reason=reason, bus=first.bus_part)
 

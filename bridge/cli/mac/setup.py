@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
-from bridge.client.document.parts import BusPart
+from bridge.client.document.parts import ConfigData, DoctorRow, InitData, VersionData
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import (
@@ -37,17 +37,13 @@ def doctor(call: Invocation[DoctorOptions]) -> Answer:
     following = None if failed else first_run(call.open(call.settings()))
     if following is not None:
         lines.append(Talk("next", f"  {shlex.join(following)}"))
-    data = [
-        {"check": check.name, "level": check.level, "text": check.text, "remedy": check.remedy} for check in findings
-    ]
+    data = [DoctorRow(check.name, check.level, check.text, check.remedy) for check in findings]
     steps = [] if following is None else [following]
     return Answer(data, lines, code, reason="findings" if code else "ok", following=steps)
 
 
 def init(call: Invocation[InitOptions]) -> Answer:
     """Check a bus, pin its id, and write this clone's own configuration."""
-    from bridge.cli.mac.agents.commands import offered_lines
-    from bridge.cli.table.documents import write_agents_section
     from bridge.client.clone.config import check_template, write_clone_config
     from bridge.client.connection.branches import check_accepted, learned_template
     from bridge.client.connection.pins import compared_with_bus, key_lines, root_pin
@@ -91,21 +87,17 @@ def init(call: Invocation[InitOptions]) -> Answer:
         lines.append(Row("signing", f"as {who.principal} with {who.fingerprint}, key {who.key}"))
         lines.append(Talk("send", f"  this line to the host's owner, who types it: {who.trust_command}"))
     lines.append(Row("written", str(path)))
-    if call.options.agents_md and settings.repository is not None:
-        agents = settings.repository.top / "AGENTS.md"
-        changed = write_agents_section(agents, offered_lines(call))
-        lines.append(Row("agents", f"{agents}{'' if changed else ' (unchanged)'}"))
     lines.append(Talk("next", "  kakeya-mac doctor"))
-    data = {
-        "path": str(path),
-        "route": choice.route,
-        "bus_id": session.record.bus_id,
-        "principal": None if who is None else who.principal,
-        "signer": None if who is None else who.fingerprint,
-        "public_key": None if who is None else who.public,
-        "owner_key": None if root is None else root.root.owner,
-        "first_use": root is not None and not root.vouched,
-    }
+    data = InitData(
+        path=str(path),
+        route=choice.route or "",
+        bus_id=session.record.bus_id,
+        principal=None if who is None else who.principal,
+        signer=None if who is None else who.fingerprint,
+        public_key=None if who is None else who.public,
+        owner_key=None if root is None else root.root.owner,
+        first_use=root is not None and not root.vouched,
+    )
     return Answer(data, lines, bus=session.bus_part, following=[["kakeya-mac", "doctor"]])
 
 
@@ -162,26 +154,13 @@ def config(call: Invocation[BusOptions]) -> Answer:
     settings = call.settings()
     choice = settings.bus
     route = "embedded: runs on THIS machine" if choice.embedded else choice.route or "(found by its id)"
-    places = list(candidates(settings))
+    places = candidates(settings)
     lines = [Row("bus", f"{route}{f' #{choice.bus_id}' if choice.bus_id else ''}")]
-    lines += [Row("used" if used else "", f"{source:<10} {where}") for source, where, used in places]
+    lines += [Row("used" if place.used else "", f"{place.source:<10} {place.where}") for place in places]
     lines.append(Row("results", str(settings.runs_dir)))
-    data = {
-        "route": choice.route,
-        "bus_id": choice.bus_id,
-        "embedded": choice.embedded,
-        "source": choice.source,
-        "branch_template": choice.branch_template,
-        "runs": str(settings.runs_dir),
-        "looked_at": [{"source": s, "where": w, "used": used} for s, w, used in places],
-    }
-
-    def bus() -> BusPart:
-        return BusPart(
-            id=choice.bus_id, route=choice.route, source=choice.source, where=choice.where, embedded=choice.embedded
-        )
-
-    return Answer(data, lines, bus=bus)
+    pinned = (choice.route, choice.bus_id, choice.embedded, choice.source, choice.branch_template)
+    data = ConfigData(*pinned, str(settings.runs_dir), places)
+    return Answer(data, lines, bus=choice.part)
 
 
 def completion(call: Invocation[CompletionOptions]) -> Answer:
@@ -197,6 +176,6 @@ def version(_call: Invocation[JsonOptions]) -> Answer:
     from bridge.gate.identity import identity
 
     gate = identity()
-    data = {"kakeya": gate.version, "gate": gate.version, "gate_digest": gate.digest, "envelope": SCHEMA, "request": 2}
+    data = VersionData(gate.version, gate.version, gate.digest, SCHEMA, 2)
     rows = {"kakeya": gate.version, "gate": f"{gate.version} {gate.digest}", "schemas": f"{SCHEMA}, request 2"}
     return Answer(data, [Row(label, text) for label, text in rows.items()])

@@ -11,6 +11,7 @@ from bridge.cli.mac.results import first_row, pins_of, runs_of_set
 from bridge.cli.screen.answer import Answer, Line, Row
 from bridge.client.clone.store import Store, holds_result, id_in
 from bridge.client.connection.pins import Pins, pins
+from bridge.client.document.quoting import CheckRow, VerifyData
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import verify as checking
 from bridge.client.evidence.quote import text_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from bridge.cli.table.options import VerifyOptions
 
 
+_OF_A_RESULT: Final = ("manifest.json", "run.json", "request.json")
 _WORDS: Final = {"ok": "ok", "warn": "not checked", "fail": "FAILED"}
 
 
@@ -50,19 +52,13 @@ def verify(call: Invocation[VerifyOptions]) -> Answer:
         counted = f"   {broken} of {len(verification.checks)} checks failed" if broken else ""
         label = verification.answer.shown if reason == verification.answer.word else reason
         lines.append(Row(label.upper(), f" {name}   {clean_line(text)}{counted}"))
-    data = {
-        "source": verification.source,
-        "id": verification.run_id,
-        "ok": verification.ok,
-        "signed": verification.answer.word == "verified",
-        "answer": verification.answer.word,
-        "quotation": None if verdict is None else quotation(verdict, verification.answer).word,
-        "checks": [
-            {"name": check.name, "ok": check.level != "fail", "level": check.level, "text": check.text}
-            for check in verification.checks
-        ],
-        "standing": [] if standing is None else standing.data(),
-    }
+    answer = verification.answer
+    data = VerifyData(
+        verification.source, verification.run_id, verification.ok, answer.word == "verified", answer.word,
+        None if verdict is None else quotation(verdict, answer).word,
+        [CheckRow(check.name, check.level != "fail", check.level, check.text) for check in verification.checks],
+        [] if standing is None else standing.data(),
+    )  # fmt: skip
     return Answer(data, lines, code, reason=reason, message=None if code == 0 else text)
 
 
@@ -80,6 +76,11 @@ def _verification(call: Invocation[VerifyOptions], what: str) -> checking.Verifi
     option = tuple(call.options.runner_key or ())
     folder = Path(call.directory, what)
     if holds_result(folder):
+        if folder.is_dir() and not any((folder / name).exists() for name in _OF_A_RESULT):
+            raise UsageError(
+                f"{what} holds nothing of a result; expected a folder that `kakeya-mac fetch` wrote",
+                remedy="kakeya-mac ls",
+            )
         return checking.verify_folder(folder, pins_of(call, id_in(folder), option))
     settings = call.settings()
     top = settings.repository.top if settings.repository is not None else None

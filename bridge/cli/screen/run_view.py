@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bridge.cli.screen.answer import Row
 from bridge.cli.screen.output import DATA_LABEL_CHARS
 from bridge.client.document.untrusted import PREFIX, clean_line, tail
-from bridge.client.run.cause import telling_line
+from bridge.client.run.cause import RAN_WELL, telling_line
 from bridge.client.run.facts import next_steps, place_of, times_of
 from bridge.client.run.limit import raise_limit
 from bridge.client.run.progress import progress_text
@@ -32,7 +32,6 @@ _FAILED_LOG_LINES = 12
 _KEPT_MOST = 8
 BUBBLEWRAP = "sudo apt-get install bubblewrap (Debian, Ubuntu), or the package of that name of another system"
 _LABEL_MOST_CHARS = 24
-_RAN_WELL = frozenset({"passed", "gate_rejected", "below_required"})
 _HOST_SAYS_WHAT_NEXT = frozenset({"policy_refused", "request_rejected", "infrastructure"})
 
 
@@ -192,7 +191,7 @@ def _gate_rows(status: RunStatus) -> Iterator[tuple[str, str]]:
     record, verdict = status.record, status.verdict
     if verdict is None:
         return
-    if record is not None and not record.commands and status.reason not in _RAN_WELL:
+    if record is not None and not record.commands and status.reason not in RAN_WELL:
         return  # nothing ran, so that what the gate misses says nothing more
     from bridge.gate.render import rows as gate_rows
     from bridge.publish.markdown import STOPPED, unfinished

@@ -12,8 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from bridge.cli.table.command import Argument, Verb
+from bridge.cli.table.command import Verb
 from bridge.cli.table.commands import MAC
+from bridge.cli.table.parser import add_argument
 
 _MAC: Final = "Library/Application Support"
 _REFS: Final = "git for-each-ref --format='%(refname:short)' 2>/dev/null"
@@ -45,25 +46,15 @@ def _parser() -> argparse.ArgumentParser:
 
 def _fill(parser: argparse.ArgumentParser, command: Verb) -> None:
     for argument in command.arguments:
-        action = parser.add_argument(*argument.names, **_keywords(argument))
+        action = add_argument(parser, argument)
+        action.help = _plain(argument.help)
         if argument.complete in _FUNCTIONS:
             action.complete = _FUNCTIONS[argument.complete]  # type: ignore[attr-defined]
 
 
-def _keywords(argument: Argument) -> dict[str, Any]:
-    words: dict[str, Any] = {"help": _plain(argument.help)}
-    if argument.kind == "flag":
-        return words | {"action": "store_true"}
-    if argument.choices:
-        words["choices"] = argument.choices
-    if argument.positional and argument.kind in {"optional", "many"}:
-        words["nargs"] = "?" if argument.kind == "optional" else "*"
-    return words
-
-
 def _plain(text: str) -> str:
     """Return a help text without what shells and argparse read in one."""
-    return text.replace("%", "%%").replace("'", "").replace("`", "").replace(":", ",")
+    return text.replace("%", "%%").replace("'", "\u2019").replace("`", "").replace(":", ",")
 
 
 _FUNCTIONS: Final[dict[str, dict[str, str]]] = {
@@ -73,15 +64,20 @@ _FUNCTIONS: Final[dict[str, dict[str, str]]] = {
 
 
 def _preamble(shell: str) -> str:
-    """Return the functions that the script calls, for its shell."""
-    if shell == "fish":
-        return _fish()
-    names = ("presets", "runs", "refs")
-    if shell == "bash":
-        own = "\n".join(f'_kakeya_{name}_bash() {{ compgen -W "$(_kakeya_{name})" -- "$1"; }}' for name in names)
-    else:
-        own = "\n".join(f'_kakeya_{name}_zsh() {{ compadd -- ${{(f)"$(_kakeya_{name})"}}; }}' for name in names)
-    return f"{_dynamic()}\n{own}"
+    """Return the functions that the script calls, for its shell; fish has a POSIX shell run them."""
+    own = {
+        "bash": '_kakeya_{0}_bash() {{ compgen -W "$(_kakeya_{0})" -- "$1"; }}',
+        "zsh": '_kakeya_{0}_zsh() {{ compadd -- ${{(f)"$(_kakeya_{0})"}}; }}',
+        "fish": "function _kakeya_{0}; sh -c {1}_kakeya_{0}; end",
+    }[shell]
+    posix = _dynamic()
+    each = [own.format(name, _fish_quoted(f"{posix}\n")) for name in ("presets", "runs", "refs")]
+    return "\n".join(each if shell == "fish" else [posix, *each])
+
+
+def _fish_quoted(text: str) -> str:
+    """Return a text as one word of fish, whose single quotes know two escapes."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def _preset_folder() -> str:
@@ -93,13 +89,6 @@ def _preset_folder() -> str:
 def _user_folder() -> str:
     """Return where requests and offers are remembered outside of a clone, as shell text; what platformdirs says."""
     return f"$HOME/{_MAC}/kakeya" if sys.platform == "darwin" else "${XDG_DATA_HOME:-$HOME/.local/share}/kakeya"
-
-
-def _fish_user_folder() -> str:
-    """Return lines of fish that print the same."""
-    if sys.platform == "darwin":
-        return f'echo "$HOME/{_MAC}/kakeya"'
-    return "set -q XDG_DATA_HOME; and echo $XDG_DATA_HOME/kakeya; or echo $HOME/.local/share/kakeya"
 
 
 def _dynamic() -> str:
@@ -119,26 +108,3 @@ _kakeya_runs() {{
   [ -d "$d" ] && ls -r "$d" | sed 's/\\.json$//' | head -n 30
 }}
 _kakeya_refs() {{ {_REFS}; }}"""
-
-
-def _fish() -> str:
-    """Return the same functions in fish."""
-    return "\n".join(
-        [
-            "function _kakeya_state",
-            "  set -l d (git rev-parse --git-common-dir 2>/dev/null); and echo $d/kakeya; and return",
-            "  set -q KAKEYA_DATA_DIR; and echo $KAKEYA_DATA_DIR; and return",
-            f"  {_fish_user_folder()}",
-            "end",
-            "function _kakeya_presets",
-            "  set -l o (_kakeya_state)/offered; test -f $o; and cat $o",
-            f"  for f in {shlex.quote(_preset_folder())}/*.toml; basename $f .toml; end",
-            "end",
-            "function _kakeya_runs",
-            "  echo @last",
-            "  set -l d (_kakeya_state)/requests",
-            "  test -d $d; and ls -r $d | string replace .json '' | head -n 30",
-            "end",
-            f"function _kakeya_refs; {_REFS}; end",
-        ]
-    )

@@ -32,7 +32,7 @@ _PROFILE: Final[Any] = option(
 )
 _PRESET: Final[Any] = word("name of a preset, see `kakeya-mac presets`", metavar="PRESET", complete="preset")
 _KEY: Final[Any] = option(
-    "a runner's name and public key, got out of band; init pins it", metavar="NAME=KEY", kind="repeat"
+    "a runner's name and public key, got out of band; `init` pins it", metavar="NAME=KEY", kind="repeat"
 )
 _OWNER: Final[Any] = option("the key of the bus's owner, or its fingerprint, got out of band", metavar="KEY")
 _NOTIFY: Final[Any] = option(
@@ -60,7 +60,17 @@ class RunIdOptions(BusOptions):
     id: str = _ID
 
 
-class RunOptions(BusOptions):
+class SendOptions(BusOptions):
+    """Of a command that sends a request."""
+
+    wait: bool = flag("wait for the result and end in its exit code")
+    wait_timeout: float | None = _WAIT_TIMEOUT
+    follow: bool = _FOLLOW
+    require: str | None = _REQUIRE
+    queue: bool = flag("send it although no live runner is seen")
+
+
+class RunOptions(SendOptions):
     """Of `run`."""
 
     preset: str = _PRESET
@@ -71,9 +81,6 @@ class RunOptions(BusOptions):
         short="-p",
     )
     repeat: int | None = option("run each combination of the values N times: a sweep", metavar="N", number="int")
-    wait: bool = flag("wait for the result and end in its exit code")
-    wait_timeout: float | None = _WAIT_TIMEOUT
-    follow: bool = _FOLLOW
     notify: str | None = _NOTIFY
     json_lines: bool = _JSON_LINES
     profile: Profile = _PROFILE
@@ -81,7 +88,6 @@ class RunOptions(BusOptions):
     load: DrawnLoad | None = option(
         "hold half of the processors in every second launch: the ratio at both loads", choices=("drawn",)
     )
-    require: str | None = _REQUIRE
     dirty: bool = flag("send uncommitted changes of tracked files too (request code only)")
     ref: str | None = option(
         "commit whose tree is sent, default HEAD (request code only)", metavar="REV", complete="ref"
@@ -100,7 +106,6 @@ class RunOptions(BusOptions):
     )
     new: bool = flag("force another run although the same one is live")
     dry_run: bool = flag("show the request and what it resolves to; send nothing")
-    queue: bool = flag("send it although no live runner is seen")
     unsandboxed: bool = flag("run it without a sandbox, on this machine only; a bus refuses it")
     via: str | None = option("send it to a host that is reachable over ssh", metavar="ssh://USER@HOST[:PORT]")
 
@@ -126,15 +131,10 @@ class WaitOptions(BusOptions):
     require: str | None = _REQUIRE
 
 
-class RetryOptions(BusOptions):
+class RetryOptions(SendOptions):
     """Of `retry`."""
 
     id: str = _ID
-    wait: bool = flag("wait for the result and end in its exit code")
-    wait_timeout: float | None = _WAIT_TIMEOUT
-    follow: bool = _FOLLOW
-    require: str | None = _REQUIRE
-    queue: bool = flag("send it although no live runner is seen")
 
 
 class LogsOptions(BusOptions):
@@ -271,16 +271,13 @@ class InitOptions(BusOptions):
     message_prefix: str | None = option(
         "goes before each commit message, where a host looks for a word in it", metavar="TEXT"
     )
-    runner_key: list[str] | None = option(
-        "a runner's name and public key, got out of band", metavar="NAME=KEY", kind="repeat"
-    )
+    runner_key: list[str] | None = _KEY
     root_key: str | None = _OWNER
     new_owner: bool = flag("with --root-key: the owner lost the old key and told you the new one")
     signing_key: str | None = option(
         "key to sign requests with: a file, 'auto' to find or make one, 'none'", metavar="PATH"
     )
     principal: str | None = option("name to sign as; default: git's user.email", metavar="NAME")
-    agents_md: bool = flag("also write the agent's section into AGENTS.md")
 
 
 class GcOptions(BusOptions):
@@ -316,3 +313,4 @@ class ProgramsOptions(JsonOptions):
     codex: bool = flag("Codex: ~/.codex/config.toml, AGENTS.md")
     cursor: bool = flag("Cursor: .cursor/mcp.json, AGENTS.md")
     vscode: bool = flag("VS Code: .vscode/mcp.json, AGENTS.md")
+    agents_md: bool = flag("any other program: AGENTS.md alone")

@@ -55,7 +55,7 @@ def parse(command: Verb, words: list[str]) -> Options:
             )
     parser = _Parser(prog=prog, add_help=False, allow_abbrev=False, formatter_class=_formatter)
     for argument in command.arguments:
-        _add(parser, argument)
+        add_argument(parser, argument)
     namespace, unexpected = parser.parse_known_args(words)
     if unexpected:
         raise _unexpected(command, unexpected)
@@ -67,10 +67,10 @@ def parse(command: Verb, words: list[str]) -> Options:
     return command.options(vars(namespace))
 
 
-def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
+def add_argument(parser: argparse.ArgumentParser, argument: Argument) -> argparse.Action:
+    """Let a parser take an argument, and return its action."""
     if argument.kind == "flag":
-        parser.add_argument(*argument.names, action="store_true", dest=argument.dest)
-        return
+        return parser.add_argument(*argument.names, action="store_true", dest=argument.dest)
     extra: dict[str, object] = {"default": argument.default}
     if argument.choices:
         extra["choices"] = argument.choices
@@ -84,7 +84,7 @@ def _add(parser: argparse.ArgumentParser, argument: Argument) -> None:
             extra["action"] = "extend"
     if not argument.positional:
         extra["dest"] = argument.dest
-    parser.add_argument(*argument.names, metavar=argument.metavar, **extra)  # type: ignore[arg-type]
+    return parser.add_argument(*argument.names, metavar=argument.metavar, **extra)  # type: ignore[arg-type]
 
 
 _TYPES: Final[dict[str, Callable[[str], float]]] = {"seconds": duration, "days": age, "int": whole_number}

@@ -113,8 +113,6 @@ _VERBS: Final[tuple[Verb, ...]] = (
           "empty what a job of Actions left"),
     _Verb("job-hook decide", "Started by others", "bridge.cli.host.hook:decide", options.HookDecideOptions,
           "say whether a job of Actions may run", exit_codes=(0, 7)),
-    _Verb("job-hook digest", "Started by others", "bridge.cli.host.hook:digest", options.HookDigestOptions,
-          "print what the policy lists of a workflow file"),
 )  # fmt: skip
 
 RUNNER: Final = Program(

@@ -276,9 +276,3 @@ class HookDecideOptions(PlaceOptions):
 
     workflow: str = word("the workflow reference, as GitHub gives it to the hook", metavar="REF")
     commit: str = word("the commit of the workflow file", metavar="COMMIT")
-
-
-class HookDigestOptions(Options):
-    """Of `job-hook digest`."""
-
-    file: str = word("a workflow file, to be listed in the policy", metavar="FILE")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from bridge.client.clone.repository import Repository, find_repository
+from bridge.client.document.parts import BusPart, PlaceRow
 from bridge.errors import UsageError, meant
 
 Source = Literal["--bus", "KAKEYA_BUS", "clone", "committed", "user", "embedded"]
@@ -25,6 +26,10 @@ FILE_MAX_BYTES: Final = 64 * 1024
 EMBEDDED: Final = "embedded"
 SSH_REPOSITORY: Final = "kakeya"  # `kakeya-runner exec` serves one bus, whatever it is called
 _BUS_ID = re.compile(r"[0-9a-f]{32}")
+_VIA = re.compile(
+    r"ssh://([^/#@:\s]+@)?(?!-)([\w.-]+|\[[0-9A-Fa-f:.]+(%\w+)?\])(:(?P<port>\d{1,5}))?/?(#[0-9a-f]{32})?"
+)
+_PORT_MOST: Final = 65535
 _TEMPLATE = re.compile(r"[A-Za-z0-9._/-]*\{preset\}-\{id\}[A-Za-z0-9._-]*")
 OFF: Final = "none"
 _SIGNING_KEYS: Final = frozenset({"signing_key", "principal"})
@@ -61,6 +66,10 @@ class BusChoice:
     def embedded(self) -> bool:
         """Whether this is the bus on this machine, made on demand."""
         return self.route is None and self.bus_id is None
+
+    def part(self, bus_id: str | None = None) -> BusPart:
+        """Return it as `--json` shows it, under the id that the bus turned out to have, else the pinned one."""
+        return BusPart(bus_id or self.bus_id, self.route, self.source, self.where, self.embedded)
 
     @property
     def words(self) -> list[str]:
@@ -155,16 +164,11 @@ def discover(directory: Path, environment: Mapping[str, str], bus_option: str | 
         or _from_file(config_dir / USER_FILE_NAME, "user")
         or BusChoice("embedded", "nothing else is configured")
     )
-    signing = (_signing(repository.common_dir / FILE_NAME) if repository else None) or _signing(
-        config_dir / USER_FILE_NAME
-    )
+    own = [path for path, _ in _own_paths(repository, config_dir)]
+    signing = next(filter(None, map(_signing, own)), None)
+    identity = next(filter(None, map(_identity, own)), IdentityChoice())
     named = environment.get("KAKEYA_ROOT_KEY") or None
-    identity = (_identity(repository.common_dir / FILE_NAME) if repository else None) or _identity(
-        config_dir / USER_FILE_NAME
-    )
-    settings = ClientSettings(
-        directory.resolve(), repository, data_dir, config_dir, choice, signing, named, identity or IdentityChoice()
-    )
+    settings = ClientSettings(directory.resolve(), repository, data_dir, config_dir, choice, signing, named, identity)
     return replace(settings, bus=_with_template(settings))
 
 
@@ -211,13 +215,15 @@ def committed_root_key(data: bytes, where: str) -> str | None:
 
 def _own_files(settings: ClientSettings) -> Iterator[tuple[Path, BusChoice]]:
     """Yield this clone's own file and the user's, as far as they name a bus."""
-    places: list[tuple[Path, Source]] = [(settings.config_dir / USER_FILE_NAME, "user")]
-    if settings.repository is not None:
-        places.insert(0, (settings.repository.common_dir / FILE_NAME, "clone"))
-    for path, source in places:
-        choice = _from_file(path, source)
-        if choice is not None:
+    for path, source in _own_paths(settings.repository, settings.config_dir):
+        if (choice := _from_file(path, source)) is not None:
             yield path, choice
+
+
+def _own_paths(repository: Repository | None, config_dir: Path) -> list[tuple[Path, Source]]:
+    """Return the files that are nobody else's: this clone's, then the user's."""
+    clone: list[tuple[Path, Source]] = [] if repository is None else [(repository.common_dir / FILE_NAME, "clone")]
+    return [*clone, (config_dir / USER_FILE_NAME, "user")]
 
 
 def committed_keys(data: bytes, where: str) -> tuple[str, ...]:
@@ -229,8 +235,8 @@ def committed_keys(data: bytes, where: str) -> tuple[str, ...]:
     return _keys(_table(data, where), where)
 
 
-def candidates(settings: ClientSettings) -> list[tuple[str, str, bool]]:
-    """Return (place, path or variable, used) for every place that is looked at, in order."""
+def candidates(settings: ClientSettings) -> list[PlaceRow]:
+    """Return every place that is looked at, in order."""
     repository = settings.repository
     places: list[tuple[Source, str]] = [("--bus", "option"), ("KAKEYA_BUS", "environment variable")]
     if repository is not None:
@@ -238,7 +244,7 @@ def candidates(settings: ClientSettings) -> list[tuple[str, str, bool]]:
         places.append(("committed", str(repository.top / FILE_NAME)))
     places.append(("user", str(settings.config_dir / USER_FILE_NAME)))
     places.append(("embedded", str(settings.data_dir)))
-    return [(source, where, source == settings.bus.source) for source, where in places]
+    return [PlaceRow(source, where, source == settings.bus.source) for source, where in places]
 
 
 def parse_route(text: str, source: Source, where: str) -> BusChoice:
@@ -276,7 +282,8 @@ def ssh_route(via: str, bus: str | None) -> str:
     """
     if bus is not None:
         raise UsageError("--bus and --via name two places", remedy="give one of them")
-    if re.fullmatch(r"ssh://[^/#]+/?(#[0-9a-f]{32})?", via) is None:
+    match = _VIA.fullmatch(via)
+    if match is None or int(match["port"] or 22) > _PORT_MOST:
         raise UsageError(f"--via: got {via[:200]!r}; expected ssh://USER@HOST[:PORT][#ID]")
     return via
 
@@ -288,15 +295,25 @@ def _from_text(text: str | None, source: Source, where: str) -> BusChoice | None
 
 
 def _from_file(path: Path, source: Source) -> BusChoice | None:
-    if not path.is_file():
-        return None
     table = _load(path)
+    if table is None:
+        return None
+    try:
+        return _choice(table, path, source)
+    except UsageError as error:
+        error.remedy = error.remedy or f"correct or remove it in {path}"
+        raise
+
+
+def _choice(table: Mapping[str, Any], path: Path, source: Source) -> BusChoice | None:
+    """Return the bus that the table of a file names.
+
+    Raises:
+        UsageError: the table has a mistake.
+    """
     unknown = sorted(set(table) - _KEYS)
     if unknown:
-        raise UsageError(
-            f"{path}: unknown key {unknown[0]!r}; {meant(unknown[0], sorted(_KEYS))}",
-            remedy=f"correct or remove it in {path}",
-        )
+        raise UsageError(f"{path}: unknown key {unknown[0]!r}; {meant(unknown[0], sorted(_KEYS))}")
     if table.get("schema") != 1:
         raise UsageError(f"{path}: got schema = {table.get('schema')!r}; this version reads schema = 1")
     if source == "committed" and (mine := sorted((_SIGNING_KEYS | {_IDENTITY}) & set(table))):
@@ -316,7 +333,7 @@ def _from_file(path: Path, source: Source) -> BusChoice | None:
 
 def _signing(path: Path) -> SigningChoice | None:
     """Return the signing key a clone's or a user's own file names."""
-    table = _load(path) if path.is_file() else {}
+    table = _load(path) or {}
     key, principal = _text(table, "signing_key", path), _text(table, "principal", path)
     if key is None:
         return None
@@ -331,7 +348,7 @@ def _identity(path: Path) -> IdentityChoice | None:
     Raises:
         UsageError: the file is malformed, or the name is none.
     """
-    table = (_load(path) if path.is_file() else {}).get(_IDENTITY)
+    table = (_load(path) or {}).get(_IDENTITY)
     if table is None:
         return None
     if not isinstance(table, dict) or not set(table) <= _IDENTITY_KEYS:
@@ -380,13 +397,19 @@ def _text(table: Mapping[str, Any], key: str, path: Path | str) -> str | None:
     return value
 
 
-def _load(path: Path) -> dict[str, Any]:
-    return _table(path.read_bytes(), str(path))
+def _load(path: Path) -> dict[str, Any] | None:
+    """Return the table of a file, None where there is no such name; a name that is no file is a mistake of somebody."""
+    if path.is_file():
+        return _table(path.read_bytes(), str(path))
+    if os.path.lexists(path):
+        raise UsageError(f"{path}: it is no file that can be read", remedy=f"put a file there, or remove {path}")
+    return None
 
 
 def _table(data: bytes, path: str) -> dict[str, Any]:
     if len(data) > FILE_MAX_BYTES:
-        raise UsageError(f"{path}: {len(data)} bytes; a configuration has at most {FILE_MAX_BYTES}")
+        text = f"{path}: {len(data)} bytes; a configuration has at most {FILE_MAX_BYTES}"
+        raise UsageError(text, remedy=f"correct or remove {path}")
     if not data:
         return {}
     import tomllib
@@ -414,34 +437,24 @@ def write_clone_config(
     identity: IdentityChoice | None = None,
 ) -> Path:
     """Write `<git common dir>/kakeya.toml` (the user config outside of a clone) and return its path, atomically."""
+    import json
+
     from bridge.system.durable import write_atomically
 
     repository = settings.repository
     path = settings.config_dir / USER_FILE_NAME if repository is None else repository.common_dir / FILE_NAME
+    signs = signing is not None and signing.key != OFF
+    values = {
+        "route": choice.route, "bus_id": choice.bus_id, "branch_template": choice.branch_template,
+        "root_key": choice.root_key, "signing_key": signing and signing.key,
+        "principal": signing.principal if signing and signs else None, "runner_keys": choice.runner_keys,
+    }  # fmt: skip
+    tables = {"": values, f"[{_IDENTITY}]": {} if identity is None else vars(identity)}
     lines = ["# Written by `kakeya-mac init`. Not committed: it is this clone's own choice.", "schema = 1"]
-    for key, value in (
-        ("route", choice.route),
-        ("bus_id", choice.bus_id),
-        ("branch_template", choice.branch_template),
-        ("root_key", choice.root_key),
-    ):
-        if value is not None:
-            lines.append(f"{key} = {_quoted(value)}")
-    if signing is not None:
-        lines.append(f"signing_key = {_quoted(signing.key)}")
-        lines += [f"principal = {_quoted(signing.principal)}"] if signing.key != OFF else []
-    if choice.runner_keys:
-        lines.append(f"runner_keys = [{', '.join(_quoted(key) for key in choice.runner_keys)}]")
-    if identity is not None and identity != IdentityChoice():
-        lines.append(f"[{_IDENTITY}]")
-        if identity.committer is not None:
-            lines.append(f"committer = {_quoted(identity.committer)}")
-        if identity.message_prefix:
-            lines.append(f"message_prefix = {_quoted(identity.message_prefix)}")
+    for head, table in tables.items():
+        texts = {key: value for key, value in table.items() if value}
+        lines += [head] if head and texts else []
+        # A text, or a list of texts, is the same in JSON and in TOML.
+        lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in texts.items()]
     write_atomically(path, ("\n".join(lines) + "\n").encode())
     return path
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -84,14 +84,7 @@ class BusSession:
 
     def bus_part(self) -> BusPart:
         """Return the bus as `--json` shows it."""
-        choice = self.settings.bus
-        return BusPart(
-            id=self.record.bus_id,
-            route=self.bus.route,
-            source=choice.source,
-            where=choice.where,
-            embedded=choice.embedded,
-        )
+        return replace(self.settings.bus.part(self.record.bus_id), route=self.bus.route)
 
     def bus_line(self) -> str:
         """Return the bus as people read it."""

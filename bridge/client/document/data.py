@@ -10,10 +10,9 @@ from typing import Any, Final, Literal
 
 from pydantic import TypeAdapter
 
+from bridge.client.document import parts, quoting
 from bridge.client.document.comparison import CompareData, SweepData
 from bridge.client.document.envelope import Part
-from bridge.client.document.parts import RemovalRow, RunRow
-from bridge.client.document.quoting import QuoteData, StandingRow
 from bridge.records.bus import Beacon
 from bridge.records.verdict import ClaimResult, Verdict
 
@@ -40,97 +39,6 @@ class PresetRow(Part):
     code: Literal["host", "request"]
     offered: bool
     definition: dict[str, Any] | None
-
-
-class WaitRow(Part):
-    """One run of `wait` for several."""
-
-    id: str
-    reason: str
-    exit_code: int
-
-
-class DoctorRow(Part):
-    """One finding of `doctor`."""
-
-    check: str
-    level: Literal["ok", "warn", "fail"]
-    text: str
-    remedy: str | None
-
-
-class CheckRow(Part):
-    """One thing that `verify` looked at; ``ok`` where it did not fail, the level ``warn`` where it was not checked."""
-
-    name: str
-    ok: bool
-    level: Literal["ok", "warn", "fail"]
-    text: str
-
-
-class StandingData(Part):
-    """What `run --profile standing` prints; `set` is None where nothing was sent."""
-
-    set: str | None
-    preset: str
-    runs: list[str]
-    standing: list[StandingRow]
-
-
-class VerifyData(Part):
-    """What `verify` found."""
-
-    source: str
-    id: str | None
-    ok: bool
-    signed: bool
-    answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
-    quotation: Literal["quotable", "measured", "refused"] | None
-    checks: list[CheckRow]
-    standing: list[StandingRow]
-
-
-class PlaceRow(Part):
-    """One place where a bus may be configured."""
-
-    source: str
-    where: str
-    used: bool
-
-
-class ConfigData(Part):
-    """What `config` prints."""
-
-    route: str | None
-    bus_id: str | None
-    embedded: bool
-    source: str
-    branch_template: str | None
-    runs: str
-    looked_at: list[PlaceRow]
-
-
-class InitData(Part):
-    """What `init` wrote; principal, signer and public_key are None while requests go unsigned."""
-
-    path: str
-    route: str
-    bus_id: str
-    principal: str | None
-    signer: str | None
-    public_key: str | None
-    owner_key: str | None
-    first_use: bool
-
-
-class VersionData(Part):
-    """What `version` prints."""
-
-    kakeya: str
-    gate: str
-    gate_digest: str
-    envelope: str
-    request: int
 
 
 class RuleRow(Part):
@@ -163,46 +71,26 @@ class JudgedRow(Part):
     verdict: Verdict
 
 
-class DryRunData(Part):
-    """What `run --dry-run` would send."""
-
-    request: dict[str, Any]
-    live: str | None
-
-
-class WrittenData(Part):
-    """What `open --html` or `open FILE` wrote: a page, or the folder of a result that was packed."""
-
-    path: str
-
-
-class AgentFileRow(Part):
-    """A file of an agent's program that `agent install` or `agent uninstall` looked at."""
-
-    path: str
-    change: Literal["unchanged", "written", "removed"]
-
-
 DATA: Final[dict[str, Any]] = {
-    "ls": list[RunRow],
+    "ls": list[parts.RunRow],
     "runners": list[RunnerRow],
     "presets": list[PresetRow],
-    "wait": list[WaitRow],
-    "doctor": list[DoctorRow],
-    "gc": list[RemovalRow],
-    "verify": VerifyData,
-    "quote": QuoteData,
+    "wait": list[parts.WaitRow],
+    "doctor": list[parts.DoctorRow],
+    "gc": list[parts.RemovalRow],
+    "verify": quoting.VerifyData,
+    "quote": quoting.QuoteData,
     "compare": CompareData | SweepData,
-    "config": ConfigData,
-    "open": WrittenData,
-    "init": InitData,
-    "version": VersionData,
-    "agent install": list[AgentFileRow],
-    "agent uninstall": list[AgentFileRow],
+    "config": parts.ConfigData,
+    "open": parts.WrittenData,
+    "init": parts.InitData,
+    "version": parts.VersionData,
+    "agent install": list[parts.AgentFileRow],
+    "agent uninstall": list[parts.AgentFileRow],
     "gate rules": list[RuleRow],
     "gate explain": ExplainData,
     "gate check": list[JudgedRow],
-    "run": DryRunData | SweepData | StandingData,
+    "run": parts.DryRunData | SweepData | quoting.StandingData,
 }
 """What each command prints below `data`."""
 

@@ -6,7 +6,7 @@ The document's schema is made from them; nothing here needs the document's model
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeVar, dataclass_transform
+from typing import Any, Final, Literal, TypeVar, dataclass_transform
 
 from bridge.client.document.untrusted import clean_line
 from bridge.hosting import HostRunner
@@ -172,3 +172,92 @@ class RemovalRow:
 
     kind: Literal["result", "request", "ref"]
     name: str
+
+
+@part
+class WaitRow:
+    """One run of `wait` for several."""
+
+    id: str
+    reason: str
+    exit_code: int
+
+
+@part
+class DoctorRow:
+    """One finding of `doctor`."""
+
+    check: str
+    level: Literal["ok", "warn", "fail"]
+    text: str
+    remedy: str | None
+
+
+@part
+class PlaceRow:
+    """One place where a bus may be configured."""
+
+    source: str
+    where: str
+    used: bool
+
+
+@part
+class ConfigData:
+    """What `config` prints."""
+
+    route: str | None
+    bus_id: str | None
+    embedded: bool
+    source: str
+    branch_template: str | None
+    runs: str
+    looked_at: list[PlaceRow]
+
+
+@part
+class InitData:
+    """What `init` wrote; principal, signer and public_key are None while requests go unsigned."""
+
+    path: str
+    route: str
+    bus_id: str
+    principal: str | None
+    signer: str | None
+    public_key: str | None
+    owner_key: str | None
+    first_use: bool
+
+
+@part
+class VersionData:
+    """What `version` prints."""
+
+    kakeya: str
+    gate: str
+    gate_digest: str
+    envelope: str
+    request: int
+
+
+@part
+class DryRunData:
+    """What `run --dry-run` would send."""
+
+    request: dict[str, Any]
+    live: str | None
+
+
+@part
+class WrittenData:
+    """What `open --html` or `open FILE` wrote: a page, or the folder of a result that was packed."""
+
+    path: str
+
+
+@part
+class AgentFileRow:
+    """A file of an agent's program that `agent install` or `agent uninstall` looked at."""
+
+    path: str
+    change: Literal["unchanged", "written", "removed"]

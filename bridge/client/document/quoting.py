@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import field
+from typing import Literal
 
 from bridge.client.document.parts import part
 from bridge.records.quotation import QuotationWord
@@ -64,3 +65,37 @@ class QuoteData:
     lines: list[str]
     refused: list[RefusedRow]
     standing: list[StandingRow] = field(default_factory=list)
+
+
+@part
+class StandingData:
+    """What `run --profile standing` prints; `set` is None where nothing was sent."""
+
+    set: str | None
+    preset: str
+    runs: list[str]
+    standing: list[StandingRow]
+
+
+@part
+class CheckRow:
+    """One thing that `verify` looked at; ``ok`` where it did not fail, the level ``warn`` where it was not checked."""
+
+    name: str
+    ok: bool
+    level: Literal["ok", "warn", "fail"]
+    text: str
+
+
+@part
+class VerifyData:
+    """What `verify` found."""
+
+    source: str
+    id: str | None
+    ok: bool
+    signed: bool
+    answer: Literal["verified", "first use", "unsigned", "untrusted", "altered"]
+    quotation: Literal["quotable", "measured", "refused"] | None
+    checks: list[CheckRow]
+    standing: list[StandingRow]

@@ -96,10 +96,15 @@ def _run(side: JudgedResult) -> MeasuredRun:
     return MeasuredRun(declared, result.record, result.spec, None if side.verdict is None else side.verdict.decision)
 
 
+def value_text(claim: ClaimResult) -> str:
+    """Return a claim's value and interval with their unit."""
+    return "-" if claim.value is None else str(shown(claim.value, claim.unit, claim.interval))
+
+
 def claim_text(claim: ClaimResult, side: JudgedResult | None) -> str:
     """Return a claim's value and interval, and where it may not be quoted its word for that."""
     answer = None if side is None else side.quotation_of(claim)
-    value = "-" if claim.value is None else str(shown(claim.value, claim.unit, claim.interval))
+    value = value_text(claim)
     better = claim.detail.get("better")
     value += f", {better} is better" if better and claim.detail.get("aggregate") != "ratio" else ""
     return f"{value}{'' if answer is None or answer.word == 'quotable' else f' ({answer.word})'}"

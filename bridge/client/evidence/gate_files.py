@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,7 +67,8 @@ def judge_paths(paths: list[Path], trusted: Callable[[Path], Pins]) -> Iterator[
         elif path.is_dir():
             yield from _inside(path, trusted)
         else:
-            raise UsageError(f"there is no {path}")
+            what = "is no file or folder" if os.path.lexists(path) else "is not there"
+            raise UsageError(f"{path} {what}; expected a report file or a result folder")
 
 
 def _inside(folder: Path, trusted: Callable[[Path], Pins]) -> Iterator[Judged | NoReport]:
@@ -106,7 +108,7 @@ def _folder(path: Path, trusted: Pins) -> Judged:
     try:
         tree = read_tree(path)
     except IntegrityError as error:  # it is refused and stops no other
-        return Judged(path, judge_bytes(BARE_ID, {}, None, None), None, (error.message,))
+        return Judged(path, judge_bytes(BARE_ID, {}, None, None), None, (error.message.removeprefix(f"{path} "),))
     problems = tuple(str(problem) for problem in verify_tree(tree.files))
     reports = {name.removeprefix("reports/"): data for name, data in tree.files.items() if name.startswith("reports/")}
     try:

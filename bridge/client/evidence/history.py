@@ -28,6 +28,7 @@ class HistoryRow:
         params: all parameters of the run on one line, those of the host's defaults too; runs that differ are no series.
         code: commit of the request's code, else what identifies the host's.
         decision: ``evidence``, ``valid`` or ``nothing``.
+        role: ``primary`` for the claim that answers the preset's question.
     """
 
     id: str
@@ -43,6 +44,8 @@ class HistoryRow:
     decision: str
     text: str
     quotation: QuotationWord
+    profile: str
+    role: str
 
 
 def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow]:
@@ -61,8 +64,9 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
             judged = JudgedResult.of(result, trusted)
         except (IntegrityError, RefusedResultError):
             continue
-        verdict = judged.verdict
-        for claim in () if verdict is None else verdict.claims:
+        if (verdict := judged.verdict) is None:
+            continue
+        for claim in verdict.claims:
             answer = judged.quotation_of(claim)
             yield HistoryRow(
                 id=run_id,
@@ -78,6 +82,8 @@ def rows_of_preset(settings: ClientSettings, preset: str) -> Iterator[HistoryRow
                 decision=claim.decision,
                 text=claim_text(claim, judged),
                 quotation="measured" if answer is None else answer.word,
+                profile=verdict.profile,
+                role=claim.role,
             )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bridge.client.connection.run_bus import pinned_bus, require_same_bus
 from bridge.client.document.quoting import QuoteData, RefusedRow
 from bridge.client.document.untrusted import clean_line, markdown_text
@@ -60,12 +62,14 @@ def quote(result: Result, answer: TrustAnswer, *, markdown: bool = False, note: 
         return QuoteData(quotation(verdict, answer).word, [], refused)
     lines = [sentence(claim, result, record, answer) for claim in quotable]
     lines += [] if note is None else [clean_line(note)]
-    command = f"kakeya-mac verify {result.id}"
+    return QuoteData("quotable", pasteable(lines, f"kakeya-mac verify {result.id}", markdown=markdown), refused)
+
+
+def pasteable(sentences: Sequence[str], command: str, *, markdown: bool) -> list[str]:
+    """Return sentences and the command that checks them, for a text or as a quotation for a page."""
     if markdown:
-        lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
-    else:
-        lines.append(f"check: {command}")
-    return QuoteData("quotable", lines, refused)
+        return [*(f"> {markdown_text(line)}  " for line in sentences), f"> `{command}`"]
+    return [*sentences, f"check: {command}"]
 
 
 def sentence(claim: ClaimResult, result: Result, record: RunRecord, answer: TrustAnswer) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from bridge.errors import UsageError
 from bridge.limits import REPORT_JSON_MAX_DEPTH, REPORT_MAX_BYTES
@@ -46,6 +46,21 @@ def derived_of_file(path: Path) -> DerivedReport | None:
     return derive(BARE_ID, {path.name: path.read_bytes()}, None, None).report(path.name)
 
 
+def metrics_of(reports: Mapping[str, Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Return what the repeats of an owner's own program reported by metric, in the order of their names.
+
+    Nothing where there is another report beside theirs, or only one.
+    """
+    if len(reports) < 2 or not all(map(_is_own, reports.values())):
+        return {}
+    tables = [_table(report["metrics"]) for _, report in sorted(reports.items())]
+    return {name: [table.get(name) for table in tables] for table in tables for name in table}
+
+
+def _is_own(report: Mapping[str, Any]) -> bool:
+    return "kind" not in report and "metrics" in report
+
+
 def rows(report: Mapping[str, Any], derived: DerivedReport | None) -> Rows:
     """Yield label and text of every line of a report.
 
@@ -53,31 +68,29 @@ def rows(report: Mapping[str, Any], derived: DerivedReport | None) -> Rows:
         report: as its program wrote it.
         derived: what follows from it; None where it is one of the repeats of an owner's own program.
     """
-    if "kind" not in report and "metrics" in report:  # of an owner's own program: what it wrote, as it is
+    if _is_own(report):  # what it wrote, as it is
         for name, value in _table(report["metrics"]).items():
-            yield "metric", f"{name} {_text(value)}"
+            yield "metric", f"{name} {value_text(value)}"
         return
-    yield "kind", f"{_text(report.get('kind'))}, schema {_text(report.get('schema_version'))}"
+    yield "kind", f"{value_text(report.get('kind'))}, schema {value_text(report.get('schema_version'))}"
     if derived is not None and derived.preset is not None:
-        yield "run", f"{_text(_table(report.get('run')).get('id'))}  {derived.preset} ({derived.profile})"
+        yield "run", f"{value_text(_table(report.get('run')).get('id'))}  {derived.preset} ({derived.profile})"
     environment = _table(report.get("environment"))
     if environment:
-        place = " ".join(_text(environment.get(key)) for key in ("backend", "device", "os", "machine"))
-        yield "on", f"{place}, python {_text(environment.get('python'))}"
+        place = " ".join(value_text(environment.get(key)) for key in ("backend", "device", "os", "machine"))
+        yield "on", f"{place}, python {value_text(environment.get('python'))}"
         versions = ", ".join(
             f"{name} {version}" for name, version in sorted(_table(environment.get("versions")).items())
         )
         yield "versions", versions or "-"
     for key, value in sorted(_table(report.get("config")).items()):
-        yield "config", f"{key} = {_text(value)}"
+        yield "config", f"{key} = {value_text(value)}"
     if derived is not None:
         yield from _derived(derived)
     yield from _special(_table(report.get("rows")))
     for fallback in map(_table, _list(report.get("fallbacks"))):
-        yield (
-            "fallback",
-            f"{_text(fallback.get('component'))}: {_text(fallback.get('reason'))} x{_text(fallback.get('count'))}",
-        )
+        component, reason, count = (value_text(fallback.get(key)) for key in ("component", "reason", "count"))
+        yield "fallback", f"{component}: {reason} x{count}"
 
 
 def _derived(derived: DerivedReport) -> Rows:
@@ -85,7 +98,7 @@ def _derived(derived: DerivedReport) -> Rows:
     for arm in derived.arms:
         yield from _arm(arm)
     for number in derived.numbers:
-        yield "derived", f"{number.id} = {_text(number.value)} {number.unit} (n = {number.n}, this run alone)"
+        yield "derived", f"{number.id} = {value_text(number.value)} {number.unit} (n = {number.n}, this run alone)"
     if derived.problem is not None:
         yield "derived", f"not everything: {derived.problem}"
 
@@ -116,11 +129,10 @@ def decode_rates(report: Mapping[str, Any]) -> dict[str, list[tuple[str, float]]
     rates_of_arms: dict[str, list[tuple[str, float]]] = {}
     for arm in map(_table, _list(report.get("arms"))):
         samples = [sample for sample in map(_table, _list(arm.get("samples"))) if sample.get("is_warmup") is not True]
-        rates = [
-            (_text(sample.get("prompt_id")), rate) for sample in samples if (rate := _decode_rate(sample)) is not None
-        ]
+        pairs = ((value_text(sample.get("prompt_id")), _decode_rate(sample)) for sample in samples)
+        rates = [(prompt, rate) for prompt, rate in pairs if rate is not None]
         if rates:
-            rates_of_arms[_text(arm.get("name"))] = rates
+            rates_of_arms[value_text(arm.get("name"))] = rates
     return rates_of_arms
 
 
@@ -128,30 +140,31 @@ def _special(table: Mapping[str, Any]) -> Rows:
     """Yield the rows of kinds without arms."""
     for check in map(_table, _list(table.get("checks"))):
         mark = "ok" if check.get("ok") is True else "FAILED" if check.get("required") is True else "no"
-        yield "check", f"{mark:<7}{_text(check.get('name'))}: {_text(check.get('detail'))}"
+        yield "check", f"{mark:<7}{value_text(check.get('name'))}: {value_text(check.get('detail'))}"
     for product in map(_table, _list(table.get("matmul"))):
-        what = " ".join(_text(product.get(key)) for key in ("backend", "dtype"))
-        yield "matmul", f"{what} n={_text(product.get('n'))}: {_text(product.get('gflop_per_s'))} GFLOP/s"
+        what = " ".join(value_text(product.get(key)) for key in ("backend", "dtype"))
+        yield "matmul", f"{what} n={value_text(product.get('n'))}: {value_text(product.get('gflop_per_s'))} GFLOP/s"
     tests = [_table(test) for test in _list(table.get("tests"))]
     if tests or "collected" in table:
-        counts = Counter(_text(test.get("outcome")) for test in tests)
+        counts = Counter(value_text(test.get("outcome")) for test in tests)
         counted = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-        collected, code = _text(table.get("collected")), _text(table.get("exit_code"))
+        collected, code = value_text(table.get("collected")), value_text(table.get("exit_code"))
         yield "tests", f"{counted or 'none'}; {collected} collected, exit code {code}"
         for test in tests:
             if test.get("outcome") in {"failed", "error"}:
-                yield "", f"{_text(test.get('id'))}: {_text(test.get('reason'))}"
+                yield "", f"{value_text(test.get('id'))}: {value_text(test.get('reason'))}"
 
 
 def _decode_rate(sample: Mapping[str, Any]) -> float | None:
     """Return decode tokens per second; decode covers all tokens but the first."""
-    seconds = _number(_table(sample.get("stages")).get("decode_s"))
+    seconds = _table(sample.get("stages")).get("decode_s")
     tokens = len(_list(sample.get("tokens")))
-    return (tokens - 1) / seconds if seconds is not None and seconds > 0 and tokens > 1 else None
+    return (tokens - 1) / float(seconds) if is_number(seconds) and seconds > 0 and tokens > 1 else None
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a JSON value is a number."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _table(value: Any) -> Mapping[str, Any]:
@@ -162,13 +175,14 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _text(value: Any) -> str:
+def value_text(value: Any) -> str:
+    """Return any JSON value as a few words."""
     if value is None:
         return "-"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(item)}" for key, item in list(value.items())[:12])
+        return ", ".join(f"{key} {value_text(item)}" for key, item in list(value.items())[:12])
     if isinstance(value, list):
-        return f"[{', '.join(_text(item) for item in value[:12])}{', …' if len(value) > 12 else ''}]"
+        return f"[{', '.join(value_text(item) for item in value[:12])}{', …' if len(value) > 12 else ''}]"
     return str(value)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bridge.client.document.quoting import QuoteData, RefusedRow, SittingRow, StandingEnd, StandingRow
-from bridge.client.document.untrusted import clean_line, markdown_text
+from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.quote import asked_and_where, text_of
+from bridge.client.evidence.quote import asked_and_where, pasteable, text_of
 from bridge.errors import UsageError
 from bridge.gate.standing import JudgedSitting, StandingClaim, standing_claims
 from bridge.launches.attempts import ShownInterval
@@ -84,11 +84,7 @@ def quote_set(standing: StandingSet, *, markdown: bool = False) -> QuoteData:
     if not quotable:
         return QuoteData("measured", [], refused, standing.data())
     command = shlex.join(["kakeya-mac", "verify", *standing.run_ids])
-    lines = [_sentence(claim, standing) for claim in quotable]
-    if markdown:
-        lines = [*(f"> {markdown_text(line)}  " for line in lines), f"> `{command}`"]
-    else:
-        lines.append(f"check: {command}")
+    lines = pasteable([_sentence(claim, standing) for claim in quotable], command, markdown=markdown)
     return QuoteData("quotable", lines, refused, standing.data())
 
 

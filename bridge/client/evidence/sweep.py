@@ -8,12 +8,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from bridge.client.document.comparison import SweepClaim, SweepData, SweepDifference, SweepRun
-from bridge.client.document.untrusted import clean_line
-from bridge.client.evidence.compare import claim_text, host_class, measured
+from bridge.client.document.untrusted import PREFIX
+from bridge.client.evidence.compare import host_class, measured, value_text
 from bridge.client.evidence.judged import JudgedResult
+from bridge.client.run.cause import RAN_WELL, telling_line
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
 from bridge.gate.comparability import NEVER_CITABLE
@@ -22,9 +24,13 @@ from bridge.records.base import ParamValue
 from bridge.records.request import Request
 from bridge.records.run import HostRecord
 from bridge.records.verdict import ClaimResult
+from bridge.run.asked import parameters_text
 from bridge.run.outcomes import OUTCOMES, strongest
 
 EXPLORATORY: Final = "a sweep is exploratory: its best row is the best of several looks; run that one again to quote it"
+
+
+_JUDGED_WELL: Final = frozenset({"passed", "below_required"})
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,10 @@ class SweepRow:
         """What its verdict says, the primary claim first."""
         verdict = None if self.judged is None else self.judged.verdict
         return () if verdict is None else tuple(sorted(verdict.claims, key=lambda claim: claim.role != "primary"))
+
+    def claim(self, metric: str) -> ClaimResult | None:
+        """Return what its verdict says of a metric, None where it says nothing."""
+        return next((claim for claim in self.claims if claim.id == metric), None)
 
     @property
     def host(self) -> HostRecord | None:
@@ -97,6 +107,25 @@ class SweptRuns:
         """The preset of its runs, as they were sent; empty where that cannot be read."""
         return next((request.preset for request in self._requests() if request is not None), "")
 
+    def failures(self) -> dict[str, list[str]]:
+        """Return the runs that failed by what is said of why: the line of the log that says most, else the host's."""
+        runs: dict[str, list[str]] = {}
+        for status in (status for status in self.statuses if status.terminal and status.reason not in RAN_WELL):
+            cause = None if status.result is None else telling_line(status.reason, status.result.log)
+            why = status.message if cause is None else f"{PREFIX}{cause}"
+            if why:
+                runs.setdefault(f"{status.reason}: {why}", []).append(short(status.id))
+        return {why if len(ids) == 1 else f"{why} (and {len(ids) - 1} more)": ids for why, ids in runs.items()}
+
+    @property
+    def asked(self) -> str:
+        """The preset, and the parameters that all runs share, on one line."""
+        requests = [request for request in self._requests() if request is not None]
+        shared = {} if not requests else dict(requests[0].params)
+        for name in _swept(requests):
+            shared.pop(name, None)
+        return f"{self.preset} {parameters_text(shared)}".strip()
+
     def data(self) -> SweepData:
         """Return it as `--json` shows it."""
         rows = self.rows
@@ -133,23 +162,57 @@ def _swept(requests: Sequence[Request]) -> tuple[str, ...]:
     return tuple(name for name in names if len({repr(request.params.get(name)) for request in requests}) > 1)
 
 
-def table(rows: Sequence[SweepRow]) -> Iterator[str]:
-    """Yield the lines of a table: what was set, how it ended, and the primary metric with unit and interval."""
+@dataclass(frozen=True)
+class SweepColumn:
+    """One column of the table of a sweep.
+
+    Attributes:
+        text: of a run.
+        rank: what is left out first where there is little room has the highest; 0 is always there.
+    """
+
+    name: str
+    text: Callable[[SweepRow], str]
+    rank: int = 0
+
+
+def columns(rows: Sequence[SweepRow]) -> list[SweepColumn]:
+    """Return the columns of a table of runs: what was set, which run it is, how it ended, and what it measured.
+
+    A column that would say the same of every run is left out: the repeat of one repeat, the host of one machine.
+    """
     names = tuple(rows[0].params) if rows else ()
-    primary = next((row.claims[0] for row in rows if row.claims), None)
-    metric = "" if primary is None else primary.metric
-    places = hosts(rows)
-    cells = [(*names, "repeat", "run", *places, "ended", metric)]
-    for row in rows:
-        answer = None if row.judged is None else row.judged.quotation
-        verdict = "" if answer is None else f" ({answer.word})"
-        shown = claim_text(row.claims[0], row.judged) if row.claims else "-"
-        set_to = (str(row.params[name]) for name in names)
-        where = (places[name](row) for name in places)
-        cells.append((*set_to, str(row.repeat + 1), short(row.id), *where, f"{row.reason}{verdict}", shown))
-    widths = [max(len(clean_line(line[at])) for line in cells) for at in range(len(cells[0]))]
-    for line in cells:
-        yield "  ".join(clean_line(cell).ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+    shown = [SweepColumn(name, partial(_set_to, name)) for name in names]
+    shown += [SweepColumn("repeat", lambda row: str(row.repeat + 1))] if any(row.repeat for row in rows) else []
+    shown.append(SweepColumn("run", lambda row: short(row.id)))
+    shown += [SweepColumn(name, place_of, 2) for name, place_of in hosts(rows).items()]
+    shown.append(SweepColumn("ended", ended))
+    for at, metric in enumerate(metrics(rows)):
+        better = next(claim.detail.get("better") for row in rows for claim in row.claims if claim.id == metric)
+        direction = f", {better} is better" if better else ""
+        shown.append(SweepColumn(f"{metric}{direction}", partial(_number, metric), 0 if at == 0 else 2 + at))
+    return shown
+
+
+def metrics(rows: Sequence[SweepRow]) -> list[str]:
+    """Return the ids of what the runs claim, primary ones first."""
+    claims = sorted((claim for row in rows for claim in row.claims), key=lambda claim: claim.role != "primary")
+    return list(dict.fromkeys(claim.id for claim in claims))
+
+
+def ended(row: SweepRow) -> str:
+    """Return how a run ended and, where its program did its work, whether its primary number may be quoted."""
+    answer = None if row.judged is None else row.judged.quotation
+    return row.reason if answer is None or row.reason not in _JUDGED_WELL else f"{row.reason} ({answer.word})"
+
+
+def _set_to(name: str, row: SweepRow) -> str:
+    return parameters_text({name: row.params[name]}).removeprefix(f"{name}=")
+
+
+def _number(metric: str, row: SweepRow) -> str:
+    claim = row.claim(metric)
+    return "-" if claim is None else value_text(claim)
 
 
 def hosts(rows: Sequence[SweepRow]) -> dict[str, Callable[[SweepRow], str]]:

@@ -142,24 +142,17 @@ def whole_file(text: str | None, content: str) -> str | None:
     return f"{content.rstrip(_BREAK)}{_BREAK}{_BREAK if was_empty else ''}"
 
 
+_AGENTS_MD: Final = AgentFile("AGENTS.md", "section", merge_section)
 AGENTS: Final[Mapping[str, tuple[AgentFile, ...]]] = {
     "claude": (
         AgentFile(".mcp.json", "server", merge_json("mcpServers")),
         AgentFile(".claude/skills/kakeya/SKILL.md", "skill", whole_file),
         AgentFile("CLAUDE.md", "section", merge_section),
     ),
-    "codex": (
-        AgentFile("~/.codex/config.toml", "own server", merge_toml),
-        AgentFile("AGENTS.md", "section", merge_section),
-    ),
-    "cursor": (
-        AgentFile(".cursor/mcp.json", "server", merge_json("mcpServers")),
-        AgentFile("AGENTS.md", "section", merge_section),
-    ),
-    "vscode": (
-        AgentFile(".vscode/mcp.json", "server", merge_json("servers")),
-        AgentFile("AGENTS.md", "section", merge_section),
-    ),
+    "codex": (AgentFile("~/.codex/config.toml", "own server", merge_toml), _AGENTS_MD),
+    "cursor": (AgentFile(".cursor/mcp.json", "server", merge_json("mcpServers")), _AGENTS_MD),
+    "vscode": (AgentFile(".vscode/mcp.json", "server", merge_json("servers")), _AGENTS_MD),
+    "agents_md": (_AGENTS_MD,),
 }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from bridge.client.connection.liveness import SeenRunner
 from bridge.client.document.parts import RunRow
 from bridge.client.evidence.history import HistoryRow
@@ -63,16 +65,17 @@ def page_of_bus(view: BusView) -> str:
 
 
 def _runners(runners: Sequence[SeenRunner]) -> str:
-    return table(
-        ("runner", "state", "seen", "queue", "labels"),
+    rows = (
         (
-            (
-                text(runner.beacon.runner), marked("held" if runner.live else "missing", _state(runner)),
-                text(f"{age_text(runner.age_s)} ago"), text(runner.beacon.queue), text(", ".join(runner.beacon.labels)),
-            )
-            for runner in runners
-        ),
-    )  # fmt: skip
+            runner.beacon.runner,
+            marked("held" if runner.live else "missing", _state(runner)),
+            f"{age_text(runner.age_s)} ago",
+            runner.beacon.queue,
+            ", ".join(runner.beacon.labels),
+        )
+        for runner in runners
+    )
+    return table(("runner", "state", "seen", "queue", "labels"), rows)
 
 
 def _state(runner: SeenRunner) -> str:
@@ -81,30 +84,21 @@ def _state(runner: SeenRunner) -> str:
 
 def _queue(rows: Sequence[RunRow]) -> str:
     cells = (
-        (
-            str(place),
-            text(row.preset or "?"),
-            text(_cut(row.options or "")),
-            text(short(row.id)),
-            text(age_text(row.age_s)),
-        )
+        (place, row.preset or "?", _cut(row.options or ""), short(row.id), age_text(row.age_s))
         for place, row in enumerate(rows, start=1)
     )
     return table(("place", "preset", "parameters", "run", "waits"), cells)
 
 
 def _runs(rows: Sequence[RunRow]) -> str:
-    return table(
-        ("run", "preset", "parameters", "state", "value", "runner", "took", "age"),
+    cells = (
         (
-            (
-                text(short(row.id)), text(row.preset or "?"), text(_cut(row.options or "")), _ended(row),
-                text(row.metric or ""), text(row.runner or ""),
-                text("" if row.took_s is None else duration_text(row.took_s)), text(age_text(row.age_s)),
-            )
-            for row in rows
-        ),
-    )  # fmt: skip
+            *(short(row.id), row.preset or "?", _cut(row.options or ""), _ended(row), row.metric or ""),
+            *(row.runner or "", "" if row.took_s is None else duration_text(row.took_s), age_text(row.age_s)),
+        )
+        for row in rows
+    )
+    return table(("run", "preset", "parameters", "state", "value", "runner", "took", "age"), cells)
 
 
 def _cut(parameters: str) -> str:
@@ -112,16 +106,16 @@ def _cut(parameters: str) -> str:
     return parameters if len(parameters) <= _PARAMETERS_CHARS else f"{parameters[:_PARAMETERS_CHARS]}…"
 
 
-def _ended(row: RunRow) -> str:
-    words = row.reason or row.state.word
-    return text(words) if row.verdict is None else f"{text(words)} {marked(row.verdict, row.verdict)}"
+def _ended(row: RunRow) -> Markup:
+    words = text(row.reason or row.state.word)
+    return words if row.verdict is None else words + " " + marked(row.verdict, row.verdict)
 
 
 def _history(rows: Sequence[HistoryRow]) -> Iterator[str]:
     for metric in dict.fromkeys(row.metric for row in rows):
         series: dict[str, list[tuple[float, float]]] = {}
         mine = [row for row in rows if row.metric == metric and row.value is not None]
-        for at, row in enumerate(mine):
+        for at, row in enumerate(mine, start=1):
             series.setdefault(row.params or metric, []).append((float(at), float(row.value or 0.0)))
         if len(mine) > 1:
-            yield plots.dots(series, "run, oldest first", f"{metric} ({mine[0].unit})")
+            yield plots.dots(series, "run, oldest first", plots.labelled(metric, mine[0].unit))

@@ -26,17 +26,16 @@ def page_of_history(preset: str, rows: Sequence[HistoryRow]) -> str:
 def _metric(name: str, rows: Sequence[HistoryRow]) -> str:
     rows_of_metric = [row for row in rows if row.metric == name]
     series: dict[str, list[tuple[float, float]]] = {}
-    for at, row in enumerate(rows_of_metric):
+    for at, row in enumerate(rows_of_metric, start=1):
         if row.value is not None:
             series.setdefault(row.params or name, []).append((float(at), row.value))
     cells = (
-        (text(row.ended), text(short(row.id)), text(row.params), text(row.code), text(row.host), text(row.text),
-         marked(row.decision, row.quotation))
+        (row.ended, short(row.id), row.params, row.code, row.host, row.text, marked(row.decision, row.quotation))
         for row in rows_of_metric[-LISTED:]
-    )  # fmt: skip
+    )
     return section(
-        f"{name} ({rows_of_metric[0].unit})",
-        plots.dots(series, "run, oldest first", rows_of_metric[0].unit),
+        plots.labelled(name, rows_of_metric[0].unit),
+        plots.dots(series, "run, oldest first", plots.labelled(name, rows_of_metric[0].unit)),
         table(("ended", "run", "parameters", "code", "host", "value", "quote"), cells),
         left_out(rows_of_metric, "earlier runs are not listed"),
     )

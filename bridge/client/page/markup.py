@@ -8,6 +8,8 @@ from functools import cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final
 
+from markupsafe import Markup
+
 from bridge.client.document.untrusted import clean_line
 
 if TYPE_CHECKING:
@@ -18,9 +20,9 @@ PAGE_MAX_BYTES: Final = 1_000_000
 _NOTICES_BYTES: Final = 20_000  # kept for what is said in the place of parts, and for the end
 
 
-def text(value: object) -> str:
-    """Return a value as escaped text of one line."""
-    return html.escape(clean_line(str(value)))
+def text(value: object) -> Markup:
+    """Return a value as escaped text of one line; what is markup already stays as it is."""
+    return value if isinstance(value, Markup) else Markup(html.escape(clean_line(str(value))))  # noqa: S704 (escaped)
 
 
 @cache
@@ -52,10 +54,12 @@ def section(title: str, *parts: str) -> str:
     return f"<section><h2>{text(title)}</h2>{body}</section>" if body else ""
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of cells that are markup already; nothing without rows."""
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table; nothing without rows."""
     named = [f' data-of="{text(name)}"' for name in head]
-    lines = ["".join(f"<td{of}>{cell}</td>" for of, cell in zip_longest(named, row, fillvalue="")) for row in rows]
+    lines = [
+        "".join(f"<td{of}>{text(cell)}</td>" for of, cell in zip_longest(named, row, fillvalue="")) for row in rows
+    ]
     if not lines:
         return ""
     top = f"<thead><tr>{''.join(f'<th>{text(name)}</th>' for name in head)}</tr></thead>" if head else ""
@@ -67,9 +71,9 @@ def left_out(rows: Sequence[object], what: str) -> str:
     return f"<p>{len(rows) - LISTED} {text(what)}.</p>" if len(rows) > LISTED else ""
 
 
-def marked(kind: str, value: object) -> str:
+def marked(kind: str, value: object) -> Markup:
     """Return a text with the class that colours it."""
-    return f'<span class="{html.escape(kind, quote=True)}">{text(value)}</span>'
+    return Markup('<span class="{}">{}</span>').format(kind, text(value))
 
 
 def lines(values: Iterable[str]) -> str:

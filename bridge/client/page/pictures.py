@@ -48,5 +48,4 @@ def kept_files(files: Mapping[str, bytes]) -> Iterator[str]:
         room -= len(data)
         source = f"data:{kind};base64,{base64.b64encode(data).decode('ascii')}"
         yield f'<figure><img alt="{text(name)}" src="{source}"><figcaption>{text(name)}</figcaption></figure>'
-    yield table(("file", "bytes", ""), ((text(name), str(len(data)), text(notes.get(name, "")))
-                                        for name, data in files.items()))  # fmt: skip
+    yield table(("file", "bytes", ""), ((name, len(data), notes.get(name, "")) for name, data in files.items()))

@@ -17,7 +17,7 @@ from bridge.launches.figures import UNITLESS
 
 _WIDTH: Final = 760
 _NAME_CHARS: Final = 40
-_CHAR_WIDTH: Final = 6.6  # of the font of labels, about
+_CHAR_WIDTH: Final = 7.4  # of the font of labels, at most but in capitals
 _MOST: Final = 1e100  # beyond it axes are no longer computed in doubles
 _POINTS_MOST: Final = 4000  # of a plot; of more, every so manieth is drawn
 _LEGEND_MOST: Final = 6  # colours of the style: a seventh would look like the first
@@ -95,11 +95,11 @@ class _Scale:
         """Return where a number is."""
         return round(self.begin + (number - self.low) / (self.high - self.low) * (self.end - self.begin), 1)
 
-    def ticks(self) -> list[Tick]:
-        """Return marks at round numbers."""
+    def ticks(self, least: float = 0.0) -> list[Tick]:
+        """Return marks at round numbers, no nearer to each other than that."""
         rough = (self.high - self.low) / _TICKS
         unit = 10.0 ** math.floor(math.log10(rough))
-        step = next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough)
+        step = max(least, next(factor * unit for factor in (1, 2, 5, 10) if factor * unit >= rough))
         first = math.ceil(self.low / step)
         numbers = [place * step for place in range(first, math.floor(self.high / step) + 1)]
         return [Tick(self.at(number), f"{number:.6g}") for number in numbers]
@@ -151,7 +151,7 @@ def over_time(series: Series, y: str) -> str:
 
 def _series(series: Series, x: str, y: str, about: str, height: float, kind: str) -> str:  # noqa: PLR0917
     shown = {name: [point for point in points if max(map(abs, point)) < _MOST] for name, points in series.items()}
-    shown = {name: points for name, points in shown.items() if points}
+    shown = {name: points for name, points in shown.items() if len(points) > (kind == "line")}
     if not shown:
         return ""
     every = max(1, math.ceil(sum(map(len, shown.values())) / _POINTS_MOST))
@@ -176,7 +176,7 @@ def _series(series: Series, x: str, y: str, about: str, height: float, kind: str
             about=about,
             height=height,
             left=left,
-            x_ticks=across.ticks(),
+            x_ticks=across.ticks(1.0 if kind == "dots" else 0.0),  # dots stand over whole numbers
             y_ticks=up.ticks(),
             drawings=drawings,
             x_label=_name(x),
@@ -185,6 +185,11 @@ def _series(series: Series, x: str, y: str, about: str, height: float, kind: str
             legend_width=legend_width,
         )
     )
+
+
+def labelled(name: str, unit: str) -> str:
+    """Return a name with its unit, where it has one."""
+    return name if unit == UNITLESS else f"{name} ({unit})"
 
 
 def _name(text: str) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from markupsafe import Markup
+
 from bridge.client.document.untrusted import commands_terminals, tail
+from bridge.client.evidence.history import HistoryRow
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.reports import decode_rates, rows
+from bridge.client.evidence.reports import decode_rates, is_number, metrics_of, rows, value_text
 from bridge.client.page import plots
 from bridge.client.page.markup import LISTED, last_fitting, left_out, lines, marked, page, section, table, text
 from bridge.client.page.pictures import kept_files
@@ -34,16 +36,7 @@ _ENDED_BY_ITSELF: Final = frozenset({"passed", "gate_rejected"})
 """Endings of which the verdict says all."""
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """A claim of an earlier run of the same preset: when it ended, its run, its value."""
-
-    ended: str
-    run: str
-    value: float
-
-
-def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Earlier]) -> str:
+def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[HistoryRow]) -> str:
     """Return the page of an intact result.
 
     Args:
@@ -60,9 +53,11 @@ def page_of(judged: JudgedResult, checks: Sequence[Check], earlier: Sequence[Ear
         parts += [section("Claims", *_claims(verdict)), section("Findings", _findings(verdict))]
     parts.append(section("Files", *kept_files(result.kept)))
     parts.append(section("Signature and integrity", _checks(checks)))
+    own = metrics_of(result.reports)
+    parts.append(section("Reports of the program", *_own_reports(own, sorted(result.reports))))
     parts += [
         section(f"Report {name}", *_report(value, result.derived.report(name)))
-        for name, value in sorted(result.reports.items())
+        for name, value in sorted(result.reports.items() if not own else ())
     ]
     parts.append(section("History of the primary claim", *_history(earlier)))
     if record is not None:
@@ -96,18 +91,11 @@ def _head(result: Result, verdict: Verdict | None) -> str:
 def _claims(verdict: Verdict) -> Iterator[str]:
     for unit, group in _by_unit(verdict.claims).items():
         yield plots.intervals(group, unit, 1.0 if unit in {"x", "ratio"} else None)
-    yield table(
-        ("claim", "wording", "quote", "premises"),
-        (
-            (
-                text(claim.id),
-                text(claim.wording),
-                marked(claim.decision, str(of_claim(claim, verdict))),
-                _premises(claim),
-            )
-            for claim in verdict.claims
-        ),
+    rows_of_claims = (
+        (claim.id, claim.wording, marked(claim.decision, str(of_claim(claim, verdict))), _premises(claim))
+        for claim in verdict.claims
     )
+    yield table(("claim", "wording", "quote", "premises"), rows_of_claims)
 
 
 def _by_unit(claims: Iterable[ClaimResult]) -> dict[str, list[tuple[str, float, tuple[float, float]]]]:
@@ -118,44 +106,48 @@ def _by_unit(claims: Iterable[ClaimResult]) -> dict[str, list[tuple[str, float, 
     return intervals
 
 
-def _premises(claim: ClaimResult) -> str:
+def _premises(claim: ClaimResult) -> Markup:
     words = ((premise.premise, "held" if premise.held else "missing") for premise in claim.premises)
-    return " · ".join(marked(word, f"{name}{'' if word == 'held' else ' missing'}") for name, word in words)
+    return Markup(" · ").join(marked(word, f"{name}{'' if word == 'held' else ' missing'}") for name, word in words)
 
 
 def _findings(verdict: Verdict) -> str:
-    return table(
-        ("rule", "severity", "what", "what to do"),
-        (
-            (text(finding.code), text(finding.severity), text(finding.message), text(finding.remedy))
-            for finding in verdict.findings
-        ),
-    )
+    cells = ((finding.code, finding.severity, finding.message, finding.remedy) for finding in verdict.findings)
+    return table(("rule", "severity", "what", "what to do"), cells)
 
 
 def _checks(checks: Sequence[Check]) -> str:
     words = {"ok": "held", "warn": "recorded", "fail": "missing"}
-    return table(
-        (), ((marked(words[check.level], check.level), text(check.name), text(check.text)) for check in checks)
-    )
+    return table((), ((marked(words[check.level], check.level), check.name, check.text) for check in checks))
+
+
+def _own_reports(metrics: Mapping[str, Sequence[Any]], names: Sequence[str]) -> Iterator[str]:
+    """Yield the numbers of an owner's own program, a dot and a row a report."""
+    for metric, values in metrics.items():
+        numbers = [(float(at), float(value)) for at, value in enumerate(values, start=1) if is_number(value)]
+        yield plots.dots({metric: numbers}, "report", metric) if len(numbers) > 1 else ""
+    rows_of_reports = list(zip(names, *(map(value_text, values) for values in metrics.values()), strict=True))
+    yield table(("report", *metrics), rows_of_reports[:LISTED] if metrics else ())
+    yield left_out(rows_of_reports, "more reports")
 
 
 def _report(report: Mapping[str, Any], derived: DerivedReport | None) -> Iterator[str]:
     rates = decode_rates(report)
     yield plots.dots(
-        {name: [(float(at), rate) for at, (_, rate) in enumerate(points)] for name, points in rates.items()},
+        {name: [(float(at), rate) for at, (_, rate) in enumerate(points, start=1)] for name, points in rates.items()},
         "sample, in order of measurement", "decode tokens/s",
     )  # fmt: skip
-    shown = [(text(label), text(value)) for label, value in rows(report, derived)]
+    shown = list(rows(report, derived))
     yield table((), shown[:LISTED])
     yield left_out(shown, "more lines in the report")
 
 
-def _history(earlier: Sequence[Earlier]) -> Iterator[str]:
+def _history(earlier: Sequence[HistoryRow]) -> Iterator[str]:
     if len(earlier) > 1:
-        yield plots.dots({"value": [(float(at), row.value) for at, row in enumerate(earlier)]}, "run", "value")
+        points = [(float(at), row.value or 0.0) for at, row in enumerate(earlier, start=1)]
+        yield plots.dots({"value": points}, "run, oldest first", "value")
     shown = earlier[-LISTED:]
-    yield table(("ended", "run", "value"), ((text(e.ended), text(e.run), text(f"{e.value:.6g}")) for e in shown))
+    yield table(("ended", "run", "value"), ((row.ended, short(row.id), row.text) for row in shown))
     yield left_out(earlier, "earlier runs are not listed")
 
 
@@ -165,7 +157,7 @@ def _times(record: RunRecord) -> Iterator[str]:
     states = [("asked for", record.created, "requester", ""), ("claimed", record.claimed, "host", "")]
     states += [] if record.started is None else [("started", record.started, "host", "")]
     states += [("ended", record.ended, "host", lasted)]
-    yield table(("state", "at", "clock", "after its start"), (tuple(map(text, state)) for state in states))
+    yield table(("state", "at", "clock", "after its start"), states)
     if record.telemetry is not None:
         samples = record.telemetry.samples
         shares = {
@@ -175,14 +167,12 @@ def _times(record: RunRecord) -> Iterator[str]:
             ],
         }
         yield plots.over_time(shares, "share of the processors")
-    yield table(
-        ("command", "from s", "to s", "exit", "CPU s", "peak memory"),
-        (
-            (text(command.name), f"{command.started_s:.1f}", f"{command.ended_s:.1f}", text(command.exit_code),
-             f"{command.cpu_s:.1f}", f"{command.peak_rss_bytes / 1e6:.0f} MB")
-            for command in record.commands
-        ),
+    cells = (
+        (command.name, f"{command.started_s:.1f}", f"{command.ended_s:.1f}", command.exit_code,
+         f"{command.cpu_s:.1f}", f"{command.peak_rss_bytes / 1e6:.0f} MB")
+        for command in record.commands
     )  # fmt: skip
+    yield table(("command", "from s", "to s", "exit", "CPU s", "peak memory"), cells)
 
 
 def _seconds(begin: str, end: str) -> float:
@@ -205,7 +195,7 @@ def _provenance(record: RunRecord) -> str:
         facts += [("code", f"{code.origin}, {code.trust_class}, {code.identity}"), ("packages", code.lock_digest)]
     facts += [("model", f"{model.name}, {model.bytes} bytes") for model in record.models]
     facts += [("output", f"{output.path}, {output.bytes} bytes, {output.sha256}") for output in record.outputs]
-    return table((), ((text(name), text(value)) for name, value in facts))
+    return table((), facts)
 
 
 def _log(result: Result, most_lines: int) -> str:

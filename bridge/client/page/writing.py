@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -12,20 +11,19 @@ from bridge.client.clone.packed import SUFFIX, is_packed
 from bridge.client.clone.store import Store, id_in
 from bridge.client.connection.pins import Pins, pins
 from bridge.client.evidence import verify as checking
-from bridge.client.evidence.history import params_of, rows_of_preset
+from bridge.client.evidence.history import HistoryRow, params_of, rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.bus_page import BusView, page_of_bus
 from bridge.client.page.history_page import page_of_history
 from bridge.client.page.pictures import kind_of
-from bridge.client.page.result_page import Earlier, page_of, page_of_refused
+from bridge.client.page.result_page import page_of, page_of_refused
 from bridge.client.page.sweep_page import page_of_sweep
 from bridge.client.run.listing import rows
 from bridge.client.run.result import read_folder_result, read_result
 from bridge.client.run.run import Run
 from bridge.errors import IntegrityError
 from bridge.ids import short
-from bridge.records.verdict import Verdict
 from bridge.system.clock import rfc3339
 from bridge.system.durable import write_atomically
 from bridge.trust.verifier import verify_tree
@@ -47,7 +45,7 @@ def write_page(settings: ClientSettings, run: Run) -> Path:
     result, trusted = run.result(), run.pins()
     verified = checking.verify(result.tree, trusted, source=run.id, run_id=run.id)
     judged = JudgedResult.of(result, trusted)
-    text = page_of(judged, verified.checks, tuple(earlier(settings, judged)))
+    text = page_of(judged, verified.checks, earlier(settings, judged))
     return _put(settings, short(run.id), text)
 
 
@@ -127,38 +125,22 @@ def _whole(settings: ClientSettings, folder: Path, trusted: Pins, verified: chec
         judged = JudgedResult.of(read_folder_result(folder), trusted)
     except IntegrityError as error:
         return page_of_refused(named, error.message, verified.checks)
-    return page_of(judged, verified.checks, tuple(earlier(settings, judged)))
+    return page_of(judged, verified.checks, earlier(settings, judged))
 
 
-def earlier(settings: ClientSettings, judged: JudgedResult) -> Iterator[Earlier]:
-    """Yield the primary claims of stored runs of the same preset, parameters and profile, oldest first, its own too."""
+def earlier(settings: ClientSettings, judged: JudgedResult) -> list[HistoryRow]:
+    """Return the primary claims of stored runs that asked the same, oldest first, its own too."""
     record, verdict = judged.result.record, judged.verdict
-    primary = None if verdict is None else _primary(verdict)
-    if record is None or verdict is None or primary is None:
-        return
-    store = Store(settings.state_dir)
-    for run_id in sorted(run_id for run_id in store.ids() if store.has_result(run_id)):
-        try:
-            tree = store.read_result(run_id)
-            other = read_result(tree, run_id)
-        except IntegrityError:
-            continue
-        if verify_tree(tree.files, run_id=run_id):  # changed here since it was stored
-            continue
-        if other.record is None or other.verdict is None or other.record.preset != record.preset:
-            continue
-        if params_of(other) != params_of(judged.result):
-            continue
-        other_primary = _primary(other.verdict)
-        if other.verdict.profile == verdict.profile and other_primary is not None and other_primary[0] == primary[0]:
-            yield Earlier(other.record.ended, short(run_id), other_primary[1])
-
-
-def _primary(verdict: Verdict) -> tuple[str, float] | None:
-    primaries = (
-        (claim.id, claim.value) for claim in verdict.claims if claim.role == "primary" and claim.value is not None
-    )
-    return next(primaries, None)
+    if record is None or verdict is None:
+        return []
+    primaries = {claim.metric for claim in verdict.claims if claim.role == "primary"}
+    same = (params_of(judged.result), verdict.profile, "primary")
+    listed = rows_of_preset(settings, record.preset)
+    return [
+        row
+        for row in listed
+        if row.metric in primaries and row.value is not None and (row.params, row.profile, row.role) == same
+    ]
 
 
 def _put(settings: ClientSettings, name: str, text: str) -> Path:

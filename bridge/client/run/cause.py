@@ -12,6 +12,8 @@ _ERROR: Final = re.compile(
     r"\b(\w*(Error|Exception|Interrupt)\b|(?<!\b0 )(?<!\bno )(error|fatal|panic|failed|FAILED|killed)\b)"
     r"|: (No such file or directory|Permission denied|not found|Exec format error)$"
 )
+RAN_WELL: Final = frozenset({"passed", "gate_rejected", "below_required"})
+"""Ends of a run whose program did its work."""
 _LOG_SAYS: Final = frozenset({"program_failed", "timed_out", "gate_rejected"})
 
 

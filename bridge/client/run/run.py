@@ -85,11 +85,7 @@ class Run:
         """Return the bus as `--json` shows it; of a stored run, the bus that its result names."""
         if self.session is not None:
             return self.session.bus_part()
-        choice = self.settings.bus
-        bus_id = self.result().manifest.bus_id
-        return BusPart(
-            id=bus_id, route=choice.route, source=choice.source, where=choice.where, embedded=choice.embedded
-        )
+        return self.settings.bus.part(self.result().manifest.bus_id)
 
     def quotas(self) -> list[QuotaPart]:
         """Return what may still be asked within the hour; nothing where the store answers."""

@@ -139,6 +139,11 @@ def written_down(session: BusSession, draft: RequestDraft) -> Sending:
     """Build a request and write it down: from here on the same draft is this run, whether or not it arrives."""
     who = identity_of(session)
     request = build(session, draft, who)
+    return _remembered(session, request, who)
+
+
+def _remembered(session: BusSession, request: Request, who: SigningIdentity | None) -> Sending:
+    """Return a request, signed and written down."""
     data = request.canonical()
     signature = None if who is None else who.sign(data)
     sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
@@ -175,15 +180,9 @@ def pushed(session: BusSession, sending: Sending, *, first: bool, warn: Callable
 
 def _moved(session: BusSession, sending: Sending, template: str) -> Sending:
     """Return the same request under the same id for another branch, written down in place of the one before."""
-    who, unsigned_request = identity_of(session), sending.request
-    request = unsigned_request.evolve(
-        ref=request_branch(template, unsigned_request.preset, unsigned_request.id, unsigned_request.idempotency_key)
-    )
-    data = request.canonical()
-    signature = None if who is None else who.sign(data)
-    sent = Sent(request.id, request.ref, session.bus.route, request.bus_id, data, signature)
-    session.store.remember(sent)
-    return Sending(sent, request, reattached=False)
+    request = sending.request
+    ref = request_branch(template, request.preset, request.id, request.idempotency_key)
+    return _remembered(session, request.evolve(ref=ref), identity_of(session))
 
 
 def _same_key(

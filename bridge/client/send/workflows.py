@@ -1,7 +1,7 @@
 """Say before pushing that the host's job hook will not accept the workflow files that go along.
 
 A refused workflow stops the host's Actions service, so a requester should know before. What a host accepts is in its
-beacon; the digest is the one of `kakeya-runner job-hook digest`: sha256 of the file's bytes.
+beacon; the digest is the sha256 of the file's bytes.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, Final
 import pydantic
 
 from bridge.diagnostics import Check
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.presets.installed import registry
 from bridge.presets.workloads import digests
 from bridge.presets.workloads.file import MetricTable, Numeric, PresetTable, WorkloadFile
@@ -187,7 +187,7 @@ def _recompute(file: WorkloadFile) -> Iterator[Mistake]:
     for name, way in () if file.recompute is None else file.recompute.confirms.items():
         where = ("recompute", "confirms")
         if name not in file.metrics:
-            yield where, f"recompute confirms {name!r}, which is no metric", f"known: {', '.join(file.metrics)}"
+            yield where, f"recompute confirms {name!r}, which is no metric", meant(name, file.metrics)
         elif way != "exact" and not isinstance(way, Numeric):
             yield where, f"{name} is confirmed {way!r}, which is for tokens", 'use "exact" or { numeric = 0.01 }'
 

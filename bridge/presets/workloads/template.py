@@ -92,6 +92,9 @@ def write_folder(
     if folder.exists():
         raise UsageError(f"{folder} is there already", remedy=f"kakeya-runner workload check {folder.name}")
     for source in sources:
+        if not source.name.isprintable():
+            text = f"the name {source.name!r} is no text of one line in UTF-8"
+            raise UsageError(text, remedy="copy it under another name, and name that")
         if source.is_dir() and source == sources[0]:
             raise UsageError(
                 f"{source} is a folder, and the first --from is the program",
@@ -100,6 +103,8 @@ def write_folder(
         if not source.exists():
             what = "program" if source == sources[0] else "file"
             raise UsageError(f"there is no {what} {source}", remedy="ls shows what is here; e.g. --from train.py")
+        if not (source.is_file() or source.is_dir()):
+            raise UsageError(f"{source} is a device or a pipe, which has no end", remedy="save what it gives as a file")
     if unit is not None and (not unit.strip() or not unit.isprintable() or len(unit) > _UNIT_MAX_CHARS):
         raise UsageError(f"got the unit {unit[:60]!r}; expected a word or two, e.g. --unit nats")
     if braced := next((word for word in arguments if "{" in word or "}" in word), None):
@@ -109,6 +114,26 @@ def write_folder(
         )
     folder.mkdir(parents=True)
     folder.chmod(0o755)
+    try:
+        return _filled(
+            folder,
+            sources,
+            python=python,
+            host_python=host_python,
+            choose=choose,
+            arguments=tuple(arguments),
+            unit=unit,
+        )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)  # the same line, put right, makes it anew
+        raise
+
+
+def _filled(
+    folder: Path, sources: Sequence[Path], *, python: str, host_python: str, choose: Choose, arguments: Sequence[str],
+    unit: str | None,
+) -> WrittenFolder:  # fmt: skip
+    """Copy the program into its new folder, run it once and write what it offers."""
     written = WrittenFolder([folder / FILE, *_copy(folder, sources)])
     script = written.paths[1]
     text = script.read_text("utf-8", "replace") if script.stat().st_size < 1 << 20 else ""
@@ -123,11 +148,7 @@ def write_folder(
     _put(folder, draft.toml(keep=("any",)))
     trial = _try(folder, host_python, written)
     candidates = [] if trial is None else list(trial.candidates)
-    try:
-        chosen = None if trial is None else choose(candidates)
-    except UsageError:
-        shutil.rmtree(folder)  # the same line, put right, makes it anew
-        raise
+    chosen = None if trial is None else choose(candidates)
     files = () if trial is None else tuple(name for name in trial.files if _KEPT_NAME.fullmatch(name))[:_KEPT_MOST]
     others = [candidate for candidate in candidates if candidate is not chosen]
     if chosen is None and not files:
@@ -175,12 +196,15 @@ def _try(folder: Path, host_python: str, written: WrittenFolder) -> Trial | None
     try:
         trial = try_preset(read_folder(folder, host_python).presets[folder.name], host_python, TRIAL_S)
     except (NotTriedError, OSError, ValueError) as error:
-        written.notes.append(f"not run: {error}")
+        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        written.notes.append(f"not run: {why}")
         return None
     if trial.over:
         written.notes.append(f"ran once, without a sandbox: ended after {TRIAL_S:.0f}s, where it still ran")
     elif trial.exit_code != 0:
-        written.notes.append(f"ran once, without a sandbox: it failed: {trial.last_line}{remedy_for(trial)}")
+        written.notes.append(
+            f"ran once, without a sandbox: it failed with {trial.exit_code}: {trial.said}{remedy_for(trial)}"
+        )
     else:
         written.notes.append("ran once, without a sandbox: it ended well")
     return trial

@@ -78,6 +78,11 @@ class Trial:
     candidates: tuple[Candidate, ...] = field(default=())
     numbers: dict[str, float] = field(default_factory=dict)
 
+    @property
+    def said(self) -> str:
+        """Its last line, or that there is none."""
+        return self.last_line or "it said nothing"
+
 
 class NotTriedError(Exception):
     """A preset cannot be run without more; the message says why."""

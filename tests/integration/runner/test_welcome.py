@@ -101,9 +101,11 @@ def test_a_revoked_person_is_not_let_in_again_by_the_same_line(host, key):
 
 
 def test_a_preset_that_this_host_has_not_is_refused_with_its_own(host, key, tmp_path):
+    code, _, err = host("welcome", f"{ADA} {key.public}", "--may", "sorter", "--yes")
+    assert (code, "no preset 'sorter'; known: commit-comparison" in err) == (2, True), err
     (host.folder / "config" / "workloads").write_text(f"{write_workload(tmp_path)}\n")
     code, _, err = host("welcome", f"{ADA} {key.public}", "--may", "sorter", "--yes")
-    assert (code, "no preset 'sorter'" in err, "it has: my-train" in err) == (2, True, True)
+    assert (code, "no preset 'sorter'" in err, "known: my-train" in err) == (2, True, True)
 
 
 def test_a_runner_sees_the_rights_of_a_name_at_once(host, key):

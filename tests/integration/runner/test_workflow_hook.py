@@ -66,13 +66,6 @@ def test_a_commit_that_cannot_be_read_and_a_missing_policy_are_refused(job, monk
     assert s.run("job-hook", "started").code == 7
 
 
-def test_the_digest_to_list_is_printed(job):
-    s, make = job
-    expected = make(WORKFLOW)
-    file = s.folder / "server" / "owner" / "repo" / PATH
-    assert s.run("job-hook", "digest", str(file)).stdout.strip() == expected
-
-
 class TestAnotherUserDecides:
     """The Actions user may read neither policy nor token: a program of the owner's asks for it."""
 

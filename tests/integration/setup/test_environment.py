@@ -17,6 +17,7 @@ MLX_RUNS = "runner-setup/mlx_runs_here.sh"
 # Answers as an interpreter of a version: `-c` for version and modules, `-m venv` makes an environment of itself.
 FAKE = """#!/bin/sh
 case "$1 $2" in
+  "-c import fcntl"*) exec {real} "$@" ;;
   "-c import ensurepip, venv") {has_venv}; exit ;;
   "-c "*) echo {version}; {new_enough}; exit ;;
   "-m venv") mkdir -p "$3/bin"; : >"$3/pyvenv.cfg"; cp "$0" "$3/bin/python" ;;
@@ -36,7 +37,8 @@ class Machine:
 
     def python(self, name: str, version: str, *, has_venv: bool = True, pip: str = "true") -> Path:
         new_enough = tuple(map(int, version.split("."))) >= (3, 11)
-        text = FAKE.format(version=version, new_enough=str(new_enough).lower(), has_venv=str(has_venv).lower(), pip=pip)
+        text = FAKE.format(version=version, new_enough=str(new_enough).lower(), has_venv=str(has_venv).lower(), pip=pip,
+                           real=sys.executable)  # fmt: skip
         path = self.bin / name
         path.write_text(text)
         path.chmod(0o755)
@@ -187,6 +189,31 @@ def test_a_half_made_environment_is_made_anew_with_a_sentence(
     assert (again.returncode, "made anew" in again.stdout) == (0, False)
 
 
+def test_a_second_try_waits_for_an_installation_whose_make_was_killed(machine: Machine) -> None:
+    late = f'mkdir -p "{machine.venv}/lib"; : >"{machine.venv}/lib/late"'
+    slow = f"case $3 in --version) ;; *) exec >/dev/null 2>&1; kill -9 $PPID; sleep 1; {late} ;; esac"
+    machine.python("python3", "3.12", pip=slow)
+    (machine.bin / "sleep").symlink_to(str(shutil.which("sleep")))
+    assert machine.install().returncode != 0
+    machine.python("python3", "3.12")
+
+    done = machine.install()
+
+    assert done.returncode == 0, done.stderr
+    assert "another installation into" in done.stdout
+    assert not (machine.venv / "lib" / "late").exists()
+
+
+def test_an_installation_that_something_killed_is_made_anew(machine: Machine) -> None:
+    machine.python("python3", "3.12", pip="case $3 in --version) ;; *) kill -9 $$ ;; esac")
+
+    done = machine.install()
+
+    assert (done.returncode, "ended by signal 9: make demo again makes" in done.stderr) == (1, True), done.stderr
+    machine.python("python3", "3.12")
+    assert "its last installation was interrupted" in machine.install().stdout
+
+
 def test_a_half_made_environment_stays_where_no_python_could_make_another(machine: Machine) -> None:
     old_interpreter(machine)
     machine.python("python3", "3.9")
@@ -222,10 +249,11 @@ def test_make_says_it_once_and_a_second_try_with_a_newer_python_works(machine: M
     machine.python("python3.13", "3.13")
     assert machine.make("requester").returncode == 0
     assert machine.calls.read_text().splitlines()[-1].endswith("-c constraints.txt -e .")
-    (machine.venv / "bin" / "python").unlink()
-    again = machine.make("requester")
-
-    assert (again.returncode, "made anew with python3.13" in again.stdout) == (0, True), again.stderr
+    assert "made anew" not in machine.make("requester").stdout
+    for spoil in ((machine.venv / "bin" / "python").unlink, (machine.venv / ".installing").touch):
+        spoil()
+        again = machine.make("requester")
+        assert (again.returncode, "made anew with python3.13" in again.stdout) == (0, True), again.stderr
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ class TestOtherWaysIn:
             ["once", "--branch"],
             ["once", "--branch", "x", "--bus", "evil"],
             ["once", "--policy", "/tmp/evil"],
-            ["job-hook", "digest", "/etc/shadow"],
+            ["job-hook", "decide", "/etc/shadow"],
         ],
     )
     def test_the_workflow_finds_a_command_that_does_one_thing(self, opened, words) -> None:

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
+from bridge.client.document.parts import AgentFileRow
 from bridge.client.document.untrusted import clean_line
 from bridge.client.maintenance.agent_files import AGENTS, AgentFile, merged, server_entry
 from bridge.errors import KakeyaError, UsageError, install_remedy
@@ -108,7 +109,7 @@ class _Change:
     base: Path
 
     @property
-    def word(self) -> str:
+    def word(self) -> Literal["unchanged", "written", "removed"]:
         return "unchanged" if self.new == self.old else "removed" if self.new is None else "written"
 
     def make(self, path: Path) -> None:
@@ -131,14 +132,12 @@ def _merge(call: Invocation[ProgramsOptions], contents: Mapping[str, str], notes
     """Work out every file first, then write: one that cannot be merged leaves all as they were."""
     files = [file for name, of in AGENTS.items() if getattr(call.options, name) for file in of]
     if not files:
-        raise UsageError(
-            "no program is named", remedy=f"add one or more of: {', '.join(f'--{name}' for name in AGENTS)}"
-        )
+        raise UsageError("no program is named", remedy=f"add one or more of: --{', --'.join(AGENTS)}".replace("_", "-"))
     plan = dict(_planned(call, file, contents[file.content]) for file in files)
     for path, change in plan.items():
         change.make(path)
-    rows = [{"path": str(path), "change": change.word} for path, change in plan.items()]
-    return Answer(rows, [*(Row(change.word, str(path)) for path, change in plan.items()), *notes])
+    rows = [AgentFileRow(str(path), change.word) for path, change in plan.items()]
+    return Answer(rows, [*(Row(row.change, row.path) for row in rows), *notes])
 
 
 def _planned(call: Invocation[ProgramsOptions], file: AgentFile, content: str) -> tuple[Path, _Change]:

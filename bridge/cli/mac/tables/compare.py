@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.results import find_result, first_row
+from bridge.cli.mac.tables.sweep import sweep_lines
 from bridge.cli.screen.answer import Answer, Fitted, Line, Row, Talk, also_with_error
 from bridge.client.clone.store import holds_result, id_in
 from bridge.client.document.comparison import CompareData, Fact
@@ -30,8 +31,7 @@ def compare(call: Invocation[CompareOptions]) -> Answer:
     first, second = a.result, b.result
     with also_with_error(call.output, lines):
         facts, measured = comparing.compare(a, b), comparing.measured(a, b)
-    table = _side_by_side((short(first.id), short(second.id)), facts)
-    lines += [Fitted(text, text.find("  ", 2) + 2) for text in table]
+    lines += _side_by_side((short(first.id), short(second.id)), facts, call.output.columns)
     lines += [Row("B vs A", f"{clean_line(difference.wording)}   NOT CITABLE") for difference in measured.differences]
     for floor in measured.noise:
         lines.append(Row("noise", f"{floor.stage}: {comparing.noise_text(floor.a, floor.b, floor.confidence)}"))
@@ -50,7 +50,7 @@ def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
     sweep_id = find_sweep(session, (id_in(folder) if holds_result(folder) else None) or call.options.a)
     runs = [call.run_on(session, run_id) for run_id in runs_of(session, sweep_id)]
     sweep = sweeping.SweptRuns(sweep_id, runs, [run.status() for run in runs])
-    lines: list[Line] = [*sweeping.table(sweep.rows)]
+    lines: list[Line] = sweep_lines(sweep, call.output.columns)
     lines += [
         Row(f"{short(number.b)} vs {short(number.a)}", f"{clean_line(number.wording)}   NOT CITABLE")
         for number in sweeping.differences(sweep.rows)
@@ -59,11 +59,17 @@ def _compare_sweep(call: Invocation[CompareOptions]) -> Answer:
     return Answer(sweep.data(), lines, bus=session.bus_part)
 
 
-def _side_by_side(ids: tuple[str, str], lines: list[Fact]) -> Iterator[str]:
-    """Yield the table of facts: what is the same is said once, so that columns are as wide as what differs."""
-    cleaned = [(line.same, clean_line(line.name), clean_line(line.a), clean_line(line.b)) for line in lines]
+def _side_by_side(ids: tuple[str, str], facts: list[Fact], width: int | None) -> Iterator[Fitted]:
+    """Yield the table of facts: what is the same is said once, and what differs below each other on a narrow screen."""
+    cleaned = [(fact.same, clean_line(fact.name), clean_line(fact.a), clean_line(fact.b)) for fact in facts]
     label = max((len(name) for _, name, _, _ in cleaned), default=0)
     column = max((len(ids[0]), *(len(a) for same, _, a, _ in cleaned if not same)))
-    yield f"  {'':<{label}}  {ids[0]:<{column}}  {ids[1]}"
+    is_wide = width is None or all(label + column + len(b) + 6 <= width for same, _, _, b in cleaned if not same)
+    if is_wide:
+        yield Fitted(f"  {'':<{label}}  {ids[0]:<{column}}  {ids[1]}", 0)
     for same, name, a, b in cleaned:
-        yield f"= {name:<{label}}  {a}" if same else f"* {name:<{label}}  {a:<{column}}  {b}"
+        if same or is_wide:
+            yield Fitted(f"= {name:<{label}}  {a}" if same else f"* {name:<{label}}  {a:<{column}}  {b}", label + 4)
+            continue
+        yield Fitted(f"* {name:<{label}}  {ids[0]}  {a}", label + len(ids[0]) + 6)
+        yield Fitted(f"  {'':<{label}}  {ids[1]}  {b}", label + len(ids[1]) + 6)

@@ -15,7 +15,7 @@ from bridge.client.clone.packed import is_packed
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence.history import rows_of_preset
 from bridge.client.evidence.judged import JudgedResult
-from bridge.client.evidence.reports import derived_of_file, read_report, rows
+from bridge.client.evidence.reports import derived_of_file, metrics_of, read_report, rows, value_text
 from bridge.client.run.present import claims_of
 from bridge.errors import UsageError
 from bridge.ids import short
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 _HISTORY: Final = (
-    Column("ended", least=11, rank=1),
+    Column("ended", least=11, rank=2),
     Column("run"),
-    Column("parameters", least=8, rank=4),
-    Column("code", least=8, rank=3),
-    Column("host", least=8, rank=2),
+    Column("parameters", least=12, rank=1),
+    Column("code", least=8, rank=4),
+    Column("host", least=8, rank=3),
     Column("metric"),
     Column("value"),
 )
@@ -69,7 +69,10 @@ def _reports(call: Invocation[ReportOptions], what: str) -> Answer:
                 raise UsageError(f"run {result.id} left no report", remedy=f"kakeya-mac logs {result.id}")
         lines += _verdict_rows(judged)
         claims = [claim.model_dump(mode="json") for claim in claims_of(judged.verdict, judged.answer)]
-    for name, value in reports.items():
+    own = metrics_of(reports)
+    for metric, values in own.items():
+        lines.append(Row("metric", clean_line(f"{metric} {', '.join(map(value_text, values))}")))
+    for name, value in () if own else reports.items():
         lines.append(Row("report", clean_line(name)))
         lines += [Row(label, clean_line(text)) for label, text in rows(value, derived[name])]
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.mac.drafts import sittings_of
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
+from bridge.client.document.quoting import StandingData
 from bridge.client.document.untrusted import clean_line
 from bridge.client.run.run import Run
 from bridge.client.run.status import RunStatus
@@ -24,7 +25,6 @@ from bridge.run.outcomes import strongest
 
 if TYPE_CHECKING:
     from bridge.cli.table.options import RunOptions
-    from bridge.client.evidence.standing import StandingSet
 
 
 def check_standing(args: RunOptions) -> None:
@@ -76,29 +76,30 @@ def run_standing(call: Invocation[RunOptions], session: BusSession, drafts: Sequ
         if args.wait or args.wait_timeout is not None:
             return _see_through(call, set_id, runs)
     except DetachedError as detached:
-        data = _data(set_id, drafts[0].preset, sending.runs_of(session, set_id), None)
+        data = StandingData(set_id, drafts[0].preset, sending.runs_of(session, set_id), [])
         gone = Talk("detach", f" the sittings go on; the same line goes on with {short(set_id)}")
         return Answer(data, [gone], detached.exit_code, reason="detached", bus=session.bus_part)
     runs[0].wake()
     ids = [run.id for run in runs]
-    return Answer(_data(set_id, drafts[0].preset, ids, None), ids, bus=session.bus_part)
+    return Answer(StandingData(set_id, drafts[0].preset, ids, []), ids, bus=session.bus_part)
 
 
 def _see_through(call: Invocation[RunOptions], set_id: str, runs: Sequence[Run]) -> Answer:
     """Wait for every sitting in turn, each named as it ends, then say what they say together."""
-    timeout_s, clock = call.options.wait_timeout, runs[0].bus.clock
-    deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     ended: list[RunStatus] = []
-    for number, run in enumerate(runs, 1):
-        left_s = None if deadline_s is None else max(0.0, deadline_s - clock.steady_s())
-        if (waits := run.status(fetch=False)).state == "queued" and waits.reason == "pending":
-            call.output.say(f"{number}/{len(runs)}", f" {run.short} waits: {run.waiting_text()}")
-        for progress in run.follow(timeout_s=left_s):
-            if progress.kind == "trouble":
-                call.output.note(progress.lines[0])
+    _say_waits(call, runs, 0)
+    for run in call.follow(runs, call.options.wait_timeout):
         ended.append(run.status())
-        call.output.say(f"{number}/{len(runs)}", f" {run.short} {ended[-1].reason}")
+        call.output.say(f"{len(ended)}/{len(runs)}", f" {run.short} {ended[-1].reason}")
+        _say_waits(call, runs, len(ended))
     return _answer(set_id, runs, ended)
+
+
+def _say_waits(call: Invocation[RunOptions], runs: Sequence[Run], at: int) -> None:
+    """Say why a run waits that is waited for next."""
+    for run in runs[at : at + 1]:
+        if (waits := run.status(fetch=False)).state == "queued" and waits.reason == "pending":
+            call.output.say(f"{at + 1}/{len(runs)}", f" {run.short} waits: {run.waiting_text()}")
 
 
 def _answer(set_id: str, runs: Sequence[Run], ended: Sequence[RunStatus]) -> Answer:
@@ -119,17 +120,8 @@ def _answer(set_id: str, runs: Sequence[Run], ended: Sequence[RunStatus]) -> Ans
     argv = ["kakeya-mac", "quote", short(set_id), *runs[0].settings.bus.words]
     lines.append(Talk("next", f"  {shlex.join(argv)}"))
     preset = "" if runs[0].known_request is None else runs[0].known_request.preset
-    data = _data(set_id, preset, [run.id for run in runs], sittings_set)
+    data = StandingData(set_id, preset, [run.id for run in runs], [] if sittings_set is None else sittings_set.data())
     return Answer(data, lines, code, reason=reason, bus=runs[0].bus_part, following=[argv])
-
-
-def _data(set_id: str | None, preset: str, run_ids: Sequence[str], sittings_set: StandingSet | None) -> dict[str, Any]:
-    return {
-        "set": set_id,
-        "preset": preset,
-        "runs": list(run_ids),
-        "standing": [] if sittings_set is None else sittings_set.data(),
-    }
 
 
 def _show(session: BusSession, placed: Sequence[RequestDraft]) -> Answer:
@@ -139,4 +131,4 @@ def _show(session: BusSession, placed: Sequence[RequestDraft]) -> Answer:
         number = 0 if draft.sweep is None else draft.sweep.repeat
         lines.append(Row("request", f"{draft.preset} ({draft.profile}), sitting {number + 1} of {len(placed)}"))
     lines.append(Row("sent", "nothing (--dry-run)"))
-    return Answer(_data(None, placed[0].preset, [], None), lines, reason="dry_run", bus=session.bus_part)
+    return Answer(StandingData(None, placed[0].preset, [], []), lines, reason="dry_run", bus=session.bus_part)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from bridge.cli.mac.context import Invocation
 from bridge.cli.screen.answer import Answer, Line, Row, Talk
 from bridge.cli.screen.run_view import without_unwanted
+from bridge.cli.screen.table import Column, table_lines
 from bridge.cli.signals import DetachedError
 from bridge.client.connection.session import BusSession
 from bridge.client.document.untrusted import clean_line
 from bridge.client.evidence import sweep as evidence
-from bridge.client.run.run import Run
 from bridge.client.send import sweep as sending
 from bridge.client.send.draft import RequestDraft
 from bridge.ids import short
@@ -21,6 +21,8 @@ from bridge.ids import short
 if TYPE_CHECKING:
     from bridge.cli.table.options import RunOptions
     from bridge.client.document.parts import BusPart
+
+_LEAST_CHARS: Final = 8  # of a cell that is cut
 
 
 def run_sweep(call: Invocation[RunOptions], session: BusSession, drafts: Sequence[RequestDraft]) -> Answer:
@@ -60,17 +62,14 @@ def run_sweep(call: Invocation[RunOptions], session: BusSession, drafts: Sequenc
 
 def _see_through(call: Invocation[RunOptions], sweep: evidence.SweptRuns) -> Answer:
     """Wait for every run in turn, each named as it ends; end in the strongest of their codes."""
-    timeout_s, clock = call.options.wait_timeout, sweep.runs[0].bus.clock
-    deadline_s = None if timeout_s is None else clock.steady_s() + timeout_s
     try:
-        for run in sweep.runs:
-            _follow(call, run, None if deadline_s is None else max(0.0, deadline_s - clock.steady_s()))
+        for run in call.follow(sweep.runs, call.options.wait_timeout):
             sweep.statuses.append(run.status(require=call.required()))
             number = f"{len(sweep.statuses)}/{len(sweep.runs)}"
             call.output.say(number, f" {run.short} {sweep.statuses[-1].reason}")
     except DetachedError as detached:
         return _detach(sweep, sweep.runs[0].bus_part, detached)
-    return _answer(sweep, call.options.fail_if)
+    return _answer(call, sweep)
 
 
 def _detach(sweep: evidence.SweptRuns, bus: Callable[[], BusPart], detached: DetachedError) -> Answer:
@@ -79,18 +78,22 @@ def _detach(sweep: evidence.SweptRuns, bus: Callable[[], BusPart], detached: Det
     return Answer(sweep.data(), [gone], detached.exit_code, reason="detached", bus=bus)
 
 
-def _follow(call: Invocation[RunOptions], run: Run, timeout_s: float | None) -> None:
-    """Wait for one run; only what goes wrong meanwhile is said."""
-    for progress in run.follow(timeout_s=timeout_s):
-        if progress.kind == "trouble":
-            call.output.note(progress.lines[0])
+def sweep_lines(sweep: evidence.SweptRuns, width: int | None) -> list[Line]:
+    """Return what a sweep asks, its table as lines that fit a screen of so many characters, and why runs failed."""
+    rows = sweep.rows
+    shown = evidence.columns(rows)
+    kinds = [Column(clean_line(column.name), least=_LEAST_CHARS, rank=column.rank) for column in shown]
+    cells = [[clean_line(column.text(row)) for column in shown] for row in rows]
+    failed = [Row(ids[0], clean_line(why)) for why, ids in sweep.failures().items()]
+    return [Row("asked", clean_line(sweep.asked)), *table_lines(kinds, cells, width), *failed]
 
 
-def _answer(sweep: evidence.SweptRuns, fail_if: str | None) -> Answer:
-    lines: list[Line] = [*evidence.table(sweep.rows), Talk("note", evidence.EXPLORATORY)]
+def _answer(call: Invocation[RunOptions], sweep: evidence.SweptRuns) -> Answer:
+    lines: list[Line] = sweep_lines(sweep, call.output.columns)
+    lines.append(Talk("note", evidence.EXPLORATORY))
     compare = ["kakeya-mac", "compare", short(sweep.id), *sweep.runs[0].settings.bus.words]
     lines.append(Talk("next", f"  {shlex.join(compare)}"))
-    judged = [without_unwanted(status, fail_if) for status in sweep.statuses]
+    judged = [without_unwanted(status, call.options.fail_if) for status in sweep.statuses]
     sweep.statuses = [status for status, _ in judged]
     lines += [row for _, rows in judged for row in rows]
     message = next((status.message for status in sweep.statuses if status.reason == sweep.reason == "unwanted"), None)

@@ -9,6 +9,7 @@ from bridge.cli.mac.results import pins_of
 from bridge.cli.screen.answer import Answer
 from bridge.client.clone.packed import SUFFIX, pack
 from bridge.client.clone.store import Store, id_in, read_tree
+from bridge.client.document.parts import WrittenData
 from bridge.client.evidence.verify import verify_folder
 from bridge.errors import IntegrityError, UsageError
 from bridge.system.durable import write_atomically
@@ -52,4 +53,4 @@ def unpack_result(call: Invocation[OpenOptions]) -> Answer:
         failed = verified.answer.text or "it holds no result"
         raise IntegrityError(f"{file} does not verify: {failed}", remedy=f"kakeya-mac verify {name}")
     folder = Store(call.settings().state_dir).write_result(verified.run_id, read_tree(file))
-    return Answer({"path": str(folder)}, [str(folder)])
+    return Answer(WrittenData(str(folder)), [str(folder)])

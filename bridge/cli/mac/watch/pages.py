@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bridge.cli.screen.answer import Answer
 from bridge.client.clone.run_ids import resolve
 from bridge.client.clone.store import Store, holds_result
+from bridge.client.document.parts import WrittenData
 from bridge.client.evidence.sweep import SweptRuns
 from bridge.client.page.writing import (
     write_bus_page,
@@ -32,7 +33,7 @@ def open_page(call: Invocation[OpenOptions]) -> Answer:
         path = write_folder_page(call.settings(), folder)
     else:
         path = _page_of(call, call.options.id)
-    return Answer({"path": str(path)}, [str(path)])
+    return Answer(WrittenData(str(path)), [str(path)])
 
 
 def _page_of(call: Invocation[OpenOptions], name: str) -> Path:

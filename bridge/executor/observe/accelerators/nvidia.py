@@ -54,7 +54,8 @@ class NvidiaMeter:
         ]
         if not handles:
             return "unknown: NVML sees no device"
-        return cls(pynvml, chosen) if chosen else f"unknown: NVML sees none of {', '.join(sorted(given or ()))}"
+        named = ", ".join(sorted(given or ())) or "the devices that the run got: it got none"
+        return cls(pynvml, chosen) if chosen else f"unknown: NVML sees none of {named}"
 
     def read(self, pids: Collection[int]) -> GpuReading:
         """Read the devices once.

@@ -56,6 +56,18 @@ def test_presets_and_run_ids_come_from_files_without_starting_python(complete, t
     assert complete("attach", "", cwd=tmp_path) == ["@last", "01k9x3abcdefghjkmnpqrstvwx"]
 
 
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+def test_fish_completes_presets_runs_and_refs(tmp_path):
+    (tmp_path / "kakeya.fish").write_text(script("fish"), encoding="utf-8")
+    (tmp_path / "offered").write_text("my-train\n")
+    ask = "source kakeya.fish; complete -C 'kakeya-mac run my'; complete -C 'kakeya-mac attach @'"
+    ran = subprocess.run(
+        ["fish", "--no-config", "-c", ask], capture_output=True, text=True, timeout=240, check=True, cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "KAKEYA_DATA_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert [line.partition("\t")[0] for line in ran.stdout.splitlines()] == ["my-train", "@last"]
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_every_command_and_option_is_in_every_script(shell):
     text = script(shell)

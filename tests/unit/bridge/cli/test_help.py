@@ -106,20 +106,6 @@ def test_filling_a_document_is_stable_and_touches_only_marked_parts():
     assert documents.fill(filled) == filled
 
 
-def test_the_agents_section_is_replaced_not_repeated(tmp_path):
-    path = tmp_path / "AGENTS.md"
-    path.write_text("# House rules\n\nBe kind.\n")
-    assert documents.write_agents_section(path) is True
-    once = path.read_text()
-    assert documents.write_agents_section(path) is False
-    assert path.read_text() == once
-    assert once.startswith("# House rules\n\nBe kind.\n")
-    assert once.count("## Running experiments on real hardware") == 1
-    assert documents.write_agents_section(path, ["`my-train`: Fit a line (lr, steps)"]) is True
-    assert "offers of its own:\n  - `my-train`: Fit a line (lr, steps)\n- See" in path.read_text()
-    assert "uv tool install" in path.read_text()
-
-
 def test_the_skill_names_every_command_and_has_front_matter():
     skill = documents.skill()
     assert skill.startswith("---\nname: kakeya\n")

@@ -14,6 +14,8 @@ from tests.fakes.requester import Requester
 from tests.fakes.scripted_host import ScriptedHost
 
 PROBE, CODE = "run mlx-env-probe", "run k3-fused-allmlx-code"
+NO_HOSTS = ("ssh://", "ssh://a b", "ssh://-oProxyCommand=x", "ssh://user@-x", "ssh://h:99999", "ssh://[::1",
+            "ssh://@", "ssh://u:p@h", "ssh://h/path")  # fmt: skip
 ASKING = [
     # words that other programs have
     ("ps", "unknown command 'ps'; did you mean ls?", "kakeya-mac --help"),
@@ -38,6 +40,7 @@ ASKING = [
     (f"{PROBE} --fail-if slower", "and this line does not wait for that", "add --wait"),
     (f"{PROBE} --confirms nosuch", "no run matches 'nosuch'", "kakeya-mac ls"),
     (f"{PROBE} --via host", "--via: got 'host'; expected ssh://USER@HOST[:PORT]", "run --help"),
+    *((f"{PROBE} --via '{url}'", "--via: got 'ssh://", "run --help") for url in NO_HOSTS),
     (f"{PROBE} --unsandboxed", "--unsandboxed is for your own machine", "add --bus embedded to run here"),
     (f"{CODE} -p depth=1,1", "parameter 'depth': got '1,1', which lists a value twice", "presets show"),
     (f"{CODE} -p depth=1,2 --repeat 40", "are 80 runs; a sweep has at most 64", "list fewer values"),
@@ -53,7 +56,9 @@ ASKING = [
     ("quote /etc/passwd", "there is no folder '/etc/passwd'; expected one of a result", "kakeya-mac ls"),
     ("report", "name a run or a file, or --history PRESET", "report --help"),
     ("report --history nosuch", "no result of 'nosuch' is stored here", "kakeya-mac fetch ID"),
-    ("gate check /nosuch", "there is no /nosuch", "gate check --help"),
+    ("gate check /nosuch", "/nosuch is not there; expected a report file or a result folder", "gate check --help"),
+    ("gate check /dev/zero", "/dev/zero is no file or folder; expected a report file", "gate check --help"),
+    ("verify . /nosuch", ". holds nothing of a result; expected a folder that `kakeya-mac fetch` wrote", "ls"),
     ("gc --older-than soon", "got 'soon', expected a duration", "gc --help"),
     # routes and keys of a clone
     ("init --bus x#zz", "got bus id 'zz'; expected 32 hexadecimal digits after '#'", "init --help"),
@@ -166,6 +171,9 @@ OWNING = [
     ("once --bus ftp://x/y", 2, "route 'ftp://x/y' is of a kind that is not supported", "https URL"),
     ("policy explain nosuch-at-all", 2, "unknown preset 'nosuch-at-all'; known:", "kakeya-mac presets"),
     ("policy explain mlx-env-probe --as 'a b'", 2, "got principal 'a b'; expected a name such as", ""),
+    ("workload new x --from /dev/zero", 2, "/dev/zero is a device or a pipe, which has no end", "save what it gives"),
+    ("workload new x --from caf\udce9.py", 2, "the name 'caf\\udce9.py' is no text of one line", "another name"),
+    ("workload new x --from quiet.sh --from /proc/self/mem", 3, "Input/output error", "doctor"),
     ("workload new x --from /nosuch.py", 2, "there is no program /nosuch.py", "--from train.py"),
     ("workload new x --from .", 2, ". is a folder, and the first --from is the program", "--from ./PROGRAM"),
     ("workload new x --from quiet.sh --from /nosuch.csv", 2, "there is no file /nosuch.csv", "ls shows what is here"),
@@ -297,4 +305,5 @@ def test_a_mistake_in_a_policy_is_named_with_its_key_and_what_is_expected(own, l
 
 def test_a_number_that_is_put_right_is_taken_at_the_second_try(own):
     assert own("workload new quiet --from quiet.sh --number loss")[0] == 2
+    assert own("workload new quiet --from quiet.sh --from /proc/self/mem")[0] == 3  # nothing is left of it either
     assert own("workload new quiet --from quiet.sh --number none")[0] == 0

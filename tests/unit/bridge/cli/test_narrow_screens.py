@@ -63,9 +63,21 @@ def test_a_history_leaves_out_columns_before_a_value_goes_on_below(requester):
     fitted = {columns: shown(requester, words, columns) for columns in (200, 110, 60)}
     heads = {columns: lines[0].split() for columns, lines in fitted.items()}
     assert heads[200] == ["ended", "run", "parameters", "code", "host", "metric", "value"]
-    assert heads[110] == ["ended", "run", "code", "host", "metric", "value"]
+    assert heads[110] == ["ended", "run", "parameters", "host", "metric", "value"]
     assert heads[60] == ["run", "metric", "value"]
     narrow, whole = fitted[60], shown(requester, words)
     assert max(map(len, narrow)) <= 60 < max(map(len, whole))
     values = [" ".join(line[whole[0].index("metric") :].split()) for line in whole[1:]]
     assert all(value in " ".join(" ".join(narrow).split()) for value in values)
+
+
+def test_two_runs_that_differ_stand_below_each_other_where_side_by_side_is_too_wide(requester):
+    words = ["compare", str(SMOKE), str(SMOKE_AGAIN)]
+    wide, narrow = shown(requester, words, 300), shown(requester, words, 80)
+    ids = [short(id_in(packed)) for packed in (SMOKE, SMOKE_AGAIN)]
+    assert any(line.split() == ids for line in wide)
+    at = next(number for number, line in enumerate(narrow) if line.startswith("* claim"))
+    assert ids[0] in narrow[at]
+    assert any(line.split()[0] == ids[1] for line in narrow[at + 1 : at + 8])
+    assert max(map(len, narrow)) <= 80
+    assert set(words_of(wide)) == set(words_of(narrow))

@@ -109,7 +109,7 @@ def test_install_and_uninstall_leave_the_files_of_a_clone_as_they_were(tmp_path)
     (tmp_path / ".mcp.json").write_text(json.dumps(OTHERS, indent=2) + "\n")
     (tmp_path / "AGENTS.md").write_text("# House rules\n")
     before = {path: path.read_text() for path in (tmp_path / ".mcp.json", tmp_path / "AGENTS.md")}
-    every = [f"--{name}" for name in AGENTS]
+    every = [f"--{name.replace('_', '-')}" for name in AGENTS]
     assert requester.run("agent", "install", *every).code == 0
     assert "kakeya" in json.loads((tmp_path / ".cursor" / "mcp.json").read_text())["mcpServers"]
     assert (tmp_path / "home" / ".codex" / "config.toml").exists()
@@ -121,7 +121,7 @@ def test_install_and_uninstall_leave_the_files_of_a_clone_as_they_were(tmp_path)
 
 def test_empty_files_stay_and_files_that_were_not_there_go(tmp_path):
     requester = Requester(tmp_path, environment={"HOME": str(tmp_path / "home")})
-    every = [f"--{name}" for name in AGENTS]
+    every = [f"--{name.replace('_', '-')}" for name in AGENTS]
     assert requester.run("agent", "install", *every).code == 0
     made = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert requester.run("agent", "uninstall", *every).code == 0

@@ -45,7 +45,7 @@ def test_the_first_of_six_places_wins(place, tmp_path):
             environment["KAKEYA_BUS"] = "environment"
         settings = discover(top, environment, option)
         chosen.append((settings.bus.source, settings.bus.route))
-        assert [source for source, _, used in candidates(settings) if used] == [settings.bus.source]
+        assert [place.source for place in candidates(settings) if place.used] == [settings.bus.source]
     assert chosen == [
         ("embedded", None),
         ("user", "user"),
@@ -153,6 +153,16 @@ def test_a_malformed_file_is_named_with_its_key(place, text, needle):
     with pytest.raises(UsageError, match=r"kakeya\.toml") as caught:
         discover(top, environment)
     assert needle in caught.value.message
+    assert "kakeya.toml" in caught.value.remedy
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.name)])
+def test_what_is_no_file_is_no_configuration_that_is_passed_over(place, make):
+    top, environment = place
+    make(top / "kakeya.toml")
+    with pytest.raises(UsageError, match=r"kakeya\.toml: it is no file that can be read") as caught:
+        discover(top, environment)
+    assert caught.value.remedy is not None
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_presets_show_and_explain_know_parameters_bounds_and_metrics(requester, 
     assert [row["name"] for row in listed if row["definition"]] == ["my-train"]
     shown = requester.run("presets", "show", "my-train").out
     assert "lr: learning rate (float; default 0.1, min 0.01, max 1.0)" in shown
-    assert "metric      final_loss: median, nats, lower is better, 0 to 100" in shown
+    assert "metric      final_loss (median, nats, lower is better, 0 to 100)" in shown
     assert own.digest() in shown
     assert "--lr 0.5" in requester.run("explain", "my-train", "-p", "lr=0.5").out
 
@@ -118,7 +118,7 @@ def test_an_agents_tools_have_its_parameters_and_name_its_metrics(requester, hos
 
     tool = Offer(Commands()).find("run")
     assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
-    assert "final_loss (median, nats, lower is better)" in tool.description
+    assert "final_loss (median, nats, lower is better, 0 to 100)" in tool.description
     assert tool.words({"preset": "my-train", "param": {"lr": 0.5}}) == ["run", "my-train", "-p", "lr=0.5"]
     second = ScriptedHost(requester.bus, requester.clock, name="big")
     second.offer(other)

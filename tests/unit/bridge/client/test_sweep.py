@@ -180,7 +180,7 @@ def test_a_sweep_that_is_sent_needs_no_runner_that_is_awake(requester, host):
     requester.clock.sleep(24 * 3600)  # whoever took them is away
     ran = requester.run(*LINE, "--wait")
     assert ran.code == 0, ran.err
-    assert len(ran.out.splitlines()) == 1 + len(first)
+    assert len(ran.out.splitlines()) == 2 + len(first)
     anew = requester.run(*LINE, "--new")
     assert anew.code == 3
     assert "no live runner would take my-train: mini last seen 24h ago" in anew.err
@@ -190,11 +190,12 @@ def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_
     for number, run_id in enumerate(requester.run(*LINE).out.split()):
         end(host, run_id, loss=1.0 + number % 2, reason="program_failed" if number == 3 else "passed")
     ran = requester.run(*LINE, "--wait")
-    head, *rows = ran.out.splitlines()
-    assert head.split() == ["lr", "repeat", "run", "ended", "final_loss"]
+    question, head, *rows = ran.out.splitlines()
+    assert " ".join(question.split()) == "asked my-train steps=20"
+    assert " ".join(head.split()) == "lr repeat run ended final_loss, lower is better"
     assert [row.split()[:2] for row in rows] == [["0.1", "1"], ["0.01", "1"], ["0.1", "2"], ["0.01", "2"]]
-    assert "1.025 nats [1.000, 1.050], lower is better" in rows[0]
-    assert "program_failed" in rows[3]
+    assert rows[0].endswith("  passed (refused)  1.025 nats [1.000, 1.050]")
+    assert rows[3].split()[3:5] == ["program_failed", "2.025"]
     assert ran.code == 4  # the strongest
     assert "exploratory" in ran.err
     assert requester.run("compare", "@last").out == ran.out
@@ -203,14 +204,36 @@ def test_the_table_names_what_was_set_how_it_ended_and_the_metric_with_unit_and_
     assert document["differences"] == []  # nobody saw these runs: nothing they say may be used
 
 
+def test_below_a_table_stands_why_runs_failed_once_a_reason(requester, host):
+    for number, run_id in enumerate(requester.run(*LINE).out.split()):
+        host.logs[run_id] = b"loading\nValueError: lr is too large\n"
+        end(host, run_id, **({"reason": "program_failed"} if number else {}))
+    ran = requester.run(*LINE, "--wait")
+    assert ran.out.splitlines()[6].split(maxsplit=1)[1] == "program_failed: | ValueError: lr is too large (and 2 more)"
+
+
+def test_a_table_fits_its_screen_and_leaves_out_what_is_least_needed(requester, host):
+    other = HOST.evolve(name="n2", cpu="another cpu of a very long name, 3.2 GHz", devices=("a card",))
+    for number, run_id in enumerate(requester.run(*LINE).out.split()):
+        host.machine = other if number else HOST
+        end(host, run_id)
+    requester.run(*LINE, "--wait")
+    wide = requester.run("compare", "@last").out.splitlines()
+    requester.environment["COLUMNS"] = "80"
+    narrow = requester.run("compare", "@last").out.splitlines()
+    assert max(map(len, wide)) > 100
+    assert max(map(len, narrow)) <= 80
+    assert "final_loss" in narrow[1]
+
+
 def test_rows_say_on_which_node_and_class_of_host_they_were_measured(requester, host):
     other = HOST.evolve(name="n2"), HOST.evolve(name="n3", cpu="another cpu", devices=("a card",))
     for run_id, machine in zip(requester.run(*LINE).out.split(), (HOST, *other, HOST), strict=True):
         host.machine = machine
         end(host, run_id)
     ran = requester.run(*LINE, "--wait")
-    head, *rows = ran.out.splitlines()
-    assert head.split() == ["lr", "repeat", "run", "node", "host", "ended", "final_loss"]
+    _, head, *rows = ran.out.splitlines()
+    assert head.split()[:7] == ["lr", "repeat", "run", "node", "host", "ended", "final_loss,"]
     assert "n3 2 x another cpu, Linux x86_64, a card" in " ".join(rows[2].split())
     document = requester.run("compare", "@last", "--json").document["data"]
     published("data-compare").validate(document)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any, Literal
 
 import anyio
-import mcp_types as types
 import pytest
-from mcp.client.extension import ClientExtension, ResultClaim
-from mcp.shared.memory import create_client_server_memory_streams
-from mcp.shared.message import SessionMessage
 
 from bridge.cli.mac.agents.in_process import InProcess
 from bridge.cli.mac.agents.tools import TOOL_OF, tools_of
@@ -25,7 +20,6 @@ from bridge.client.send.sweep import combinations
 from bridge.errors import UsageError
 from bridge.mcp.answers import ANSWER_MAX_BYTES, answer, fitted, remedy_with_tools
 from bridge.mcp.server import make_server
-from bridge.mcp.tasks import EXTENSION
 from bridge.presets.installed import registry
 from bridge.presets.workloads.folder import read_folder
 from tests.fakes.memory_bus import MemoryBus, bus_record
@@ -307,7 +301,7 @@ def test_the_presets_of_the_bus_come_first_and_are_described(tmp_path):
     tool = tool_named("run", {**registry(), "my-train": own}, ("my-train",))
     assert tool.schema["properties"]["preset"]["enum"][0] == "my-train"
     assert "my-train: Fit a line. At most 2m. Takes lr: 0.01 to 1.0, default 0.1; steps: 1 to 100" in tool.description
-    assert "Measures final_loss (median, nats, lower is better)." in tool.description
+    assert "Measures final_loss (median, nats, lower is better, 0 to 100)." in tool.description
     with pytest.raises(UsageError, match=r"param\.lr: 7 is greater than the maximum of 1\.0; my-train takes lr, steps"):
         tool.words(tool.checked({"preset": "my-train", "param": {"lr": 7}}))
 
@@ -356,97 +350,6 @@ def test_runs_of_a_sweep_are_named_whatever_their_parameters_take():
     assert [row["id"] for row in json.loads(text)["data"]["runs"]] == [row["id"] for row in runs]
 
 
-class TaskHandle(types.Result):
-    result_type: Literal["task"] = "task"
-    task_id: str
-    status: str
-
-
-class Task(types.Result):
-    task_id: str
-    status: str
-    result: dict[str, Any] | None = None
-
-
-class TaskRequest(types.Request[dict[str, Any], Literal["tasks/get", "tasks/cancel"]]):
-    method: Literal["tasks/get", "tasks/cancel"]
-    params: dict[str, Any]
-
-
-class Tasks(ClientExtension):
-    """What a client with tasks does: polls the handle it got instead of an answer."""
-
-    identifier = EXTENSION
-
-    def __init__(self, meanwhile):
-        self.meanwhile = meanwhile
-        self.statuses = []
-
-    def claims(self):
-        return [ResultClaim(result_type="task", model=TaskHandle, resolve=self.resolve)]
-
-    async def resolve(self, handle, context):
-        self.statuses.append(handle.status)
-        while True:
-            request = TaskRequest(method="tasks/get", params={"taskId": handle.task_id})
-            task = await context.session.send_request(request, Task)
-            self.statuses.append(task.status)
-            if task.status != "working":
-                return types.CallToolResult.model_validate(task.result or {"content": []})
-            await self.meanwhile(context.session, handle.task_id)
-
-
-def test_a_client_with_tasks_gets_the_run_as_a_task(server, host):
-    async def end(_session, run_id):
-        take(host, run_id)
-
-    tasks = Tasks(end)
-    result = with_client(
-        server, lambda client: client.raw("run", preset="mlx-env-probe"), mode="2026-07-28", extensions=[tasks]
-    )
-    assert tasks.statuses == ["working", "working", "completed"]
-    assert '"verdict":"valid"' in result.content[0].text
-
-
-def told(message):
-    """Return a JSON-RPC message as a transport carries it."""
-    return SessionMessage(types.jsonrpc_message_adapter.validate_python({"jsonrpc": "2.0", **message}))
-
-
-def test_a_client_with_tasks_gets_an_answer_in_an_older_version_of_the_protocol(server):
-    """The Inspector declares them in every version; a result of another type is none before 2026-07-28."""
-    declared = {"extensions": {EXTENSION: {}}}
-    about = {"protocolVersion": "2025-11-25", "capabilities": declared, "clientInfo": {"name": "t", "version": "0"}}
-    call = {"name": "run", "arguments": {"preset": "mlx-env-probe"}}
-
-    async def main():
-        async with create_client_server_memory_streams() as (client, served), anyio.create_task_group() as group:
-            group.start_soon(server.run, *served, server.create_initialization_options())
-            incoming, outgoing = client
-            await outgoing.send(told({"id": 0, "method": "initialize", "params": about}))
-            await incoming.receive()
-            await outgoing.send(told({"method": "notifications/initialized"}))
-            await outgoing.send(told({"id": 1, "method": "tools/call", "params": call}))
-            answered = await incoming.receive()
-            group.cancel_scope.cancel()
-            return answered.message.model_dump()
-
-    answered = anyio.run(main)
-    assert '"reason":"pending"' in answered["result"]["content"][0]["text"], answered
-
-
-def test_a_task_that_is_cancelled_asks_the_host_to_end_the_run(server, requester, host):
-    async def cancel(session, run_id):
-        await session.send_request(TaskRequest(method="tasks/cancel", params={"taskId": run_id}), types.Result)
-        assert requester.bus.view(run_id).cancel_asked
-        host.claim(run_id)
-        host.finish(run_id, "cancelled")
-
-    tasks = Tasks(cancel)
-    with_client(server, lambda client: client.raw("run", preset="mlx-env-probe"), mode="2026-07-28", extensions=[tasks])
-    assert tasks.statuses[-1] == "cancelled"
-
-
 @pytest.mark.parametrize("name", sorted(name for name, preset in registry().items() if preset.status == "ready"))
 def test_the_defaults_of_every_preset_fit_and_become_a_command_line(name):
     tool = tool_named("run")
@@ -482,3 +385,21 @@ def test_whatever_is_answered_fits():
     for value in ("x" * 10**6, ["y" * 50] * 10**4, {f"k{n}": ["z" * 99] * 99 for n in range(99)}, {"a": {"b": [[]]}}):
         text, _ = fitted(value, ANSWER_MAX_BYTES)
         assert len(text) <= ANSWER_MAX_BYTES
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "message"),
+    [
+        ("run", {"preset": ["mlx-env-probe"]}, "run: preset: ['mlx-env-probe'] is not of type 'string'"),
+        ("run", {"preset": {"a": 1}}, "run: preset: {'a': 1} is not of type 'string'"),
+        ("run", {"preset": "mlx-env-probe\0"}, "does not match"),
+        ("run", {"preset": "a" * 1_000_000}, "a… does not match '^[a-z0-9]"),
+        ("run", {"preset": "mlx-env-probe", "repeat": "3"}, "run: repeat: '3' is not of type 'integer'"),
+        ("status", {"id": "x" * 1_000_000}, "x… does not match '^(@last|"),
+        ("logs", {"id": "@last", "lines": float("inf")}, "is not of type 'integer'"),
+        ("quote", {"ids": "@last"}, "quote: ids: '@last' is not of type 'array'"),
+    ],
+)
+def test_an_argument_that_does_not_fit_is_answered_with_what_is_expected(server, host, tool, arguments, message):
+    result = with_client(server, lambda client: client.raw(tool, **arguments))
+    assert (result.is_error, message in result.content[0].text) == (True, True), result.content[0].text[:400]

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from bridge import errors
-from bridge.cli.table.documents import BEGIN, GENERATED
+from bridge.cli.table.documents import BEGIN
 from bridge.errors import UsageError
 from bridge.records.claim import Reason
 from bridge.records.verdict import Premise, PremiseResult
@@ -136,6 +136,6 @@ def test_the_remedies_name_commands_that_exist():
             assert MAC.find(words)[0] is not None
 
 
-def test_every_generated_table_stands_in_a_guide():
+def test_the_section_for_agents_stands_in_a_guide():
     pages = "\n".join((ROOT / name).read_text(encoding="utf-8") for name in DOCUMENTS)
-    assert [name for name in GENERATED if BEGIN.format(name=name) not in pages] == []
+    assert BEGIN in pages

@@ -66,7 +66,7 @@ def test_five_hundred_runs_are_a_small_page_and_nothing_in_it_is_markup():
         HistoryRow(
             id=f"{at:026}", ended="2026-11-29T10:00:00Z", params=f"lr=0.{at}", host="mini", code="a" * 40,
             metric=f"metric-{at % 3}", value=at / 100, interval=None, unit="squared error", better="lower",
-            decision="evidence", text="", quotation="quotable",
+            decision="evidence", text="", quotation="quotable", profile="smoke", role="primary",
         )
         for at in range(120)
     ]  # fmt: skip

@@ -11,6 +11,7 @@ import pytest
 
 from bridge.client.clone.config import discover
 from bridge.client.clone.store import id_in
+from bridge.client.connection.pins import Pins
 from bridge.client.evidence.judged import JudgedResult
 from bridge.client.page import plots
 from bridge.client.page.writing import earlier
@@ -175,22 +176,23 @@ def test_names_in_plots_are_no_formulas_are_cleaned_and_cut(requester, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_history_lists_the_runs_of_the_preset_that_are_here_oldest_first(requester):
+def test_history_lists_the_runs_of_the_same_question_that_are_here_oldest_first(requester, tmp_path_factory):
     host = ScriptedHost(requester.bus, requester.clock)
-    host.beat()
+    host.offer(read_folder(write_workload(tmp_path_factory.mktemp("w")), INTERPRETER).presets["my-train"])
     ids = []
-    for value in (1.25, 1.5):
-        ids.append(requester.run("run", "mlx-env-probe", "--new").out.strip())
-        take(host, ids[-1], claims=(claim(value=value),))
+    for lr, value in ((0.1, 1.25), (0.2, 9.0), (0.1, 1.5)):
+        ids.append(requester.run("run", "my-train", "-p", f"lr={lr}", "--new").out.strip())
+        reports = {f"repeat-{n}/report.json": {"metrics": {"final_loss": value}} for n in range(6)}
+        take(host, ids[-1], reports=reports)
         assert requester.run("fetch", ids[-1]).code == 0
         requester.clock.sleep(5)
-    result = read_folder_result(requester.folder / "data" / "runs" / ids[-1][-8:])
-    judged = JudgedResult(result, result.verdict)
-    shown = [(row.run, row.value) for row in earlier(requester_settings(requester), judged)]
-    assert shown == [(ids[0][-8:], 1.25), (ids[1][-8:], 1.5)]
-    path = requester.folder / "data" / "runs" / ids[0][-8:] / "verdict.json"
-    path.write_bytes(path.read_bytes().replace(b"1.25", b"9.25"))
-    assert [row.run for row in earlier(requester_settings(requester), judged)] == [ids[1][-8:]]
+    folder = requester.folder / "data" / "runs"
+    judged = JudgedResult.of(read_folder_result(folder / ids[-1][-8:]), Pins())
+    shown = [(row.id, row.value) for row in earlier(requester_settings(requester), judged)]
+    assert shown == [(ids[0], 1.25), (ids[2], 1.5)]
+    path = folder / ids[0][-8:] / "verdict.json"
+    path.write_bytes(path.read_bytes().replace(b"a scripted", b"another"))
+    assert [row.id for row in earlier(requester_settings(requester), judged)] == [ids[2]]
 
 
 def requester_settings(requester):
@@ -209,11 +211,13 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
         host.finish(row["id"], reports=values)
     page, text = page_of(requester, sent["sweep"])
     assert "exploratory: 3 of 4 runs ended" in text
+    assert "my-train steps=20" in text
     assert "svg" in page.tags
     by_value = sorted(sent["runs"], key=lambda row: (row["params"]["lr"], row["repeat"]))
     at = [text.rindex(row["id"][-8:]) for row in by_value]
     assert at == sorted(at)
-    assert "3.025 nats [3.000, 3.050], lower is better" in text
+    assert "final_loss, lower is better" in text
+    assert "gate_rejected 3.025 nats [3.000, 3.050]" in " ".join(text.split())
     _, of_preset = page_of(requester, "my-train")
     assert "3 runs are stored here" in of_preset
     assert "1.025 nats" in of_preset
@@ -228,3 +232,27 @@ def test_a_sweep_and_its_preset_have_pages_of_their_own(requester, tmp_path_fact
 def test_a_page_says_that_the_log_file_holds_what_a_terminal_obeys(requester, log, warned):
     _, text = page_of(requester, ended_run(requester, log))
     assert ("holds control characters for terminals; kakeya-mac logs" in text) == warned
+
+
+def test_the_repeats_of_an_own_program_are_one_table_and_a_dot_each(requester, tmp_path_factory):
+    host = ScriptedHost(requester.bus, requester.clock)
+    host.offer(read_folder(write_workload(tmp_path_factory.mktemp("w")), INTERPRETER).presets["my-train"])
+    run_id = requester.run("run", "my-train").out.strip()
+    take(host, run_id, reports={f"repeat-{n}/report.json": {"metrics": {"final_loss": 1 + n}} for n in range(6)})
+    page, text = page_of(requester, run_id)
+    assert "Reports of the program" in text
+    assert "Report repeat-" not in text
+    assert "svg" in page.tags
+    assert "metric      final_loss 1, 2, 3, 4, 5, 6\n" in requester.run("report", run_id).out
+
+
+def test_axes_count_in_whole_numbers_name_units_that_are_some_and_hold_their_labels():
+    drawn = plots.dots({"value": [(1.0, 5.0), (2.0, 6.0)]}, "run, oldest first", plots.labelled("loss", "1"))
+    assert ">1<" in drawn
+    assert ">1.5<" not in drawn
+    assert ">loss<" in drawn
+    assert plots.labelled("loss", "nats") == "loss (nats)"
+    assert plots.over_time({"this run": [(1.0, 0.5)]}, "share") == ""
+    name = "lr=0.1 optimiser=momentum #1"
+    label = plots.intervals([(name, 1.0, (0.5, 1.5))], "x", None)
+    assert float(label.partition('text-anchor="end"')[0].rpartition('x="')[2].partition('"')[0]) > 7.2 * len(name)

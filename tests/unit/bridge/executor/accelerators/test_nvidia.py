@@ -121,6 +121,7 @@ def test_a_list_that_names_none_of_the_cards_is_no_machine_without_cards(nvml, t
 
 def test_devices_that_are_not_there_and_a_driver_that_is_not_are_said(nvml):
     assert find_meter(("7",)) == "unknown: NVML sees none of 7"
+    assert find_meter(()) == "unknown: NVML sees none of the devices that the run got: it got none"
     nvml.nvmlDeviceGetCount = lambda: 0
     assert find_meter() == "unknown: NVML sees no device"
     nvml.nvmlInit = lambda: (_ for _ in ()).throw(nvml.NVMLError("Driver Not Loaded"))
