@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from engine.backends.rows import Array
-from engine.errors import CacheCropError
+from engine.errors import CacheCropError, UsageError
 
 Arrays = tuple[Array, ...]
 CROPPABLE_ROWS = 128
@@ -27,6 +27,14 @@ class Append:
     begin: int
     before: Arrays | None
     read: Arrays
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """The state of one layer as it moves from one place to another, and the append that a crop may still go into."""
+
+    state: Arrays
+    last: Append | None
 
 
 class RecurrentState:
@@ -63,6 +71,36 @@ class RecurrentState:
         self.state = state
         self._length += rows
         self._floor = self._appends[0].begin if self._appends else self._length
+
+    def lend(self, rows: int) -> tuple[int, Arrays]:
+        """Return 0, for there is no first row, and the arrays; a state has the same size whatever comes.
+
+        Raises:
+            UsageError: If there is no row yet.
+        """
+        del rows
+        return 0, self.held().state
+
+    def take_back(self, arrays: Arrays, rows: int) -> None:
+        """Go on with a state that ``rows`` more rows left, and behind it what the recurrence read from them."""
+        sides = len(self.state or ())
+        self.append(arrays[:sides], arrays[sides:], rows)
+
+    def held(self) -> HeldState:
+        """Return the state and the newest append.
+
+        Raises:
+            UsageError: If there is no row yet.
+        """
+        if self.state is None:
+            raise UsageError("the state of a sequence without a row was asked for; forward a prompt first")
+        return HeldState(self.state, self._appends[-1] if self._appends else None)
+
+    def resume(self, held: HeldState, length: int) -> None:
+        """Begin, while empty, with the state of ``length`` positions; a crop may go into its last append."""
+        self.state, self._length = held.state, length
+        self._appends.extend(() if held.last is None else (held.last,))
+        self._floor = length if held.last is None else held.last.begin
 
     def check_crop(self, length: int) -> None:
         """Check that a crop to ``length`` can be had.

@@ -10,7 +10,7 @@ import torch
 from engine.backends.caches import FullRows, LayerRows, SinkWindowRows, WindowRows
 from engine.backends.evicting import EvictingRows
 from engine.backends.layers import by_layer, crop_all, layer_rows
-from engine.backends.recurrent import RecurrentState
+from engine.backends.recurrent import HeldState, RecurrentState
 from engine.backends.rows import Rows, RowStore
 from engine.backends.torch.rows import LIBRARY
 from engine.backends.visibility import Visibility
@@ -45,6 +45,14 @@ class HeldRows:
     values: torch.Tensor
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the layers of a sequence hold, by layer: the rows of those that attend, the states of the others."""
+
+    rows: dict[int, HeldRows]
+    states: dict[int, HeldState]
+
+
 class LayerCaches:
     """The caches of a sequence in the shape transformers' attention modules call: ``update(keys, values, layer)``.
 
@@ -60,13 +68,14 @@ class LayerCaches:
     ) -> None:
         self.states = dict(states or {})
         self.layers = by_layer(list(zip(windows, head_dims, strict=True)), layout, self.states, make_cache)
+        self._first = next(index for index in range(len(self.layers)) if index not in self.states)
         self.asked = {index: layer for index, layer in enumerate(self.layers) if isinstance(layer, EvictingRows)}
         """The layers that are asked with their queries before each append."""
 
     @property
     def length(self) -> int:
         """Positions seen so far."""
-        return self.layers[0].length
+        return self.layers[self._first].length
 
     def masks(self, rows: int, device: torch.device) -> dict[int, torch.Tensor | None]:
         """Return by layer the mask over what its next ``update`` with ``rows`` rows will return, asked ones apart."""
@@ -79,22 +88,25 @@ class LayerCaches:
         """Append one layer's rows and return the rows its queries may attend to."""
         return self._rows(layer_idx).append(keys, values)
 
-    def held(self) -> list[HeldRows]:
-        """Return every layer's rows, as a crop may still need them.
+    def held(self) -> Held:
+        """Return every layer's rows or state, as a crop may still need them.
 
         Raises:
-            UsageError: If a layer keeps a sink or a recurrent state.
+            UsageError: If a layer keeps a sink, or nothing is cached.
         """
-        found = []
-        for layer in map(_movable, self.layers):
+        found = {}
+        for index, layer in self._attending():
             first, (keys, values) = layer.kept()
-            found.append(HeldRows(layer.window, isinstance(layer, FullRows), first, keys, values))
-        return found
+            found[index] = HeldRows(layer.window, isinstance(layer, FullRows), first, keys, values)
+        return Held(found, {index: state.held() for index, state in self.states.items()})
 
-    def resume(self, held: Sequence[HeldRows], floor: int) -> None:
-        """Begin, while empty, with rows that another cache held."""
-        for layer, rows in zip(self.layers, held, strict=True):
-            _movable(layer).resume(rows.first, (rows.keys, rows.values), floor)
+    def resume(self, held: Held, floor: int) -> None:
+        """Begin, while empty, with what other caches held."""
+        for index, layer in self._attending():
+            rows = held.rows[index]
+            layer.resume(rows.first, (rows.keys, rows.values), floor)
+        for index, state in self.states.items():
+            state.resume(held.states[index], self.length)
 
     def crop(self, length: int) -> None:
         """Crop the cache of every layer to ``length`` positions, or none of them."""
@@ -109,6 +121,9 @@ class LayerCaches:
         """Return the bytes of all buffers."""
         return sum(layer.measured_bytes() for layer in self.layers)
 
+    def _attending(self) -> list[tuple[int, FullRows | WindowRows]]:
+        return [(index, _movable(layer)) for index, layer in enumerate(self.layers) if index not in self.states]
+
     def _rows(self, layer_idx: int) -> LayerRows:
         layer: LayerRows = self.layers[layer_idx]  # type: ignore[assignment]
         return layer
@@ -116,10 +131,7 @@ class LayerCaches:
 
 def _movable(layer: LayerRows | RecurrentState) -> FullRows | WindowRows:
     if isinstance(layer, SinkWindowRows) or not isinstance(layer, FullRows | WindowRows):
-        raise UsageError(
-            "rows beside a sink or a recurrent state stay where they are; open the sequence with the native or full "
-            "layout, of a model without recurrent layers"
-        )
+        raise UsageError("rows beside a sink stay where they are; open the sequence with the native or full layout")
     return layer
 
 

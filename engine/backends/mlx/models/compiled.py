@@ -2,7 +2,8 @@
 
 Building the graph of a forward takes Python longer than a small model's weights take to be read. ``mx.compile`` keeps
 the graph of every shape, so the arrays of a step have shapes that seldom change: whole buffers of keys and values go in
-and come out, positions are arrays, and masks hide the rows of a buffer that are not written yet.
+and come out, positions are arrays, and masks hide the rows of a buffer that are not written yet. A recurrent layer's
+state goes in, and comes out with what the recurrence read.
 
 Shapes: S rows, C rows of a buffer, D hidden size, K captured layers, V vocabulary.
 """
@@ -17,10 +18,10 @@ from typing import Any, NamedTuple
 
 import mlx.core as mx
 
-from engine.backends.caches import FullRows, LayerRows, WindowRows
+from engine.backends.caches import FullRows, WindowRows
 from engine.backends.mlx.fusing import Unfused
 from engine.backends.mlx.models.decoder import Caches, Decoder
-from engine.backends.recurrent import RecurrentState
+from engine.backends.recurrent import Arrays, RecurrentState
 
 LONGEST_ROWS = 32
 """Blocks of more rows are rare, and their graph is a small part of them."""
@@ -61,7 +62,8 @@ class CompiledSteps:
         function = self._function(shape, capture)
         if function is None:
             return None
-        first = [bases[self._family.windows.index(window)] for window in self._groups]
+        attending, windows = self._family.structure.attending, self._family.windows
+        first = [bases[attending[windows.index(window)]] for window in self._groups]
         places = mx.array([caches[0].length, *first], mx.int32)
         with self._unfused:
             logits, features, sound, written = function(ids_S, places, buffers)
@@ -88,17 +90,15 @@ class CompiledSteps:
 
 
 def lending(caches: Caches) -> bool:
-    """Return whether every cache keeps rows as attention sees them, in one buffer a side."""
-    return all(type(cache) in {FullRows, WindowRows} and _plain(cache) for cache in caches)
+    """Return whether every cache keeps a state, or rows as attention sees them, in one buffer a side."""
+    return all(
+        isinstance(cache, RecurrentState) or (type(cache) in {FullRows, WindowRows} and cache.plain) for cache in caches
+    )
 
 
 def sound_rows(hidden_SD: mx.array) -> mx.array:
     """Return whether each row is finite, ``[S]``; what a row left in a cache is finite where its output is."""
     return mx.isfinite(mx.sum(hidden_SD, axis=-1))
-
-
-def _plain(cache: LayerRows | RecurrentState) -> bool:
-    return isinstance(cache, LayerRows) and cache.plain
 
 
 class _TracedRows:
@@ -116,6 +116,18 @@ class _TracedRows:
         return self.buffers
 
 
+class _TracedState:
+    """What a recurrent layer sees of its state while a step is traced; behind it is put what the recurrence read."""
+
+    def __init__(self, state: Arrays) -> None:
+        self.state = self.buffers = state
+
+    def append(self, state: Arrays, read: Arrays, rows: int) -> None:
+        """Take the next state, and what a crop into these rows needs."""
+        del rows
+        self.buffers = (*state, *read)
+
+
 @dataclass(frozen=True)
 class _Step:
     """What a trace is made of beside the arrays: layers by group, a group for each window, and what is captured."""
@@ -129,14 +141,18 @@ class _Step:
     ) -> tuple[mx.array, list[mx.array], mx.array, list[tuple[mx.array, ...]]]:
         """Run a forward; ``places`` are the length so far and, by group, the position of a buffer's first row."""
         family, length, rows = self.family, places[0], ids_S.shape[0]
-        held, masks, made = [], [], dict[tuple[int, int], mx.array]()
-        for window, pair in zip(family.windows, buffers, strict=True):
-            group, capacity = self.groups.index(window), pair[0].shape[2]
+        held, masks, made = list[_TracedRows | _TracedState](), dict[int, mx.array](), dict[tuple[int, int], mx.array]()
+        windows = dict(zip(family.structure.attending, family.windows, strict=True))
+        for index, arrays in enumerate(buffers):
+            if index not in windows:
+                held.append(_TracedState(tuple(arrays)))
+                continue
+            group, capacity = self.groups.index(windows[index]), arrays[0].shape[2]
             base = places[group + 1 : group + 2]
             if (group, capacity) not in made:
-                made[group, capacity] = _mask(rows, capacity, window, length, base)
-            held.append(_TracedRows(pair, length, places[:1] - base))
-            masks.append(made[group, capacity])
+                made[group, capacity] = _mask(rows, capacity, windows[index], length, base)
+            held.append(_TracedRows(arrays, length, places[:1] - base))
+            masks[index] = made[group, capacity]
         run = family.layers(ids_S, tuple(held), self.capture, lambda index, _: masks[family.source(index)])
         hidden, features = run
         found = [] if features is None else [features]

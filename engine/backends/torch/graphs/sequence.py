@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
-from engine.backends.torch.caches import HeldRows, LayerCaches
+from engine.backends.torch.caches import Held, LayerCaches
 from engine.backends.torch.graphs.slots import NoSlot, Slot, Slots
 from engine.backends.torch.models.decoder import Weights
 from engine.backends.torch.models.sequence import TorchSequence
@@ -118,8 +118,8 @@ class GraphedSequence(TorchSequence):
 
         Within an answer none is recorded, which would take longer than the rest of it: only one that is there is taken.
         """
-        if self.target.family.structure.recurrent:
-            return "recurrent states are not kept at fixed addresses"
+        if self.target.family.structure.recurrent and self.layout.every_row:
+            return "recurrent states that go back over several blocks are not kept at fixed addresses"
         if self.layout.bits is not None or self.layout.window is not None:
             return f"cache layout {self.layout} is not kept at fixed addresses"
         length = self.length
@@ -153,7 +153,7 @@ class GraphedSequence(TorchSequence):
         self._slot, self._give_back = None, None
 
     @torch.inference_mode()
-    def _held(self) -> list[HeldRows]:
+    def _held(self) -> Held:
         return self.caches.held() if self._static is None else self._static.held()
 
     def _empty(self) -> LayerCaches:

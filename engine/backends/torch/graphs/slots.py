@@ -6,13 +6,13 @@ Any replay overwrites the outputs of all others, so whatever leaves is cloned.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
-from engine.backends.torch.caches import HeldRows
+from engine.backends.torch.caches import Held
 from engine.backends.torch.graphs.recording import NotRecordableError, Outputs, Recorder, Run
 from engine.backends.torch.graphs.static import StaticCaches
 from engine.backends.torch.models.decoder import Decoder
@@ -30,22 +30,26 @@ class Slot(StaticCaches):
     """Static caches with the recordings made on them, lent to one sequence at a time."""
 
     def __init__(
-        self, family: Decoder, capture: tuple[int, ...], caches: tuple[Sequence[HeldRows], int, int], recorder: Recorder
+        self, family: Decoder, capture: tuple[int, ...], caches: tuple[Held, int, int], recorder: Recorder
     ) -> None:
-        super().__init__(*caches)
+        like, capacity, block_rows = caches
+        super().__init__(like.rows, capacity, block_rows, family.fixed_states(like.states, block_rows))
         self.busy = False
         self.recorded = 0
         self._family, self._capture, self._recorder = family, capture, recorder
         self._ids = torch.zeros(self.block_rows, dtype=torch.int64, device=self._steps.device)
         self._replays: dict[int, Run] = {}
+        self._replay_back: Run | None = None
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Record every block length that is not recorded yet.
+        """Record every block length that is not recorded yet, and how states are taken back.
 
         Raises:
             NotRecordableError: If the model's forward cannot be recorded.
         """
+        if self.states and self._replay_back is None:
+            self._replay_back = self._recorder.record(self._back)
         for rows in range(1, self.block_rows + 1):
             if rows not in self._replays:
                 self._replays[rows] = self._recorder.record(partial(self._run, rows))
@@ -60,9 +64,20 @@ class Slot(StaticCaches):
         outputs = [output.clone() for output in self._replays[rows]()]
         return outputs[0], outputs[1] if self._capture else None
 
+    def take_back(self) -> None:
+        """Take every state back as recorded."""
+        if self._replay_back is None:
+            super().take_back()
+        else:
+            self._replay_back()
+
     def release(self) -> None:
         """Let another sequence have it."""
         self.busy = False
+
+    def _back(self) -> Outputs:
+        super().take_back()
+        return ()
 
     def _run(self, rows: int) -> Outputs:
         positions = self.begin(rows)
@@ -118,7 +133,7 @@ class Slots:
         self,
         family: Decoder,
         key: tuple[tuple[int, ...], CacheLayout, int],
-        like: Sequence[HeldRows],
+        like: Held,
         *,
         may_record: bool = True,
     ) -> Slot | NoSlot:

@@ -2,23 +2,24 @@
 
 Buffers never move or grow. The position is a number on the device; rows are written by index; attention reads a whole
 buffer under a mask computed from the position. Every forward writes a full block, its own rows and then zeros, so that
-nothing a rejected row left behind, NaN included, is ever multiplied by a masked weight.
+nothing a rejected row left behind, NaN included, is ever multiplied by a masked weight. A recurrent layer's state is
+copied into its place, and a crop takes it back on the device.
 
-Knows nothing about recording, models or who borrows the buffers.
+Knows nothing about recording or who borrows the buffers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch.nn import functional
 
 from engine.backends.evicting import EvictingRows
-from engine.backends.recurrent import RecurrentState
 from engine.backends.rows import Rows
-from engine.backends.torch.caches import HeldRows
+from engine.backends.torch.caches import Held, HeldRows
+from engine.backends.torch.models.delta_net import FixedState
 from engine.errors import CacheCropError
 
 ALIGNED_ROWS = 16
@@ -85,24 +86,29 @@ class StaticRows:
 class StaticCaches:
     """All layers of one sequence at a time, in the shape transformers' attention modules call.
 
-    ``begin``, ``masks`` and ``update`` are what a recording sees: they read device tensors only. The rest is host
-    arithmetic around it.
+    ``begin``, ``masks``, ``update`` and ``take_back`` are what a recording sees: they read device tensors only. The
+    rest is host arithmetic around it.
     """
 
-    def __init__(self, like: Sequence[HeldRows], capacity: int, block_rows: int) -> None:
-        device = like[0].keys.device
+    def __init__(
+        self,
+        like: Mapping[int, HeldRows],
+        capacity: int,
+        block_rows: int,
+        states: Mapping[int, FixedState] | None = None,
+    ) -> None:
+        device = next(iter(like.values())).keys.device
         self.capacity, self.block_rows = capacity, block_rows
-        self.layers = [StaticRows(Shape.of(held, capacity, block_rows), held) for held in like]
-        self._shapes = {layer.shape for layer in self.layers}
+        self.layers = {index: StaticRows(Shape.of(held, capacity, block_rows), held) for index, held in like.items()}
+        self._shapes = {layer.shape for layer in self.layers.values()}
         self._ring_reach = max((shape.window or 1 for shape in self._shapes if shape.ring), default=None)
-        self._position = torch.zeros(1, dtype=torch.int64, device=device)
+        self._position, self._kept = (torch.zeros(1, dtype=torch.int64, device=device) for _ in range(2))
         self._steps = torch.arange(block_rows, device=device)
         self._numbers = torch.arange(max(shape.rows for shape in self._shapes), device=device)
         self._places: dict[Shape, torch.Tensor] = {}
         self._queries = self._steps
         self._length = self._floor = self._written = 0
-        self.states: dict[int, RecurrentState] = {}
-        """None: a recurrent state is replaced by every append, and its addresses with it."""
+        self.states = dict(states or {})
         self.asked: dict[int, EvictingRows] = {}
         """None: reading pages is no part of a recording."""
 
@@ -122,7 +128,7 @@ class StaticCaches:
         """Return by layer which rows of its buffers each query sees, bool ``[1, 1, rows, buffer rows]``."""
         del rows, device
         made = {shape: self.mask(shape) for shape in self._shapes}
-        return {index: made[layer.shape] for index, layer in enumerate(self.layers)}
+        return {index: made[layer.shape] for index, layer in self.layers.items()}
 
     def mask(self, shape: Shape) -> torch.Tensor:
         """Return which rows of a buffer each query sees."""
@@ -150,7 +156,7 @@ class StaticCaches:
         start, zeroed = self._length, self._length + self.block_rows
         if self._written > zeroed:
             # A crop reached behind more than a block: the forward's own zeros would not cover what it dropped.
-            for layer in self.layers:
+            for layer in self.layers.values():
                 layer.keys[:, :, zeroed : self._written].zero_()
                 layer.values[:, :, zeroed : self._written].zero_()
         self._position.fill_(start)
@@ -159,34 +165,48 @@ class StaticCaches:
         return start
 
     @torch.inference_mode()
-    def load(self, held: Sequence[HeldRows], length: int) -> None:
-        """Replace every layer's rows; nothing of an earlier sequence stays."""
-        for layer, rows in zip(self.layers, held, strict=True):
-            layer.load(rows, length)
+    def load(self, held: Held, length: int) -> None:
+        """Replace every layer's rows or state; nothing of an earlier sequence stays."""
+        for index, layer in self.layers.items():
+            layer.load(held.rows[index], length)
+        for index, state in self.states.items():
+            state.load(held.states[index])
         self._length = self._floor = self._written = length
 
     @torch.inference_mode()
-    def held(self) -> list[HeldRows]:
-        """Return copies of the rows that a crop to any allowed length may still need."""
+    def held(self) -> Held:
+        """Return copies of what a crop to any allowed length may still need."""
         lowest = self._lowest()
-        return [
-            layer.held(max(0, lowest - (layer.shape.window or 1) + 1) if layer.shape.ring else 0, self._length)
-            for layer in self.layers
-        ]
+        rows = {
+            index: layer.held(max(0, lowest - (layer.shape.window or 1) + 1) if layer.shape.ring else 0, self._length)
+            for index, layer in self.layers.items()
+        }
+        since = self._length - self._floor
+        return Held(rows, {index: state.held(self._floor, since) for index, state in self.states.items()})
 
+    @torch.inference_mode()
     def crop(self, length: int) -> None:
         """Forget positions >= ``length``.
 
         Raises:
-            CacheCropError: If sliding rows before the start of the last forward would be needed, or ``length`` is
-                beyond what was seen.
+            CacheCropError: If sliding rows or a state before the start of the last forward would be needed, or
+                ``length`` is beyond what was seen.
         """
         if not self._lowest() <= length <= self._length:
             raise CacheCropError(
                 f"crop of static caches to {length} positions; expected {self._lowest()} <= length <= {self._length}: "
-                "sliding rows older than the last append are gone"
+                "sliding rows and states older than the last append are gone"
             )
+        if self.states and length < self._length:
+            self._kept.fill_(length - self._floor)
+            self.take_back()
         self._length = length
+
+    @torch.inference_mode()
+    def take_back(self) -> None:
+        """Make every state the one behind the rows of the last forward that are kept, whose number is on the device."""
+        for state in self.states.values():
+            state.take_back(self._kept)
 
     @property
     def floor(self) -> int:
@@ -194,12 +214,13 @@ class StaticCaches:
         return self._floor
 
     def measured_bytes(self) -> int:
-        """Return the bytes of all key and value buffers."""
-        sides = [side for layer in self.layers for side in (layer.keys, layer.values)]
-        return sum(int(side.untyped_storage().nbytes()) for side in sides)
+        """Return the bytes of all buffers."""
+        sides = [side for layer in self.layers.values() for side in (layer.keys, layer.values)]
+        rows = sum(int(side.untyped_storage().nbytes()) for side in sides)
+        return rows + sum(state.measured_bytes() for state in self.states.values())
 
     def _lowest(self) -> int:
-        return 0 if self._ring_reach is None else self._floor
+        return 0 if self._ring_reach is None and not self.states else self._floor
 
 
 def _aligned(rows: int) -> int:

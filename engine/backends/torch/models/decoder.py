@@ -18,11 +18,11 @@ from typing import Any, Protocol
 import torch
 
 from engine.backends.evicting import EvictingRows, check_asks, check_made_again
-from engine.backends.recurrent import RecurrentState
+from engine.backends.recurrent import HeldState
 from engine.backends.rows import Rows
 from engine.backends.torch.caches import LayerCaches, attention_mask
 from engine.backends.torch.models.attention import packing
-from engine.backends.torch.models.delta_net import new_state, run_layer
+from engine.backends.torch.models.delta_net import FixedState, State, new_state, run_layer
 from engine.backends.torch.models.rotary import Table, rotated
 from engine.errors import UsageError
 from engine.restoration.restorers import EMBEDDED
@@ -44,7 +44,7 @@ class KeyValueCaches(Protocol):
     """The caches of all layers; transformers' attention modules call their ``update``."""
 
     @property
-    def states(self) -> Mapping[int, RecurrentState]:
+    def states(self) -> Mapping[int, State]:
         """The states of recurrent layers, by layer."""
 
     @property
@@ -106,6 +106,11 @@ class Decoder:
         reach = None if layout.every_row else 1
         states = {index: new_state(self.text.layers[index].linear_attn, reach) for index in self.structure.recurrent}
         return LayerCaches(self.windows, self.head_dims, layout, states)
+
+    def fixed_states(self, like: Mapping[int, HeldState], block_rows: int) -> dict[int, FixedState]:
+        """Return room at fixed addresses for the states of recurrent layers, by layer."""
+        nets = {index: self.text.layers[index].linear_attn for index in like}
+        return {index: FixedState(nets[index], held.state, block_rows) for index, held in like.items()}
 
     def embed(self, ids_S: torch.Tensor) -> torch.Tensor:
         """Return raw embedding rows ``[S, D]``, without the model's own scale."""

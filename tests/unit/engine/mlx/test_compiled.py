@@ -30,6 +30,8 @@ CASES = [
     ("gemma3_text", CacheLayout.NATIVE),
     ("gemma3_text", CacheLayout.FULL),
     ("gpt_oss", CacheLayout.NATIVE),
+    ("qwen3_next", CacheLayout.NATIVE),
+    ("qwen3_5_text", CacheLayout.FULL),
 ]
 
 

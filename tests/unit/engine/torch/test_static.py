@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.backends.torch.caches import HeldRows, LayerCaches
+from engine.backends.torch.caches import Held, HeldRows, LayerCaches
 from engine.backends.torch.graphs.static import StaticCaches
 from engine.errors import CacheCropError
 from engine.structure.layout import CacheLayout
@@ -24,9 +24,9 @@ def rows_of(first: int, count: int, value: float = 0.0) -> torch.Tensor:
 
 def static(window: int | None, prefill: int, every_row: bool = False) -> StaticCaches:
     keys = rows_of(0, prefill)
-    rows = [HeldRows(window, every_row or window is None, 0, keys, -keys)]
-    caches = StaticCaches(rows, CAPACITY, BLOCK)
-    caches.load(rows, prefill)
+    held = Held({0: HeldRows(window, every_row or window is None, 0, keys, -keys)}, {})
+    caches = StaticCaches(held.rows, CAPACITY, BLOCK)
+    caches.load(held, prefill)
     return caches
 
 
@@ -101,8 +101,7 @@ def test_a_sliding_layer_refuses_a_crop_to_rows_it_may_have_overwritten() -> Non
 
 def test_another_sequences_rows_are_gone_when_a_slot_is_loaded_again() -> None:
     caches = static(None, 60)
-    rows = [HeldRows(None, True, 0, rows_of(0, 3), -rows_of(0, 3))]
-    caches.load(rows, 3)
+    caches.load(Held({0: HeldRows(None, True, 0, rows_of(0, 3), -rows_of(0, 3))}, {}), 3)
     assert not caches.layers[0].keys[:, :, 3:].any()
     assert appended(caches, rows_of(3, 1)) == [[0.0, 1.0, 2.0, 3.0]]
 
@@ -114,7 +113,7 @@ def test_rows_move_out_of_a_slot_and_back_without_a_change(text, prefill, plan) 
     growing = LayerCaches(windows, (DIM, DIM), layout)
     for layer in range(2):
         growing.update(rows_of(0, prefill), -rows_of(0, prefill), layer)
-    caches = StaticCaches(growing.held(), CAPACITY, BLOCK)
+    caches = StaticCaches(growing.held().rows, CAPACITY, BLOCK)
     caches.load(growing.held(), growing.length)
     for rows, kept_share in plan:
         begin = caches.length
