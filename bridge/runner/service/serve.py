@@ -87,7 +87,7 @@ def runner_on(
 
     keys = None if embedded else known_keys(folder.identity, policy, say)
     rules = OwnerRules(
-        policy, LivePresets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
+        policy, LivePresets(policy, clock, log.info), embedded=embedded, root=(lambda: None) if keys is None else keys.root
     )
     machine = this_machine(policy, folder.root, clock, lasts=folder.lasts, identity=folder.identity)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
