@@ -29,21 +29,21 @@ def check(call: HostCall[DoctorOptions]) -> Answer:
 
 
 def repair(call: HostCall[BusRepairOptions]) -> Answer:
-    """Say what is wrong with the refs of the bus, or mend it; 1 when something is left."""
+    """Say what is wrong with the refs of the bus, or mend it; 1 when something is left, 3 when the remote refuses."""
     from bridge.runner.maintenance.bus_repair import repair_bus
 
     options, policy, state = call.options, policy_or_none(call.options), state_of(call.options)
     bus = bus_of(options, policy, state)
     if policy is not None:
         bus = signing_bus(bus, policy, state)
-    left = shown = 0
+    left = shown = refused = 0
     for finding in repair_bus(bus, own_name() if policy is None else policy.name, CLOCK, act=options.yes):
         call.output.data(clean_line(finding.text))
-        left, shown = left + (not finding.mended), shown + 1
+        left, shown, refused = left + (not finding.mended), shown + 1, refused + finding.refused
     if not shown:
         return Answer(lines=[Talk("note", "nothing is damaged, and nothing is in the way")])
     remedy = Talk("next", "mend what this host can mend of it: kakeya-runner bus repair --yes")
-    return Answer(lines=() if options.yes else [remedy], exit_code=1 if left else 0)
+    return Answer(lines=() if options.yes else [remedy], exit_code=3 if refused else 1 if left else 0)
 
 
 def allow_branches(call: HostCall[BranchesOptions]) -> Answer:
