@@ -182,7 +182,7 @@ class BeaconSender:
     def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
         if self._ending:
             return "stopped"
-        if self._folder.drain.exists() or self._stopping.is_set():
+        if self._folder.drain.exists() or self._stopping.is_set() or self._link.moving_to():
             return "draining"
         if self._folder.pause.exists() or self._not_taking():
             return "paused"
