@@ -25,6 +25,7 @@
     │   └── JournalError               3
     ├── EndedKeyError                 11  the bus's owner has revoked or retired this runner
     ├── TwinError                      3  another runner of this name lives
+    ├── BusMovedError                  3  the bus's owner moved it to another remote
     ├── PolicyRefusedError             7  the host's owner does not allow it
     ├── PendingError                   8  the wait ended before the run did
     └── IntegrityError                 1  bytes are not what they claim to be
@@ -269,6 +270,23 @@ class TwinError(KakeyaError):
 
     exit_code = 3
     reason = "infrastructure"
+
+
+class BusMovedError(KakeyaError):
+    """The bus is at another remote from now on: trying on does not help.
+
+    Attributes:
+        moved_to: where it is now, as its owner told it.
+        is_signed: whether the record that says so is the owner's; if not, anybody who may push wrote it.
+    """
+
+    exit_code = 3
+    reason = "bus"
+    permanent = True
+
+    def __init__(self, message: str, *, moved_to: str, is_signed: bool, remedy: str | None = None) -> None:
+        super().__init__(message, remedy=remedy)
+        self.moved_to, self.is_signed = moved_to, is_signed
 
 
 class PolicyRefusedError(KakeyaError):

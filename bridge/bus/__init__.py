@@ -27,6 +27,7 @@ def open_bus(
     expect_id: str | None = None,
     budget: Path | None = None,
     committer: Committer | None = None,
+    borrows: bool = True,
 ) -> RefBus:
     """Open a bus for both sides; nothing is sent or checked before the first call.
 
@@ -38,6 +39,7 @@ def open_bus(
         expect_id: the pinned bus id, or None for a first contact.
         budget: the file in which the runners of this host count their pushes; None for the user's own.
         committer: who makes the commits of this side; None for the usual one.
+        borrows: whether what the clone has counts as here; a shallow one has no history.
 
     Raises:
         UsageError: the route leads nowhere.
@@ -47,7 +49,7 @@ def open_bus(
 
     return _opened(
         RefBus, route, repository=repository, state=state, clock=clock, expect_id=expect_id, budget=budget,
-        committer=committer,
+        committer=committer, borrows=borrows,
     )  # fmt: skip
 
 
@@ -79,6 +81,7 @@ def _opened(
     expect_id: str | None,
     budget: Path | None = None,
     committer: Committer | None = None,
+    borrows: bool = True,
 ) -> B:
     """Return a bus over git, with what this host keeps of it in files of its own."""
     import hashlib
@@ -93,7 +96,7 @@ def _opened(
 
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
     place = resolve(route, repository, state)
-    clone = None if repository is None else read_clone(repository)
+    clone = None if repository is None or not borrows else read_clone(repository)
     store = GitStore(place, state, clone, committer=committer or KAKEYA)
     if not place.is_local and budget is None:
         import platformdirs

@@ -74,6 +74,20 @@ def try_prefix(store: RefStore, prefix: str, time_unix_s: int) -> PrefixTrial:
     return PrefixTrial(prefix, moves, deletes)
 
 
+def are_same(store: RefStore, other: RefStore, prefix: str, time_unix_s: int) -> bool:
+    """Return whether a ref that is made at one remote shows at another: then both routes lead to one repository.
+
+    Raises:
+        RemoteError: the first refuses the ref, or one of them did not answer.
+    """
+    ref = names.probe_ref(prefix)
+    tip = _append(store, ref, time_unix_s)
+    try:
+        return tips_of(other, [ref]).get(ref) == tip
+    finally:
+        _push(store, RefUpdate(ref, None, tip))
+
+
 def try_requests(store: RefStore, template: str, time_unix_s: int) -> str | None:
     """Push to a branch in a request namespace and delete it again; return its name when it could not be deleted.
 

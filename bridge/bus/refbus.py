@@ -11,3 +11,5 @@ from bridge.bus.sides.runner import RunnerBus
 
 class RefBus(RequesterBus, RunnerBus):
     """A bus over a store, for both sides."""
+
+    GO_ON = RunnerBus.GO_ON  # who opens one serves

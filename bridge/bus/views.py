@@ -225,6 +225,7 @@ class DamagedRef:
         is_here: whether this machine has it whole.
         restored: whether the remote gives it whole again.
         gone: whether the ref was deleted, so that others can be pushed again.
+        refusal: the remote's words where it did not delete it.
     """
 
     ref: str
@@ -233,6 +234,7 @@ class DamagedRef:
     is_here: bool = False
     restored: bool = False
     gone: bool = False
+    refusal: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,7 @@ class BadRef:
     Attributes:
         gone: whether it was deleted there.
         by_hand: the command with which a person deletes it, where it is not ours to delete.
+        refusal: the remote's words where it did not delete it.
     """
 
     ref: str
@@ -249,6 +252,7 @@ class BadRef:
     why: str
     gone: bool = False
     by_hand: str | None = None
+    refusal: str = ""
 
 
 @dataclass(frozen=True)

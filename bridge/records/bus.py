@@ -1,8 +1,8 @@
 """Records that a host writes about its bus and its runners: bus record and beacon."""
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from bridge.limits import OFFERS_MAX_COUNT, QUOTAS_MAX_COUNT
 from bridge.records.base import Count, Moment, Name, Record, Seconds, Sha256, Text
@@ -35,9 +35,11 @@ class BusRecord(Record):
         lease_s: the longest lease a runner may take.
         beacon_interval_s: how often runners that are busy show themselves.
         minimum_client: the oldest client version that understands this bus.
+        moving_to: where its owner is moving it: until that is done its runners take nothing; written only then.
+        moved_to: where its owner moved it: what is left here is this record, of schema 3; written only then.
     """
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[2, 3] = 2
     bus_id: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
     wake: Wake
     request_form: Literal["manifest", "workload"]
@@ -50,6 +52,19 @@ class BusRecord(Record):
     beacon_interval_s: Seconds
     minimum_client: Text
     created: Moment
+    moving_to: Text = ""
+    moved_to: Text = ""
+
+    @model_validator(mode="after")
+    def _of_schema(self) -> Self:
+        if (self.schema_version == 3) != bool(self.moved_to):
+            raise ValueError("a record of a bus that moved is of schema 3, and no other is")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        optional = {"moving_to", "moved_to"}
+        return {name: value for name, value in serialise(self).items() if value or name not in optional}
 
     def counted_lease_s(self, lease_s: float) -> float:
         """Return how long a claim that says so much is waited for: no longer than this bus allows, whoever wrote it."""

@@ -87,6 +87,7 @@ _WORDS: Final[dict[Cause, tuple[str, ...]]] = {
         "hidden ref",  # git's receive.hideRefs
         r"TF4\d{5}|VS4\d",  # Azure DevOps
         "prohibited by gerrit",
+        "deletion prohibited",  # git's receive.denyDeletes
         "rule violation",
         "repository rule",
         "not allowed to (create|push|update)",

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,11 +26,13 @@ class KnownRoot:
     Attributes:
         vouched: whether somebody told the reader the owner's key; else it was taken at first use.
         note: what is wrong with the root that the remote shows, None where it is this one.
+        places: the highest version of what the owner says that each remote showed.
     """
 
     root: TrustRoot
     vouched: bool
     note: str | None = None
+    places: Mapping[str, int] = field(default_factory=dict)
 
 
 class RootMemory:
@@ -37,10 +40,11 @@ class RootMemory:
 
     Args:
         folder: where they are kept, one file a bus.
+        place: the remote that shows what is met.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, place: str = "") -> None:
+        self._folder, self._place = folder, place
 
     def recall(self, bus_id: str) -> KnownRoot | None:
         """Return what is remembered of a bus, None where nothing is.
@@ -56,7 +60,8 @@ class RootMemory:
         try:
             value = json.loads(path.read_bytes())
             files = {name: text.encode("utf-8") for name, text in value["files"].items()}
-            return KnownRoot(read_root(files), bool(value["vouched"]))
+            places = {str(place): int(version) for place, version in value.get("places", {}).items()}
+            return KnownRoot(read_root(files), bool(value["vouched"]), places=places)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RootError) as error:
             raise InfrastructureError(
                 f"{path} is no root that this program wrote", remedy=f"remove it and pin the bus's owner again: {path}"
@@ -93,19 +98,40 @@ class RootMemory:
                     f"what the bus shows as its root is not that of {pin}, who is pinned: {error.message}",
                     remedy="ask the bus's owner: whoever can push may have replaced it",
                 ) from error
-            return None if recalled is None else KnownRoot(recalled.root, recalled.vouched, error.message)
+            return None if recalled is None else self._beside(files, recalled, error.message)
         if shown is None:
             if recalled is None and pin is not None:
                 raise RootError(f"the bus has no root, and its owner {pin} is pinned", remedy="ask the bus's owner")
-            return (
-                None
-                if recalled is None
-                else KnownRoot(recalled.root, recalled.vouched, "the bus shows no root any more")
-            )
-        current = KnownRoot(shown, pin is not None or (recalled is not None and recalled.vouched))
+            return None if recalled is None else replace(recalled, note="the bus shows no root any more")
+        current = KnownRoot(
+            shown,
+            pin is not None or (recalled is not None and recalled.vouched),
+            places={**({} if recalled is None else recalled.places), self._place: shown.targets_version},
+        )
         if current != recalled:
             self._keep(current)
         return current
+
+    def _beside(self, files: Mapping[str, bytes] | None, recalled: KnownRoot, why: str) -> KnownRoot:
+        """Return what counts at a remote whose root is not newer than the known one: that, or that the bus moved away.
+
+        The bus that moved has newer roots where it is now. Whoever pushes the farewell there finds that this reader saw
+        newer ones at that remote.
+        """
+        from bridge.trust.root import RootError, read_root
+
+        if files is not None:
+            with suppress(RootError):
+                shown = read_root(files)
+                same = shown.bus_id == recalled.root.bus_id and all(
+                    recalled.root.files.get(name, data) == data
+                    for name, data in shown.files.items()
+                    if name.endswith(".root.json")
+                )
+                newest_here = recalled.places.get(self._place, 0)
+                if same and shown.content.record.moved_to and shown.targets_version >= newest_here:
+                    return replace(recalled, root=shown)
+        return replace(recalled, note=why)
 
     def forget(self, bus_id: str) -> None:
         """Forget a bus's root, so that another one can be pinned."""
@@ -133,9 +159,8 @@ class RootMemory:
         from bridge.system.durable import write_atomically
 
         files = {name: data.decode("utf-8") for name, data in current.root.files.items()}
-        write_atomically(
-            self.path(current.root.bus_id), json.dumps({"vouched": current.vouched, "files": files}, indent=1).encode()
-        )
+        value = {"vouched": current.vouched, "places": dict(current.places), "files": files}
+        write_atomically(self.path(current.root.bus_id), json.dumps(value, indent=1).encode())
 
     def path(self, bus_id: str) -> Path:
         """Return the file of a bus's root."""

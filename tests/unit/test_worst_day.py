@@ -49,6 +49,11 @@ DAYS: Final = {
         f"{UNIT}/test_read_back.py::test_what_bus_and_state_have_both_lost_is_not_run_again_but_named",
         f"{UNIT}/test_read_back.py::test_what_another_s_beacon_or_log_shows_as_begun_is_refused_by_name",
     ],
+    "the git host goes away": [
+        f"{RUNNER}/test_bus_move.py::test_a_bus_that_moved_has_all_of_its_refs_and_tells_everybody_in_one_line",
+        f"{RUNNER}/test_bus_move.py::test_what_runs_while_its_bus_moves_ends_and_is_carried_and_each_runner_says_where_to_go_on",
+        f"{RUNNER}/test_bus_move.py::test_where_the_old_place_is_gone_the_owner_opens_the_new_one_as_it_is",
+    ],
     "two machines run under one name": [
         f"{UNIT}/test_twins.py::test_a_copy_beside_a_living_original_takes_nothing_and_does_not_start",
         f"{UNIT}/test_twins.py::test_of_two_that_meet_later_the_one_that_started_later_takes_no_more",

@@ -7,6 +7,7 @@ and what lies at the record's own ref, which anybody may push, does not. Knows n
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from bridge.bus.identity.root_ref import RootRef
 from bridge.bus.refs import names
 from bridge.bus.store.interface import Listing, MalformedObjectError, MissingObjectError, RefStore, RefUpdate
 from bridge.bus.store.swap import swap, tips_of
-from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, ObjectError, WrongBusError
+from bridge.errors import WRONG_BUS_REMEDY, BusError, BusMissingError, BusMovedError, ObjectError, WrongBusError
 from bridge.limits import MIB
 from bridge.records.bus import BusRecord
 from bridge.version import VERSION
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from bridge.bus.views import Placement
 
 PROTOCOL: Final = 2
+MOVED: Final = 3  # the schema of a record that only says where the bus is now
 _PUT_BACK: Final = (
     "somebody pushed over the bus record: put its commit back with git push --force ROUTE COMMIT:REF; the runner's "
     "copy is among git --git-dir STATE/bus/control.git for-each-ref refs/fetched"
@@ -39,10 +41,16 @@ class BusIdentity:
         store: the remote.
         expect_id: the pinned id, or None: the first one that is read is.
         prefix: where to look, or None for both usual places.
+        go_on: what whoever reads it does where the owner moved the bus, with ``{place}`` and ``{pinned}``.
+
+    Attributes:
+        reads_moved: whether the record of a bus that moved is one like any other, as it is for who moves it.
     """
 
-    def __init__(self, store: RefStore, expect_id: str | None, prefix: str | None) -> None:
-        self._store = store
+    def __init__(self, store: RefStore, expect_id: str | None, prefix: str | None, go_on: str = "{place}") -> None:
+        self._store, self._go_on = store, go_on
+        self._moved: BusMovedError | None = None
+        self.reads_moved = False
         self._expect_id = expect_id
         self._prefixes = names.PREFIXES if prefix is None else (prefix,)
         self._record: BusRecord | None = None
@@ -102,6 +110,7 @@ class BusIdentity:
         """Return the bus record, read once.
 
         Raises:
+            BusMovedError: the bus is at another remote.
             BusMissingError: the remote carries none.
             WrongBusError: it carries another one than the pinned one.
             BusError: two records and no pin, an unreadable record, or one that needs a newer client.
@@ -114,15 +123,23 @@ class BusIdentity:
     def check_tips(self, tip: str | None, root: str | None) -> None:
         """Read record and root again when a listing shows that one of them moved.
 
+        Where the bus is at another remote, each later call says so again, and the record that was read stands for what
+        still has to be ended here.
+
         Raises:
-            BusMissingError, WrongBusError, BusError: as `record`.
+            BusMovedError, BusMissingError, WrongBusError, BusError: as `record`.
         """
         if (tip, root) == (self._tip, self._root_tip):
+            if self._moved is not None:
+                raise self._moved
             return
         before = self._record
-        self._record = None
+        self._record = self._moved = None
         try:
             self.record()
+        except BusMovedError as error:
+            self._record, self._tip, self._root_tip, self._moved = before, tip, root, error
+            raise
         except (ObjectError, MissingObjectError, BusMissingError):
             # Whoever may push can put anything there, or delete it; what was read stands until one can be read again.
             if before is None:
@@ -211,7 +228,7 @@ class BusIdentity:
         self._root_tip = next((listed[ref] for ref in sorted(roots) if ref in listed), None)
         self._beacons = {ref: oid for ref, oid in listed.items() if ref.startswith(beacons)}
         if (signed := self._signed(tips)) is not None:
-            _check_client(signed)
+            self._check(signed, is_signed=True)
             return tips.get(names.bus_ref(signed.prefix)), signed
         readable, unreadable = self._readable(tips)
         if not readable and unreadable is not None:
@@ -235,8 +252,28 @@ class BusIdentity:
         ref, oid, record = matching[0]
         if names.bus_ref(record.prefix) != ref:
             raise BusError(f"the bus record at {ref} says that its prefix is {record.prefix}")
-        _check_client(record)
+        self._check(record, is_signed=False)
         return oid, record
+
+    def _check(self, record: BusRecord, *, is_signed: bool) -> None:
+        """Refuse the record of a bus that is elsewhere, or that needs a newer client.
+
+        Raises:
+            BusMovedError, BusError: it is one.
+        """
+        if _numbers(record.minimum_client) > _numbers(VERSION):
+            raise BusError(
+                f"this bus needs kakeya {record.minimum_client} or newer; this is {VERSION}", remedy="upgrade kakeya"
+            )
+        if not record.moved_to or self.reads_moved:
+            return
+        place = record.moved_to
+        words = f"the bus of {self._store.route} moved to {place}"
+        remedy = self._go_on.format(place=place, pinned=shlex.quote(f"{place}#{record.bus_id}"))
+        if not is_signed:
+            words = f"a record that nobody signed says that {words}"
+            remedy = "ask the bus's owner: anybody who may push there can have written it"
+        raise BusMovedError(words, moved_to=place, is_signed=is_signed, remedy=remedy)
 
     def _signed(self, tips: Mapping[str, str]) -> BusRecord | None:
         """Return the record in the root that this reader goes by, None where it goes by none."""
@@ -289,21 +326,14 @@ def _check_schema(ref: str, data: bytes | None) -> None:
         schema = json.loads(data or b"")["schema_version"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedObjectError(f"{ref} holds no bus record") from error
-    if not isinstance(schema, int) or schema == PROTOCOL:
+    if not isinstance(schema, int) or schema in {PROTOCOL, MOVED}:
         return
-    if schema > PROTOCOL:
+    if schema > MOVED:
         raise BusError(f"the bus speaks protocol {schema}, this version {PROTOCOL}", remedy="upgrade kakeya")
     raise BusError(
         f"the bus speaks protocol {schema}, this version {PROTOCOL}; its results stay readable where they were fetched",
         remedy=f"on the host: git push ROUTE :{ref}, then kakeya-runner setup --bus ROUTE --create-bus",
     )
-
-
-def _check_client(record: BusRecord) -> None:
-    if _numbers(record.minimum_client) > _numbers(VERSION):
-        raise BusError(
-            f"this bus needs kakeya {record.minimum_client} or newer; this is {VERSION}", remedy="upgrade kakeya"
-        )
 
 
 def _numbers(text: str) -> tuple[int, ...]:

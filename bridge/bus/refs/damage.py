@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from bridge.bus.content.commits import read_commit
+from bridge.bus.store import swap
 from bridge.bus.store.gather import BATCH_MAX_COUNT, Tip
 from bridge.bus.store.interface import ObjectBoundError, RefStore, RefUpdate
 from bridge.bus.views import DamagedRef
@@ -36,12 +37,15 @@ def damaged_refs(store: RefStore, refs: Mapping[str, str]) -> Iterator[DamagedRe
 
 
 def delete(store: RefStore, damaged: DamagedRef) -> DamagedRef:
-    """Delete a damaged ref where it still points there and the remote can; return the outcome."""
+    """Delete a damaged ref where it still points there; return the outcome.
+
+    git deletes a ref whose object is lost; over one whose object it cannot read, what answers there ends.
+    """
     try:
-        gone = bool(store.push([RefUpdate(damaged.ref, None, damaged.oid)]).get(damaged.ref))
-    except RemoteError:  # git deletes a ref whose object is lost, and none whose object it cannot read
-        gone = False
-    return replace(damaged, gone=gone)
+        answer = swap.delete(store, damaged.ref, damaged.oid)
+    except RemoteError as error:
+        return replace(damaged, refusal=error.message)
+    return replace(damaged, gone=bool(answer), refusal=answer.why)
 
 
 def restore(store: RefStore, damaged: DamagedRef) -> DamagedRef:

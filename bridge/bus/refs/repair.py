@@ -12,8 +12,9 @@ from typing import Final
 
 from bridge.bus.content import commits
 from bridge.bus.refs import names
+from bridge.bus.store import swap
 from bridge.bus.store.gather import Gatherer, Tip, WorkBudget
-from bridge.bus.store.interface import Reader, RefStore, RefUpdate
+from bridge.bus.store.interface import Reader, RefStore
 from bridge.bus.store.obstacles import deletion_of
 from bridge.bus.store.quarantine import Quarantine
 from bridge.bus.views import BadRef
@@ -88,8 +89,8 @@ def delete(store: RefStore, bad: BadRef) -> BadRef:
     Raises:
         RemoteError: the remote did not answer.
     """
-    answers = store.push([RefUpdate(bad.ref, None, bad.oid)])
-    return BadRef(bad.ref, bad.oid, bad.why, gone=bool(answers.get(bad.ref)))
+    answer = swap.delete(store, bad.ref, bad.oid)
+    return BadRef(bad.ref, bad.oid, bad.why, gone=bool(answer), refusal=answer.why)
 
 
 def _in_the_way(kept_out: str) -> str:

@@ -34,6 +34,7 @@ class Runs:
         requests: its request branches.
         quarantine: the objects that are not fetched again.
         listed: returns the refs that an earlier call listed for these prefixes and nobody took; None lists them.
+        check_tips: told of the tips of record and root in each listing.
     """
 
     def __init__(
@@ -42,8 +43,10 @@ class Runs:
         requests: Requests,
         quarantine: Quarantine,
         listed: Callable[[Sequence[str]], Mapping[str, str] | None],
+        check_tips: Callable[[str | None, str | None], None],
     ) -> None:
         self._store, self._requests, self._quarantine, self._listed = store, requests, quarantine, listed
+        self._check_tips = check_tips
         self._request_refs: dict[str, str] = {}
         self._listed_before: dict[str, Mapping[str, str]] = {}
         self._chosen: dict[str, tuple[tuple[object, ...], RequestRef]] = {}
@@ -133,8 +136,10 @@ class Runs:
         listed = None if before else self._listed([*own, *branches])
         if listed is None:
             bring = [ref for ref, use in own.items() if with_log and self._is_brought(ref, use, before)]
-            prefixes = [*(ref for ref in own if ref not in bring), *branches]
+            who = [names.bus_ref(record.prefix), names.root_ref(record.prefix)]
+            prefixes = [*who, *(ref for ref in own if ref not in bring), *branches]
             listed = self._store.list(prefixes, bring=bring, max_bytes=_BOTH_MAX_BYTES if bring else 0).refs
+            self._check_tips(*map(listed.get, who))
         refs = {ref: oid for ref, oid in listed.items() if run_id in ref}
         if with_log:
             self._listed_before[run_id] = refs

@@ -32,6 +32,8 @@ MOVED_TRIES: Final = 2
 class RequesterBus(SharedBus):
     """What a requester calls: it writes request and cancel branches, and follows its runs."""
 
+    GO_ON = "kakeya-mac init --bus {pinned}; what was sent is there too"
+
     def submit(
         self, data: bytes, ref: str, workload: Workload | None, signature: bytes | None = None, *, first: bool = False
     ) -> Submission:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from bridge.bus.archive.folding import ArchiveOrder, Folding
 from bridge.bus.archive.keeping import keep
@@ -48,6 +48,9 @@ from bridge.records.logs import LogHead
 from bridge.request.branches import HEADS, run_id_of
 from bridge.system.clock import rfc3339
 
+if TYPE_CHECKING:
+    from bridge.bus.moving import Place
+
 _BEACON_TRIES: Final = 2  # another writer was there first: over what it wrote
 
 
@@ -58,6 +61,8 @@ class RunnerBus(SharedBus):
     and publish is one compare-and-swap on the run's claim ref; `FencedError` means that another writer moved the ref
     and that nothing was written. A start is one more, on a ref that nobody moves.
     """
+
+    GO_ON = 'on this host: bus = "{place}" in policy.toml, then kakeya-runner serve; what it began goes on there'
 
     @property
     def history(self) -> History:
@@ -181,6 +186,12 @@ class RunnerBus(SharedBus):
         from bridge.bus.probe import try_prefix
 
         return try_prefix(self._store, self.identity().prefix, int(self._clock.now().timestamp()))
+
+    def place(self, prefix: str) -> Place:
+        """Return this remote as one that a bus with this prefix moves from or to; no record is asked for."""
+        from bridge.bus.moving import Place
+
+        return Place(self._store, prefix, self._clock)
 
     def has_branch(self, name: str) -> bool:
         """Return whether the remote has a branch of exactly this name."""

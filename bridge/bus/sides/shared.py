@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Hashable, Iterator, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from bridge.bus.content.results import Results
 from bridge.bus.identity.bus_record import BusIdentity, JudgeRoot
@@ -63,6 +63,9 @@ class SharedBus:
         beacons_file: of the beacons that are brought when the bus is opened; None for none.
     """
 
+    GO_ON: ClassVar[str] = "{place}"
+    """What this side does where the owner moved the bus."""
+
     def __init__(
         self,
         store: RefStore,
@@ -79,9 +82,11 @@ class SharedBus:
         self._pacer = pacer
         self._known_file = beacons_file
         self._quarantine = quarantine or Quarantine(None, clock)
-        self._identity = BusIdentity(store, expect_id, prefix)
+        self._identity = BusIdentity(store, expect_id, prefix, self.GO_ON)
         self._requests = Requests(store, self._quarantine)
-        self._runs = Runs(store, self._requests, self._quarantine, self._identity.listed_beside)
+        self._runs = Runs(
+            store, self._requests, self._quarantine, self._identity.listed_beside, self._identity.check_tips
+        )
         self._results = Results(store)
         self._seals = BusSeals(self.identity)
         self._done: set[str] = set()
@@ -103,8 +108,13 @@ class SharedBus:
 
         Raises:
             BusMissingError: the remote carries none.
+            BusMovedError: the owner moved the bus to another one.
         """
         return self._identity.record()
+
+    def read_moved(self) -> None:
+        """Take the record of a bus that its owner moved as any other: for who moves it."""
+        self._identity.reads_moved = True
 
     def snapshot(self, window: ListingWindow | None = None) -> Snapshot:
         """List the bus once: all of it, or what a window shows, which costs the same however full the bus is."""

@@ -114,6 +114,20 @@ def _unmoved(
     return RemoteError(f"{unmoved}; {words}", remedy=remedy_of(cause, store.route, is_push=True), cause=cause)
 
 
+def delete(store: RefStore, ref: str, oid: str) -> RefAnswer:
+    """Delete a ref where it still points there; return what the remote says, also where it refuses the whole push.
+
+    Raises:
+        RemoteError: the remote did not answer.
+    """
+    try:
+        return store.push([RefUpdate(ref, None, oid)]).get(ref, RefAnswer(taken=False))
+    except RemoteError as error:
+        if error.is_passing:
+            raise
+        return RefAnswer(taken=False, why=error.message)
+
+
 def tips_of(store: RefStore, refs: Sequence[str]) -> dict[str, str]:
     """Return the tips of those refs that exist, listed by their full names."""
     names = set(refs)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bridge.bus.refs.spaces import check_patterns, pattern_of
-from bridge.cli.host.places import bus_of, open_route, policy_or_none, require_route, signing_bus, state_of
+from bridge.cli.host.places import (
+    bus_of,
+    open_place,
+    open_route,
+    policy_or_none,
+    require_route,
+    route_of,
+    signing_bus,
+    state_of,
+)
 from bridge.cli.host.signing import own_name
-from bridge.cli.screen.answer import Answer, Talk
+from bridge.cli.screen.answer import Answer, Line, Talk
 from bridge.cli.screen.findings import answer_checks
 from bridge.cli.talk import CLOCK
 from bridge.client.document.untrusted import clean_line
@@ -18,7 +29,13 @@ from bridge.errors import UsageError
 if TYPE_CHECKING:
     from bridge.bus.sides.runner import RunnerBus
     from bridge.cli.host.call import HostCall
-    from bridge.cli.table.runner_options import BranchesOptions, BusRepairOptions, DoctorOptions, RunnerBusOptions
+    from bridge.cli.table.runner_options import (
+        BranchesOptions,
+        BusMoveOptions,
+        BusRepairOptions,
+        DoctorOptions,
+        RunnerBusOptions,
+    )
 
 
 def check(call: HostCall[DoctorOptions]) -> Answer:
@@ -29,21 +46,60 @@ def check(call: HostCall[DoctorOptions]) -> Answer:
 
 
 def repair(call: HostCall[BusRepairOptions]) -> Answer:
-    """Say what is wrong with the refs of the bus, or mend it; 1 when something is left."""
+    """Say what is wrong with the refs of the bus, or mend it; 1 when something is left, 3 when the remote refuses."""
     from bridge.runner.maintenance.bus_repair import repair_bus
 
     options, policy, state = call.options, policy_or_none(call.options), state_of(call.options)
     bus = bus_of(options, policy, state)
     if policy is not None:
         bus = signing_bus(bus, policy, state)
-    left = shown = 0
+    left = shown = refused = 0
     for finding in repair_bus(bus, own_name() if policy is None else policy.name, CLOCK, act=options.yes):
         call.output.data(clean_line(finding.text))
-        left, shown = left + (not finding.mended), shown + 1
+        left, shown, refused = left + (not finding.mended), shown + 1, refused + finding.refused
     if not shown:
         return Answer(lines=[Talk("note", "nothing is damaged, and nothing is in the way")])
     remedy = Talk("next", "mend what this host can mend of it: kakeya-runner bus repair --yes")
-    return Answer(lines=() if options.yes else [remedy], exit_code=1 if left else 0)
+    return Answer(lines=() if options.yes else [remedy], exit_code=3 if refused else 1 if left else 0)
+
+
+def move(call: HostCall[BusMoveOptions]) -> Answer:
+    """Move a bus to another remote, or take a move back that has not ended.
+
+    Raises:
+        UsageError: no place, or no bus, is named, another account owns the bus, or the place is not for it.
+    """
+    from bridge.runner.maintenance.bus_move import BusMove
+    from bridge.runner.maintenance.owner import BusOwner
+    from bridge.runner.policy.file import owner_folder
+
+    options, policy = call.options, policy_or_none(call.options)
+    route, state = route_of(options, policy), state_of(options)
+    if route is None:
+        raise UsageError("no bus is named", remedy="give --bus ROUTE, or set bus in policy.toml")
+    if (options.place is None) != options.stay:
+        raise UsageError("expected a place to move to, or --stay", remedy="kakeya-runner bus move NEW --bus ROUTE")
+    by = None if policy is None else policy.identity.value
+    folder = state.root / "move"
+    bus, target = (open_place(named, folder, by) for named in (route, options.place or route))
+    owner = BusOwner(bus, owner_folder(os.environ), CLOCK)
+    going = BusMove(owner, bus, target, options.as_ or target.route, clock=CLOCK, say=call.note)
+    if options.stay:
+        going.stay()
+        return Answer(lines=[Talk("note", f"the bus stays at {bus.route}, and its runners take requests again")])
+    moved = going.run(now=options.now)
+    shutil.rmtree(folder, ignore_errors=True)
+    place = options.as_ or target.route
+    pinned = shlex.quote(f"{place}#{moved.bus_id}")
+    lines: list[Line] = [
+        f"the bus is at {place} now" + (f", with {moved.refs} refs carried" if moved.refs else ", as it was before"),
+        Talk("next", f'on each host: bus = "{place}" in policy.toml, then kakeya-runner serve'),
+        Talk("next", f"in each clone: kakeya-mac init --bus {pinned}"),
+    ]
+    if moved.late:
+        names = ", ".join(moved.late)
+        lines.append(Talk("note", f"not seen to stop: {names}; what they wrote since lies at {bus.route} alone"))
+    return Answer(lines=lines)
 
 
 def allow_branches(call: HostCall[BranchesOptions]) -> Answer:

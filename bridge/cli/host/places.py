@@ -175,13 +175,28 @@ def open_route(route: str, state: StateFolder, *, keys: bool = True, by: Committ
         budget=None if state.lasts else state.root / "pushes.json", committer=by,
     )  # fmt: skip
     if keys:
-        bus.use_root(KnownKeys(state.identity, "").remember_root)
+        bus.use_root(KnownKeys(state.identity, "", place=bus.route).remember_root)
     return bus
+
+
+def open_place(route: str, folder: Path, by: Committer | None = None) -> RunnerBus:
+    """Return the bus of a route with all of its objects in a folder of their own; two may share one.
+
+    Args:
+        route: with the id of the bus behind ``#``, where that is known.
+        folder: is made where it is not there.
+        by: who makes commits, None for the usual one.
+    """
+    name, _, bus_id = route.partition("#")
+    return open_bus(
+        name, repository=_repository(name), state=folder, clock=CLOCK, expect_id=bus_id or None, committer=by,
+        borrows=False,
+    )  # fmt: skip
 
 
 def signing_bus(bus: RunnerBus, policy: Policy, state: StateFolder) -> RunnerBus:
     """Return the bus as this runner uses it, with its keys."""
-    keys = known_keys(state.identity, policy)
+    keys = known_keys(state.identity, policy, bus.route)
     bus.use_root(keys.judge_root)
     seals = keys.seals()
     if seals is not None:

@@ -116,9 +116,9 @@ def _owner_of_bus(open_bus: Callable[[], RunnerBus], state: StateFolder, name: s
     from bridge.errors import KakeyaError
     from bridge.runner.connection.known_keys import KnownKeys
 
-    keys = KnownKeys(state.identity, name)
     try:
         bus = open_bus()
+        keys = KnownKeys(state.identity, name, place=bus.route)
         bus.use_root(keys.judge_root)
         bus.identity()
     except KakeyaError as error:

@@ -165,6 +165,15 @@ class BusRepairOptions(RunnerBusOptions):
     yes: bool = flag("delete what is damaged or no good, and push again what is here")
 
 
+class BusMoveOptions(RunnerBusOptions):
+    """Of `bus move`."""
+
+    place: str | None = word("an empty repository: a remote's name, a path or a URL", metavar="NEW", kind="optional")
+    as_: str | None = option("what others are told, where they reach it by another URL", metavar="ROUTE")
+    now: bool = flag("do not wait for what runs: each runner's next start, at the new place, delivers it")
+    stay: bool = flag("take back a move that has not ended")
+
+
 class BranchesOptions(RunnerBusOptions):
     """Of `bus allow-branches`."""
 

@@ -50,7 +50,7 @@ def open_session(settings: ClientSettings, clock: Clock, sent: Sent | None = Non
         bus.foresee(sent.id, sent.ref)
     else:
         bus.foresee_runners()
-    roots = RootReader(settings)
+    roots = RootReader(settings, bus.route)
     bus.use_root(roots.judge)
     opened_s = clock.steady_s()
     record = identify(bus, choice)

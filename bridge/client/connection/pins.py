@@ -100,12 +100,13 @@ class RootReader:
 
     Args:
         settings: the clone and its configuration.
+        place: the remote that shows it.
     """
 
-    def __init__(self, settings: ClientSettings) -> None:
+    def __init__(self, settings: ClientSettings, place: str) -> None:
         self._settings = settings
         self._pin = root_pin(settings)
-        self._memory = RootMemory(settings.state_dir / "roots")
+        self._memory = RootMemory(settings.state_dir / "roots", place)
         self.accepted: KnownRoot | None = None
 
     def judge(self, files: Mapping[str, bytes] | None, bus_id: str) -> BusRecord | None:

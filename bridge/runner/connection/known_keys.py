@@ -32,6 +32,7 @@ class KnownKeys:
         name: its name.
         pins: keys of other runners that the owner pins, ``NAME=KEY``; with any, no root is taken at first use.
         owner: the bus owner's key that the policy names, or its fingerprint, None for none.
+        place: the remote that shows the bus's root.
         say: told when the root that counts changes; None for nobody.
 
     Raises:
@@ -45,11 +46,12 @@ class KnownKeys:
         *,
         pins: Sequence[str] = (),
         owner: str | None = None,
+        place: str = "",
         say: Callable[[str], None] | None = None,
     ) -> None:
         self._folder, self._name, self._say = folder, name, say
         self._owner = None if owner is None else fingerprint_in(owner)
-        self._memory = RootMemory(folder / ROOTS_FOLDER)
+        self._memory = RootMemory(folder / ROOTS_FOLDER, place)
         self._pins = tuple(pinned(text, "runner_keys") for text in pins)
         self._own = self._own_keys()
         self._authority = self._of_pins()
@@ -133,10 +135,10 @@ def _day(unix_s: float) -> str:
     return dt.datetime.fromtimestamp(unix_s, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def known_keys(folder: Path, policy: Policy, say: Callable[[str], None] | None = None) -> KnownKeys:
-    """Return what a runner with this state folder and policy knows about keys.
+def known_keys(folder: Path, policy: Policy, place: str, say: Callable[[str], None] | None = None) -> KnownKeys:
+    """Return what a runner with this state folder and policy knows about keys at a remote.
 
     Raises:
         InfrastructureError: its key, or what it remembers, cannot be used.
     """
-    return KnownKeys(folder, policy.name, pins=policy.runner_keys, owner=policy.root_key, say=say)
+    return KnownKeys(folder, policy.name, pins=policy.runner_keys, owner=policy.root_key, place=place, say=say)

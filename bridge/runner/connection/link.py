@@ -29,6 +29,10 @@ class BusLink:
     signs: bool = False
     signing_runners: Callable[[], frozenset[str]] = frozenset
 
+    def moving_to(self) -> str:
+        """Return where the bus's owner is moving it, as the last listing showed; empty where it stays."""
+        return self.bus.identity().moving_to
+
     def beside(self) -> BusLink:
         """Return a link for one run: it waits neither for the polling nor for other runs, and shares the budget."""
         with self.lock:

@@ -18,14 +18,21 @@ from bridge.records.claim import Claim
 from bridge.request import run_id_of
 from bridge.run.lease import beacon_counts_s
 from bridge.system.clock import Clock, parse_rfc3339
+from bridge.system.remote_words import cause_of
 
 
 @dataclass(frozen=True)
 class RefFinding:
-    """What is wrong with a ref, or was done about it, in a line; and whether nothing is left to do."""
+    """What is wrong with a ref, or was done about it, in a line.
+
+    Attributes:
+        mended: whether nothing is left to do.
+        refused: whether the remote refuses what has to be done.
+    """
 
     text: str
     mended: bool
+    refused: bool = False
 
 
 def repair_bus(bus: RunnerBus, name: str, clock: Clock, *, act: bool) -> Iterator[RefFinding]:
@@ -76,9 +83,18 @@ def _mend(bus: RunnerBus, name: str, fresh: Collection[str]) -> Iterator[RefFind
 
 
 def _left(damaged: DamagedRef) -> RefFinding:
+    if damaged.refusal and cause_of(damaged.refusal).is_refusal:
+        return _refused(damaged.ref, damaged.refusal)
     file = f"objects/{damaged.oid[:2]}/{damaged.oid[2:]}"
     why = f"it moved meanwhile, or its object is damaged there: remove {file} in that repository"
     return RefFinding(f"left {damaged.ref}: {why}{REMEDY_MARK}then: kakeya-runner bus repair --yes", mended=False)
+
+
+def _refused(ref: str, words: str) -> RefFinding:
+    """Say of a ref that the remote does not let it be deleted."""
+    text = f"left {ref}: it has to be deleted, and the remote refuses that: {words}"
+    remedy = f"{REMEDY_MARK}have that allowed there, then: kakeya-runner bus repair --yes"
+    return RefFinding(f"{text}{remedy}", mended=False, refused=True)
 
 
 def _kept(damaged: DamagedRef) -> RefFinding:
@@ -158,6 +174,8 @@ def _of_bad(bad: BadRef, *, act: bool) -> RefFinding:
     if bad.by_hand is not None:
         text = f"left {bad.ref}: {bad.why}{REMEDY_MARK}if nobody needs that branch: {bad.by_hand}"
         return RefFinding(text, mended=False)
+    if bad.refusal and cause_of(bad.refusal).is_refusal:
+        return _refused(bad.ref, bad.refusal)
     word = "deleted" if bad.gone else "moved meanwhile" if act else "bad"
     return RefFinding(f"{word} {bad.ref}: {bad.why}", mended=bad.gone)
 

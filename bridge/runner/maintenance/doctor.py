@@ -365,7 +365,7 @@ def _bus(context: DoctorContext, policy: Policy | None) -> Iterator[Check]:
         bus = context.open_bus()
         record = bus.identity()
         if policy is not None and record.wake != "embedded":
-            keys = known_keys(context.state.identity, policy)
+            keys = known_keys(context.state.identity, policy, bus.route)
             bus.use_root(keys.judge_root)
             record, mine = bus.identity(), keys.seals()
             if mine is not None:

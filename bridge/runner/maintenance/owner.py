@@ -56,7 +56,7 @@ class BusOwner:
 
     def __init__(self, bus: RunnerBus, folder: Path, clock: Clock) -> None:
         self._bus, self._folder, self._clock = bus, folder, clock
-        self._memory = RootMemory(folder)
+        self._memory = RootMemory(folder, bus.route)
         self._known: KnownRoot | None = None
         self._shown: Mapping[str, bytes] | None = None
         bus.use_root(self._judge)
@@ -112,6 +112,24 @@ class BusOwner:
         if not self._bus.write_root(files, self._bus.root_tip):
             raise BusError("another writer made a root of this bus at the same time", remedy="kakeya-runner trust show")
         return self.root
+
+    def require_key(self) -> None:
+        """Refuse to go on where this account cannot write the next root.
+
+        Raises:
+            UsageError: the bus has no root, this account does not own it, or it shows one that this account has not
+                seen.
+        """
+        self._key(self._last_root())
+
+    def next_files(self, edit: Callable[[RootContent], RootContent]) -> dict[str, bytes]:
+        """Return the next root, signed and not written anywhere: what the owner says after an edit.
+
+        Raises:
+            UsageError: as `require_key`.
+        """
+        before = self._last_root()
+        return write_root(edit(before.content), self._key(before), self._clock.now(), before)
 
     def change(self, edit: Callable[[RootContent], RootContent], successor: SigningKey | None = None) -> TrustRoot:
         """Write the next root: what the owner says now, after an edit.

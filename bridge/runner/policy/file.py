@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 import platformdirs
@@ -106,12 +106,25 @@ def installed_presets(policy: Policy) -> dict[str, Preset]:
 
 def _add_folder(presets: dict[str, Preset], folder: Path) -> None:
     for path in sorted(folder.glob("*.toml")):
-        problems = file_problems(path)
-        if problems:
-            raise UsageError(f"preset file {path}: {problems[0]}", remedy=f"chmod 600 {path}")
-        if path.stem in presets:
-            raise UsageError(f"preset file {path} repeats the name of an installed preset", remedy="rename it")
-        presets[path.stem] = load(path.stem, path.read_bytes())
+        presets[path.stem] = preset_in(path, presets)
+
+
+def preset_in(path: Path, taken: Container[str]) -> Preset:
+    """Return the preset of one file of the owner's folder.
+
+    Args:
+        path: the file.
+        taken: names that it may not have.
+
+    Raises:
+        UsageError: it is not the owner's alone, is no preset, or repeats an installed name.
+    """
+    problems = file_problems(path)
+    if problems:
+        raise UsageError(f"preset file {path}: {problems[0]}", remedy=f"chmod 600 {path}")
+    if path.stem in taken:
+        raise UsageError(f"preset file {path} repeats the name of an installed preset", remedy="rename it")
+    return load(path.stem, path.read_bytes())
 
 
 def owner_folder(environment: Mapping[str, str]) -> Path:

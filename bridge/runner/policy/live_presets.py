@@ -1,4 +1,4 @@
-"""The presets of a host while its runner serves: a workload that its owner edits, allows or removes is read anew.
+"""The presets of a host while its runner serves: a preset file or a workload that its owner edits is read anew.
 
 What is wrong when the runner starts stops it; what becomes wrong later is not offered until it is right again.
 """
@@ -7,28 +7,38 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from bridge.errors import KakeyaError
+from bridge.presets.installed import registry
 from bridge.presets.model import Preset
 from bridge.presets.workloads.digests import files_of
-from bridge.runner.policy.file import installed_presets, own_presets
 from bridge.runner.policy.model import Policy
-from bridge.runner.policy.workloads import allowed, checked
+from bridge.runner.policy.preset_folder import PresetFolder
+from bridge.runner.policy.workloads import allowed, checked, offered
+from bridge.system.clock import Clock
 
 
 class LivePresets(Mapping[str, Preset]):
     """Installed presets and the owner's own by name, as they are now.
 
+    Args:
+        policy: says where the owner's own are.
+        clock: says how long a file was left alone.
+        say: takes a line for the owner about a preset file that changed.
+
     Raises:
         UsageError: at the start, a preset file or a workload has a mistake.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, clock: Clock, say: Callable[[str], None] = lambda _line: None) -> None:
         self._policy, self._lock = policy, threading.Lock()
-        self._base = installed_presets(policy)
-        self._stamp, self._known = self._stamps(), own_presets(policy)
+        self._folder = PresetFolder(policy.presets.folder, registry(), clock, say)
+        self._base = {**registry(), **self._folder.presets()}
+        self._stamp, self._known = self._stamps(), dict(self._base)
+        if policy.workloads is not None:
+            self._known.update(offered(Path(policy.workloads), policy.interpreter, self._base))
 
     def __getitem__(self, name: str) -> Preset:
         """Return a preset.
@@ -48,9 +58,10 @@ class LivePresets(Mapping[str, Preset]):
 
     def _now(self) -> Mapping[str, Preset]:
         with self._lock:
-            stamp = self._stamps()
-            if stamp != self._stamp:
-                self._stamp, self._known = stamp, self._read()
+            base, stamp = {**registry(), **self._folder.presets()}, self._stamps()
+            if (base, stamp) != (self._base, self._stamp):
+                self._base, self._stamp = base, stamp
+                self._known = self._read()
             return self._known
 
     def _read(self) -> dict[str, Preset]:

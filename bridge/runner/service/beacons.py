@@ -140,7 +140,7 @@ class BeaconSender:
         running = self._running()
         rules, told = self._rules.now, self._not_taking()
         every, digest = rules.presets, rules.facts.digest
-        presets = tuple((name, one.workload and one.workload.digest) for name, one in every.items())
+        presets = tuple((name, None if name in registry() else preset) for name, preset in every.items())
         return (self._ending, self._state(running), running, self._spooled(), self._queue, digest, presets, told)
 
     def _next(self, news: tuple[object, ...]) -> Beacon:
@@ -182,7 +182,7 @@ class BeaconSender:
     def _state(self, running: tuple[str, ...]) -> Literal["idle", "busy", "paused", "draining", "stopped"]:
         if self._ending:
             return "stopped"
-        if self._folder.drain.exists() or self._stopping.is_set():
+        if self._folder.drain.exists() or self._stopping.is_set() or self._link.moving_to():
             return "draining"
         if self._folder.pause.exists() or self._not_taking():
             return "paused"

@@ -116,7 +116,7 @@ def join(bus: RunnerBus, policy: Policy, state: StateFolder, ticket: Ticket | No
     record = runner_key.adopt(state.identity, ticket.name, ticket.private)
     if parse_rfc3339(ticket.until) <= clock.now():
         raise UsageError(f"the ticket of {ticket.name} ended at {ticket.until}", remedy=_TICKET)
-    keys = known_keys(state.identity, policy)
+    keys = known_keys(state.identity, policy, bus.route)
     bus.use_root(keys.judge_root)
     bus.identity()
     root, now_s = keys.root(), clock.now().timestamp()

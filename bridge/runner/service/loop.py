@@ -190,6 +190,7 @@ class Runner:
         Raises:
             InfrastructureError: the bus cannot be listed.
             TwinError: another runner of this name lives, and this one has just started.
+            BusMovedError: the bus is at another remote; what goes on here is for the next start, which serves that.
         """
         self._rules.look()
         window = None if only is not None else self._listings.next_window()
@@ -232,7 +233,7 @@ class Runner:
         waiting = self._queue.take(free, forged, snapshot.beacons, whole=window is None, only=only)
         self._beacons.saw_queue(waiting)
         problem = self._rules.problem
-        why = self._clocks.wrong if problem is None else problem.reason
+        why = self._clocks.wrong or self._moving() if problem is None else problem.reason
         self._view.look(self._queue.waiting, one_line(why or ""))
         self._beacons.send()
         if self.state.folder.lasts:
@@ -331,7 +332,12 @@ class Runner:
             return False  # what a signed claim holds, only a signed one moves on
         if tip.claim.state == "started" and self._foreign.is_spooled(tip):
             return False  # it ran, and its runner says that it still holds the result
-        full = self.took_one or len(self._active) >= self._slots.count or self._admission.host_wait() is not None
+        full = (
+            self.took_one
+            or self._moving() is not None
+            or len(self._active) >= self._slots.count
+            or self._admission.host_wait() is not None
+        )
         return not (tip.claim.state == "claimed" and full)
 
     def _go_on(self, ref: RequestRef, view: ClaimView, *, resume: bool) -> None:
@@ -429,12 +435,16 @@ class Runner:
 
     def _refusal(self) -> str | None:
         """Return why nothing is taken because of who this runner is, None where nothing speaks against it."""
-        return self._twins.wait or (None if self._keeper is None else self._keeper.ended())
+        return self._twins.wait or (None if self._keeper is None else self._keeper.ended()) or self._moving()
+
+    def _moving(self) -> str | None:
+        place = self._link.moving_to()
+        return f"the bus is moving to {place}, and nothing more is begun before it is there" if place else None
 
     def _not_taking(self) -> str:
         """Return, for requesters, why this runner takes nothing until its owner does something; empty where it does."""
         problem = self._rules.problem
-        return (self._clocks.wrong or "") if problem is None else problem.public
+        return (self._clocks.wrong or self._moving() or "") if problem is None else problem.public
 
     def _note_beacon(self, number: int) -> None:
         self.state.database.note(Fact.BEACON, str(number), durable=False)

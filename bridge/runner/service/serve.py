@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from bridge.bus.sides.runner import RunnerBus
-from bridge.errors import EndedKeyError, GivenUpError, InfrastructureError, of_system
+from bridge.errors import BusMovedError, EndedKeyError, GivenUpError, InfrastructureError, of_system
 from bridge.limits import BEGIN_AGAIN_S
 from bridge.run.outcomes import OUTCOMES
 from bridge.runner.actions.announce import announcer
@@ -85,9 +85,12 @@ def runner_on(
         log.info(line)
         audit(log, "root", None, text=line)
 
-    keys = None if embedded else known_keys(folder.identity, policy, say)
+    keys = None if embedded else known_keys(folder.identity, policy, bus.route, say)
     rules = OwnerRules(
-        policy, LivePresets(policy), embedded=embedded, root=(lambda: None) if keys is None else keys.root
+        policy,
+        LivePresets(policy, clock, log.info),
+        embedded=embedded,
+        root=(lambda: None) if keys is None else keys.root,
     )
     machine = this_machine(policy, folder.root, clock, lasts=folder.lasts, identity=folder.identity)
     versions = {"kakeya": machine.version, "python": platform.python_version()}
@@ -142,7 +145,11 @@ def _refuse_ended(keys: KnownKeys | None) -> None:
 
 
 def serve(runner: Runner, *, idle_s: float | None = None) -> None:
-    """Take requests until the runner is stopped or drained, or nothing has happened for `idle_s`."""
+    """Take requests until the runner is stopped or drained, or nothing has happened for `idle_s`.
+
+    Raises:
+        BusMovedError: the bus's owner moved it; what runs is left to the next start.
+    """
     clock, drain, stop = runner.clock, runner.state.folder.drain, runner.state.folder.stop
     for order in (drain, stop):
         order.unlink(missing_ok=True)
@@ -152,6 +159,11 @@ def serve(runner: Runner, *, idle_s: float | None = None) -> None:
         try:
             waiting = runner.step()
             problem = ""
+        except BusMovedError:
+            runner.leaving.set()  # what runs goes on, and the next start delivers it where the bus is then
+            runner.join()
+            runner.announce_end()
+            raise
         except (InfrastructureError, OSError) as error:
             waiting = 0
             runner.failed()

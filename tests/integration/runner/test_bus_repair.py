@@ -178,3 +178,22 @@ def test_a_push_that_the_remote_refuses_for_a_lost_object_names_the_command(serv
     lose(s, git(s, "rev-parse", f"refs/kakeya/log/{ref.id}"))
     s.start("serve", "--bus", s.route)
     s.until(lambda: "kakeya-runner bus repair" in (s.folder / "mini.log").read_text(), "never named")
+
+
+@pytest.mark.parametrize("is_damaged", [True, pytest.param(False, marks=pytest.mark.ci)])
+def test_a_ref_that_the_remote_does_not_let_be_deleted_is_named_with_its_words(served, is_damaged):
+    s, ref = served
+    name = f"refs/kakeya/log/{ref.id}"
+    if is_damaged:
+        lose(s, git(s, "rev-parse", name))
+    else:
+        git(s, "update-ref", name := "refs/kakeya/log/odd", git(s, "rev-parse", "refs/kakeya/bus"))
+    hook = s.folder / "bus.git" / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text('#!/bin/sh\n[ "$3" != 0000000000000000000000000000000000000000 ] || { echo rule 7 >&2; exit 1; }\n')
+    hook.chmod(0o755)
+    mended = s.run("bus", "repair", "--yes", "--bus", s.route)
+    assert (mended.code, mended.stdout.split(": ")[0]) == (3, f"left {name}"), mended
+    assert "the remote refuses that: hook declined; rule 7" in mended.stdout
+    hook.unlink()
+    assert s.run("bus", "repair", "--yes", "--bus", s.route).code == 0
